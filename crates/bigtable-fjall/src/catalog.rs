@@ -1,0 +1,133 @@
+//! The catalog: which tables the store has, of which groups, and its floor. Its own keyspace.
+//!
+//! ```text
+//!   t<name>   id (u32, big-endian), then the description of the table's schema
+//!   g<name>   the description of a locality group, the same for all tables that have it
+//!   floor     u64, big-endian
+//! ```
+//!
+//! A description is text: for each group a line "group <name> <layout>", then for each of its
+//! families a line "family <name>". Bounds of in-memory groups are left out, because they may differ
+//! from one opening of the store to the next.
+
+use std::fmt::Write;
+
+use bigtable::{Error, Layout, LocalityGroup, OnFull, Result, TableSchema, Timestamp};
+use fjall::{Keyspace, OwnedWriteBatch, Slice};
+
+use crate::fault::Fault;
+
+/// A dot begins no group's name.
+pub(crate) const KEYSPACE: &str = ".catalog";
+const FLOOR: &[u8] = b"floor";
+const TABLE: u8 = b't';
+const GROUP: u8 = b'g';
+const ID_BYTES: usize = 4;
+
+/// The catalog's keyspace. To be written under the commit lock only.
+pub(crate) struct Catalog(pub(crate) Keyspace);
+
+impl Catalog {
+    pub(crate) fn floor(&self) -> std::result::Result<Timestamp, Fault> {
+        let Some(stored) = self.0.get(FLOOR)? else { return Ok(Timestamp::ZERO) };
+        let number = stored.as_ref().try_into().map(u64::from_be_bytes).ok();
+        number.and_then(Timestamp::new).ok_or(Fault::Damaged("the floor is not a timestamp"))
+    }
+
+    pub(crate) fn put_floor(&self, batch: &mut OwnedWriteBatch, floor: Timestamp) {
+        batch.insert(&self.0, FLOOR, &floor.as_u64().to_be_bytes());
+    }
+
+    /// The names of all tables, sorted.
+    pub(crate) fn table_names(&self) -> std::result::Result<Vec<String>, Fault> {
+        let mut names = Vec::new();
+        for entry in self.0.prefix([TABLE]) {
+            let key = entry.key()?;
+            let name = String::from_utf8(key[1..].to_vec());
+            names.push(name.map_err(|_| Fault::Damaged("a table's name is not text"))?);
+        }
+        Ok(names)
+    }
+
+    /// The table's id and its schema's description.
+    pub(crate) fn table(&self, name: &str) -> std::result::Result<Option<(u32, Slice)>, Fault> {
+        let Some(stored) = self.0.get(key(TABLE, name))? else { return Ok(None) };
+        let (id, description) = stored
+            .split_first_chunk::<ID_BYTES>()
+            .ok_or(Fault::Damaged("a table in the catalog has no id"))?;
+        Ok(Some((u32::from_be_bytes(*id), Slice::new(description))))
+    }
+
+    /// The id for a new table.
+    pub(crate) fn next_id(&self) -> std::result::Result<u32, Fault> {
+        let mut next = 0;
+        for name in self.table_names()? {
+            if let Some((id, _)) = self.table(&name)? {
+                next = next.max(id + 1);
+            }
+        }
+        Ok(next)
+    }
+
+    pub(crate) fn put_table(
+        &self,
+        batch: &mut OwnedWriteBatch,
+        name: &str,
+        id: u32,
+        schema: &TableSchema,
+    ) {
+        let mut value = id.to_be_bytes().to_vec();
+        value.extend_from_slice(describe(schema).as_bytes());
+        batch.insert(&self.0, key(TABLE, name), value);
+        for group in &schema.groups {
+            batch.insert(&self.0, key(GROUP, &group.name), describe_group(group));
+        }
+    }
+
+    /// Checks that no table of the store describes a group differently.
+    pub(crate) fn check_group(&self, group: &LocalityGroup) -> std::result::Result<bool, Fault> {
+        let stored = self.0.get(key(GROUP, &group.name))?;
+        Ok(stored.is_none_or(|stored| *stored == *describe_group(group).as_bytes()))
+    }
+}
+
+fn key(kind: u8, name: &str) -> Vec<u8> {
+    let mut key = vec![kind];
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// The description of a schema, as it is compared from one opening to the next.
+pub(crate) fn describe(schema: &TableSchema) -> String {
+    schema.groups.iter().map(describe_group).collect()
+}
+
+fn describe_group(group: &LocalityGroup) -> String {
+    let layout = match group.layout {
+        Layout::Versions => "versions",
+        Layout::NewestApart => "newest-apart",
+        Layout::InMemory(OnFull::Refuse { .. }) => "in-memory-refuse",
+        Layout::InMemory(OnFull::Spill { .. }) => "in-memory-spill",
+    };
+    let mut text = format!("group {} {layout}\n", group.name);
+    for family in &group.families {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "family {}", family.family);
+    }
+    text
+}
+
+/// A table exists, but is not what the caller takes it for.
+pub(crate) fn other_schema(name: &str) -> Error {
+    Error::invalid(format!("table {name} exists with another schema"))
+}
+
+/// Another table of the store has a group of this name that differs.
+pub(crate) fn other_group(name: &str) -> Error {
+    Error::invalid(format!("another table describes locality group {name} differently"))
+}
+
+/// A `Result` of this module's callers.
+pub(crate) fn ensure(holds: bool, error: impl FnOnce() -> Error) -> Result<()> {
+    if holds { Ok(()) } else { Err(error()) }
+}

@@ -1,0 +1,177 @@
+//! The store's directory: whose it is, in which format, and who has it open.
+//!
+//! ```text
+//!   FORMAT      "bigtable-fjall" and the format's number; written last, so it says "complete"
+//!   CREATING    there while the store is being created for the first time
+//!   LOCK        locked by the process that has the store open
+//!   engine/     fjall's files
+//! ```
+//!
+//! Invariants: nothing is created in a directory that is neither empty nor ours; a directory with
+//! `CREATING` but no `FORMAT` holds nothing acknowledged, so its engine is begun anew.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use bigtable::{Error, Result};
+
+use crate::fault;
+
+/// The format that this release writes. It reads no other.
+const FORMAT: u32 = 1;
+const MAGIC: &str = "bigtable-fjall";
+const FORMAT_FILE: &str = "FORMAT";
+const CREATING_FILE: &str = "CREATING";
+const LOCK_FILE: &str = "LOCK";
+const ENGINE_DIR: &str = "engine";
+/// Found at the root of file systems of its own accord.
+const LOST_AND_FOUND: &str = "lost+found";
+
+/// A directory that this process has locked.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    path: PathBuf,
+    complete: bool,
+    /// The lock is given back when the file is closed.
+    _lock: File,
+}
+
+impl Directory {
+    /// Takes the directory: creates it if need be, locks it, checks its format.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        fs::create_dir_all(path).map_err(|e| fault::io(path, "creating the directory", &e))?;
+        // Before the lock, so that a stranger's directory is left untouched; and after it, because
+        // another process may have created the store meanwhile.
+        inspect(path)?;
+        let lock = lock(path)?;
+        let complete = inspect(path)?;
+        let directory = Directory { path: path.to_owned(), complete, _lock: lock };
+        if !complete {
+            directory.begin().map_err(|e| fault::io(path, "creating the store", &e))?;
+        }
+        Ok(directory)
+    }
+
+    /// Where the engine keeps its files.
+    pub(crate) fn engine(&self) -> PathBuf {
+        self.path.join(ENGINE_DIR)
+    }
+
+    /// Marks the store as complete, if it was not yet.
+    pub(crate) fn complete(&mut self) -> Result<()> {
+        if !self.complete {
+            self.finish().map_err(|e| fault::io(&self.path, "creating the store", &e))?;
+            self.complete = true;
+        }
+        Ok(())
+    }
+
+    /// Marks the directory as ours, and removes what an interrupted creation has left.
+    fn begin(&self) -> io::Result<()> {
+        File::create(self.path.join(CREATING_FILE))?.sync_all()?;
+        sync_directory(&self.path)?;
+        match fs::remove_dir_all(self.engine()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        let new = self.path.join("FORMAT.new");
+        let mut file = File::create(&new)?;
+        file.write_all(format!("{MAGIC}\nformat {FORMAT}\n").as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, self.path.join(FORMAT_FILE))?;
+        sync_directory(&self.path)?;
+        fs::remove_file(self.path.join(CREATING_FILE))
+    }
+}
+
+/// Whether the directory holds a complete store; an error if it holds something else.
+fn inspect(path: &Path) -> Result<bool> {
+    let format = path.join(FORMAT_FILE);
+    match fs::read(&format) {
+        Ok(text) => check_format(&format, &text).map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => check_ours(path).map(|()| false),
+        Err(error) => Err(fault::io(&format, "reading the format", &error)),
+    }
+}
+
+fn check_format(path: &Path, text: &[u8]) -> Result<()> {
+    let text = str::from_utf8(text).unwrap_or_default();
+    let mut lines = text.lines();
+    let number = match (lines.next(), lines.next()) {
+        (Some(MAGIC), Some(line)) => line.strip_prefix("format ").and_then(|n| n.parse().ok()),
+        _ => None,
+    };
+    match number {
+        Some(FORMAT) => Ok(()),
+        Some(number) if number > FORMAT => Err(fault::files(
+            path,
+            format!("the store is in format {number}, this release knows format {FORMAT}"),
+            "open it with the release of this program that wrote it, or a newer one",
+        )),
+        _ => Err(fault::files(
+            path,
+            "this is not the format file of a store, or it is damaged",
+            "choose another directory, or restore this one from a backup",
+        )),
+    }
+}
+
+/// A directory without a format must be empty, or one whose creation was interrupted.
+fn check_ours(path: &Path) -> Result<()> {
+    let read = |e: &io::Error| fault::io(path, "reading the directory", e);
+    let mut stranger = None;
+    for entry in fs::read_dir(path).map_err(|e| read(&e))? {
+        let name = entry.map_err(|e| read(&e))?.file_name();
+        if name == CREATING_FILE {
+            return Ok(());
+        }
+        if name != LOCK_FILE && name != LOST_AND_FOUND {
+            stranger = Some(name);
+        }
+    }
+    match stranger {
+        None => Ok(()),
+        Some(name) => Err(fault::files(
+            path,
+            format!("the directory is not empty and not a store: it holds {}", name.display()),
+            "choose an empty directory, or one that does not exist yet",
+        )),
+    }
+}
+
+fn lock(directory: &Path) -> Result<File> {
+    let path = directory.join(LOCK_FILE);
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(|e| fault::io(&path, "opening the lock file", &e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(fault::in_use(directory)),
+        Err(TryLockError::Error(error)) => Err(fault::io(&path, "locking the file", &error)),
+    }
+}
+
+/// Makes the names in a directory durable.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+}
+
+/// Opens the engine, turning even a panic over damaged files into an error.
+pub(crate) fn guarded<T>(path: &Path, open: impl FnOnce() -> fjall::Result<T>) -> Result<T> {
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(open)) {
+        Ok(result) => result.map_err(|e| fault::engine(path, "opening the engine", &e)),
+        Err(_) => Err(damaged(path)),
+    }
+}
+
+fn damaged(path: &Path) -> Error {
+    fault::files(
+        path,
+        "the engine cannot make sense of its files: they are damaged or incomplete",
+        fault::BACKUP,
+    )
+}

@@ -1,0 +1,242 @@
+//! What the tables of an open store share, and the reading side of it.
+//!
+//! Reading. The committer publishes a new snapshot after each batch, then changes the in-memory
+//! maps, then acknowledges. A reader goes the other way round: it copies the in-memory cells, then
+//! takes the snapshot, then compares the floor. So its in-memory cells may be of an earlier moment
+//! than the rest, never of a later one; and what it read below a floor was read before the floor
+//! was raised, hence before anything was collected.
+//!
+//! The snapshot is shared by all readers until the next batch: taking one costs a counter, where
+//! opening one costs several locks of the engine.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use bigtable::{ColumnSelect, Error, Family, Probe, Result, Row, RowKey, Selection};
+use bigtable::{TableSchema, Timestamp};
+use fjall::{Database, Snapshot};
+use smallvec::SmallVec;
+
+use crate::catalog::Catalog;
+use crate::column::visit;
+use crate::commit::Queue;
+use crate::fault::{self, Fault};
+use crate::group::{Group, Stored};
+use crate::key::Key;
+use crate::memory::Memory;
+use crate::options::{Durability, Options};
+use crate::row::read_column;
+
+/// Why these locks are never poisoned.
+const NO_PANIC: &str = "nothing panics while it holds this lock";
+
+/// An open store.
+pub(crate) struct Engine {
+    /// The store's directory, for error messages.
+    pub(crate) path: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) db: Database,
+    pub(crate) catalog: Catalog,
+    pub(crate) memory: RwLock<Memory>,
+    snapshot: RwLock<Arc<Snapshot>>,
+    floor: AtomicU64,
+    /// Why nothing is answered any more.
+    failed: OnceLock<Error>,
+    /// The commit lock: whoever holds it may change the store.
+    pub(crate) lead: Mutex<Lead>,
+    pub(crate) queue: Queue,
+}
+
+/// What only the holder of the commit lock may touch.
+#[derive(Debug, Default)]
+pub(crate) struct Lead {
+    /// The groups that have been opened.
+    pub(crate) groups: Vec<Arc<Group>>,
+    /// The tables that have been opened.
+    pub(crate) tables: Vec<Arc<TableInfo>>,
+}
+
+/// An open table.
+#[derive(Debug)]
+pub(crate) struct TableInfo {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    pub(crate) schema: TableSchema,
+    /// In the schema's order.
+    pub(crate) groups: Vec<Arc<Group>>,
+    /// Each family with the position of its group.
+    pub(crate) families: Vec<(Family, usize)>,
+}
+
+impl TableInfo {
+    /// The position of a family's group; requests are checked before they come here.
+    pub(crate) fn position(&self, family: &Family) -> usize {
+        let found = self.families.iter().find(|(name, _)| name == family);
+        found.expect("the request was checked against the schema").1
+    }
+
+    pub(crate) fn group(&self, family: &Family) -> &Group {
+        &self.groups[self.position(family)]
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(
+        path: PathBuf,
+        options: Options,
+        db: Database,
+        catalog: Catalog,
+    ) -> std::result::Result<Self, Fault> {
+        let floor = catalog.floor()?;
+        Ok(Engine {
+            path,
+            options,
+            memory: RwLock::default(),
+            snapshot: RwLock::new(Arc::new(db.snapshot())),
+            floor: AtomicU64::new(floor.as_u64()),
+            failed: OnceLock::new(),
+            lead: Mutex::default(),
+            queue: Queue::default(),
+            catalog,
+            db,
+        })
+    }
+
+    pub(crate) fn floor(&self) -> Timestamp {
+        Timestamp::new(self.floor.load(Ordering::SeqCst)).unwrap_or(Timestamp::MAX)
+    }
+
+    pub(crate) fn set_floor(&self, floor: Timestamp) {
+        self.floor.store(floor.as_u64(), Ordering::SeqCst);
+    }
+
+    /// For a read: to be called after its snapshot was taken. For a mutation: under the commit lock.
+    pub(crate) fn check_floor(&self, above: Option<Timestamp>) -> Result<()> {
+        let Some(asked) = above else { return Ok(()) };
+        let floor = self.floor();
+        if asked < floor { Err(Error::TooOld { asked, floor }) } else { Ok(()) }
+    }
+
+    pub(crate) fn sync(&self) -> bool {
+        self.options.durability == Durability::Sync
+    }
+
+    /// An error once a write has failed.
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        match self.failed.get() {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    /// From now on nothing is answered.
+    pub(crate) fn fail(&self, problem: &str) {
+        let problem = format!("a write failed, so what the disk holds is unknown: {problem}");
+        let remedy = "check the disk and its free space, then reopen the store";
+        let _ = self.failed.set(fault::files(&self.path, problem, remedy));
+    }
+
+    pub(crate) fn read_error(&self, fault: &Fault) -> Error {
+        fault.at(&self.path, "reading")
+    }
+
+    /// The state after the last published batch.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.read().expect(NO_PANIC).clone()
+    }
+
+    /// Shows readers all that has been committed.
+    pub(crate) fn publish(&self) -> Arc<Snapshot> {
+        let new = Arc::new(self.db.snapshot());
+        let old = std::mem::replace(&mut *self.snapshot.write().expect(NO_PANIC), new.clone());
+        // Closing a snapshot may clean up after many others: not while readers wait for the lock.
+        drop(old);
+        new
+    }
+
+    pub(crate) fn memory(&self) -> RwLockReadGuard<'_, Memory> {
+        self.memory.read().expect(NO_PANIC)
+    }
+
+    /// To be called under the commit lock.
+    pub(crate) fn memory_mut(&self) -> RwLockWriteGuard<'_, Memory> {
+        self.memory.write().expect(NO_PANIC)
+    }
+
+    pub(crate) fn read_row(
+        &self,
+        table: &TableInfo,
+        row: &RowKey,
+        select: &Selection,
+    ) -> Result<Row> {
+        self.check_usable()?;
+        let cells = self.read_cells(table, row, select).map_err(|e| self.read_error(&e))?;
+        self.check_floor(select.above)?;
+        Ok(Row::new(row.clone(), cells))
+    }
+
+    fn read_cells(
+        &self,
+        table: &TableInfo,
+        row: &RowKey,
+        select: &Selection,
+    ) -> std::result::Result<Vec<bigtable::Cell>, Fault> {
+        let mut cells = Vec::new();
+        let mut on_disk: SmallVec<[(&Group, &ColumnSelect); 8]> = SmallVec::new();
+        {
+            let mut memory = None;
+            for column in &select.columns {
+                let group = table.group(&column.family);
+                let held = match group.memory {
+                    Some(_) => group.in_memory(memory.get_or_insert_with(|| self.memory())),
+                    None => None,
+                };
+                match held {
+                    Some(held) => read_column(held, table.id, row.as_bytes(), column, &mut cells)?,
+                    None => on_disk.push((group, column)),
+                }
+            }
+        }
+        if !on_disk.is_empty() {
+            let snapshot = self.snapshot();
+            for (group, column) in on_disk {
+                let stored = group.on_disk(&snapshot);
+                read_column(stored, table.id, row.as_bytes(), column, &mut cells)?;
+            }
+        }
+        Ok(cells)
+    }
+}
+
+/// What the holder of the commit lock sees: exactly the published state.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) memory: &'a Memory,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn stored(&self, group: &'a Group) -> Stored<'a> {
+        group.in_memory(self.memory).unwrap_or_else(|| group.on_disk(self.snapshot))
+    }
+
+    /// Whether the probe finds a cell.
+    pub(crate) fn finds(
+        &self,
+        table: &'a TableInfo,
+        row: &RowKey,
+        probe: &Probe,
+    ) -> std::result::Result<bool, Fault> {
+        use std::ops::ControlFlow::{Break, Continue};
+        let Probe { family, qualifier, time, value_prefix } = probe;
+        let stored = self.stored(table.group(family));
+        let key = Key::column(table.id, row.as_bytes(), family.as_str(), qualifier);
+        let mut found = false;
+        visit(stored, &key, *time, u32::MAX, |version| {
+            found = value_prefix.as_ref().is_none_or(|p| version.value().starts_with(p));
+            if found { Break(()) } else { Continue(()) }
+        })?;
+        Ok(found)
+    }
+}

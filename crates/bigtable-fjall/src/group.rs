@@ -1,0 +1,176 @@
+//! Locality groups: which keyspaces hold their cells, and how those are tuned.
+//!
+//! * [`Layout::Versions`]: one keyspace, every version under its own key. Large values live apart
+//!   from the keys, so that a compaction does not copy them.
+//! * [`Layout::NewestApart`]: the newest version of a column under the column's key (`column.rs`
+//!   has the value's form), older ones under their own keys in a second keyspace. Reading the newest
+//!   version is one point lookup, where a seek over all sorted runs costs several times as much.
+//! * [`Layout::InMemory`]: as `Versions`, and the cells are in an ordered map besides (`memory.rs`).
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bigtable::{Layout, LocalityGroup};
+use fjall::compaction::Leveled;
+use fjall::config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, Readable};
+use fjall::{Slice, Snapshot};
+
+use crate::memory::Memory;
+use crate::options::Options;
+
+/// Values above this are kept apart from their keys in groups of [`Layout::Versions`].
+const VALUE_APART_BYTES_MIN: u32 = 4 * 1024;
+/// Size of a file of values kept apart.
+const VALUE_FILE_BYTES: u64 = 32 << 20;
+/// Size of a file of a sorted run.
+const RUN_FILE_BYTES: u64 = 16 << 20;
+/// A filter of this size errs for one key in a hundred.
+const FILTER_BITS_PER_KEY: f32 = 10.0;
+/// Slots of a block's hash index for each of its keys: the larger, the fewer binary searches.
+const HASH_SLOTS_PER_KEY: f32 = 0.75;
+
+/// A locality group, shared by all tables of the store that have it.
+pub(crate) struct Group {
+    /// What it was opened as.
+    pub(crate) schema: LocalityGroup,
+    pub(crate) cells: Keyspace,
+    /// Older versions, in a group that keeps the newest apart.
+    pub(crate) history: Option<Keyspace>,
+    /// Position among the in-memory groups.
+    pub(crate) memory: Option<usize>,
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Group").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
+
+impl Group {
+    /// Opens the group's keyspaces, creating them if need be.
+    pub(crate) fn open(
+        db: &Database,
+        schema: &LocalityGroup,
+        options: &Options,
+    ) -> fjall::Result<Self> {
+        let name = &schema.name;
+        let cells = db.keyspace(name, || tuned(schema.layout, options))?;
+        let history = match schema.layout {
+            // A dot never occurs in a group's name, so this is no other group's keyspace.
+            Layout::NewestApart => {
+                Some(db.keyspace(&format!("{name}.history"), || tuned(Layout::Versions, options))?)
+            }
+            Layout::Versions | Layout::InMemory(_) => None,
+        };
+        Ok(Group { schema: schema.clone(), cells, history, memory: None })
+    }
+
+    /// The group's keyspace, or that of its history.
+    pub(crate) fn keyspace(&self, history: bool) -> &Keyspace {
+        match &self.history {
+            Some(older) if history => older,
+            _ => &self.cells,
+        }
+    }
+
+    /// Where the group's cells are read, if not from memory.
+    pub(crate) fn on_disk<'a>(&'a self, snapshot: &'a Snapshot) -> Stored<'a> {
+        let cells = Cells::Disk(snapshot, &self.cells);
+        match &self.history {
+            None => Stored::Versions(cells),
+            Some(history) => Stored::NewestApart(cells, Cells::Disk(snapshot, history)),
+        }
+    }
+
+    /// Where the group's cells are read in memory: `None` unless they are all there.
+    pub(crate) fn in_memory<'a>(&self, memory: &'a Memory) -> Option<Stored<'a>> {
+        let map = memory.group(self.memory?).whole()?;
+        Some(Stored::Versions(Cells::Map(map)))
+    }
+}
+
+fn tuned(layout: Layout, options: &Options) -> KeyspaceCreateOptions {
+    let filter = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(FILTER_BITS_PER_KEY));
+    let tuned = KeyspaceCreateOptions::default()
+        .max_memtable_size(options.write_buffer_bytes)
+        .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(RUN_FILE_BYTES)))
+        .filter_policy(FilterPolicy::all(filter));
+    match layout {
+        // Whoever asks for an exact version has read a pointer to it, so it is there: the last and
+        // largest level needs no filter.
+        Layout::Versions => tuned.expect_point_read_hits(true).with_kv_separation(Some(
+            KvSeparationOptions::default()
+                .separation_threshold(VALUE_APART_BYTES_MIN)
+                .file_target_size(VALUE_FILE_BYTES),
+        )),
+        // "Is there any version" is often answered by no.
+        Layout::NewestApart => tuned
+            .expect_point_read_hits(false)
+            .data_block_hash_ratio_policy(HashRatioPolicy::all(HASH_SLOTS_PER_KEY)),
+        Layout::InMemory(_) => tuned.expect_point_read_hits(true),
+    }
+}
+
+/// The cells of a group, as one reader sees them.
+#[derive(Clone, Copy)]
+pub(crate) enum Stored<'a> {
+    /// Each version under its own key.
+    Versions(Cells<'a>),
+    /// The newest version under the column's key, and older ones under their own keys.
+    NewestApart(Cells<'a>, Cells<'a>),
+}
+
+/// Keys and values in order, in memory or on disk.
+#[derive(Clone, Copy)]
+pub(crate) enum Cells<'a> {
+    Map(&'a BTreeMap<Slice, Slice>),
+    Disk(&'a Snapshot, &'a Keyspace),
+}
+
+impl<'a> Cells<'a> {
+    pub(crate) fn get(&self, key: &[u8]) -> fjall::Result<Option<Slice>> {
+        match self {
+            Cells::Map(map) => Ok(map.get(key).cloned()),
+            Cells::Disk(snapshot, keyspace) => snapshot.get(*keyspace, key),
+        }
+    }
+
+    /// The entries between two keys, in order. `from` must not lie above `to`.
+    pub(crate) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Entries<'a> {
+        match self {
+            Cells::Map(map) => Entries::Map(map.range::<[u8], _>((from, to))),
+            Cells::Disk(snapshot, keyspace) => {
+                Entries::Disk(Box::new(snapshot.range::<&[u8], _>(*keyspace, (from, to))))
+            }
+        }
+    }
+}
+
+/// An iteration over [`Cells`].
+pub(crate) enum Entries<'a> {
+    Map(std::collections::btree_map::Range<'a, Slice, Slice>),
+    Disk(Box<fjall::Iter>),
+}
+
+impl Entries<'_> {
+    /// The next entry; its value is read only if `wants` says so when shown the key.
+    pub(crate) fn next(
+        &mut self,
+        mut wants: impl FnMut(&[u8]) -> bool,
+    ) -> fjall::Result<Option<(Slice, Option<Slice>)>> {
+        match self {
+            Entries::Map(range) => Ok(range.next().map(|(key, value)| {
+                let value = wants(key).then(|| value.clone());
+                (key.clone(), value)
+            })),
+            Entries::Disk(iter) => {
+                let Some(entry) = iter.next() else { return Ok(None) };
+                // The engine asks once, but its signature does not say so.
+                let wants = std::cell::RefCell::new(wants);
+                entry.into_inner_if(|key| wants.borrow_mut()(key)).map(Some)
+            }
+        }
+    }
+}

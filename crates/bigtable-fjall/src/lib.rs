@@ -1,0 +1,42 @@
+//! Bigtable tables on disk: the embedded engine, on [fjall](https://docs.rs/fjall).
+//!
+//! ```text
+//!   FjallStore ── FjallTable            what callers hold (traits Store and Table)
+//!        |            |
+//!        |   read, scan: copy in-memory cells, then one snapshot    (column.rs, row.rs, scan.rs)
+//!        |            |
+//!        '── committer: predicates, one batch, durable, publish     (commit.rs, draft.rs)
+//!                     |
+//!     keyspaces:  .catalog | <group> | <group>.history | ...        (catalog.rs, group.rs, key.rs)
+//! ```
+//!
+//! One fjall keyspace holds one **locality group** of all tables of the store. What a group's
+//! [`Layout`](bigtable::Layout) makes of it is described in `group.rs`.
+//!
+//! Invariants:
+//! * A mutation is durable (to the store's [`Durability`]) before any reader can see it, and
+//!   visible before it is acknowledged.
+//! * Every change passes through one committer, so a predicate is evaluated against exactly the
+//!   state that its mutations apply to.
+//! * A read opens its snapshot after it has copied the in-memory cells, never before.
+//! * After a failed write nothing is answered any more: what the disk holds is known only after
+//!   the store was opened again.
+
+mod catalog;
+mod column;
+mod commit;
+mod directory;
+mod draft;
+mod engine;
+mod fault;
+mod group;
+mod key;
+mod memory;
+mod options;
+mod row;
+mod scan;
+mod store;
+mod table;
+
+pub use options::{Durability, Options};
+pub use store::FjallStore;

@@ -1,0 +1,236 @@
+//! In-memory locality groups: an ordered map beside the keyspace ("in-memory column", paper
+//! section 2.2).
+//!
+//! Cells that churn (locks, notifications) are served from here: a probe costs no look at the disk,
+//! and a scan meets none of the tombstones that the churn leaves in an LSM tree.
+//!
+//! Invariants: the map holds a part of what the group's keyspace holds, under the same keys;
+//! `spilled` counts the rest, so at zero the map alone answers. Only the committer changes the maps,
+//! after the batch with the same change was published and before it is acknowledged. All groups are
+//! behind one lock, so a reader gets the in-memory cells of a row as they were at one moment.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use bigtable::OnFull;
+use fjall::{Keyspace, Readable, Slice, Snapshot};
+
+/// Cells looked at in one step of bringing spilled cells back.
+const REFILL_CELLS_MAX: usize = 512;
+
+/// All in-memory groups of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    groups: Vec<MemoryGroup>,
+}
+
+/// The cells of one in-memory group.
+#[derive(Debug)]
+pub(crate) struct MemoryGroup {
+    cells: BTreeMap<Slice, Slice>,
+    /// Cells that are in the keyspace only.
+    spilled: usize,
+    on_full: OnFull,
+    /// Where the next step of bringing spilled cells back begins.
+    refill_from: Slice,
+}
+
+/// A change to an in-memory group, decided under the commit lock.
+#[derive(Debug)]
+pub(crate) struct MemoryChange {
+    pub(crate) group: usize,
+    pub(crate) key: Slice,
+    pub(crate) value: Option<Slice>,
+    /// Whether the cell is there now, but spilled.
+    pub(crate) was_spilled: bool,
+}
+
+impl Memory {
+    /// Adds a group and returns its position.
+    pub(crate) fn add(&mut self, group: MemoryGroup) -> usize {
+        self.groups.push(group);
+        self.groups.len() - 1
+    }
+
+    pub(crate) fn group(&self, position: usize) -> &MemoryGroup {
+        &self.groups[position]
+    }
+
+    pub(crate) fn apply(&mut self, changes: Vec<MemoryChange>) {
+        for change in changes {
+            self.groups[change.group].apply(change);
+        }
+    }
+
+    pub(crate) fn refill(
+        &mut self,
+        position: usize,
+        snapshot: &Snapshot,
+        keyspace: &Keyspace,
+    ) -> fjall::Result<()> {
+        self.groups[position].refill(snapshot, keyspace)
+    }
+
+    /// How full the fullest group is.
+    pub(crate) fn pressure(&self) -> f64 {
+        let fill = |group: &MemoryGroup| group.len() as f64 / group.cells_max().max(1) as f64;
+        self.groups.iter().map(fill).fold(0.0, f64::max)
+    }
+}
+
+impl MemoryGroup {
+    /// Reads the group's cells from its keyspace.
+    pub(crate) fn load(
+        on_full: OnFull,
+        snapshot: &Snapshot,
+        keyspace: &Keyspace,
+    ) -> fjall::Result<Self> {
+        let mut group = MemoryGroup {
+            cells: BTreeMap::new(),
+            spilled: 0,
+            on_full,
+            refill_from: Slice::default(),
+        };
+        for entry in snapshot.iter(keyspace) {
+            let (key, value) = entry.into_inner()?;
+            if group.has_room() {
+                group.cells.insert(key, value);
+            } else {
+                group.spilled += 1;
+            }
+        }
+        Ok(group)
+    }
+
+    /// All cells, spilled ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.cells.len() + self.spilled
+    }
+
+    fn cells_max(&self) -> usize {
+        match self.on_full {
+            OnFull::Refuse { cells_max } | OnFull::Spill { cells_max } => cells_max,
+        }
+    }
+
+    /// Whether the map may take one more cell. A group that refuses did so before it came here.
+    fn has_room(&self) -> bool {
+        match self.on_full {
+            OnFull::Refuse { .. } => true,
+            OnFull::Spill { cells_max } => self.cells.len() < cells_max,
+        }
+    }
+
+    /// The bound that `added` more cells would exceed, if the group refuses them.
+    pub(crate) fn refuses(&self, added: isize) -> Option<usize> {
+        match self.on_full {
+            OnFull::Refuse { cells_max } if added > 0 => {
+                (self.len().saturating_add_signed(added) > cells_max).then_some(cells_max)
+            }
+            OnFull::Refuse { .. } | OnFull::Spill { .. } => None,
+        }
+    }
+
+    /// The map, if it holds every cell of the group.
+    pub(crate) fn whole(&self) -> Option<&BTreeMap<Slice, Slice>> {
+        (self.spilled == 0).then_some(&self.cells)
+    }
+
+    /// Whether the map holds the cell.
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        self.cells.contains_key(key)
+    }
+
+    fn apply(&mut self, change: MemoryChange) {
+        let MemoryChange { key, value, was_spilled, .. } = change;
+        match value {
+            Some(value) => {
+                if let Some(cell) = self.cells.get_mut(&key) {
+                    *cell = value;
+                } else if self.has_room() {
+                    self.spilled -= usize::from(was_spilled);
+                    self.cells.insert(key, value);
+                } else if !was_spilled {
+                    self.spilled += 1;
+                }
+            }
+            None => {
+                if self.cells.remove(&key).is_none() {
+                    self.spilled -= usize::from(was_spilled);
+                }
+            }
+        }
+    }
+
+    /// Whether spilled cells should come back: there is room for many of them at once.
+    pub(crate) fn wants_refill(&self) -> bool {
+        self.spilled > 0 && self.cells.len() <= self.cells_max() / 2
+    }
+
+    /// Brings some spilled cells back into the map. Steps are small and go round, so that no single
+    /// commit pays for a whole scan.
+    fn refill(&mut self, snapshot: &Snapshot, keyspace: &Keyspace) -> fjall::Result<()> {
+        let from = (Bound::Included(self.refill_from.clone()), Bound::Unbounded);
+        let mut entries = snapshot.range(keyspace, from);
+        for _ in 0..REFILL_CELLS_MAX {
+            let Some(entry) = entries.next() else {
+                self.refill_from = Slice::default();
+                return Ok(());
+            };
+            if !self.has_room() {
+                return Ok(());
+            }
+            let (key, value) = entry.into_inner()?;
+            self.refill_from = key.clone();
+            if self.cells.insert(key, value).is_none() {
+                self.spilled -= 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fjall::{Database, KeyspaceCreateOptions};
+
+    use super::*;
+
+    fn put(group: &mut MemoryGroup, keyspace: &Keyspace, key: &str) {
+        let was_spilled = !group.has(key.as_bytes()) && keyspace.contains_key(key).unwrap();
+        keyspace.insert(key, "v").unwrap();
+        let value = Some("v".into());
+        group.apply(MemoryChange { group: 0, key: key.into(), value, was_spilled });
+    }
+
+    fn remove(group: &mut MemoryGroup, keyspace: &Keyspace, key: &str) {
+        let was_spilled = !group.has(key.as_bytes()) && keyspace.contains_key(key).unwrap();
+        keyspace.remove(key).unwrap();
+        group.apply(MemoryChange { group: 0, key: key.into(), value: None, was_spilled });
+    }
+
+    #[test]
+    fn spilled_cells_are_counted_and_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Database::builder(dir.path()).worker_threads(1).open().unwrap();
+        let keyspace = db.keyspace("g", KeyspaceCreateOptions::default).unwrap();
+        let on_full = OnFull::Spill { cells_max: 4 };
+        let mut group = MemoryGroup::load(on_full, &db.snapshot(), &keyspace).unwrap();
+        for key in ["a", "b", "c", "d", "e", "f", "e"] {
+            put(&mut group, &keyspace, key);
+        }
+        assert_eq!((group.len(), group.spilled), (6, 2));
+        assert!(group.whole().is_none());
+        remove(&mut group, &keyspace, "f");
+        assert_eq!((group.len(), group.spilled), (5, 1));
+        for key in ["a", "b"] {
+            remove(&mut group, &keyspace, key);
+        }
+        assert!(group.wants_refill());
+        group.refill(&db.snapshot(), &keyspace).unwrap();
+        assert_eq!(group.whole().map(BTreeMap::len), Some(3));
+
+        let loaded = MemoryGroup::load(OnFull::Spill { cells_max: 2 }, &db.snapshot(), &keyspace);
+        assert_eq!(loaded.unwrap().spilled, 1);
+    }
+}

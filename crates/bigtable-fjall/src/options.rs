@@ -1,0 +1,49 @@
+//! How a store is opened.
+
+/// When a mutation counts as durable.
+///
+/// ```
+/// assert_eq!(bigtable_fjall::Durability::default(), bigtable_fjall::Durability::Sync);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Acknowledged mutations survive the end of the process, however sudden, but the last of them
+    /// may be lost with the power. Requests marked `sync` are synced nevertheless.
+    Buffered,
+    /// Acknowledged mutations survive a power cut.
+    #[default]
+    Sync,
+}
+
+/// Options of a [`FjallStore`](crate::FjallStore).
+///
+/// ```
+/// use bigtable_fjall::{Durability, Options};
+/// let options = Options { durability: Durability::Buffered, ..Options::default() };
+/// assert_eq!(options.cache_bytes, 128 << 20);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// When a mutation counts as durable.
+    pub durability: Durability,
+    /// Memory for blocks read from disk.
+    pub cache_bytes: u64,
+    /// Memory for new cells of one locality group, before they are written out as a sorted run. A
+    /// group may hold a few times this much while it is being written out.
+    pub write_buffer_bytes: u64,
+    /// Size on disk that the journal may reach before the oldest new cells are written out. It
+    /// bounds the time to open the store after a crash. At least 64 MiB.
+    pub journal_bytes_max: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            durability: Durability::default(),
+            cache_bytes: 128 << 20,
+            write_buffer_bytes: 16 << 20,
+            journal_bytes_max: 256 << 20,
+        }
+    }
+}

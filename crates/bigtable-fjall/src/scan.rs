@@ -1,0 +1,213 @@
+//! One page of a scan: the rows of several locality groups, merged.
+//!
+//! The page copies what the in-memory groups have of it, then takes a snapshot, then merges the
+//! copies with cursors over the groups on disk. How far the page will reach is not known when the
+//! copies are made; so a copy is bounded like a page, and the page ends where the shortest one does.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+use bigtable::{Cell, ColumnSelect, Page, PageLimit, ROW_KEY_BYTES_MAX, Result, Row, RowKey};
+use bigtable::{RowRange, Selection};
+
+use crate::engine::{Engine, TableInfo};
+use crate::fault::Fault;
+use crate::group::Group;
+use crate::key::{Key, row_of};
+use crate::row::Cursor;
+
+/// Entries that one page looks at, on disk or in memory, so that a scan that selects next to
+/// nothing comes back to its caller.
+const PAGE_ENTRIES_MAX: usize = 64 * 1024;
+
+/// A part of a page: the rows of one group.
+enum Part<'a> {
+    Copied(VecDeque<(Key, Vec<Cell>)>),
+    OnDisk(Box<Cursor<'a>>),
+}
+
+impl Part<'_> {
+    fn row(&self) -> Option<&[u8]> {
+        match self {
+            Part::Copied(rows) => rows.front().map(|(row, _)| &**row),
+            Part::OnDisk(cursor) => cursor.row(),
+        }
+    }
+
+    fn take(&mut self, row: &Key, cells: &mut Vec<Cell>) -> std::result::Result<(), Fault> {
+        match self {
+            Part::Copied(rows) => {
+                if rows.front().is_some_and(|(key, _)| key == row) {
+                    cells.extend(rows.pop_front().into_iter().flat_map(|(_, cells)| cells));
+                }
+                Ok(())
+            }
+            Part::OnDisk(cursor) => cursor.take(row, cells),
+        }
+    }
+
+    fn examined(&self) -> usize {
+        match self {
+            Part::Copied(_) => 0,
+            Part::OnDisk(cursor) => cursor.examined,
+        }
+    }
+}
+
+/// The selected columns of one group.
+struct Wanted<'a> {
+    group: &'a Group,
+    columns: Vec<&'a ColumnSelect>,
+}
+
+impl Engine {
+    pub(crate) fn scan(
+        &self,
+        table: &TableInfo,
+        range: &RowRange,
+        select: &Selection,
+        limit: PageLimit,
+    ) -> Result<Page> {
+        self.check_usable()?;
+        let page = self.page(table, range, select, limit).map_err(|e| self.read_error(&e))?;
+        self.check_floor(select.above)?;
+        Ok(page)
+    }
+
+    fn page(
+        &self,
+        table: &TableInfo,
+        range: &RowRange,
+        select: &Selection,
+        limit: PageLimit,
+    ) -> std::result::Result<Page, Fault> {
+        let (from, end) = bounds(table.id, range);
+        if range.is_empty() || from >= end {
+            return Ok(Page { rows: Vec::new(), resume: None });
+        }
+        let snapshot;
+        let mut parts = Vec::new();
+        // The last row that all copies are known to reach.
+        let mut reach: Option<Key> = None;
+        let mut on_disk = Vec::new();
+        {
+            let mut memory = None;
+            for wanted in wanted(table, select) {
+                let held = match wanted.group.memory {
+                    Some(_) => wanted.group.in_memory(memory.get_or_insert_with(|| self.memory())),
+                    None => None,
+                };
+                let Some(held) = held else {
+                    on_disk.push(wanted);
+                    continue;
+                };
+                let cursor = Cursor::open(held, &from, &end, &wanted.columns)?;
+                let (rows, ends) = copy(cursor, limit)?;
+                reach = match (reach, ends) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                };
+                parts.push(Part::Copied(rows));
+            }
+        }
+        snapshot = self.snapshot();
+        for Wanted { group, columns } in &on_disk {
+            let cursor = Cursor::open(group.on_disk(&snapshot), &from, &end, columns)?;
+            parts.push(Part::OnDisk(Box::new(cursor)));
+        }
+        merge(parts, reach, range, limit)
+    }
+}
+
+/// What is selected, group by group.
+fn wanted<'a>(table: &'a TableInfo, select: &'a Selection) -> Vec<Wanted<'a>> {
+    let mut wanted = Vec::new();
+    for (position, group) in table.groups.iter().enumerate() {
+        let of_group = |c: &&ColumnSelect| table.position(&c.family) == position;
+        let columns: Vec<_> = select.columns.iter().filter(of_group).collect();
+        if !columns.is_empty() {
+            wanted.push(Wanted { group, columns });
+        }
+    }
+    wanted
+}
+
+/// Copies rows until the page must be full; also returns the last row, if it was cut off there.
+fn copy(
+    mut cursor: Cursor<'_>,
+    limit: PageLimit,
+) -> std::result::Result<(VecDeque<(Key, Vec<Cell>)>, Option<Key>), Fault> {
+    let mut rows = VecDeque::new();
+    let mut bytes = 0;
+    while let Some(row) = cursor.row().map(Key::from_prefix) {
+        let mut cells = Vec::new();
+        cursor.take(&row, &mut cells)?;
+        if !cells.is_empty() {
+            bytes += row.len() + cells.iter().map(|cell| cell.value.len()).sum::<usize>();
+            rows.push_back((row.clone(), cells));
+        }
+        if limit.is_reached(rows.len(), bytes) || cursor.examined >= PAGE_ENTRIES_MAX {
+            return Ok((rows, cursor.row().is_some().then_some(row)));
+        }
+    }
+    Ok((rows, None))
+}
+
+fn merge(
+    mut parts: Vec<Part<'_>>,
+    reach: Option<Key>,
+    range: &RowRange,
+    limit: PageLimit,
+) -> std::result::Result<Page, Fault> {
+    let mut rows = Vec::new();
+    let mut bytes = 0;
+    let after = |row: &Key| range.after(RowKey::from(&*row_of(row)));
+    loop {
+        let next = parts.iter().filter_map(Part::row).min().map(Key::from_prefix);
+        let Some(row) = next.filter(|row| reach.as_ref().is_none_or(|reach| row <= reach)) else {
+            return Ok(Page { rows, resume: reach.as_ref().map(after) });
+        };
+        let mut cells = Vec::new();
+        for part in &mut parts {
+            part.take(&row, &mut cells)?;
+        }
+        if !cells.is_empty() {
+            rows.push(Row::new(RowKey::from(&*row_of(&row)), cells));
+            bytes += rows.last().map_or(0, Row::bytes);
+        }
+        let examined: usize = parts.iter().map(Part::examined).sum();
+        if limit.is_reached(rows.len(), bytes) || examined >= PAGE_ENTRIES_MAX {
+            let more = reach.is_some() || parts.iter().any(|part| part.row().is_some());
+            return Ok(Page { rows, resume: more.then(|| after(&row)) });
+        }
+    }
+}
+
+/// The keys that the range's rows lie between: the first included, the last not.
+fn bounds(table: u32, range: &RowRange) -> (Key, Key) {
+    let row = |key: &RowKey| Key::row(table, key.as_bytes());
+    let from = match clip(&range.start, true) {
+        Bound::Unbounded => Key::table(table),
+        Bound::Included(key) => row(&key),
+        Bound::Excluded(key) => row(&key).end(),
+    };
+    let end = match clip(&range.end, false) {
+        Bound::Unbounded => Key::table(table).end(),
+        Bound::Included(key) => row(&key).end(),
+        Bound::Excluded(key) => row(&key),
+    };
+    (from, end)
+}
+
+/// A bound may be longer than any row's key, and than the engine takes; cut off, it must still
+/// divide the rows in the same way.
+fn clip(bound: &Bound<RowKey>, start: bool) -> Bound<RowKey> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) if key.as_bytes().len() > ROW_KEY_BYTES_MAX => {
+            // No row lies between the cut key and the whole one.
+            let cut = RowKey::from(&key.as_bytes()[..ROW_KEY_BYTES_MAX]);
+            if start { Bound::Excluded(cut) } else { Bound::Included(cut) }
+        }
+        bound => bound.clone(),
+    }
+}

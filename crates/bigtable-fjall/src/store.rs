@@ -1,0 +1,213 @@
+//! The store: opening, tables, the floor, closing.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use bigtable::{Layout, Result, Store, Table, TableSchema, Timestamp, check_table_name};
+use fjall::{Database, KeyspaceCreateOptions};
+
+use crate::catalog::{self, Catalog, ensure};
+use crate::directory::{Directory, guarded};
+use crate::engine::{Engine, Lead, TableInfo};
+use crate::fault::{self, Fault};
+use crate::group::Group;
+use crate::memory::MemoryGroup;
+use crate::options::Options;
+use crate::table::FjallTable;
+
+/// Threads of the engine: one writes new cells out, the other compacts.
+const ENGINE_THREADS: usize = 2;
+/// The least that the engine takes.
+const JOURNAL_BYTES_MIN: u64 = 64 << 20;
+const WRITE_BUFFER_BYTES_MIN: u64 = 1 << 20;
+
+/// A store in a directory of the local file system.
+///
+/// One process at a time has it open. It is closed when the store and all of its tables are
+/// dropped.
+///
+/// ```
+/// use bigtable::{Layout, LocalityGroup, Store, TableSchema};
+/// use bigtable_fjall::{FjallStore, Options};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path().join("accounts");
+/// # futures::executor::block_on(async {
+/// let store = FjallStore::open(&dir, Options::default())?;
+/// let schema = TableSchema { groups: vec![LocalityGroup::on_disk("data", Layout::Versions)] };
+/// store.open_table("accounts", &schema).await?;
+/// drop(store);
+///
+/// let store = FjallStore::open(&dir, Options::default())?;
+/// assert_eq!(store.table_names().await?, ["accounts"]);
+/// # Ok::<(), bigtable::Error>(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct FjallStore {
+    running: Arc<Running>,
+}
+
+/// An open store with its committer thread.
+pub(crate) struct Running {
+    pub(crate) engine: Arc<Engine>,
+    committer: Option<JoinHandle<()>>,
+    /// Last, so that the directory stays locked until the engine is closed.
+    _directory: Directory,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Engine { path, options, .. } = &*self.engine;
+        f.debug_struct("Running").field("path", path).field("options", options).finish()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.engine.queue.close();
+        if let Some(committer) = self.committer.take() {
+            // Had it panicked, its callers would have learnt of it.
+            let _ = committer.join();
+        }
+    }
+}
+
+impl FjallStore {
+    /// Opens the store in `dir`, creating directory and store if they are not there.
+    ///
+    /// # Errors
+    /// [`Error::Files`](bigtable::Error::Files) if the directory is something else than a store, is
+    /// open in another process, is of a newer format, is damaged, or cannot be read or written; it
+    /// says what to do.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<FjallStore> {
+        let dir = dir.as_ref();
+        let mut directory = Directory::open(dir)?;
+        let engine = guarded(dir, || open_engine(&directory, &options))?;
+        let (db, catalog) = engine;
+        directory.complete()?;
+        let reading = |fault: Fault| fault.at(dir, "reading the catalog");
+        let engine = Engine::new(dir.to_owned(), options, db, catalog).map_err(reading)?;
+        let engine = Arc::new(engine);
+        let committer = std::thread::Builder::new().name("bigtable-commit".to_owned()).spawn({
+            let engine = engine.clone();
+            move || engine.run()
+        });
+        let committer = committer.map_err(|e| fault::io(dir, "starting a thread", &e))?;
+        let running = Running { engine, committer: Some(committer), _directory: directory };
+        Ok(FjallStore { running: Arc::new(running) })
+    }
+
+    fn table(&self, info: &Arc<TableInfo>) -> Arc<dyn Table> {
+        Arc::new(FjallTable { store: self.running.clone(), info: info.clone() })
+    }
+}
+
+fn open_engine(directory: &Directory, options: &Options) -> fjall::Result<(Database, Catalog)> {
+    let db = Database::builder(directory.engine())
+        .cache_size(options.cache_bytes)
+        .worker_threads(ENGINE_THREADS)
+        .max_journaling_size(options.journal_bytes_max.max(JOURNAL_BYTES_MIN))
+        .open()?;
+    let tuned = || KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER_BYTES_MIN);
+    let catalog = db.keyspace(catalog::KEYSPACE, tuned)?;
+    Ok((db, Catalog(catalog)))
+}
+
+#[async_trait]
+impl Store for FjallStore {
+    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
+        check_table_name(name)?;
+        schema.check()?;
+        let engine = &*self.running.engine;
+        let mut lead = engine.wait_to_lead()?;
+        if let Some(known) = lead.tables.iter().find(|table| table.name == name) {
+            ensure(known.schema == *schema, || catalog::other_schema(name))?;
+            return Ok(self.table(known));
+        }
+        let info = Arc::new(engine.open_table(&mut lead, name, schema)?);
+        lead.tables.push(info.clone());
+        Ok(self.table(&info))
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        let engine = &*self.running.engine;
+        let _lead = engine.wait_to_lead()?;
+        engine.catalog.table_names().map_err(|fault| engine.read_error(&fault))
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.running.engine.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
+        let engine = &*self.running.engine;
+        let _lead = engine.wait_to_lead()?;
+        if floor > engine.floor() {
+            let mut batch = engine.db.batch();
+            engine.catalog.put_floor(&mut batch, floor);
+            engine.write(batch, Vec::new(), true)?;
+            engine.set_floor(floor);
+        }
+        Ok(())
+    }
+
+    fn pressure(&self) -> f64 {
+        self.running.engine.memory().pressure()
+    }
+}
+
+impl Engine {
+    /// Opens a table that is not open yet. To be called under the commit lock.
+    fn open_table(&self, lead: &mut Lead, name: &str, schema: &TableSchema) -> Result<TableInfo> {
+        let reading = |fault: Fault| self.read_error(&fault);
+        let known = self.catalog.table(name).map_err(reading)?;
+        if let Some((_, description)) = &known {
+            let same = **description == *catalog::describe(schema).as_bytes();
+            ensure(same, || catalog::other_schema(name))?;
+        }
+        for group in &schema.groups {
+            let mut same = self.catalog.check_group(group).map_err(reading)?;
+            let open = lead.groups.iter().find(|open| open.schema.name == group.name);
+            same &= open.is_none_or(|open| open.schema == *group);
+            ensure(same, || catalog::other_group(&group.name))?;
+        }
+        let mut groups = Vec::new();
+        for group in &schema.groups {
+            groups.push(self.open_group(lead, group).map_err(|e| reading(e.into()))?);
+        }
+        let id = match known {
+            Some((id, _)) => id,
+            None => {
+                let id = self.catalog.next_id().map_err(reading)?;
+                let mut batch = self.db.batch();
+                self.catalog.put_table(&mut batch, name, id, schema);
+                self.write(batch, Vec::new(), true)?;
+                id
+            }
+        };
+        let mut families = Vec::new();
+        for (position, group) in schema.groups.iter().enumerate() {
+            families.extend(group.families.iter().map(|f| (f.family.clone(), position)));
+        }
+        Ok(TableInfo { id, name: name.to_owned(), schema: schema.clone(), groups, families })
+    }
+
+    fn open_group(
+        &self,
+        lead: &mut Lead,
+        schema: &bigtable::LocalityGroup,
+    ) -> fjall::Result<Arc<Group>> {
+        if let Some(open) = lead.groups.iter().find(|open| open.schema.name == schema.name) {
+            return Ok(open.clone());
+        }
+        let mut group = Group::open(&self.db, schema, &self.options)?;
+        if let Layout::InMemory(on_full) = schema.layout {
+            let cells = MemoryGroup::load(on_full, &self.publish(), &group.cells)?;
+            group.memory = Some(self.memory_mut().add(cells));
+        }
+        let group = Arc::new(group);
+        lead.groups.push(group.clone());
+        Ok(group)
+    }
+}

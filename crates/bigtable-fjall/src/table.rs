@@ -1,0 +1,64 @@
+//! The trait `Table` on an open store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bigtable::{ConditionalMutation, Page, PageLimit, Result, Row, RowKey, RowMutation};
+use bigtable::{RowRange, Selection, Table};
+
+use crate::engine::TableInfo;
+use crate::store::Running;
+
+/// A table of a [`FjallStore`](crate::FjallStore). Keeps the store open.
+pub(crate) struct FjallTable {
+    pub(crate) store: Arc<Running>,
+    pub(crate) info: Arc<TableInfo>,
+}
+
+impl std::fmt::Debug for FjallTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FjallTable").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Table for FjallTable {
+    fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
+        row.check()?;
+        select.check(&self.info.schema)?;
+        self.store.engine.read_row(&self.info, row, select)
+    }
+
+    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
+        select.check(&self.info.schema)?;
+        self.store.engine.scan(&self.info, range, select, limit)
+    }
+
+    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
+        request.check(&self.info.schema)?;
+        let RowMutation { row, mutations, sync } = request;
+        // Without a predicate, `otherwise` always applies.
+        let request =
+            ConditionalMutation { otherwise: mutations, sync, ..ConditionalMutation::new(row) };
+        self.store.engine.commit(&self.info, request).await.map(|_| ())
+    }
+
+    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
+        request.check(&self.info.schema)?;
+        self.store.engine.commit(&self.info, request).await
+    }
+
+    async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
+        let checks: Vec<_> = requests.iter().map(|r| r.check(&self.info.schema)).collect();
+        let mut sound = requests;
+        let mut check = checks.iter();
+        sound.retain(|_| check.next().is_some_and(Result::is_ok));
+        let mut outcomes = self.store.engine.commit_all(&self.info, sound).await.into_iter();
+        let mut outcome = || outcomes.next().expect("one outcome for each sound request");
+        checks.into_iter().map(|check| check.and_then(|()| outcome())).collect()
+    }
+}

@@ -1,0 +1,141 @@
+//! The conformance suite: what every [`Store`] must do, as code.
+//!
+//! A store that passes [`run`] can carry Percolator. The suite is data-driven where it can be: the
+//! same requests go to a family of each [`Layout`](crate::Layout), and to a family that spills from
+//! its first cells on, and all must answer alike.
+//!
+//! # What a read may see during a mutation
+//!
+//! A read of a row sees each mutation of that row wholly or not at all, and once a mutation was
+//! acknowledged every later read sees it. There is one exception. A read copies the cells of
+//! in-memory locality groups ([`Layout::InMemory`](crate::Layout::InMemory)) first, and reads the
+//! rest of the row afterwards; and a mutation appears in the rest first, and in the in-memory groups
+//! after that, before it is acknowledged. So while a mutation is under way:
+//!
+//! * cells on disk are those of **one** moment, for a row, and for all rows of a page;
+//! * in-memory cells may be those of an **earlier** moment than the cells on disk, **never of a
+//!   later** one.
+//!
+//! For Percolator this is the harmless direction. Its commit deletes the lock (in memory) and writes
+//! the write record (on disk) in one mutation. A reader that still sees the lock reads again. A
+//! reader that missed the lock *and* the write record would break snapshot isolation, and cannot be.
+//! Predicates of conditional mutations know no exception: they see one moment, that of the mutation.
+//!
+//! # Use
+//!
+//! ```
+//! let store = bigtable::MemoryStore::new();
+//! futures::executor::block_on(bigtable::conformance::run(&store));
+//! ```
+//!
+//! or, to have one test for each case, on a store of its own:
+//!
+//! ```
+//! for case in bigtable::conformance::CASES {
+//!     let store = bigtable::MemoryStore::new();
+//!     futures::executor::block_on(case.run(&store));
+//! }
+//! ```
+//!
+//! A case panics when the store breaks the contract, and says what it asked, what it got and what
+//! it should have got. Not covered, because the traits cannot show it: what survives a crash.
+
+mod bounds;
+mod conditional;
+mod fixture;
+mod floor;
+mod model;
+mod read;
+mod scan;
+mod tables;
+mod threads;
+mod write;
+
+use futures::future::BoxFuture;
+
+use crate::Store;
+
+/// One case of the suite.
+///
+/// ```
+/// let case = &bigtable::conformance::CASES[0];
+/// futures::executor::block_on(case.run(&bigtable::MemoryStore::new()));
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    name: &'static str,
+    body: for<'a> fn(&'a dyn Store) -> BoxFuture<'a, ()>,
+    threads: bool,
+}
+
+impl Case {
+    /// Its name: unique, of the form `topic::what`.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether it starts threads that block on the store's futures. A store whose futures need the
+    /// runtime of the calling thread cannot run these cases.
+    pub const fn starts_threads(&self) -> bool {
+        self.threads
+    }
+
+    /// Runs the case. It opens tables of its own, which must not be there yet, and may raise the
+    /// floor.
+    ///
+    /// # Panics
+    /// If the store breaks the contract.
+    pub async fn run(&self, store: &dyn Store) {
+        (self.body)(store).await;
+    }
+}
+
+/// Runs every case, one after another on the same store, which must be new.
+///
+/// # Panics
+/// If the store breaks the contract.
+pub async fn run(store: &dyn Store) {
+    for case in CASES {
+        case.run(store).await;
+    }
+}
+
+macro_rules! cases {
+    ($($topic:ident { $($case:ident),+ $(,)? } threads: $threads:literal),+ $(,)?) => {
+        /// Every case of the suite.
+        pub const CASES: &[Case] = &[$($(Case {
+            name: concat!(stringify!($topic), "::", stringify!($case)),
+            body: |store| Box::pin($topic::$case(store)),
+            threads: $threads,
+        }),+),+];
+    };
+}
+
+cases! {
+    read {
+        one_version, time_ranges, versions_max, whole_family, order_of_cells, any_bytes,
+        several_selections, overlaps_are_refused, nothing_there, large_values,
+    } threads: false,
+    scan {
+        bounds, pages, bytes_of_a_page, chosen_families, rows_without_cells, empty_ranges,
+        any_bytes, older_versions,
+    } threads: false,
+    write {
+        order_within_a_request, replacing, older_after_newer, deleting_time_ranges,
+        deleting_the_newest, many_families_at_once, limits, unknown_family, refused_as_a_whole,
+    } threads: false,
+    conditional {
+        any_probe, nothing_probed, probed_times, value_prefixes, both_branches, repeated, batches,
+    } threads: false,
+    floor { refuses_what_is_older, never_goes_back, not_asked_for } threads: false,
+    tables { apart_from_each_other, opened_twice, other_schemas, names, tablets } threads: false,
+    bounds {
+        refusing, refusing_a_whole_request, refusing_over_all_tables, spilling, spilled_drains,
+        pressure,
+    } threads: false,
+    model { random_operations } threads: false,
+    threads {
+        one_winner, counter, rows_are_whole, in_memory_is_never_later, reads_follow_writes,
+        floor_holds,
+    } threads: true,
+}

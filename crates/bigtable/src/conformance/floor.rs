@@ -1,0 +1,81 @@
+//! The floor: below it, reads and conditional mutations are refused if they ask to be.
+
+use super::fixture::*;
+use crate::Timestamp;
+use crate::{ConditionalMutation, Error, PageLimit, Result, RowKey, RowRange, Store, TimeRange};
+
+#[track_caller]
+fn too_old<T: std::fmt::Debug>(what: &str, asked: Timestamp, floor: Timestamp, got: Result<T>) {
+    match got {
+        Err(Error::TooOld { asked: a, floor: f }) if (a, f) == (asked, floor) => {}
+        got => panic!("{what} above {asked}, floor {floor}: expected TooOld, got {got:?}"),
+    }
+}
+
+pub(super) async fn refuses_what_is_older(store: &dyn Store) {
+    let table = &*table(store, "floor_old").await;
+    // Other cases may have raised the floor of this store.
+    let base = store.floor().as_u64();
+    let floor = ts(base + 10);
+    ok("raising the floor", store.raise_floor(floor).await);
+    assert_eq!(store.floor(), floor, "the floor after it was raised");
+    let row = RowKey::from("r");
+    for f in &EACH {
+        mutate(table, b"r", [set(f, b"q", 1, "v")]).await;
+        let select = family(f, TimeRange::ALL, 1);
+        let change = |above: Timestamp, qualifier: &[u8]| ConditionalMutation {
+            otherwise: vec![set(f, qualifier, 1, "v")],
+            above: Some(above),
+            ..ConditionalMutation::new("r")
+        };
+        for below in [0, base, base + 9].map(ts) {
+            let select = select.clone().above(below);
+            too_old("read", below, floor, table.read_row(&row, &select).await);
+            let page = table.scan(&RowRange::all(), &select, PageLimit::default()).await;
+            too_old("scan", below, floor, page);
+            let got = table.check_and_mutate_row(change(below, b"refused")).await;
+            too_old("mutation", below, floor, got);
+            let got = table.check_and_mutate_rows(vec![change(below, b"refused")]).await;
+            assert_eq!(got.len(), 1, "results of one request");
+            for got in got {
+                too_old("batched mutation", below, floor, got);
+            }
+        }
+        for above in [base + 10, base + 11].map(ts) {
+            let select = select.clone().above(above);
+            ok("reading above the floor", table.read_row(&row, &select).await);
+            let page = table.scan(&RowRange::all(), &select, PageLimit::default()).await;
+            ok("scanning above the floor", page);
+            ok(
+                "mutating above the floor",
+                table.check_and_mutate_row(change(above, b"done")).await,
+            );
+        }
+        let got = read(table, b"r", &family(f, TimeRange::ALL, 1)).await;
+        assert_eq!(shown(&got), ["done@1=v", "q@1=v"], "{f}: what was refused was not applied");
+    }
+}
+
+pub(super) async fn never_goes_back(store: &dyn Store) {
+    let base = store.floor().as_u64();
+    for (raise, want) in [(5, 5), (3, 5), (5, 5), (0, 5), (6, 6), (1, 6)] {
+        ok("raising the floor", store.raise_floor(ts(base + raise)).await);
+        assert_eq!(store.floor(), ts(base + want), "after a floor of {base} + {raise}");
+    }
+    ok("raising the floor to zero", store.raise_floor(Timestamp::ZERO).await);
+    assert_eq!(store.floor(), ts(base + 6), "after a floor of zero");
+}
+
+pub(super) async fn not_asked_for(store: &dyn Store) {
+    let table = &*table(store, "floor_free").await;
+    let floor = ts(store.floor().as_u64() + 100);
+    ok("raising the floor", store.raise_floor(floor).await);
+    for f in &EACH {
+        // Commits of secondaries and rollbacks are never fenced, nor is a look at old versions.
+        mutate(table, b"r", [set(f, b"q", 1, "v")]).await;
+        let held = decide(table, b"r", vec![probe(f, b"q", TimeRange::ALL)], vec![], vec![]).await;
+        assert!(held, "{f}: a conditional mutation without `above`");
+        let got = read(table, b"r", &column(f, b"q", TimeRange::up_to(ts(1)), 1)).await;
+        assert_eq!(shown(&got), ["q@1=v"], "{f}: a read without `above`");
+    }
+}

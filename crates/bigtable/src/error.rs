@@ -1,0 +1,83 @@
+//! What can go wrong with a store, named by what the caller does next.
+
+use std::path::PathBuf;
+
+use crate::Timestamp;
+
+/// The result of a store operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a store operation failed.
+///
+/// ```
+/// use bigtable::{Error, Timestamp};
+/// let error = Error::TooOld { asked: Timestamp::ZERO, floor: Timestamp::new(9).unwrap() };
+/// assert!(!error.is_retryable());
+/// ```
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The request is at or below the store's garbage collection floor: begin again with a new
+    /// timestamp.
+    #[error("timestamp {asked} is below the store's floor {floor}: begin again")]
+    TooOld {
+        /// The timestamp of the request.
+        asked: Timestamp,
+        /// The store's floor.
+        floor: Timestamp,
+    },
+    /// A bounded in-memory locality group is full and nothing was applied: wait and repeat.
+    #[error(
+        "locality group {group} holds its {cells_max} cells: wait for it to drain, then repeat"
+    )]
+    Overloaded {
+        /// The full group.
+        group: String,
+        /// Its bound.
+        cells_max: usize,
+    },
+    /// The store cannot answer now and nothing was applied: repeat.
+    #[error("the store is unavailable ({why}): repeat")]
+    Unavailable {
+        /// What happened.
+        why: String,
+    },
+    /// The mutation may or may not have been applied, or may yet be: read before going on.
+    #[error("the outcome of the mutation is unknown ({why}): read before going on")]
+    Unknown {
+        /// What happened.
+        why: String,
+    },
+    /// The request breaks a limit or names something the table does not have; nothing was applied.
+    #[error("invalid request: {0}")]
+    InvalidRequest(String),
+    /// The store's files cannot be used as they are.
+    #[error("{}: {problem}\n  help: {remedy}", path.display())]
+    Files {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do about it.
+        remedy: String,
+    },
+}
+
+impl Error {
+    /// [`Error::InvalidRequest`] in short.
+    pub fn invalid(what: impl Into<String>) -> Self {
+        Error::InvalidRequest(what.into())
+    }
+
+    /// Whether the same request may succeed later, and certainly was not applied now.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::Overloaded { .. } | Error::Unavailable { .. } => true,
+            // The floor never goes back; an unknown outcome must be read first; the rest is wrong.
+            Error::TooOld { .. }
+            | Error::Unknown { .. }
+            | Error::InvalidRequest(_)
+            | Error::Files { .. } => false,
+        }
+    }
+}

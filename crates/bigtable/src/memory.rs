@@ -1,0 +1,265 @@
+//! The in-memory store: ordered maps, nothing on disk.
+//!
+//! It is the model the other stores are held against, the store of tests and of simulations, and
+//! the fastest one. Every [`Layout`] is the same to it; of an in-memory group only the bound is
+//! observed, and [`OnFull::Spill`] has nowhere to spill to.
+//!
+//! Invariant: one lock guards each table, a row is read or changed in one tenure of it, and the
+//! floor is compared within that tenure.
+
+mod data;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use async_trait::async_trait;
+
+use crate::store::check_table_name;
+use crate::{ConditionalMutation, Error, Layout, LocalityGroup, Mutation, OnFull, Page, PageLimit};
+use crate::{Result, Row, RowKey, RowMutation, RowRange, Selection, Store, Table};
+use crate::{TableSchema, Timestamp};
+
+use data::Data;
+
+/// Why a lock is never poisoned.
+const NO_PANIC: &str = "nothing panics while it holds a lock of the store";
+
+/// A store in memory.
+///
+/// Opening a table of the same name again opens the same table.
+///
+/// ```
+/// use bigtable::{Layout, LocalityGroup, MemoryStore, Store, TableSchema, Timestamp};
+/// # futures::executor::block_on(async {
+/// let store = MemoryStore::new();
+/// let schema = TableSchema { groups: vec![LocalityGroup::on_disk("data", Layout::Versions)] };
+/// store.open_table("accounts", &schema).await?;
+/// assert_eq!(store.table_names().await?, ["accounts"]);
+/// assert_eq!(store.floor(), Timestamp::ZERO);
+/// # Ok::<(), bigtable::Error>(()) }).unwrap();
+/// ```
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+    tables: Mutex<BTreeMap<String, Arc<MemoryTable>>>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        MemoryStore::default()
+    }
+
+    fn tables(&self) -> MutexGuard<'_, BTreeMap<String, Arc<MemoryTable>>> {
+        self.tables.lock().expect(NO_PANIC)
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
+        check_table_name(name)?;
+        schema.check()?;
+        let mut tables = self.tables();
+        if let Some(table) = tables.get(name) {
+            if table.schema != *schema {
+                return Err(Error::invalid(format!("table {name} exists with another schema")));
+            }
+            return Ok(table.clone());
+        }
+        let table = Arc::new(MemoryTable {
+            name: name.to_owned(),
+            schema: schema.clone(),
+            gauges: self.shared.gauges(schema)?,
+            shared: self.shared.clone(),
+            data: RwLock::new(Data::new(schema)),
+        });
+        tables.insert(name.to_owned(), table.clone());
+        Ok(table)
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        Ok(self.tables().keys().cloned().collect())
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.shared.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
+        self.shared.floor.fetch_max(floor.as_u64(), Ordering::SeqCst);
+        for table in self.tables().values() {
+            // Whoever compared with the former floor did it within a tenure of this lock, which has
+            // ended once we had the lock ourselves.
+            drop(table.write());
+        }
+        Ok(())
+    }
+
+    fn pressure(&self) -> f64 {
+        let groups = self.shared.groups.lock().expect(NO_PANIC);
+        groups.values().map(|(_, gauge)| gauge.fill()).fold(0.0, f64::max)
+    }
+}
+
+/// What the tables of a store have in common.
+#[derive(Debug, Default)]
+struct Shared {
+    floor: AtomicU64,
+    groups: Mutex<BTreeMap<String, (LocalityGroup, Arc<Gauge>)>>,
+}
+
+impl Shared {
+    fn floor(&self) -> Timestamp {
+        Timestamp::new(self.floor.load(Ordering::SeqCst)).unwrap_or(Timestamp::MAX)
+    }
+
+    /// To be called while the lock of the table that is read or changed is held.
+    fn check_floor(&self, above: Option<Timestamp>) -> Result<()> {
+        let floor = self.floor();
+        match above {
+            Some(asked) if asked < floor => Err(Error::TooOld { asked, floor }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The gauges of the schema's groups, in its order.
+    fn gauges(&self, schema: &TableSchema) -> Result<Vec<Arc<Gauge>>> {
+        let mut groups = self.groups.lock().expect(NO_PANIC);
+        let known =
+            |group: &LocalityGroup| groups.get(&group.name).is_none_or(|(is, _)| is == group);
+        if let Some(group) = schema.groups.iter().find(|group| !known(group)) {
+            return Err(Error::invalid(format!(
+                "another table describes locality group {} differently",
+                group.name
+            )));
+        }
+        let mut gauge = |group: &LocalityGroup| {
+            let new = || (group.clone(), Arc::new(Gauge::new(group)));
+            groups.entry(group.name.clone()).or_insert_with(new).1.clone()
+        };
+        Ok(schema.groups.iter().map(&mut gauge).collect())
+    }
+}
+
+/// Counts the cells of a bounded locality group over all tables.
+#[derive(Debug)]
+struct Gauge {
+    group: String,
+    on_full: Option<OnFull>,
+    cells: AtomicUsize,
+}
+
+impl Gauge {
+    fn new(group: &LocalityGroup) -> Self {
+        let on_full = match group.layout {
+            Layout::InMemory(on_full) => Some(on_full),
+            Layout::Versions | Layout::NewestApart => None,
+        };
+        Gauge { group: group.name.clone(), on_full, cells: AtomicUsize::new(0) }
+    }
+
+    /// Counts `added` more cells, unless they would exceed a bound that refuses.
+    fn add(&self, added: isize) -> Result<()> {
+        let cells_max = match self.on_full {
+            Some(OnFull::Refuse { cells_max }) if added > 0 => cells_max,
+            _ => usize::MAX,
+        };
+        let more = |cells: usize| cells.checked_add_signed(added).filter(|sum| *sum <= cells_max);
+        match self.cells.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::Overloaded { group: self.group.clone(), cells_max }),
+        }
+    }
+
+    fn fill(&self) -> f64 {
+        match self.on_full {
+            Some(OnFull::Refuse { cells_max } | OnFull::Spill { cells_max }) => {
+                self.cells.load(Ordering::SeqCst) as f64 / cells_max.max(1) as f64
+            }
+            None => 0.0,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct MemoryTable {
+    name: String,
+    schema: TableSchema,
+    /// One for each locality group, in the schema's order.
+    gauges: Vec<Arc<Gauge>>,
+    shared: Arc<Shared>,
+    data: RwLock<Data>,
+}
+
+impl MemoryTable {
+    fn read(&self) -> RwLockReadGuard<'_, Data> {
+        self.data.read().expect(NO_PANIC)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Data> {
+        self.data.write().expect(NO_PANIC)
+    }
+
+    /// Counts what the mutations add to bounded groups, then applies them: all or nothing.
+    fn apply(&self, data: &mut Data, row: &RowKey, mutations: &[Mutation]) -> Result<()> {
+        let mut counted: Vec<(&Gauge, isize)> = Vec::new();
+        for (index, gauge) in self.gauges.iter().enumerate() {
+            if gauge.on_full.is_none() {
+                continue;
+            }
+            let added = data.cells_added(row, mutations, index);
+            if let Err(error) = gauge.add(added) {
+                for (gauge, added) in counted {
+                    // Taking back, or putting back within what was free a moment ago: another table
+                    // may have filled the gap meanwhile, then the count is briefly above the bound.
+                    gauge.cells.fetch_add(added.wrapping_neg() as usize, Ordering::SeqCst);
+                }
+                return Err(error);
+            }
+            counted.push((gauge, added));
+        }
+        data.apply(row, mutations);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Table for MemoryTable {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
+        row.check()?;
+        select.check(&self.schema)?;
+        let data = self.read();
+        self.shared.check_floor(select.above)?;
+        Ok(data.read_row(row, select))
+    }
+
+    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
+        select.check(&self.schema)?;
+        let data = self.read();
+        self.shared.check_floor(select.above)?;
+        Ok(data.scan(range, select, limit))
+    }
+
+    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
+        request.check(&self.schema)?;
+        self.apply(&mut self.write(), &request.row, &request.mutations)
+    }
+
+    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
+        request.check(&self.schema)?;
+        let mut data = self.write();
+        self.shared.check_floor(request.above)?;
+        let holds = request.predicate.iter().any(|probe| data.finds(&request.row, probe));
+        let mutations = if holds { &request.then } else { &request.otherwise };
+        self.apply(&mut data, &request.row, mutations)?;
+        Ok(holds)
+    }
+}

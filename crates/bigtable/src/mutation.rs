@@ -1,0 +1,213 @@
+//! What to write: mutations of one row, and the conditions they may depend on.
+
+use bytes::Bytes;
+
+use crate::{Error, Family, QUALIFIER_BYTES_MAX, Result, RowKey};
+use crate::{TableSchema, TimeRange, Timestamp, VALUE_BYTES_MAX};
+
+/// One change to a row. The mutations of one request apply in their order and all at once.
+///
+/// ```
+/// use bigtable::{Family, Mutation, Timestamp};
+/// let set = Mutation::set(Family::from_static("data"), "bal", Timestamp::ZERO, "$10");
+/// assert!(matches!(set, Mutation::Set { .. }));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mutation {
+    /// Writes a cell, replacing the one at the same timestamp if there is one.
+    Set {
+        /// The column's family.
+        family: Family,
+        /// The column's qualifier.
+        qualifier: Bytes,
+        /// The version to write.
+        timestamp: Timestamp,
+        /// The value.
+        value: Bytes,
+    },
+    /// Deletes the versions of one column that lie in `time`; none there is no error.
+    Delete {
+        /// The column's family.
+        family: Family,
+        /// The column's qualifier.
+        qualifier: Bytes,
+        /// The versions to delete.
+        time: TimeRange,
+    },
+}
+
+impl Mutation {
+    /// [`Mutation::Set`] in short.
+    pub fn set(
+        family: Family,
+        qualifier: impl Into<Bytes>,
+        timestamp: Timestamp,
+        value: impl Into<Bytes>,
+    ) -> Self {
+        Mutation::Set { family, qualifier: qualifier.into(), timestamp, value: value.into() }
+    }
+
+    /// [`Mutation::Delete`] in short.
+    pub fn delete(family: Family, qualifier: impl Into<Bytes>, time: TimeRange) -> Self {
+        Mutation::Delete { family, qualifier: qualifier.into(), time }
+    }
+
+    fn check(&self, schema: &TableSchema) -> Result<()> {
+        let (family, qualifier) = match self {
+            Mutation::Set { family, qualifier, value, .. } => {
+                if value.len() > VALUE_BYTES_MAX {
+                    return Err(Error::invalid(format!(
+                        "value of {} bytes, at most {VALUE_BYTES_MAX} fit a cell",
+                        value.len()
+                    )));
+                }
+                (family, qualifier)
+            }
+            Mutation::Delete { family, qualifier, .. } => (family, qualifier),
+        };
+        check_column(schema, family, qualifier)
+    }
+}
+
+/// "A cell of this column exists in this time range", optionally "whose value begins so".
+///
+/// ```
+/// use bigtable::{Family, Probe, TimeRange};
+/// let any_lock = Probe::new(Family::from_static("lock"), "bal", TimeRange::ALL);
+/// assert!(any_lock.value_prefix.is_none());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// The column's family.
+    pub family: Family,
+    /// The column's qualifier.
+    pub qualifier: Bytes,
+    /// The versions looked at.
+    pub time: TimeRange,
+    /// If given, only cells whose value begins with these bytes count.
+    pub value_prefix: Option<Bytes>,
+}
+
+impl Probe {
+    /// A probe for any value.
+    pub fn new(family: Family, qualifier: impl Into<Bytes>, time: TimeRange) -> Self {
+        Probe { family, qualifier: qualifier.into(), time, value_prefix: None }
+    }
+
+    /// Restricts the probe to cells whose value begins with `prefix`.
+    #[must_use]
+    pub fn with_value_prefix(mut self, prefix: impl Into<Bytes>) -> Self {
+        self.value_prefix = Some(prefix.into());
+        self
+    }
+}
+
+/// An unconditional change to one row.
+///
+/// ```
+/// use bigtable::{Family, Mutation, RowMutation, Timestamp};
+/// let request = RowMutation::new("Bob").mutation(Mutation::set(
+///     Family::from_static("data"), "bal", Timestamp::ZERO, "$10"));
+/// assert_eq!(request.mutations.len(), 1);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowMutation {
+    /// The row.
+    pub row: RowKey,
+    /// The changes, in order.
+    pub mutations: Vec<Mutation>,
+    /// Whether the change must survive a power cut before it is acknowledged, whatever the store's
+    /// durability level (the oracle's window needs it).
+    pub sync: bool,
+}
+
+impl RowMutation {
+    /// A request without mutations yet.
+    pub fn new(row: impl Into<RowKey>) -> Self {
+        RowMutation { row: row.into(), mutations: Vec::new(), sync: false }
+    }
+
+    /// Adds a mutation.
+    #[must_use]
+    pub fn mutation(mut self, mutation: Mutation) -> Self {
+        self.mutations.push(mutation);
+        self
+    }
+
+    /// Checks the request's limits and families against the table's schema.
+    ///
+    /// # Errors
+    /// [`Error::InvalidRequest`] names what is wrong.
+    pub fn check(&self, schema: &TableSchema) -> Result<()> {
+        self.row.check()?;
+        self.mutations.iter().try_for_each(|mutation| mutation.check(schema))
+    }
+}
+
+/// A read-modify-write of one row in one request (paper section 2.5): if *any* of the predicate's
+/// probes finds a cell, `then` is applied, else `otherwise`. An empty predicate finds nothing.
+///
+/// ```
+/// use bigtable::{ConditionalMutation, Family, Mutation, Probe, TimeRange, Timestamp};
+/// let lock = Family::from_static("lock");
+/// let at = Timestamp::new(7).unwrap();
+/// let request = ConditionalMutation {
+///     predicate: vec![Probe::new(lock.clone(), "bal", TimeRange::ALL)],
+///     otherwise: vec![Mutation::set(lock, "bal", at, "primary")],
+///     ..ConditionalMutation::new("Bob")
+/// };
+/// assert!(request.then.is_empty());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConditionalMutation {
+    /// The row.
+    pub row: RowKey,
+    /// Holds when any of these finds a cell.
+    pub predicate: Vec<Probe>,
+    /// Applied when the predicate holds.
+    pub then: Vec<Mutation>,
+    /// Applied when it does not.
+    pub otherwise: Vec<Mutation>,
+    /// Refused with [`TooOld`](Error::TooOld) unless this timestamp is at or above the store's
+    /// floor, compared in the same atomic step.
+    pub above: Option<Timestamp>,
+    /// As [`RowMutation::sync`].
+    pub sync: bool,
+}
+
+impl ConditionalMutation {
+    /// A request with no condition and no mutations yet.
+    pub fn new(row: impl Into<RowKey>) -> Self {
+        ConditionalMutation {
+            row: row.into(),
+            predicate: Vec::new(),
+            then: Vec::new(),
+            otherwise: Vec::new(),
+            above: None,
+            sync: false,
+        }
+    }
+
+    /// Checks the request's limits and families against the table's schema.
+    ///
+    /// # Errors
+    /// [`Error::InvalidRequest`] names what is wrong.
+    pub fn check(&self, schema: &TableSchema) -> Result<()> {
+        self.row.check()?;
+        for probe in &self.predicate {
+            check_column(schema, &probe.family, &probe.qualifier)?;
+        }
+        self.then.iter().chain(&self.otherwise).try_for_each(|mutation| mutation.check(schema))
+    }
+}
+
+fn check_column(schema: &TableSchema, family: &Family, qualifier: &[u8]) -> Result<()> {
+    schema.check_family(family)?;
+    if qualifier.len() > QUALIFIER_BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "qualifier of {} bytes, at most {QUALIFIER_BYTES_MAX}",
+            qualifier.len()
+        )));
+    }
+    Ok(())
+}

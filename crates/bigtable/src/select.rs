@@ -1,0 +1,245 @@
+//! What to read: columns, time ranges and limits; ranges of rows; pages.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use crate::{Error, Family, Result, Row, RowKey, TableSchema, TimeRange, Timestamp};
+
+/// Which qualifiers of a family.
+///
+/// See [`Selection`] for an example.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Qualifiers {
+    /// Every one.
+    All,
+    /// Exactly this one.
+    Is(Bytes),
+}
+
+/// Which versions of which columns of one family.
+///
+/// See [`Selection`] for an example.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnSelect {
+    /// The family.
+    pub family: Family,
+    /// The qualifiers in it.
+    pub qualifiers: Qualifiers,
+    /// The versions.
+    pub time: TimeRange,
+    /// At most this many versions of each column, the newest first.
+    pub versions_max: u32,
+}
+
+/// What a read returns of each row: the cells that any of `columns` selects.
+///
+/// No cell may be selected twice: overlapping entries for one column are an
+/// [`InvalidRequest`](crate::Error::InvalidRequest).
+///
+/// ```
+/// use bigtable::{Family, Selection, TimeRange, Timestamp};
+/// let s = Timestamp::new(7).unwrap();
+/// let get = Selection::default()
+///     .column(Family::from_static("lock"), "bal", TimeRange::up_to(s), u32::MAX)
+///     .column(Family::from_static("write"), "bal", TimeRange::up_to(s), 1);
+/// assert_eq!(get.columns.len(), 2);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// The columns; in any order.
+    pub columns: Vec<ColumnSelect>,
+    /// The read fails with [`TooOld`](crate::Error::TooOld) unless this timestamp is at or above the
+    /// store's floor, compared in the same atomic step as the read.
+    pub above: Option<Timestamp>,
+}
+
+impl Selection {
+    /// Adds one column.
+    #[must_use]
+    pub fn column(
+        mut self,
+        family: Family,
+        qualifier: impl Into<Bytes>,
+        time: TimeRange,
+        versions_max: u32,
+    ) -> Self {
+        let qualifiers = Qualifiers::Is(qualifier.into());
+        self.columns.push(ColumnSelect { family, qualifiers, time, versions_max });
+        self
+    }
+
+    /// Adds all columns of a family.
+    #[must_use]
+    pub fn family(mut self, family: Family, time: TimeRange, versions_max: u32) -> Self {
+        let qualifiers = Qualifiers::All;
+        self.columns.push(ColumnSelect { family, qualifiers, time, versions_max });
+        self
+    }
+
+    /// Sets the timestamp that must not be below the store's floor.
+    #[must_use]
+    pub fn above(mut self, ts: Timestamp) -> Self {
+        self.above = Some(ts);
+        self
+    }
+
+    /// Checks the families against the table's schema, and that no cell is selected twice.
+    ///
+    /// # Errors
+    /// [`Error::InvalidRequest`] names what is wrong.
+    pub fn check(&self, schema: &TableSchema) -> Result<()> {
+        for column in &self.columns {
+            schema.check_family(&column.family)?;
+        }
+        if self.columns.len() < 2 {
+            return Ok(());
+        }
+        // Sorted so that only neighbours can overlap; `None` stands for all of a family's qualifiers
+        // and sorts before each of them.
+        let mut entries: Vec<_> =
+            self.columns.iter().filter(|c| c.time.from <= c.time.to).collect();
+        let key = |c: &ColumnSelect| match &c.qualifiers {
+            Qualifiers::All => None,
+            Qualifiers::Is(qualifier) => Some(qualifier.clone()),
+        };
+        entries.sort_by_cached_key(|c| (c.family.clone(), key(c), c.time.from));
+        let meet = |a: &TimeRange, b: &TimeRange| a.from <= b.to && b.from <= a.to;
+        let mut whole: Vec<&ColumnSelect> = Vec::new();
+        for (index, entry) in entries.iter().enumerate() {
+            let before = index.checked_sub(1).map(|i| entries[i]);
+            let same =
+                before.filter(|b| (&b.family, &b.qualifiers) == (&entry.family, &entry.qualifiers));
+            whole.retain(|w| w.family == entry.family);
+            if same.iter().chain(&whole).any(|other| meet(&other.time, &entry.time)) {
+                return Err(Error::invalid(format!(
+                    "the selection names cells of {}:{} twice",
+                    entry.family,
+                    match &entry.qualifiers {
+                        Qualifiers::All => "*".to_owned(),
+                        Qualifiers::Is(qualifier) => RowKey::from(qualifier.clone()).to_string(),
+                    }
+                )));
+            }
+            if entry.qualifiers == Qualifiers::All {
+                whole.push(entry);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A range of rows.
+///
+/// ```
+/// use bigtable::{RowKey, RowRange};
+/// let range = RowRange::prefix("http:");
+/// assert!(range.contains(&RowKey::from("http://a/")));
+/// assert!(!range.contains(&RowKey::from("https://a/")));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowRange {
+    /// Where it begins.
+    pub start: Bound<RowKey>,
+    /// Where it ends.
+    pub end: Bound<RowKey>,
+}
+
+impl RowRange {
+    /// Every row.
+    pub const fn all() -> Self {
+        RowRange { start: Bound::Unbounded, end: Bound::Unbounded }
+    }
+
+    /// Exactly this row.
+    pub fn row(key: impl Into<RowKey>) -> Self {
+        let key = key.into();
+        RowRange { start: Bound::Included(key.clone()), end: Bound::Included(key) }
+    }
+
+    /// From `start` (included) to `end` (excluded).
+    pub fn between(start: impl Into<RowKey>, end: impl Into<RowKey>) -> Self {
+        RowRange { start: Bound::Included(start.into()), end: Bound::Excluded(end.into()) }
+    }
+
+    /// Every row whose key begins with `prefix`.
+    pub fn prefix(prefix: impl Into<RowKey>) -> Self {
+        let prefix = prefix.into();
+        let mut end = prefix.as_bytes().to_vec();
+        while let Some(last) = end.pop() {
+            if last < u8::MAX {
+                end.push(last + 1);
+                break;
+            }
+        }
+        let end = if end.is_empty() { Bound::Unbounded } else { Bound::Excluded(end.into()) };
+        let start = Bound::Included(prefix);
+        RowRange { start, end }
+    }
+
+    /// Whether the row lies in the range.
+    pub fn contains(&self, key: &RowKey) -> bool {
+        use std::ops::RangeBounds;
+        (self.start.as_ref(), self.end.as_ref()).contains(key)
+    }
+
+    /// Whether no row can lie in the range.
+    pub fn is_empty(&self) -> bool {
+        match (&self.start, &self.end) {
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(start), Bound::Included(end)) => start > end,
+            (Bound::Included(start), Bound::Excluded(end))
+            | (Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => start >= end,
+        }
+    }
+
+    /// What is left of the range behind `key`.
+    #[must_use]
+    pub fn after(&self, key: RowKey) -> Self {
+        RowRange { start: Bound::Excluded(key), end: self.end.clone() }
+    }
+}
+
+/// How much one page of a scan may hold. The page ends at whichever bound comes first, always
+/// between two rows; a page holds at least one row if there is one.
+///
+/// ```
+/// let page = bigtable::PageLimit { rows_max: 10, ..Default::default() };
+/// assert!(page.bytes_max > 0);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageLimit {
+    /// Most rows.
+    pub rows_max: usize,
+    /// Keys and values together; a page stops after the row that reaches it.
+    pub bytes_max: usize,
+}
+
+impl PageLimit {
+    /// Whether a page of this many rows and bytes is full.
+    pub const fn is_reached(&self, rows: usize, bytes: usize) -> bool {
+        rows > 0 && (rows >= self.rows_max || bytes >= self.bytes_max)
+    }
+}
+
+impl Default for PageLimit {
+    fn default() -> Self {
+        PageLimit { rows_max: 1024, bytes_max: 4 * 1024 * 1024 }
+    }
+}
+
+/// One page of a scan: rows in key order, each of them read atomically.
+///
+/// A page may be empty and yet not the last one.
+///
+/// ```
+/// let last = bigtable::Page { rows: vec![], resume: None };
+/// assert!(last.resume.is_none());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Rows with at least one selected cell.
+    pub rows: Vec<Row>,
+    /// Where the next page begins; `None` when the range is exhausted.
+    pub resume: Option<RowRange>,
+}

@@ -1,0 +1,139 @@
+//! The traits that a store implements.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{ConditionalMutation, Error, Page, PageLimit, Result, Row, RowKey, RowMutation};
+use crate::{RowRange, Selection, TableSchema, Timestamp};
+
+/// A place that keeps tables.
+///
+/// ```
+/// use bigtable::{Layout, LocalityGroup, MemoryStore, Store, TableSchema};
+/// # futures::executor::block_on(async {
+/// let store = MemoryStore::new();
+/// let schema = TableSchema { groups: vec![LocalityGroup::on_disk("data", Layout::Versions)] };
+/// let accounts = store.open_table("accounts", &schema).await?;
+/// assert_eq!(accounts.name(), "accounts");
+/// assert_eq!(store.table_names().await?, ["accounts"]);
+/// # Ok::<(), bigtable::Error>(()) }).unwrap();
+/// ```
+#[async_trait]
+pub trait Store: Send + Sync + Debug {
+    /// Opens a table, creating it if it is not there. Names are of the form `[a-zA-Z0-9_.-]{1,50}`.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if the name or schema is malformed, or the table exists with another schema.
+    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>>;
+
+    /// The names of all tables, sorted.
+    ///
+    /// # Errors
+    /// Those of any read.
+    async fn table_names(&self) -> Result<Vec<String>>;
+
+    /// The floor: requests whose `above` lies below it are refused. It begins at zero.
+    fn floor(&self) -> Timestamp;
+
+    /// Raises the floor, durably, and returns once no request below it can be accepted any more. It
+    /// never goes back: a lower value leaves it where it is.
+    ///
+    /// # Errors
+    /// Those of any mutation.
+    async fn raise_floor(&self, floor: Timestamp) -> Result<()>;
+
+    /// How full the fullest bounded in-memory locality group is: 0 empty, 1 at its bound. Those who
+    /// bring in new work slow down from 0.8 on.
+    fn pressure(&self) -> f64 {
+        0.0
+    }
+}
+
+/// A table: atomic operations on single rows, and range scans.
+///
+/// A read or write of one row is atomic: a read sees each mutation of the row wholly or not at all,
+/// with one exception that [`conformance`](crate::conformance) spells out: cells of in-memory
+/// locality groups may be those of an earlier moment than the rest of the row, never a later one.
+///
+/// ```
+/// use bigtable::*;
+/// const DATA: Family = Family::from_static("data");
+/// # futures::executor::block_on(async {
+/// # let store = MemoryStore::new();
+/// # let schema = TableSchema { groups: vec![LocalityGroup::on_disk("data", Layout::Versions)] };
+/// # let table = store.open_table("accounts", &schema).await?;
+/// let at = Timestamp::new(5).unwrap();
+/// table.mutate_row(RowMutation::new("Bob").mutation(Mutation::set(DATA, "bal", at, "$10"))).await?;
+/// let newest = Selection::default().column(DATA, "bal", TimeRange::ALL, 1);
+/// let row = table.read_row(&RowKey::from("Bob"), &newest).await?;
+/// assert_eq!(&row.newest(&DATA, b"bal").unwrap().value[..], b"$10");
+/// # Ok::<(), Error>(()) }).unwrap();
+/// ```
+#[async_trait]
+pub trait Table: Send + Sync + Debug {
+    /// The table's name.
+    fn name(&self) -> &str;
+
+    /// Reads the selected cells of one row, atomically. A row without any is an empty [`Row`].
+    ///
+    /// # Errors
+    /// `TooOld` when `select.above` is below the floor; `Unavailable`; `InvalidRequest`.
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row>;
+
+    /// Reads one page of the range. Each row is read atomically; two rows may be read at different
+    /// moments, and so may two pages.
+    ///
+    /// # Errors
+    /// As [`read_row`](Table::read_row).
+    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page>;
+
+    /// Changes one row, atomically and unconditionally.
+    ///
+    /// # Errors
+    /// `Unknown` when the change may have been applied; `Overloaded`, `Unavailable` and
+    /// `InvalidRequest` when it was not.
+    async fn mutate_row(&self, request: RowMutation) -> Result<()>;
+
+    /// Changes one row depending on what it holds, atomically. Returns whether the predicate held.
+    ///
+    /// # Errors
+    /// As [`mutate_row`](Table::mutate_row), and `TooOld` when `request.above` is below the floor.
+    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool>;
+
+    /// Several conditional mutations, of several rows or of one; each is atomic by itself and has its
+    /// own result, in the order of the requests. They may be applied in any order.
+    async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
+        let mut results = Vec::with_capacity(requests.len());
+        for request in requests {
+            results.push(self.check_and_mutate_row(request).await);
+        }
+        results
+    }
+
+    /// The table's tablets: disjoint ranges, in order, that together cover every row. Boundaries are
+    /// hints and may move at any time.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    async fn tablets(&self) -> Result<Vec<RowRange>> {
+        Ok(vec![RowRange::all()])
+    }
+}
+
+/// Longest name of a table, in bytes.
+pub const TABLE_NAME_BYTES_MAX: usize = 50;
+
+/// Checks that a table's name is of the form `[a-zA-Z0-9_.-]{1,50}`; for those who implement
+/// [`Store`].
+///
+/// # Errors
+/// [`Error::InvalidRequest`] names what is wrong.
+pub fn check_table_name(name: &str) -> Result<()> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
+    if (1..=TABLE_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(allowed) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("table name {name:?} is not of the form [a-zA-Z0-9_.-]{{1,50}}")))
+}

@@ -1,0 +1,266 @@
+//! A client: what every transaction of one process shares.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bigtable::{Store, Timestamp};
+
+use crate::hints::Hints;
+use crate::layout::{SYSTEM_TABLE, system_schema, table_schema};
+use crate::schema::{Observed, Schema};
+use crate::stats::{Counters, Stats};
+use crate::suspects::Suspects;
+use crate::verdicts::Verdicts;
+use crate::{Error, Incarnation, LockService, Options, Oracle, Result, Runtime, Snapshot, Table};
+use crate::{Transaction, format};
+
+/// A client of one store: begins transactions, reads the past, runs observers. Cloning is cheap; all
+/// clones are one client, with one liveness token. The token goes with the last clone.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use percolator_core::Column;
+/// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+/// let mut tx = client.begin().await?;
+/// tx.set(&accounts, "Bob", &bal, "$10")?;
+/// tx.commit().await?;
+/// let tx = client.begin().await?;
+/// assert_eq!(tx.get(&accounts, "Bob", &bal).await?.as_deref(), Some(&b"$10"[..]));
+/// # Ok(()) });
+/// ```
+#[derive(Debug, Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    services: Services,
+    options: Options,
+    incarnation: Incarnation,
+    system: Arc<dyn bigtable::Table>,
+    tables: Mutex<BTreeMap<String, Table>>,
+    schema: Mutex<Arc<Schema>>,
+    verdicts: Verdicts,
+    suspects: Suspects,
+    hints: Hints,
+    counters: Counters,
+}
+
+/// What a client stands on.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// let services = client.services().clone();
+/// let second = percolator_core::Client::open(services, Default::default()).await?;
+/// assert_ne!(second.incarnation(), client.incarnation());
+/// # Ok(()) });
+/// ```
+#[derive(Debug, Clone)]
+pub struct Services {
+    /// Where the data is.
+    pub store: Arc<dyn Store>,
+    /// Where timestamps come from.
+    pub oracle: Arc<dyn Oracle>,
+    /// Where liveness tokens and advisory locks are.
+    pub locks: Arc<dyn LockService>,
+    /// Time, tasks, randomness.
+    pub runtime: Arc<dyn Runtime>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.services.locks.unregister(self.incarnation);
+    }
+}
+
+impl Client {
+    /// Opens a client under a fresh incarnation and registers its liveness token.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when the store holds data of a newer format, and those of store and services.
+    pub async fn open(services: Services, options: Options) -> Result<Self> {
+        let incarnation = fresh_incarnation(&*services.runtime);
+        let system = services.store.open_table(SYSTEM_TABLE, &system_schema()).await?;
+        format::check(&*system).await?;
+        services.locks.register(incarnation).await?;
+        let schema = Schema::read(&*system).await?;
+        let inner = Inner {
+            services,
+            options,
+            incarnation,
+            system,
+            tables: Mutex::default(),
+            schema: Mutex::new(Arc::new(schema)),
+            verdicts: Verdicts::default(),
+            suspects: Suspects::default(),
+            hints: Hints::default(),
+            counters: Counters::default(),
+        };
+        Ok(Client { inner: Arc::new(inner) })
+    }
+
+    /// Opens a table, creating it if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a malformed name; those of the store.
+    pub async fn table(&self, name: &str) -> Result<Table> {
+        if let Some(table) = self.tables().get(name) {
+            return Ok(table.clone());
+        }
+        if name.starts_with("percolator.") {
+            return Err(Error::Invalid(format!(
+                "table name {name:?}: names that begin with `percolator.` are reserved"
+            )));
+        }
+        let store = self.services().store.open_table(name, &table_schema()).await;
+        let store = store.map_err(|error| match error {
+            bigtable::Error::InvalidRequest(what) => Error::Invalid(what),
+            error => Error::Store(error),
+        })?;
+        let table = Table::new(name, store);
+        Ok(self.tables().entry(name.to_owned()).or_insert(table).clone())
+    }
+
+    /// The names of the store's tables, sorted, without Percolator's own.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn table_names(&self) -> Result<Vec<String>> {
+        let mut names = self.services().store.table_names().await?;
+        names.retain(|name| !name.starts_with("percolator."));
+        Ok(names)
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// [`Error::Oracle`] when no timestamp can be had.
+    pub async fn begin(&self) -> Result<Transaction> {
+        let stamp = self.oracle().timestamp().await?;
+        self.counters().begun.bump();
+        Ok(Transaction::new(self.clone(), stamp))
+    }
+
+    /// A read-only view of the data as it was at `ts`.
+    ///
+    /// # Errors
+    /// [`Error::NotIssued`] above the latest timestamp, [`Error::TooOld`] below the safe point.
+    pub async fn snapshot_at(&self, ts: Timestamp) -> Result<Snapshot> {
+        let latest = self.oracle().peek().await?;
+        if ts > latest {
+            return Err(Error::NotIssued { asked: ts, latest });
+        }
+        let floor = self.services().store.floor();
+        if ts < floor {
+            return Err(Error::TooOld { asked: ts, floor });
+        }
+        Ok(Snapshot::new(self.clone(), ts))
+    }
+
+    /// A read-only view of the data as of the latest timestamp issued; issues none itself.
+    ///
+    /// # Errors
+    /// [`Error::Oracle`] when the oracle cannot be reached.
+    pub async fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot::new(self.clone(), self.oracle().peek().await?))
+    }
+
+    /// What this client has done so far.
+    pub fn stats(&self) -> Stats {
+        self.counters().read()
+    }
+
+    /// The registered observers of the whole store.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn observers(&self) -> Result<Vec<Observed>> {
+        Ok(Schema::read(self.system()).await?.entries.into_keys().collect())
+    }
+
+    /// Waits while the store is short of room for new locks or notifications. Those who bring in new
+    /// work call it before each piece; observers do not, so that the backlog can drain.
+    pub async fn admit(&self) {
+        while self.services().store.pressure() >= 0.8 {
+            self.runtime().sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The name of this life of this client.
+    pub fn incarnation(&self) -> Incarnation {
+        self.inner.incarnation
+    }
+
+    /// What the client stands on.
+    pub fn services(&self) -> &Services {
+        &self.inner.services
+    }
+
+    /// The timestamp oracle.
+    pub fn oracle(&self) -> &dyn Oracle {
+        &*self.inner.services.oracle
+    }
+
+    /// The runtime.
+    pub fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.inner.services.runtime
+    }
+
+    /// The options.
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    pub(crate) fn locks(&self) -> &dyn LockService {
+        &*self.inner.services.locks
+    }
+
+    pub(crate) fn system(&self) -> &dyn bigtable::Table {
+        &*self.inner.system
+    }
+
+    pub(crate) fn verdicts(&self) -> &Verdicts {
+        &self.inner.verdicts
+    }
+
+    pub(crate) fn suspects(&self) -> &Suspects {
+        &self.inner.suspects
+    }
+
+    pub(crate) fn hints(&self) -> &Hints {
+        &self.inner.hints
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.inner.counters
+    }
+
+    /// The schema that was in force when a timestamp with this version was issued, or a newer one.
+    pub(crate) async fn schema(&self, version: u64) -> Result<Arc<Schema>> {
+        let known = self.known_schema();
+        if known.version >= version {
+            return Ok(known);
+        }
+        let read = Arc::new(Schema::read(self.system()).await?);
+        let mut schema = self.inner.schema.lock().unwrap_or_else(PoisonError::into_inner);
+        if read.version > schema.version {
+            *schema = read;
+        }
+        Ok(schema.clone())
+    }
+
+    /// The schema this client knows without asking.
+    pub(crate) fn known_schema(&self) -> Arc<Schema> {
+        self.inner.schema.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn tables(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Table>> {
+        self.inner.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A name for a new life of a client (H17).
+pub fn fresh_incarnation(runtime: &dyn Runtime) -> Incarnation {
+    Incarnation(u128::from(runtime.random()) << 64 | u128::from(runtime.random()))
+}

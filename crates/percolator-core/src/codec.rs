@@ -1,0 +1,77 @@
+//! Reading and writing the bytes of records: big-endian numbers, length-prefixed strings.
+//!
+//! Invariant: every length is checked against what is left before it is believed.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+/// Reads a record from its front; `None` once the bytes do not suffice.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    left: Bytes,
+}
+
+impl Reader {
+    pub(crate) fn new(bytes: &Bytes) -> Self {
+        Reader { left: bytes.clone() }
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.left.try_get_u8().ok()
+    }
+
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.left.try_get_u16().ok()
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.left.try_get_u32().ok()
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.left.try_get_u64().ok()
+    }
+
+    pub(crate) fn u128(&mut self) -> Option<u128> {
+        self.left.try_get_u128().ok()
+    }
+
+    pub(crate) fn bytes16(&mut self) -> Option<Bytes> {
+        let len = self.u16()?;
+        self.take(usize::from(len))
+    }
+
+    pub(crate) fn bytes32(&mut self) -> Option<Bytes> {
+        let len = self.u32()?;
+        self.take(usize::try_from(len).ok()?)
+    }
+
+    pub(crate) fn string16(&mut self) -> Option<String> {
+        String::from_utf8(self.bytes16()?.to_vec()).ok()
+    }
+
+    fn take(&mut self, len: usize) -> Option<Bytes> {
+        (len <= self.left.len()).then(|| self.left.split_to(len))
+    }
+
+    pub(crate) fn rest(self) -> Bytes {
+        self.left
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
+}
+
+/// Writes a string of less than 64 KiB behind its length.
+pub(crate) fn put_bytes16(out: &mut BytesMut, bytes: &[u8]) {
+    let len = u16::try_from(bytes.len()).expect("names are bounded far below 64 KiB");
+    out.put_u16(len);
+    out.put_slice(bytes);
+}
+
+/// Writes a string of less than 4 GiB behind its length.
+pub(crate) fn put_bytes32(out: &mut BytesMut, bytes: &[u8]) {
+    let len = u32::try_from(bytes.len()).expect("values are bounded far below 4 GiB");
+    out.put_u32(len);
+    out.put_slice(bytes);
+}

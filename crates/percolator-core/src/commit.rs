@@ -1,0 +1,311 @@
+//! Commit, phase two (paper section 2.2, Figure 6 `Commit`).
+//!
+//! ```text
+//! prewrite all rows ... acknowledged -> c from the oracle (H08) -> weak notifications at c (H57)
+//!   -> commit the primary's row: the commit point -> secondaries
+//! ```
+//!
+//! Invariants: `c` is asked for strictly after the last prewrite was acknowledged; one function
+//! decides the primary, and its result is an argument of every secondary action (H10); after a lost
+//! reply the primary's row says what happened, and only it (H07).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::abort::Abort;
+use crate::column::Cell;
+use crate::options::Secondaries;
+use crate::plan::{Plan, RowPlan};
+use crate::resolve::OwnStatus;
+use crate::rows;
+use crate::runtime::Backoff;
+use crate::verdicts::Verdict;
+use crate::{AbortReason, Client, Error, Result, Timestamp, Transaction};
+
+/// A transaction between its phases: every cell is locked, nothing is decided.
+///
+/// Dropping it is what a crash at this point does: the locks stay until someone resolves them.
+/// [`Transaction::commit`] goes through all steps; they are apart for tests and for showing how it
+/// works.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use percolator_core::Column;
+/// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+/// let mut tx = client.begin().await?;
+/// tx.set(&accounts, "Bob", &bal, "$3")?;
+/// tx.set(&accounts, "Joe", &bal, "$9")?;
+/// let decided = tx.prewrite().await?.commit_primary().await?;
+/// let commit_ts = decided.commit_ts();
+/// decided.commit_secondaries().await;
+/// assert!(client.begin().await?.start_ts() > commit_ts);
+/// # Ok(()) });
+/// ```
+#[derive(Debug)]
+pub struct Prewritten {
+    client: Client,
+    plan: Plan,
+    notifications: BTreeSet<Cell>,
+}
+
+/// A transaction past its commit point whose secondaries are still locked.
+///
+/// See [`Prewritten`] for an example.
+#[derive(Debug)]
+pub struct PrimaryCommitted {
+    client: Client,
+    plan: Plan,
+    commit_ts: Timestamp,
+}
+
+impl Transaction {
+    /// Commits, and returns the commit timestamp; a transaction that wrote nothing returns its start
+    /// timestamp.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`] when it did not and never will commit, [`Error::Unknown`] when that could not
+    /// be found out before the deadline, [`Error::Invalid`] when a written column is notify-only.
+    pub async fn commit(mut self) -> Result<Timestamp> {
+        let client = self.client.clone();
+        let Some(plan) = Plan::of(&mut self).await? else {
+            return self.commit_notifications().await;
+        };
+        let prewritten = self.prewrite_plan(plan).await?;
+        let decided = prewritten.commit_primary().await?;
+        let commit_ts = decided.commit_ts;
+        if decided.plan.rows.len() > 1 {
+            match client.options().secondaries {
+                Secondaries::Awaited => decided.commit_secondaries().await,
+                Secondaries::Background => {
+                    client.runtime().spawn(Box::pin(decided.commit_secondaries()));
+                }
+            }
+        }
+        Ok(commit_ts)
+    }
+
+    /// Phase one alone: locks every written cell.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`]; [`Error::Invalid`] when the transaction wrote nothing.
+    pub async fn prewrite(mut self) -> Result<Prewritten> {
+        match Plan::of(&mut self).await? {
+            Some(plan) => self.prewrite_plan(plan).await,
+            None => Err(Error::Invalid("the transaction wrote nothing to prewrite".to_owned())),
+        }
+    }
+
+    async fn prewrite_plan(self, plan: Plan) -> Result<Prewritten> {
+        let Transaction { client, notifications, .. } = self;
+        if let Err(reason) = client.with_heartbeat(&plan, client.prewrite(&plan)).await {
+            return Err(client.give_up(&plan, reason).await);
+        }
+        Ok(Prewritten { client, plan, notifications })
+    }
+
+    /// A transaction that only notifies takes a commit timestamp and has no primary.
+    async fn commit_notifications(self) -> Result<Timestamp> {
+        if self.notifications.is_empty() {
+            return Ok(self.start_ts());
+        }
+        let commit_ts = self.client.oracle().timestamp().await?.timestamp;
+        self.client.leave_notifications(&self.notifications, commit_ts).await?;
+        self.client.counters().committed.bump();
+        self.client.hint(self.notifications);
+        Ok(commit_ts)
+    }
+}
+
+impl Prewritten {
+    /// Takes the commit timestamp and commits the primary's row: the commit point.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`], [`Error::Unknown`].
+    pub async fn commit_primary(self) -> Result<PrimaryCommitted> {
+        let Prewritten { client, plan, notifications } = self;
+        let commit_ts = client.with_heartbeat(&plan, client.decide_own(&plan, &notifications));
+        let commit_ts = commit_ts.await?;
+        client.counters().committed.bump();
+        client.hint(notifications);
+        client.hint_row(&plan.rows[plan.primary_row]);
+        Ok(PrimaryCommitted { client, plan, commit_ts })
+    }
+}
+
+impl PrimaryCommitted {
+    /// The timestamp at which the transaction's writes are visible.
+    pub fn commit_ts(&self) -> Timestamp {
+        self.commit_ts
+    }
+
+    /// Commits the other rows, each with "if the lock is there" (H12). A failure changes nothing:
+    /// whoever meets a lock that stays rolls it forward.
+    pub async fn commit_secondaries(self) {
+        let PrimaryCommitted { client, mut plan, commit_ts } = self;
+        let start_ts = plan.start_ts;
+        plan.rows.remove(plan.primary_row);
+        let request = |row: &RowPlan| rows::commit(&row.row, start_ts, commit_ts, &row.locked());
+        let results = client.mutate_rows(&plan.rows, request).await;
+        for (row, result) in plan.rows.iter().zip(results) {
+            if matches!(result, Ok(true)) {
+                client.hint_row(row);
+            }
+        }
+    }
+}
+
+impl Client {
+    /// Takes `c` and brings the primary to its decision.
+    async fn decide_own(
+        &self,
+        plan: &Plan,
+        notifications: &BTreeSet<Cell>,
+    ) -> Result<Timestamp> {
+        let stamp = match self.oracle().timestamp().await {
+            Ok(stamp) => stamp,
+            Err(error) => {
+                let reason = AbortReason::Oracle(error.to_string());
+                return Err(self.give_up(plan, reason).await);
+            }
+        };
+        if let Err(error) = self.notify_before(plan, notifications, stamp).await {
+            let reason = match error {
+                Error::Store(error) => AbortReason::Store(error),
+                error => AbortReason::Oracle(error.to_string()),
+            };
+            return Err(self.give_up(plan, reason).await);
+        }
+        self.commit_point(plan, stamp.timestamp).await
+    }
+
+    /// Leaves what must exist before the commit point: weak notifications, and those for observers
+    /// that were registered after the transaction placed its locks (H57, H59).
+    async fn notify_before(
+        &self,
+        plan: &Plan,
+        notifications: &BTreeSet<Cell>,
+        stamp: crate::Stamp,
+    ) -> Result<()> {
+        self.leave_notifications(notifications, stamp.timestamp).await?;
+        if stamp.schema_version > plan.schema_version {
+            let schema = self.schema(stamp.schema_version).await?;
+            let missing = plan.unnotified(&schema).into_iter().collect();
+            self.leave_notifications(&missing, stamp.timestamp).await?;
+        }
+        Ok(())
+    }
+
+    async fn leave_notifications(
+        &self,
+        cells: &BTreeSet<Cell>,
+        commit_ts: Timestamp,
+    ) -> Result<()> {
+        let cells: Vec<&Cell> = cells.iter().collect();
+        let tables = cells.chunk_by(|a, b| a.table == b.table);
+        let batches = tables.map(|cells| {
+            let rows = cells.chunk_by(|a, b| a.row == b.row);
+            let request = |cells: &[&Cell]| {
+                let columns: Vec<_> = cells.iter().map(|cell| cell.column.clone()).collect();
+                rows::notify(&cells[0].row, &columns, commit_ts)
+            };
+            cells[0].table.store().check_and_mutate_rows(rows.map(request).collect())
+        });
+        for result in futures::future::join_all(batches).await.into_iter().flatten() {
+            result?;
+        }
+        Ok(())
+    }
+
+    /// Commits the primary's row, and finds out what happened when the reply is lost.
+    async fn commit_point(&self, plan: &Plan, commit_ts: Timestamp) -> Result<Timestamp> {
+        let row = &plan.rows[plan.primary_row];
+        let (runtime, started) = (self.runtime(), self.runtime().now());
+        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
+        let (start_ts, cells) = (plan.start_ts, row.locked());
+        let column = &plan.primary.column;
+        let request = rows::commit_primary(&row.row, column, start_ts, commit_ts, &cells);
+        loop {
+            let why = match row.table.store().check_and_mutate_row(request.clone()).await {
+                Ok(true) => return Ok(commit_ts),
+                Ok(false) => match self.without_lock(plan).await {
+                    Ok(Some(decided)) => return decided,
+                    Ok(None) => "its primary lock is there, but was not a moment ago".to_owned(),
+                    Err(error) => error.to_string(),
+                },
+                Err(bigtable::Error::TooOld { .. }) => match self.abort(plan).await {
+                    Abort::Done => return Err(self.aborted(plan, AbortReason::TooOld)),
+                    Abort::AlreadyCommitted => match self.without_lock(plan).await {
+                        Ok(Some(decided)) => return decided,
+                        Ok(None) => "its primary is locked and committed".to_owned(),
+                        Err(error) => error.to_string(),
+                    },
+                    Abort::Unreachable => "its primary cannot be reached".to_owned(),
+                },
+                Err(error) => error.to_string(),
+            };
+            if runtime.now().saturating_sub(started) > self.options().commit_deadline {
+                return Err(self.unknown(plan, why));
+            }
+            runtime.sleep(backoff.step(&**runtime)).await;
+        }
+    }
+
+    /// What happened to a primary that no longer holds its lock: committed by an earlier request whose
+    /// reply was lost, or rolled back. `None` when the lock is there after all: commit again, with the
+    /// same `c`.
+    async fn without_lock(&self, plan: &Plan) -> Result<Option<Result<Timestamp>>> {
+        let (primary, start_ts) = (&plan.primary, plan.start_ts);
+        let rolled_back = match self.own_status(primary, start_ts).await? {
+            OwnStatus::Decided(Verdict::Committed(commit_ts)) => return Ok(Some(Ok(commit_ts))),
+            OwnStatus::Decided(Verdict::RolledBack) => true,
+            OwnStatus::Locked => false,
+            OwnStatus::Nothing if start_ts <= self.services().store.floor() => {
+                // The evidence may have been collected (H06).
+                let why = "its records were garbage collected".to_owned();
+                return Ok(Some(Err(self.unknown(plan, why))));
+            }
+            OwnStatus::Nothing => {
+                let (row, column) = (&primary.row, &primary.column);
+                let request = rows::roll_back_missing_primary(row, column, start_ts);
+                !primary.table.store().check_and_mutate_row(request).await?
+            }
+        };
+        if !rolled_back {
+            return Ok(None);
+        }
+        self.abort(plan).await;
+        Ok(Some(Err(self.aborted(plan, AbortReason::RolledBack))))
+    }
+
+    /// Aborts a transaction whose commit was never asked for.
+    async fn give_up(&self, plan: &Plan, reason: AbortReason) -> Error {
+        self.abort(plan).await;
+        self.aborted(plan, reason)
+    }
+
+    fn aborted(&self, plan: &Plan, reason: AbortReason) -> Error {
+        self.counters().aborted.bump();
+        if matches!(reason, AbortReason::Conflict(_)) {
+            self.counters().conflicts.bump();
+        }
+        Error::aborted(plan.start_ts, reason)
+    }
+
+    fn unknown(&self, plan: &Plan, why: String) -> Error {
+        self.counters().unknown.bump();
+        Error::Unknown { start_ts: plan.start_ts, primary: plan.primary.location(), why }
+    }
+
+    /// Tells this process's workers of cells that were just committed.
+    fn hint(&self, cells: BTreeSet<Cell>) {
+        for cell in cells {
+            self.hints().push(cell);
+        }
+    }
+
+    fn hint_row(&self, row: &RowPlan) {
+        for cell in row.cells.iter().filter(|cell| cell.lock.notify) {
+            self.hints().push(Cell::new(&row.table, &row.row, &cell.column));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What can go wrong with a transaction, named by what the caller does next.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bigtable::Timestamp;
+use bytes::Bytes;
+
+use crate::{CellName, Incarnation};
+
+/// The result of an operation of Percolator.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation failed.
+///
+/// A commit has three outcomes: its commit timestamp, [`Error::Aborted`] (nothing of the transaction
+/// is or will ever be visible), and [`Error::Unknown`].
+///
+/// ```
+/// use percolator_core::Error;
+/// assert!(!Error::Invalid("an empty row key".into()).is_retryable());
+/// ```
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The transaction did not commit and never will: run it again with a new start timestamp.
+    #[error("transaction {start_ts} aborted: {reason}")]
+    Aborted {
+        /// The transaction.
+        start_ts: Timestamp,
+        /// Why.
+        reason: AbortReason,
+    },
+    /// The primary could not be reached before the deadline: the transaction may have committed,
+    /// or may yet be rolled back by the next who meets its locks. Read before repeating it (H07).
+    #[error(
+        "the outcome of transaction {start_ts} is unknown (its primary is {primary}): {why}; read \
+         what it wrote before running it again"
+    )]
+    Unknown {
+        /// The transaction.
+        start_ts: Timestamp,
+        /// The cell that decides.
+        primary: CellName,
+        /// What happened.
+        why: String,
+    },
+    /// A read waited too long for a lock whose owner lives: try again later.
+    #[error("{cell} stayed locked by transaction {lock_ts} (owner {owner}): try again later")]
+    Locked {
+        /// The locked cell.
+        cell: CellName,
+        /// The start timestamp of the transaction that holds it.
+        lock_ts: Timestamp,
+        /// Its owner.
+        owner: Incarnation,
+    },
+    /// The snapshot lies below the garbage collection safe point: begin again.
+    #[error("timestamp {asked} lies below the safe point {floor}: use a newer snapshot")]
+    TooOld {
+        /// The snapshot.
+        asked: Timestamp,
+        /// The safe point.
+        floor: Timestamp,
+    },
+    /// A snapshot of the future was asked for.
+    #[error("timestamp {asked} was not issued yet, the latest is {latest}: use one at or below it")]
+    NotIssued {
+        /// The snapshot.
+        asked: Timestamp,
+        /// The highest timestamp issued so far.
+        latest: Timestamp,
+    },
+    /// The request is malformed, breaks a limit, or does not fit the observers' schema.
+    #[error("invalid request: {0}")]
+    Invalid(String),
+    /// A record in the store does not decode.
+    #[error("a {record} record does not decode ({} bytes): the data is damaged or of a newer version", bytes.len())]
+    Corrupt {
+        /// Which kind of record.
+        record: &'static str,
+        /// Its bytes.
+        bytes: Bytes,
+    },
+    /// No timestamps can be had.
+    #[error("the timestamp oracle failed: {0}")]
+    Oracle(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] bigtable::Error),
+    /// The application's own code failed, inside a closure or an observer.
+    #[error("{0}")]
+    Application(Arc<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// Wraps an error of the application, to be returned from a closure or an observer.
+    ///
+    /// ```
+    /// let error = percolator_core::Error::application("not enough money");
+    /// assert_eq!(error.to_string(), "not enough money");
+    /// ```
+    pub fn application(
+        error: impl Into<Box<dyn std::error::Error + Send + Sync + 'static>>,
+    ) -> Self {
+        Error::Application(Arc::from(error.into()))
+    }
+
+    pub(crate) fn aborted(start_ts: Timestamp, reason: AbortReason) -> Self {
+        Error::Aborted { start_ts, reason }
+    }
+
+    /// Whether running the whole transaction again, with a new start timestamp, is right and may
+    /// succeed. Never true when the outcome is unknown.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::Aborted { reason, .. } => reason.is_retryable(),
+            Error::Locked { .. } | Error::TooOld { .. } => true,
+            Error::Store(error) => error.is_retryable(),
+            // Repeating might apply it twice.
+            Error::Unknown { .. } => false,
+            // Repeating gives the same answer.
+            Error::NotIssued { .. }
+            | Error::Invalid(_)
+            | Error::Corrupt { .. }
+            | Error::Oracle(_)
+            | Error::Application(_) => false,
+        }
+    }
+}
+
+/// Why a transaction aborted.
+///
+/// ```
+/// use percolator_core::AbortReason;
+/// assert!(AbortReason::RolledBack.is_retryable());
+/// ```
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum AbortReason {
+    /// Another transaction wrote or is writing one of the cells.
+    #[error("{0}")]
+    Conflict(Box<Conflict>),
+    /// Somebody took this transaction's owner for dead and rolled it back.
+    #[error("another client rolled it back, because its locks stayed unchanged for too long")]
+    RolledBack,
+    /// Its start timestamp fell below the garbage collection safe point.
+    #[error("it outlived the garbage collection safe point")]
+    TooOld,
+    /// The store refused or failed a prewrite.
+    #[error("the store failed before the commit point: {0}")]
+    Store(bigtable::Error),
+    /// No commit timestamp could be had.
+    #[error("no commit timestamp: {0}")]
+    Oracle(String),
+}
+
+impl AbortReason {
+    /// Whether the transaction may succeed when run again.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            AbortReason::Conflict(_) | AbortReason::RolledBack | AbortReason::TooOld => true,
+            AbortReason::Store(error) => error.is_retryable(),
+            AbortReason::Oracle(_) => false,
+        }
+    }
+}
+
+/// Which cell two transactions both wanted, and who won.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use percolator_core::{AbortReason, Column, Error};
+/// let (table, bal) = (client.table("accounts").await?, Column::literal("bal"));
+/// let (mut first, mut second) = (client.begin().await?, client.begin().await?);
+/// first.set(&table, "Bob", &bal, "3")?;
+/// second.set(&table, "Bob", &bal, "4")?;
+/// let winner = first.commit().await?;
+/// let Err(Error::Aborted { reason: AbortReason::Conflict(conflict), .. }) = second.commit().await
+/// else { panic!("the second must lose") };
+/// assert_eq!(conflict.cell.to_string(), "accounts/Bob/bal");
+/// assert_eq!(conflict.winner_commit_ts, Some(winner));
+/// # Ok(()) });
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// The cell.
+    pub cell: CellName,
+    /// The winner's start timestamp.
+    pub winner_start_ts: Timestamp,
+    /// The winner's commit timestamp, if it has committed.
+    pub winner_commit_ts: Option<Timestamp>,
+    /// The winner's owner, if it still holds its lock.
+    pub winner_owner: Option<Incarnation>,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Conflict { cell, winner_start_ts, winner_commit_ts, winner_owner } = self;
+        write!(f, "conflict on {cell} with transaction {winner_start_ts}")?;
+        if let Some(commit_ts) = winner_commit_ts {
+            write!(f, ", committed at {commit_ts}")?;
+        }
+        if let Some(owner) = winner_owner {
+            write!(f, ", still locked by {owner}")?;
+        }
+        Ok(())
+    }
+}

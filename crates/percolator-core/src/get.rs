@@ -1,0 +1,151 @@
+//! Reading a row at a timestamp (paper Figure 6, `Get`).
+//!
+//! Invariants: lock and write columns come from one atomic row read (H27); a value is returned only
+//! when no lock at or below `s` stands in the same read (H28); after a lock was resolved the row is
+//! read again at the same `s`.
+
+use bigtable::{RowKey, Selection, TimeRange, Timestamp};
+use bytes::Bytes;
+
+use crate::layout::{DATA, LOCK, WRITE};
+use crate::lock::Kind;
+use crate::resolve::{MetLock, Resolved};
+use crate::runtime::Backoff;
+use crate::write::Write;
+use crate::{Client, Column, Error, Result, Table};
+
+use std::time::Duration;
+
+/// The newest committed version of a cell at a timestamp; `value` is `None` if it is a deletion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) column: Column,
+    pub(crate) commit_ts: Timestamp,
+    pub(crate) value: Option<Bytes>,
+}
+
+/// What a reader does about a lock whose owner lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Waits for it, up to the client's `read_wait_max`.
+    Wait,
+    /// Fails at once with [`Error::Locked`].
+    GiveUp,
+}
+
+/// A selection that finds locks and the newest write of these columns at `s`; of all if none.
+pub(crate) fn selection(columns: &[Column], s: Timestamp) -> Selection {
+    let (upto, mut select) = (TimeRange::up_to(s), Selection::default().above(s));
+    if columns.is_empty() {
+        return select.family(LOCK, upto, u32::MAX).family(WRITE, upto, 1);
+    }
+    select.columns.reserve_exact(2 * columns.len());
+    for column in columns {
+        select = select
+            .column(LOCK, column.to_bytes(), upto, u32::MAX)
+            .column(WRITE, column.to_bytes(), upto, 1);
+    }
+    select
+}
+
+impl Client {
+    /// Reads the selected columns of a row at `s`, deletions included; absent cells are left out.
+    pub(crate) async fn read_row(
+        &self,
+        table: &Table,
+        row: &RowKey,
+        select: &Selection,
+        s: Timestamp,
+        patience: Patience,
+    ) -> Result<Vec<Version>> {
+        let mut wait = LockWait::new(self, patience);
+        loop {
+            let found = table.store().read_row(row, select).await.map_err(too_old)?;
+            match found.cells.iter().find(|cell| cell.family == LOCK) {
+                Some(cell) => wait.settle(&MetLock::decode(table, row, cell)?).await?,
+                None => return self.versions(table, &found, s).await,
+            }
+        }
+    }
+
+    /// The versions in a row that was read without meeting a lock. A value that is too long for its
+    /// write record is fetched from `data`, where it does not change once committed.
+    pub(crate) async fn versions(
+        &self,
+        table: &Table,
+        row: &bigtable::Row,
+        s: Timestamp,
+    ) -> Result<Vec<Version>> {
+        let mut versions = Vec::with_capacity(row.cells.len());
+        let mut long = Vec::new();
+        for cell in &row.cells {
+            let write = Write::decode(&cell.value)?;
+            if write.kind == Kind::Put && write.short_value.is_none() {
+                long.push((versions.len(), write.start_ts));
+            }
+            versions.push(Version {
+                column: Column::from_stored(cell.qualifier.clone()),
+                commit_ts: cell.timestamp,
+                value: write.short_value,
+            });
+        }
+        if long.is_empty() {
+            return Ok(versions);
+        }
+        let mut select = Selection::default().above(s);
+        for (index, start_ts) in &long {
+            let column = versions[*index].column.to_bytes();
+            select = select.column(DATA, column, TimeRange::at(*start_ts), 1);
+        }
+        let data = table.store().read_row(&row.key, &select).await.map_err(too_old)?;
+        for (index, _) in long {
+            let version = &mut versions[index];
+            let cell = data.newest(&DATA, version.column.as_bytes());
+            let missing = || Error::Corrupt { record: "data", bytes: version.column.to_bytes() };
+            version.value = Some(cell.ok_or_else(missing)?.value.clone());
+        }
+        Ok(versions)
+    }
+}
+
+/// Meets locks until they are gone or patience ends.
+pub(crate) struct LockWait<'a> {
+    client: &'a Client,
+    patience: Patience,
+    backoff: Backoff,
+    since: Option<Duration>,
+}
+
+impl<'a> LockWait<'a> {
+    pub(crate) fn new(client: &'a Client, patience: Patience) -> Self {
+        let backoff = Backoff::new(Duration::from_micros(200), Duration::from_millis(100));
+        LockWait { client, patience, backoff, since: None }
+    }
+
+    /// Resolves a lock, or waits a moment for its owner.
+    pub(crate) async fn settle(&mut self, met: &MetLock) -> Result<()> {
+        if self.client.resolve(met).await? == Resolved::Gone {
+            return Ok(());
+        }
+        let runtime = self.client.runtime();
+        let since = *self.since.get_or_insert_with(|| runtime.now());
+        let waited = runtime.now().saturating_sub(since);
+        if self.patience == Patience::GiveUp || waited > self.client.options().read_wait_max {
+            return Err(Error::Locked {
+                cell: met.cell.location(),
+                lock_ts: met.start_ts,
+                owner: met.lock.owner,
+            });
+        }
+        runtime.sleep(self.backoff.step(&**runtime)).await;
+        Ok(())
+    }
+}
+
+/// The store's `TooOld` as a reader's.
+pub(crate) fn too_old(error: bigtable::Error) -> Error {
+    match error {
+        bigtable::Error::TooOld { asked, floor } => Error::TooOld { asked, floor },
+        error => Error::Store(error),
+    }
+}

@@ -1,0 +1,79 @@
+//! The Percolator paper (OSDI 2010): transactions with snapshot isolation, and durable observers,
+//! over a store with single-row atomicity.
+//!
+//! ```text
+//!   Transaction  get, scan, set, delete, notify, commit      begin -- Oracle: s
+//!       |  plan      the writes by row, and the primary
+//!       |  prewrite  lock every row; conflicts abort          Figure 6, Prewrite
+//!       |  commit    c, the primary's row, the others         Figure 6, Commit
+//!       '- resolve   locks of others: forward or back         section 2.2
+//!   Observer     register, find, handle                       section 2.4
+//! ```
+//!
+//! This crate has no clock, no threads, no randomness and no runtime of its own: they come in through
+//! [`Runtime`], the data through [`bigtable::Store`], timestamps through [`Oracle`], liveness through
+//! [`LockService`]. Applications use the crate `percolator`, which puts these together.
+//!
+//! Not here: garbage collection of old versions, which a later version brings, and timestamps computed
+//! by anyone but the oracle.
+
+mod abort;
+mod client;
+mod codec;
+mod column;
+mod commit;
+mod error;
+mod format;
+mod get;
+mod heartbeat;
+mod hints;
+mod inspect;
+mod layout;
+mod lock;
+mod lock_service;
+mod observe;
+mod observer;
+mod options;
+mod oracle;
+mod plan;
+mod prewrite;
+mod resolve;
+mod rows;
+mod runtime;
+mod scan;
+mod schema;
+mod snapshot;
+mod stats;
+mod suspects;
+mod transact;
+mod transaction;
+mod verdicts;
+mod write;
+
+#[doc(hidden)]
+pub mod testing;
+
+pub use async_trait::async_trait;
+pub use bigtable::{RowKey, RowRange, Timestamp};
+pub use bytes::Bytes;
+
+pub use client::{Client, Services, fresh_incarnation};
+pub use column::{COLUMN_BYTES_MAX, CellName, Column, Table};
+pub use commit::{Prewritten, PrimaryCommitted};
+pub use error::{AbortReason, Conflict, Error, Result};
+pub use inspect::{LockFate, LockView, Moment, WriteView};
+pub use layout::{LOCKS_MAX, NOTIFICATIONS_MAX, table_schema};
+pub use lock::Incarnation;
+pub use lock_service::{LockService, ProcessLocks};
+pub use observe::{Backlog, IdleReport, SetAside, WorkerOptions, Workers};
+pub use observer::{Batch, BatchObserver, Change, Observer, Registration};
+pub use options::{Options, Secondaries, TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
+pub use oracle::{Oracle, Stamp, WindowOracle};
+pub use runtime::Runtime;
+pub use scan::{Scan, ScannedRow};
+pub use schema::{Observed, Strength};
+pub use snapshot::Snapshot;
+pub use stats::Stats;
+#[doc(hidden)]
+pub use testing::doc_test;
+pub use transaction::Transaction;

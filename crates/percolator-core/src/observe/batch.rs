@@ -1,0 +1,163 @@
+//! Batching observers: many weak notifications handled by one call.
+//!
+//! The notify cells themselves are the queue. They are cleared, up to the batch's `s`, only after the
+//! observer has returned, so a crash in between redelivers the batch.
+
+use std::sync::Arc;
+
+use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
+
+use crate::column::{Cell, Table};
+use crate::layout::NOTIFY;
+use crate::observe::clear;
+use crate::observe::handle::{Delay, run_guarded};
+use crate::observe::workers::Context;
+use crate::observer::{Batch, BatchObserver, Change, Registration, Runner};
+use crate::{Error, Result};
+
+/// A change with the versions of its notification that were seen.
+type Seen = (Change, Vec<Timestamp>);
+
+impl Context {
+    /// Runs a batching observer every interval until the workers stop.
+    pub(super) async fn batch_loop(self: Arc<Self>, registration: Arc<Registration>) {
+        let Runner::Batch(batch, observer) = registration.runner.clone() else { return };
+        let mut resume = None;
+        while !self.is_stopping() {
+            let full = match self.round(&registration, batch, &*observer, &mut resume).await {
+                Ok(full) => full,
+                Err(error) => {
+                    self.report(&error);
+                    false
+                }
+            };
+            // A full batch means that more are waiting; a round that wrapped around starts over.
+            if !full {
+                self.rest(batch.interval).await;
+            }
+        }
+    }
+
+    /// Collects and handles one batch. Returns whether there was as much as it may hold.
+    async fn round(
+        &self,
+        registration: &Registration,
+        batch: Batch,
+        observer: &dyn BatchObserver,
+        resume: &mut Option<RowRange>,
+    ) -> Result<bool> {
+        let observed = &registration.observed;
+        let lock = format!("batch/{}/{}", observed.table, observed.observer).into_bytes();
+        let (locks, worker) = (self.client.locks(), crate::fresh_incarnation(&**self.runtime()));
+        if !locks.try_lock(&lock, worker, self.options.row_lock_lifetime).await? {
+            return Ok(false);
+        }
+        let result = self.round_locked(registration, batch, observer, resume).await;
+        locks.unlock(&lock, worker);
+        result
+    }
+
+    async fn round_locked(
+        &self,
+        registration: &Registration,
+        batch: Batch,
+        observer: &dyn BatchObserver,
+        resume: &mut Option<RowRange>,
+    ) -> Result<bool> {
+        let table = self.client.table(&registration.observed.table).await?;
+        let changes = self.collect(registration, &table, batch, resume).await?;
+        if changes.is_empty() {
+            return Ok(false);
+        }
+        let full = changes.len() >= batch.changes_max;
+        let Err(error) = self.deliver(registration, &table, observer, &changes).await else {
+            return Ok(full);
+        };
+        if error.is_retryable() || matches!(error, Error::Unknown { .. }) {
+            return Ok(false);
+        }
+        // One of them is poison: find it by delivering them one at a time.
+        self.report(&error);
+        for one in changes.chunks(1) {
+            let Err(error) = self.deliver(registration, &table, observer, one).await else {
+                continue;
+            };
+            let Change { table, row, column } = &one[0].0;
+            let cell = Cell::new(table, row, column);
+            let name = &registration.observed.observer;
+            if self.note_failure(&cell, name, &error) == Delay::SetAside {
+                self.set_aside(&cell, &one[0].1).await?;
+            }
+        }
+        Ok(false)
+    }
+
+    /// Up to a batch of notified rows, going on where the last round ended.
+    async fn collect(
+        &self,
+        registration: &Registration,
+        table: &Table,
+        batch: Batch,
+        resume: &mut Option<RowRange>,
+    ) -> Result<Vec<Seen>> {
+        let column = &registration.observed.column;
+        let name = &registration.observed.observer;
+        let select =
+            Selection::default().column(NOTIFY, column.to_bytes(), TimeRange::ALL, u32::MAX);
+        let mut changes = Vec::new();
+        let mut left = Some(resume.take().unwrap_or_else(RowRange::all));
+        while let Some(range) = left {
+            let rows_max = batch.changes_max - changes.len();
+            let limit = PageLimit { rows_max, ..PageLimit::default() };
+            let page = table.store().scan(&range, &select, limit).await?;
+            for row in page.rows {
+                let cell = Cell::new(table, &row.key, column);
+                if self.failures.delay(&cell, name, self.runtime().now()).is_some() {
+                    continue;
+                }
+                let change =
+                    Change { table: table.clone(), row: row.key.clone(), column: column.clone() };
+                changes.push((change, row.cells.iter().map(|cell| cell.timestamp).collect()));
+            }
+            left = page.resume;
+            if changes.len() >= batch.changes_max {
+                *resume = left;
+                break;
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Hands changes to the observer, commits, and clears their notifications up to `s`.
+    async fn deliver(
+        &self,
+        registration: &Registration,
+        table: &Table,
+        observer: &dyn BatchObserver,
+        changes: &[Seen],
+    ) -> Result<()> {
+        let mut tx = self.client.begin().await?;
+        let s = tx.start_ts();
+        let only: Vec<Change> = changes.iter().map(|(change, _)| change.clone()).collect();
+        let name = &registration.observed.observer;
+        tracing::debug!(
+            target: "percolator::observer", event = "batch_started", observer = %name,
+            changes = only.len(), start_ts = s.as_u64(),
+        );
+        self.client.counters().observer_runs.bump();
+        run_guarded(observer.observe(&mut tx, &only)).await?;
+        tx.commit().await?;
+        let requests = changes
+            .iter()
+            .map(|(change, seen)| clear(&change.row, &change.column, seen, s))
+            .collect();
+        for result in table.store().check_and_mutate_rows(requests).await {
+            result?;
+        }
+        tracing::debug!(
+            target: "percolator::observer", event = "batch_committed", observer = %name,
+            changes = only.len(), start_ts = s.as_u64(),
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! Finding dirty cells by scanning (paper section 2.4).
+//!
+//! A pass begins at a random place of a random tablet and goes around: first from there to the
+//! tablet's end, then from its beginning (H61). Whoever meets another worker on a row jumps to a new
+//! random place, so that scanners do not clump behind a slow one. Cells for which a hint waits are
+//! left to whoever takes the hint.
+
+use std::collections::VecDeque;
+
+use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange};
+
+use crate::column::{Cell, Table};
+use crate::layout::NOTIFY;
+use crate::observe::handle::Visit;
+use crate::observe::workers::Context;
+use crate::{Column, Result};
+
+/// Most rows of one page of a notification scan.
+const PAGE_ROWS: usize = 256;
+/// How often one pass jumps away from other workers before it ends.
+const JUMPS_MAX: u32 = 4;
+/// How many places a scanner remembers to begin at.
+const PLACES_MAX: usize = 64;
+
+/// Where a scanner has found dirty rows: places to begin the next pass at.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    rows: VecDeque<RowKey>,
+}
+
+impl Context {
+    /// One pass over a random tablet of each table with observed columns. Returns whether anything
+    /// was dirty.
+    pub(super) async fn pass(&self, places: &mut Places) -> Result<bool> {
+        let mut found = false;
+        let mut tables = self.scanned_tables();
+        let first = self.random_below(tables.len().max(1));
+        tables.rotate_left(first);
+        for (table, columns) in tables {
+            let mut jumps = 0;
+            while !self.pass_tablet(&table, &columns, places, &mut found).await? {
+                jumps += 1;
+                self.client.counters().jumps.bump();
+                if jumps >= JUMPS_MAX {
+                    break;
+                }
+            }
+            if self.is_stopping() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// One pass over a random tablet; `false` when it met another worker.
+    async fn pass_tablet(
+        &self,
+        table: &Table,
+        columns: &[Column],
+        places: &mut Places,
+        found: &mut bool,
+    ) -> Result<bool> {
+        let mut tablets = table.store().tablets().await?;
+        let tablet = match tablets.len() {
+            0 => RowRange::all(),
+            n => tablets.swap_remove(self.random_below(n)),
+        };
+        let mut select = Selection::default();
+        for column in columns {
+            select = select.column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
+        }
+        for range in self.around(&tablet, places) {
+            let mut left = Some(range);
+            while let Some(range) = left {
+                let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
+                let page = table.store().scan(&range, &select, limit).await?;
+                if let Some(resume) = &page.resume
+                    && let std::ops::Bound::Excluded(row) = &resume.start
+                {
+                    places.remember(row.clone());
+                }
+                for row in &page.rows {
+                    *found = true;
+                    if !self.visit_row(table, row).await? {
+                        return Ok(false);
+                    }
+                }
+                if self.is_stopping() {
+                    return Ok(true);
+                }
+                left = page.resume;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Visits the dirty cells of a row; `false` when another worker is there.
+    async fn visit_row(&self, table: &Table, row: &bigtable::Row) -> Result<bool> {
+        for cell in &row.cells {
+            let column = Column::from_stored(cell.qualifier.clone());
+            let cell = Cell { table: table.clone(), row: row.key.clone(), column };
+            if self.client.hints().is_waiting(&cell) {
+                continue;
+            }
+            if self.visit(&cell).await? == Visit::Met {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The tablet from a random place around to it again.
+    fn around(&self, tablet: &RowRange, places: &Places) -> Vec<RowRange> {
+        let inside: Vec<&RowKey> = places.rows.iter().filter(|row| tablet.contains(row)).collect();
+        // One more than there are: the tablet's own beginning is a place too.
+        match inside.get(self.random_below(inside.len() + 1)) {
+            Some(row) => {
+                let row = (*row).clone();
+                let end = std::ops::Bound::Included(row.clone());
+                vec![tablet.after(row), RowRange { start: tablet.start.clone(), end }]
+            }
+            None => vec![tablet.clone()],
+        }
+    }
+}
+
+impl Places {
+    fn remember(&mut self, row: RowKey) {
+        if self.rows.contains(&row) {
+            return;
+        }
+        if self.rows.len() >= PLACES_MAX {
+            self.rows.pop_front();
+        }
+        self.rows.push_back(row);
+    }
+}

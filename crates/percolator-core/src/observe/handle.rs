@@ -1,0 +1,221 @@
+//! Handling a dirty cell: running its observers.
+//!
+//! Invariants: `s` is taken after the notification was seen (H60); a strong observer's acknowledgement
+//! is written in its own transaction, as its primary, so that at most one run commits for each change
+//! (H51, H52); dirty means newest `c` > ack, where ack is the *start* timestamp of the last run (H50);
+//! a notification is cleared only when every observer that the schema names has acknowledged (H53).
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::Timestamp;
+use bytes::Bytes;
+use futures::FutureExt;
+
+use crate::column::Cell;
+use crate::get::Patience;
+use crate::observe::register::acknowledged;
+use crate::observe::workers::Context;
+use crate::observe::{clear, notifications, row_lock};
+use crate::observer::{Change, Observer, Registration, Runner};
+use crate::runtime::Backoff;
+use crate::schema::Strength;
+use crate::{Error, Result, Transaction};
+
+/// How often an observer's transaction is tried in one visit when it runs into conflicts.
+const CONFLICTS_MAX: u32 = 16;
+/// How long until a cell whose writer is still at work is visited again.
+const LOCKED_DELAY: Duration = Duration::from_millis(2);
+
+/// What a visit to a dirty cell came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Visit {
+    /// Nothing is left to do, or nothing that this worker can do.
+    Done,
+    /// Another worker is at this row.
+    Met,
+    /// To be visited again after this time.
+    Later(Duration),
+}
+
+/// How one observer's run ended.
+enum Ran {
+    /// It has acknowledged, now or before, as of this timestamp.
+    Acknowledged { s: Timestamp, schema_version: u64 },
+    /// The cell's writer, or a conflict, is in the way.
+    Busy,
+    /// It failed, and its time has not come or its turns are used up.
+    Failed(Delay),
+}
+
+/// What the bookkeeping of failures says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delay {
+    Until(Duration),
+    SetAside,
+}
+
+impl Context {
+    /// Visits a cell that may be dirty.
+    pub(super) async fn visit(&self, cell: &Cell) -> Result<Visit> {
+        let Some(observers) = self.observers_of(cell) else { return Ok(Visit::Done) };
+        let seen = notifications(cell).await?;
+        if seen.is_empty() {
+            return Ok(Visit::Done);
+        }
+        let lock = row_lock(&cell.table, &cell.row);
+        let (locks, worker) = (self.client.locks(), crate::fresh_incarnation(&**self.runtime()));
+        if !locks.try_lock(&lock, worker, self.options.row_lock_lifetime).await? {
+            return Ok(Visit::Met);
+        }
+        let result = self.run_all(cell, &observers, &seen).await;
+        locks.unlock(&lock, worker);
+        result
+    }
+
+    async fn run_all(
+        &self,
+        cell: &Cell,
+        observers: &[Arc<Registration>],
+        seen: &[Timestamp],
+    ) -> Result<Visit> {
+        let mut bound = Timestamp::MAX;
+        let mut newest_schema = 0;
+        let mut later: Option<Duration> = None;
+        let mut failed = false;
+        for registration in observers {
+            match self.run(cell, registration).await? {
+                Ran::Acknowledged { s, schema_version } => {
+                    bound = bound.min(s);
+                    newest_schema = newest_schema.max(schema_version);
+                }
+                Ran::Busy => later = Some(LOCKED_DELAY),
+                Ran::Failed(Delay::Until(delay)) => {
+                    later = Some(later.map_or(delay, |other| other.min(delay)));
+                }
+                Ran::Failed(Delay::SetAside) => failed = true,
+            }
+        }
+        if let Some(delay) = later {
+            return Ok(Visit::Later(delay));
+        }
+        if failed {
+            self.set_aside(cell, seen).await?;
+            return Ok(Visit::Done);
+        }
+        let schema = self.client.schema(newest_schema).await?;
+        let known = |name: &str| observers.iter().any(|r| r.observed.observer == name);
+        let mut named = schema.of(cell.table.name(), &cell.column);
+        if named.all(|entry| known(&entry.observer)) {
+            let request = clear(&cell.row, &cell.column, seen, bound);
+            cell.table.store().check_and_mutate_row(request).await?;
+        }
+        Ok(Visit::Done)
+    }
+
+    /// Runs one observer on a cell, if it is dirty for it.
+    async fn run(&self, cell: &Cell, registration: &Registration) -> Result<Ran> {
+        let name = &registration.observed.observer;
+        if let Some(delay) = self.failures.delay(cell, name, self.runtime().now()) {
+            return Ok(Ran::Failed(Delay::Until(delay)));
+        }
+        let Runner::Each(observer) = &registration.runner else { return Ok(Ran::Busy) };
+        let mut backoff = Backoff::new(Duration::from_micros(500), Duration::from_millis(20));
+        for _ in 0..CONFLICTS_MAX {
+            let error = match self.attempt(cell, registration, &**observer).await {
+                Ok(ran) => {
+                    self.failures.forget(cell, name);
+                    return Ok(ran);
+                }
+                Err(error) => error,
+            };
+            match error {
+                Error::Locked { .. } => return Ok(Ran::Busy),
+                // Whether it committed, the acknowledgement will say.
+                Error::Unknown { .. } => return Ok(Ran::Busy),
+                error if error.is_retryable() => {}
+                error => return Ok(Ran::Failed(self.note_failure(cell, name, &error))),
+            }
+            self.runtime().sleep(backoff.step(&**self.runtime())).await;
+        }
+        Ok(Ran::Busy)
+    }
+
+    async fn attempt(
+        &self,
+        cell: &Cell,
+        registration: &Registration,
+        observer: &dyn Observer,
+    ) -> Result<Ran> {
+        let mut tx = self.client.begin().await?;
+        let schema_version = tx.stamp.schema_version;
+        let ran = Ran::Acknowledged { s: tx.start_ts(), schema_version };
+        let strong = registration.observed.strength == Strength::Strong;
+        let name = &registration.observed.observer;
+        if strong && !acknowledge(&mut tx, cell, name).await? {
+            self.client.counters().notifications_stale.bump();
+            return Ok(ran);
+        }
+        let Cell { table, row, column } = cell.clone();
+        let start_ts = tx.start_ts().as_u64();
+        tracing::debug!(
+            target: "percolator::observer", event = "observer_started", observer = %name,
+            table = table.name(), row = %row, start_ts,
+        );
+        self.client.counters().observer_runs.bump();
+        let change = Change { table, row, column };
+        run_guarded(observer.observe(&mut tx, &change)).await?;
+        let commit_ts = tx.commit().await?.as_u64();
+        tracing::debug!(
+            target: "percolator::observer", event = "observer_committed", observer = %name,
+            table = change.table.name(), row = %change.row, start_ts, commit_ts,
+        );
+        Ok(ran)
+    }
+
+    /// Counts a failure: the observer waits longer each time, and is set aside after a bound.
+    pub(super) fn note_failure(&self, cell: &Cell, observer: &str, error: &Error) -> Delay {
+        self.client.counters().observer_failures.bump();
+        let (now, options) = (self.runtime().now(), &self.options);
+        let delay = self.failures.note(cell, observer, error, now, options);
+        tracing::warn!(
+            target: "percolator::observer", event = "observer_failed", observer,
+            table = cell.table.name(), row = %cell.row, %error, next = ?delay,
+        );
+        delay
+    }
+}
+
+/// Writes the observer's acknowledgement into the transaction, unless the cell is not dirty for it.
+async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Result<bool> {
+    let Cell { table, row, column } = cell;
+    // A writer that is still at work will notify again: come back instead of waiting.
+    let version = tx.version(table, row, column, Patience::GiveUp).await?;
+    let ack = Cell { column: column.ack_of(observer), ..cell.clone() };
+    let acked = tx.version(table, row, &ack.column, Patience::GiveUp).await?;
+    let acked = acked.and_then(|version| acknowledged(version.value.as_deref()));
+    let dirty = version.is_some_and(|v| acked.is_none_or(|acked| v.commit_ts > acked));
+    if dirty {
+        let s = tx.start_ts().as_u64().to_be_bytes();
+        tx.put(ack.clone(), Some(Bytes::copy_from_slice(&s)))?;
+        tx.primary = Some(ack);
+    }
+    Ok(dirty)
+}
+
+/// Awaits an observer; its panic becomes an error (H56).
+pub(super) async fn run_guarded(run: impl Future<Output = Result<()>>) -> Result<()> {
+    match AssertUnwindSafe(run).catch_unwind().await {
+        Ok(result) => result,
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(Error::application(format!(
+                "the observer panicked: {}",
+                text.unwrap_or_else(|| "no message".to_owned())
+            )))
+        }
+    }
+}
+

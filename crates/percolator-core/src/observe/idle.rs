@@ -1,0 +1,143 @@
+//! When is everything done? And if not, how much is left?
+//!
+//! Idle means: no notify cell anywhere, and no timestamp issued while looking. A scan for zero
+//! notifications alone races with a writer behind it; but whoever handles or makes a change takes a
+//! timestamp, so two equal looks at the oracle around an empty scan leave no room for one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
+
+use crate::layout::NOTIFY;
+use crate::observe::set_aside::SetAside;
+use crate::{Client, Column, Result};
+
+/// The first and the longest pause between two looks.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+
+/// What waiting for idleness came to.
+///
+/// See [`Client::wait_idle`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdleReport {
+    /// Whether nothing was dirty; `false` after a time-out.
+    pub idle: bool,
+    /// Notifications that were set aside because their observers kept failing.
+    pub set_aside: Vec<SetAside>,
+}
+
+/// The notifications that wait on one column.
+///
+/// See [`Client::backlog`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backlog {
+    /// The table.
+    pub table: String,
+    /// The column.
+    pub column: Column,
+    /// The observers that the schema names for it.
+    pub observers: Vec<String>,
+    /// How many cells are notified.
+    pub cells: usize,
+    /// The lowest timestamp among them.
+    pub oldest: Timestamp,
+}
+
+impl Client {
+    /// Waits until nothing is dirty and no timestamp was issued meanwhile, or until `timeout`. Issues
+    /// no timestamps itself. Transactions of clients that are still running are not waited for.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// let report = client.wait_idle(None).await?;
+    /// assert!(report.idle && report.set_aside.is_empty());
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// Those of store and oracle.
+    pub async fn wait_idle(&self, timeout: Option<Duration>) -> Result<IdleReport> {
+        let since = self.runtime().now();
+        let mut pause = PAUSES.0;
+        loop {
+            if self.is_idle().await? {
+                return Ok(IdleReport { idle: true, set_aside: self.set_aside().await? });
+            }
+            let waited = self.runtime().now().saturating_sub(since);
+            if timeout.is_some_and(|timeout| waited >= timeout) {
+                return Ok(IdleReport { idle: false, set_aside: self.set_aside().await? });
+            }
+            self.runtime().sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    /// Whether nothing is dirty at this moment.
+    async fn is_idle(&self) -> Result<bool> {
+        let before = self.oracle().peek().await?;
+        let select = Selection::default().family(NOTIFY, TimeRange::ALL, 1);
+        for name in self.table_names().await? {
+            let table = self.table(&name).await?;
+            let mut left = Some(RowRange::all());
+            while let Some(range) = left {
+                let limit = PageLimit { rows_max: 1, ..PageLimit::default() };
+                let page = table.store().scan(&range, &select, limit).await?;
+                if !page.rows.is_empty() {
+                    return Ok(false);
+                }
+                left = page.resume;
+            }
+        }
+        Ok(self.oracle().peek().await? == before)
+    }
+
+    /// Counts the notifications that wait, by column.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// assert!(client.backlog().await?.is_empty());
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn backlog(&self) -> Result<Vec<Backlog>> {
+        let schema = crate::schema::Schema::read(self.system()).await?;
+        let select = Selection::default().family(NOTIFY, TimeRange::ALL, u32::MAX);
+        let mut backlog: BTreeMap<(String, Column), Backlog> = BTreeMap::new();
+        for name in self.table_names().await? {
+            let table = self.table(&name).await?;
+            let mut left = Some(RowRange::all());
+            while let Some(range) = left {
+                let page = table.store().scan(&range, &select, PageLimit::default()).await?;
+                for row in &page.rows {
+                    let columns = row.cells.chunk_by(|a, b| a.qualifier == b.qualifier);
+                    for versions in columns {
+                        let column = Column::from_stored(versions[0].qualifier.clone());
+                        let observers = || schema.of(&name, &column).map(|e| e.observer.clone());
+                        let fresh = || Backlog {
+                            table: name.clone(),
+                            column: column.clone(),
+                            observers: observers().collect(),
+                            cells: 0,
+                            oldest: Timestamp::MAX,
+                        };
+                        let key = (name.clone(), column.clone());
+                        let entry = backlog.entry(key).or_insert_with(fresh);
+                        entry.cells += 1;
+                        let oldest = versions.iter().map(|cell| cell.timestamp).min();
+                        entry.oldest = entry.oldest.min(oldest.unwrap_or(Timestamp::MAX));
+                    }
+                }
+                left = page.resume;
+            }
+        }
+        Ok(backlog.into_values().collect())
+    }
+
+    /// How many hints wait for this process's workers: a cheap measure of how far they are behind.
+    pub fn hints_waiting(&self) -> usize {
+        self.hints().len()
+    }
+}

@@ -1,0 +1,144 @@
+//! Registering observers.
+//!
+//! The order makes sure that no change is missed (H59): (1) the new schema is stored; (2) the oracle's
+//! version is raised, so that every later timestamp carries it; (3) a sweep reads every row at a
+//! timestamp asked for after (2) and notifies where the newest commit is not acknowledged. A writer
+//! with the old schema got its `c` before (2), so the sweep meets its locks or sees its write.
+
+use std::time::Duration;
+
+use bigtable::{PageLimit, RowRange, Timestamp};
+
+use crate::get::Patience;
+use crate::layout::LOCK;
+use crate::runtime::Backoff;
+use crate::schema::{Observed, Schema};
+use crate::{Client, Column, Error, Result, Table, rows};
+
+/// How often a registration is tried when other clients register at the same time.
+const TRIES_MAX: u32 = 100;
+
+impl Client {
+    /// Stores observers in the schema, if they are not in it, and finds what they have missed. A sweep
+    /// that a crash cut short is done again by the next who registers.
+    pub(crate) async fn register(&self, wanted: &[Observed]) -> Result<()> {
+        self.change_schema(|old| match wanted.iter().all(|e| old.entries.contains_key(e)) {
+            true => Ok(None),
+            false => old.with(wanted).map(Some),
+        })
+        .await?;
+        let schema = Schema::read(self.system()).await?;
+        let unswept: Vec<&Observed> =
+            wanted.iter().filter(|entry| schema.entries.get(*entry) == Some(&false)).collect();
+        for entry in &unswept {
+            self.sweep(entry).await?;
+        }
+        self.change_schema(|old| {
+            let mut entries = old.entries.clone();
+            for entry in &unswept {
+                entries.entry((*entry).clone()).and_modify(|swept| *swept = true);
+            }
+            let changed = entries != old.entries;
+            Ok(changed.then_some(Schema { version: old.version + 1, entries }))
+        })
+        .await
+    }
+
+    /// Takes observers out of the schema: their columns no longer get notifications for them, and
+    /// those that are left are dropped. Returns how many registrations had that name.
+    ///
+    /// # Errors
+    /// Those of store and oracle.
+    pub async fn retire_observer(&self, observer: &str) -> Result<usize> {
+        let mut retired = 0;
+        self.change_schema(|old| {
+            let mut entries = old.entries.clone();
+            entries.retain(|entry, _| entry.observer != observer);
+            retired = old.entries.len() - entries.len();
+            Ok((retired > 0).then_some(Schema { version: old.version + 1, entries }))
+        })
+        .await?;
+        Ok(retired)
+    }
+
+    /// Replaces the schema by what `change` makes of it, against other clients that do so too; makes
+    /// nothing of it when there is nothing to change.
+    async fn change_schema(
+        &self,
+        mut change: impl FnMut(&Schema) -> Result<Option<Schema>>,
+    ) -> Result<()> {
+        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
+        for _ in 0..TRIES_MAX {
+            let old = Schema::read(self.system()).await?;
+            let Some(new) = change(&old)? else {
+                // A crash may have come between storing and raising: raise again, it is idempotent.
+                return self.publish(old.version).await;
+            };
+            if new.replace(self.system(), &old).await? {
+                return self.publish(new.version).await;
+            }
+            self.runtime().sleep(backoff.step(&**self.runtime())).await;
+        }
+        Err(contended())
+    }
+
+    /// Makes every later timestamp carry the version, and learns the schema itself.
+    async fn publish(&self, version: u64) -> Result<()> {
+        self.oracle().raise_schema_version(version).await?;
+        self.schema(version).await?;
+        Ok(())
+    }
+
+    /// Notifies where the newest committed change of the column is not acknowledged.
+    async fn sweep(&self, entry: &Observed) -> Result<()> {
+        let table = self.table(&entry.table).await?;
+        let ack = entry.column.ack_of(&entry.observer);
+        let s = self.oracle().timestamp().await?.timestamp;
+        let columns = [entry.column.clone(), ack.clone()];
+        let select = crate::get::selection(&columns, s);
+        let mut left = Some(RowRange::all());
+        while let Some(range) = left {
+            let page = table.store().scan(&range, &select, PageLimit::default()).await;
+            let page = page.map_err(crate::get::too_old)?;
+            let mut dirty = Vec::new();
+            for found in &page.rows {
+                let versions = match found.cells.iter().any(|cell| cell.family == LOCK) {
+                    true => {
+                        self.read_row(&table, &found.key, &select, s, Patience::Wait).await?
+                    }
+                    false => self.versions(&table, found, s).await?,
+                };
+                let of = |column: &Column| versions.iter().find(|v| v.column == *column);
+                let acked = of(&ack).and_then(|v| acknowledged(v.value.as_deref()));
+                let changed = of(&entry.column).map(|v| v.commit_ts);
+                if changed.is_some_and(|c| acked.is_none_or(|acked| c > acked)) {
+                    let column = std::slice::from_ref(&entry.column);
+                    dirty.push(rows::notify(&found.key, column, s));
+                }
+            }
+            self.leave(&table, dirty).await?;
+            left = page.resume;
+        }
+        Ok(())
+    }
+
+    async fn leave(
+        &self,
+        table: &Table,
+        requests: Vec<bigtable::ConditionalMutation>,
+    ) -> Result<()> {
+        for result in table.store().check_and_mutate_rows(requests).await {
+            result?;
+        }
+        Ok(())
+    }
+}
+
+/// The start timestamp in an acknowledgement.
+pub(crate) fn acknowledged(value: Option<&[u8]>) -> Option<Timestamp> {
+    Timestamp::new(u64::from_be_bytes(value?.try_into().ok()?))
+}
+
+fn contended() -> Error {
+    Error::Oracle("the observer schema is being changed by too many clients: try again".to_owned())
+}

@@ -1,0 +1,214 @@
+//! Observers that keep failing: delayed, then set aside, and brought back by replay (H56).
+//!
+//! A change that cannot be handled must neither be lost nor hold up others. It waits longer after each
+//! failure; after a bound its notification moves from the family `notify` to the family `failed`, in
+//! one row mutation. Replay moves it back; a later write notifies as usual.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bigtable::{
+    ConditionalMutation, Mutation, PageLimit, Probe, RowKey, RowRange, Selection, TimeRange,
+    Timestamp,
+};
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::codec::{Reader, put_bytes16, put_bytes32};
+use crate::column::Cell;
+use crate::layout::{FAILED, NOTIFY};
+use crate::observe::handle::Delay;
+use crate::observe::workers::{Context, WorkerOptions};
+use crate::{Client, Column, Error, Result};
+
+/// How many failing cells a process keeps in mind; of those beyond, the count begins anew.
+const FAILURES_MAX: usize = 100_000;
+
+/// The failures of this process's observers.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    of: Mutex<BTreeMap<(Cell, String), Failure>>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    attempts: u32,
+    not_before: Duration,
+    error: String,
+}
+
+impl Failures {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(Cell, String), Failure>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the observer must still wait before it may try the cell again.
+    pub(super) fn delay(&self, cell: &Cell, observer: &str, now: Duration) -> Option<Duration> {
+        let of = self.lock();
+        if of.is_empty() {
+            return None;
+        }
+        let failure = of.get(&(cell.clone(), observer.to_owned()))?;
+        failure.not_before.checked_sub(now).filter(|delay| !delay.is_zero())
+    }
+
+    pub(super) fn note(
+        &self,
+        cell: &Cell,
+        observer: &str,
+        error: &Error,
+        now: Duration,
+        options: &WorkerOptions,
+    ) -> Delay {
+        let mut of = self.lock();
+        if of.len() >= FAILURES_MAX {
+            of.pop_first();
+        }
+        let fresh = Failure { attempts: 0, not_before: now, error: String::new() };
+        let failure = of.entry((cell.clone(), observer.to_owned())).or_insert(fresh);
+        failure.attempts += 1;
+        failure.error = error.to_string();
+        let doubled = options.failure_delay * 2u32.saturating_pow(failure.attempts - 1);
+        let delay = doubled.min(options.failure_delay_max);
+        failure.not_before = now + delay;
+        match failure.attempts >= options.failures_max {
+            true => Delay::SetAside,
+            false => Delay::Until(delay),
+        }
+    }
+
+    pub(super) fn forget(&self, cell: &Cell, observer: &str) {
+        let mut of = self.lock();
+        if !of.is_empty() {
+            of.remove(&(cell.clone(), observer.to_owned()));
+        }
+    }
+
+    /// Takes what is known of a cell's failures, for the record of setting it aside.
+    fn take(&self, cell: &Cell) -> Option<(String, Failure)> {
+        let mut of = self.lock();
+        let key = of.keys().find(|(failing, _)| failing == cell).cloned()?;
+        let failure = of.remove(&key)?;
+        Some((key.1, failure))
+    }
+}
+
+/// A notification that was set aside because its observer kept failing.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// assert!(client.set_aside().await?.is_empty());
+/// # Ok(()) });
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAside {
+    /// The table.
+    pub table: String,
+    /// The row.
+    pub row: RowKey,
+    /// The observed column.
+    pub column: Column,
+    /// The observer that failed.
+    pub observer: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Its last error.
+    pub error: String,
+    version: Timestamp,
+}
+
+impl Context {
+    /// Moves the seen versions of a notification out of the way.
+    pub(super) async fn set_aside(&self, cell: &Cell, seen: &[Timestamp]) -> Result<()> {
+        let (observer, failure) = match self.failures.take(cell) {
+            Some(known) => known,
+            None => return Ok(()),
+        };
+        let Some(newest) = seen.iter().max() else { return Ok(()) };
+        let column = || cell.column.to_bytes();
+        let mut record = BytesMut::new();
+        record.put_u32(failure.attempts);
+        put_bytes16(&mut record, observer.as_bytes());
+        put_bytes32(&mut record, failure.error.as_bytes());
+        let mut otherwise = vec![Mutation::set(FAILED, column(), *newest, record.freeze())];
+        let gone = |version: &Timestamp| {
+            Mutation::delete(NOTIFY, column(), TimeRange::at(*version))
+        };
+        otherwise.extend(seen.iter().map(gone));
+        let request = ConditionalMutation { otherwise, ..ConditionalMutation::new(&cell.row) };
+        cell.table.store().check_and_mutate_row(request).await?;
+        self.client.counters().set_aside.bump();
+        Ok(())
+    }
+}
+
+impl Client {
+    /// The notifications that were set aside because their observers kept failing, in all tables.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn set_aside(&self) -> Result<Vec<SetAside>> {
+        let select = Selection::default().family(FAILED, TimeRange::ALL, u32::MAX);
+        let mut found = Vec::new();
+        for name in self.table_names().await? {
+            let table = self.table(&name).await?;
+            let mut left = Some(RowRange::all());
+            while let Some(range) = left {
+                let page = table.store().scan(&range, &select, PageLimit::default()).await?;
+                for row in page.rows {
+                    for cell in &row.cells {
+                        found.push(decode(&name, &row.key, cell)?);
+                    }
+                }
+                left = page.resume;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Brings set-aside notifications of an observer back, to be tried again; of all observers if
+    /// none is named. Returns how many.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn replay(&self, observer: Option<&str>) -> Result<usize> {
+        let mut replayed = 0;
+        for aside in self.set_aside().await? {
+            if observer.is_some_and(|name| name != aside.observer) {
+                continue;
+            }
+            let table = self.table(&aside.table).await?;
+            let at = TimeRange::at(aside.version);
+            let column = || aside.column.to_bytes();
+            let request = ConditionalMutation {
+                predicate: vec![Probe::new(FAILED, column(), at)],
+                then: vec![
+                    Mutation::delete(FAILED, column(), at),
+                    Mutation::set(NOTIFY, column(), aside.version, Bytes::new()),
+                ],
+                ..ConditionalMutation::new(&aside.row)
+            };
+            if table.store().check_and_mutate_row(request).await? {
+                self.hints().push(Cell::new(&table, &aside.row, &aside.column));
+                replayed += 1;
+            }
+        }
+        Ok(replayed)
+    }
+}
+
+fn decode(table: &str, row: &RowKey, cell: &bigtable::Cell) -> Result<SetAside> {
+    let mut reader = Reader::new(&cell.value);
+    let mut parse = || {
+        Some(SetAside {
+            attempts: reader.u32()?,
+            observer: reader.string16()?,
+            error: String::from_utf8_lossy(&reader.bytes32()?).into_owned(),
+            table: table.to_owned(),
+            row: row.clone(),
+            column: Column::from_stored(cell.qualifier.clone()),
+            version: cell.timestamp,
+        })
+    };
+    parse().ok_or_else(|| Error::Corrupt { record: "failed", bytes: cell.value.clone() })
+}

@@ -1,0 +1,193 @@
+//! Observers: code that runs when a column changes (paper section 2.4).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bigtable::RowKey;
+
+use crate::schema::{Observed, Strength};
+use crate::{Column, Result, Table, Transaction};
+
+/// What an observer was started for: this cell changed since it last ran, perhaps several times.
+///
+/// See [`Observer`] for an example.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Change {
+    /// The table.
+    pub table: Table,
+    /// The row.
+    pub row: RowKey,
+    /// The observed column.
+    pub column: Column,
+}
+
+/// Code that runs, in a transaction of its own, after a change of the column it is registered for.
+///
+/// A **strong** observer's run commits at most once for each change. A **weak** one's may commit more
+/// often. Several changes may be handled by one run. An observer that fails or panics is run again
+/// with growing delay, and set aside after a bound; see
+/// [`Client::set_aside`](crate::Client::set_aside).
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use percolator_core::*;
+/// const TEXT: Column = Column::literal("doc:text");
+/// const WORDS: Column = Column::literal("doc:words");
+///
+/// struct CountWords;
+/// #[async_trait]
+/// impl Observer for CountWords {
+///     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+///         let text = tx.get(&change.table, &change.row, &change.column).await?.unwrap_or_default();
+///         let words = text.split(|b| *b == b' ').count().to_string();
+///         tx.set(&change.table, &change.row, &WORDS, words)
+///     }
+/// }
+///
+/// let count = Registration::strong("count-words", "docs", TEXT, CountWords);
+/// let workers = client.observe(vec![count], WorkerOptions::default()).await?;
+/// let docs = client.table("docs").await?;
+/// client.transact(async |tx| tx.set(&docs, "a", &TEXT, "to be or not")).await?;
+/// client.wait_idle(None).await?;
+/// let words = client.snapshot().await?.get(&docs, "a", &WORDS).await?;
+/// assert_eq!(words.as_deref(), Some(&b"4"[..]));
+/// workers.stop().await;
+/// # Ok(()) });
+/// ```
+#[async_trait]
+pub trait Observer: Send + Sync + 'static {
+    /// Handles a change. The worker commits `tx` afterwards.
+    ///
+    /// # Errors
+    /// Whatever goes wrong; nothing of the transaction takes effect then.
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()>;
+}
+
+/// A weak observer that takes many changes at once, such as one that feeds another system which likes
+/// batches. Its notifications stay until `observe` has returned, so a crash redelivers them.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use percolator_core::*;
+/// use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+/// const CHANGED: Column = Column::literal("export:changed");
+///
+/// struct Export(std::sync::Arc<AtomicUsize>);
+/// #[async_trait]
+/// impl BatchObserver for Export {
+///     async fn observe(&self, _tx: &mut Transaction, changes: &[Change]) -> Result<()> {
+///         self.0.fetch_add(changes.len(), SeqCst);
+///         Ok(())
+///     }
+/// }
+///
+/// let sent = std::sync::Arc::new(AtomicUsize::new(0));
+/// let export = Registration::batched(
+///     "export", "docs", CHANGED, Batch::default(), Export(sent.clone()));
+/// let workers = client.observe(vec![export], WorkerOptions::default()).await?;
+/// let docs = client.table("docs").await?;
+/// client.transact(async |tx| {
+///     tx.notify(&docs, "a", &CHANGED)?;
+///     tx.notify(&docs, "b", &CHANGED)
+/// }).await?;
+/// client.wait_idle(None).await?;
+/// assert_eq!(sent.load(SeqCst), 2);
+/// workers.stop().await;
+/// # Ok(()) });
+/// ```
+#[async_trait]
+pub trait BatchObserver: Send + Sync + 'static {
+    /// Handles up to [`Batch::changes_max`] changes. The worker commits `tx` afterwards.
+    ///
+    /// # Errors
+    /// Whatever goes wrong; every change of the batch is delivered again, one at a time.
+    async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()>;
+}
+
+/// When a [`BatchObserver`] runs.
+///
+/// See [`BatchObserver`] for an example.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch {
+    /// Most changes in one call.
+    pub changes_max: usize,
+    /// How long changes are collected.
+    pub interval: Duration,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Batch { changes_max: 1000, interval: Duration::from_secs(1) }
+    }
+}
+
+/// An observer with its name and its column.
+///
+/// See [`Observer`] for an example.
+pub struct Registration {
+    pub(crate) observed: Observed,
+    pub(crate) runner: Runner,
+}
+
+#[derive(Clone)]
+pub(crate) enum Runner {
+    Each(Arc<dyn Observer>),
+    Batch(Batch, Arc<dyn BatchObserver>),
+}
+
+impl Registration {
+    /// An observer of the writes and deletions of a column.
+    ///
+    /// The name identifies its acknowledgements in the store: it must be unique among the column's
+    /// observers, and stay the same from one version of the program to the next.
+    pub fn strong(
+        name: impl Into<String>,
+        table: impl Into<String>,
+        column: Column,
+        observer: impl Observer,
+    ) -> Self {
+        let runner = Runner::Each(Arc::new(observer));
+        Registration::new(name.into(), table.into(), column, Strength::Strong, runner)
+    }
+
+    /// An observer of the notifications on a notify-only column.
+    pub fn weak(
+        name: impl Into<String>,
+        table: impl Into<String>,
+        column: Column,
+        observer: impl Observer,
+    ) -> Self {
+        let runner = Runner::Each(Arc::new(observer));
+        Registration::new(name.into(), table.into(), column, Strength::Weak, runner)
+    }
+
+    /// A batching observer of the notifications on a notify-only column.
+    pub fn batched(
+        name: impl Into<String>,
+        table: impl Into<String>,
+        column: Column,
+        batch: Batch,
+        observer: impl BatchObserver,
+    ) -> Self {
+        let runner = Runner::Batch(batch, Arc::new(observer));
+        Registration::new(name.into(), table.into(), column, Strength::Weak, runner)
+    }
+
+    fn new(
+        observer: String,
+        table: String,
+        column: Column,
+        strength: Strength,
+        runner: Runner,
+    ) -> Self {
+        Registration { observed: Observed { table, column, observer, strength }, runner }
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Registration").field(&self.observed).finish()
+    }
+}

@@ -1,0 +1,63 @@
+//! The knobs of a client, and the bounds of a transaction.
+
+use std::time::Duration;
+
+/// Most cells one transaction may write.
+pub const TRANSACTION_CELLS_MAX: usize = 100_000;
+/// Most bytes, keys and values together, that one transaction may write.
+pub const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// What a client may be told at its start. The defaults suit the embedded store.
+///
+/// ```
+/// use percolator_core::Options;
+/// let options = Options { lock_lifetime: std::time::Duration::from_secs(3), ..Options::default() };
+/// assert!(options.read_wait_max > options.lock_lifetime);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How long a lock may stay unchanged before its owner is taken for dead although its liveness
+    /// token is there. A commit that takes longer renews its primary lock.
+    pub lock_lifetime: Duration,
+    /// How long a transaction may keep renewing its primary lock.
+    pub transaction_life_max: Duration,
+    /// How long a read waits for a lock whose owner lives before it fails with
+    /// [`Error::Locked`](crate::Error::Locked).
+    pub read_wait_max: Duration,
+    /// How long a commit tries to reach its primary before its outcome is
+    /// [`Error::Unknown`](crate::Error::Unknown).
+    pub commit_deadline: Duration,
+    /// Values up to this length travel inside lock and write records, so that a read needs no
+    /// lookup in the `data` family.
+    pub short_value_bytes_max: usize,
+    /// How often [`transact`](crate::Client::transact) runs its closure before it gives up.
+    pub attempts_max: u32,
+    /// Whether `commit` returns at the commit point or after the secondaries.
+    pub secondaries: Secondaries,
+}
+
+/// When the secondaries of a transaction are committed. Their failure never changes the outcome:
+/// whoever meets their locks rolls them forward.
+///
+/// See [`Options`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secondaries {
+    /// Before `commit` returns: readers then meet no locks of the transaction.
+    Awaited,
+    /// In a task of their own: `commit` returns at the commit point.
+    Background,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            lock_lifetime: Duration::from_secs(10),
+            transaction_life_max: Duration::from_secs(600),
+            read_wait_max: Duration::from_secs(30),
+            commit_deadline: Duration::from_secs(30),
+            short_value_bytes_max: 255,
+            attempts_max: 64,
+            secondaries: Secondaries::Awaited,
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The timestamp oracle (paper section 2.3).
+//!
+//! Timestamps are strictly increasing and never handed out twice, across restarts. Every reply also
+//! carries the version of the observer schema, so that whoever holds a timestamp knows which columns
+//! were observed when it was issued (H59).
+
+mod window;
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+use bigtable::Timestamp;
+
+use crate::Result;
+
+pub use window::WindowOracle;
+
+/// A timestamp, and the version of the observer schema that was in force when it was issued.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// let (a, b) = (client.oracle().timestamp().await?, client.oracle().timestamp().await?);
+/// assert!(a.timestamp < b.timestamp);
+/// # Ok(()) });
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// The timestamp.
+    pub timestamp: Timestamp,
+    /// Registering an observer raises this; it never goes back.
+    pub schema_version: u64,
+}
+
+/// Hands out timestamps.
+///
+/// See [`Stamp`] for an example; [`WindowOracle`] is the one for a single process.
+#[async_trait]
+pub trait Oracle: Send + Sync + Debug {
+    /// A timestamp higher than every one whose reply was sent before this request was made.
+    ///
+    /// # Errors
+    /// [`Error::Oracle`](crate::Error::Oracle) when none can be had.
+    async fn timestamp(&self) -> Result<Stamp>;
+
+    /// The highest timestamp issued so far, without issuing one.
+    ///
+    /// # Errors
+    /// As [`timestamp`](Oracle::timestamp).
+    async fn peek(&self) -> Result<Timestamp>;
+
+    /// The version of the observer schema that timestamps issued now would carry.
+    ///
+    /// # Errors
+    /// As [`timestamp`](Oracle::timestamp).
+    async fn schema_version(&self) -> Result<u64>;
+
+    /// Raises the schema version, durably: every later reply carries at least this one.
+    ///
+    /// # Errors
+    /// As [`timestamp`](Oracle::timestamp).
+    async fn raise_schema_version(&self, version: u64) -> Result<()>;
+}

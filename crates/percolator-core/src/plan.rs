@@ -1,0 +1,130 @@
+//! What a commit will do: the transaction's final writes, arranged by row.
+//!
+//! Invariant: the primary is chosen from the final writes (H13), and stays for the life of `s` (H11).
+
+use bigtable::RowKey;
+
+use crate::column::{Cell, Table};
+use crate::lock::{Kind, Lock};
+use crate::rows::{LockedCell, NewLock};
+use crate::schema::{Schema, Strength};
+use crate::{Client, Error, Result, Timestamp, Transaction};
+
+/// The rows that a transaction writes, and the cell that decides.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) start_ts: Timestamp,
+    pub(crate) primary: Cell,
+    pub(crate) rows: Vec<RowPlan>,
+    /// Which of `rows` holds the primary.
+    pub(crate) primary_row: usize,
+    /// The version of the observer schema that the notify bits follow.
+    pub(crate) schema_version: u64,
+}
+
+/// One row of a plan.
+#[derive(Debug)]
+pub(crate) struct RowPlan {
+    pub(crate) table: Table,
+    pub(crate) row: RowKey,
+    pub(crate) cells: Vec<NewLock>,
+}
+
+impl RowPlan {
+    /// The row's cells as commit and rollback need them.
+    pub(crate) fn locked(&self) -> Vec<LockedCell> {
+        let locked = |cell: &NewLock| LockedCell {
+            column: cell.column.clone(),
+            lock: cell.lock.clone(),
+        };
+        self.cells.iter().map(locked).collect()
+    }
+}
+
+impl Plan {
+    /// Arranges a transaction's writes; `None` if it has none.
+    ///
+    /// # Errors
+    /// Those of reading the observer schema; [`Error::Invalid`] if a written column turned out to be
+    /// notify-only.
+    pub(crate) async fn of(tx: &mut Transaction) -> Result<Option<Plan>> {
+        let client = tx.client.clone();
+        let schema = client.schema(tx.stamp.schema_version).await?;
+        let writes = std::mem::take(&mut tx.buffer.writes);
+        let Some(first) = writes.keys().next() else { return Ok(None) };
+        let primary = tx.primary.clone().unwrap_or_else(|| first.clone());
+        assert!(writes.contains_key(&primary), "the primary {primary:?} is not written (H13)");
+        let name = primary.location();
+        let mut rows: Vec<RowPlan> = Vec::new();
+        let mut primary_row = 0;
+        for (cell, value) in writes {
+            let notify = observed(&schema, &cell)?;
+            let is_primary = cell == primary;
+            let Cell { table, row, column } = cell;
+            if rows.last().is_none_or(|last| last.row != row || last.table != table) {
+                rows.push(RowPlan { table, row, cells: Vec::new() });
+            }
+            let index = rows.len() - 1;
+            let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
+            let short = |value: &bytes::Bytes| {
+                value.len() <= client.options().short_value_bytes_max
+            };
+            let (short_value, long_value) = match value {
+                Some(value) if !short(&value) => (None, Some(value)),
+                value => (value, None),
+            };
+            if is_primary {
+                primary_row = index;
+            }
+            let lock = Lock {
+                primary: (!is_primary).then(|| name.clone()),
+                kind,
+                notify,
+                owner: client.incarnation(),
+                wall_ms: client.runtime().wall_ms(),
+                lifetime_ms: lifetime_ms(&client),
+                short_value,
+            };
+            rows[index].cells.push(NewLock { column, lock, long_value });
+        }
+        let (start_ts, schema_version) = (tx.start_ts(), schema.version);
+        Ok(Some(Plan { start_ts, primary, rows, primary_row, schema_version }))
+    }
+
+    /// The plan's primary lock, as prewrite places it.
+    pub(crate) fn primary_lock(&self) -> &Lock {
+        let row = &self.rows[self.primary_row];
+        let mut cells = row.cells.iter();
+        let cell = cells.find(|cell| cell.column == self.primary.column);
+        &cell.expect("the primary is one of its row's cells").lock
+    }
+
+    /// The cells that a newer schema observes and this plan's locks do not.
+    pub(crate) fn unnotified(&self, schema: &Schema) -> Vec<Cell> {
+        let mut missing = Vec::new();
+        for RowPlan { table, row, cells } in &self.rows {
+            for NewLock { column, lock, .. } in cells {
+                let strength = schema.strength(table.name(), column);
+                if !lock.notify && strength == Some(Strength::Strong) {
+                    missing.push(Cell::new(table, row, column));
+                }
+            }
+        }
+        missing
+    }
+}
+
+fn observed(schema: &Schema, cell: &Cell) -> Result<bool> {
+    match schema.strength(cell.table.name(), &cell.column) {
+        Some(Strength::Strong) => Ok(true),
+        None => Ok(false),
+        Some(Strength::Weak) => Err(Error::Invalid(format!(
+            "{} only carries notifications: use `notify`, or write another column",
+            cell.location()
+        ))),
+    }
+}
+
+fn lifetime_ms(client: &Client) -> u32 {
+    u32::try_from(client.options().lock_lifetime.as_millis()).unwrap_or(u32::MAX)
+}

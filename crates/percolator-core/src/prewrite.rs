@@ -1,0 +1,143 @@
+//! Prewrite, phase one of commit (paper section 2.2, Figure 6 `Prewrite`).
+//!
+//! All rows at once, the primary's among them; one conditional mutation each. Invariant: no lock is
+//! placed on a cell that holds another transaction's lock, a write record at or above `start_ts`, or
+//! this transaction's tomb. Prewrite never waits for a living owner while it holds locks (H19).
+
+use std::time::Duration;
+
+use bigtable::{ConditionalMutation, Selection, TimeRange};
+
+use crate::column::Cell;
+use crate::layout::{LOCK, ROLLBACK, WRITE};
+use crate::plan::{Plan, RowPlan};
+use crate::resolve::{MetLock, Resolved};
+use crate::rows;
+use crate::runtime::Backoff;
+use crate::write::Write;
+use crate::{AbortReason, Client, Column, Conflict, Error, Result, Timestamp};
+
+/// How often one row is tried again: after a dead lock was cleared, or the store was busy.
+const TRIES_MAX: u32 = 12;
+
+impl Client {
+    /// Locks every row of the plan.
+    ///
+    /// # Errors
+    /// [`AbortReason`] of the first row that could not be locked. Other rows may be locked: the
+    /// caller aborts.
+    pub(crate) async fn prewrite(&self, plan: &Plan) -> Result<(), AbortReason> {
+        let request = |row: &RowPlan| rows::prewrite(&row.row, plan.start_ts, &row.cells);
+        let results = self.mutate_rows(&plan.rows, request).await;
+        let unlocked = plan.rows.iter().zip(results).filter(|(_, result)| !locked(result));
+        let retries = unlocked.map(|(row, result)| self.insist(plan.start_ts, row, result));
+        futures::future::try_join_all(retries).await?;
+        Ok(())
+    }
+
+    /// One conditional mutation for each row, batched by table.
+    pub(crate) async fn mutate_rows(
+        &self,
+        rows: &[RowPlan],
+        request: impl Fn(&RowPlan) -> ConditionalMutation,
+    ) -> Vec<bigtable::Result<bool>> {
+        if let [row] = rows {
+            return vec![row.table.store().check_and_mutate_row(request(row)).await];
+        }
+        let tables = rows.chunk_by(|a, b| a.table == b.table);
+        let batches = tables.map(|rows| {
+            let requests = rows.iter().map(&request).collect();
+            rows[0].table.store().check_and_mutate_rows(requests)
+        });
+        futures::future::join_all(batches).await.into_iter().flatten().collect()
+    }
+
+    /// Goes on with a row whose first prewrite did not succeed.
+    async fn insist(
+        &self,
+        start_ts: Timestamp,
+        row: &RowPlan,
+        mut result: bigtable::Result<bool>,
+    ) -> Result<(), AbortReason> {
+        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
+        for _ in 0..TRIES_MAX {
+            match result {
+                Ok(false) => return Ok(()),
+                Ok(true) => self.clear_the_way(start_ts, row).await?,
+                Err(bigtable::Error::TooOld { .. }) => return Err(AbortReason::TooOld),
+                Err(error) if is_final(&error) => return Err(AbortReason::Store(error)),
+                // Prewrite can be repeated whatever became of the first request (H23).
+                Err(_) => self.runtime().sleep(backoff.step(&**self.runtime())).await,
+            }
+            let request = rows::prewrite(&row.row, start_ts, &row.cells);
+            result = row.table.store().check_and_mutate_row(request).await;
+        }
+        match result {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(AbortReason::Store(bigtable::Error::Unavailable {
+                why: format!("row {} stayed contended", row.row),
+            })),
+            Err(error) => Err(AbortReason::Store(error)),
+        }
+    }
+
+    /// Finds out why a row rejected its prewrite: gives up on a conflict, resolves a dead owner's
+    /// lock (H25).
+    async fn clear_the_way(&self, start_ts: Timestamp, row: &RowPlan) -> Result<(), AbortReason> {
+        let mut select = Selection::default();
+        for cell in &row.cells {
+            let q = || cell.column.to_bytes();
+            select = select
+                .column(LOCK, q(), TimeRange::ALL, u32::MAX)
+                .column(ROLLBACK, q(), TimeRange::at(start_ts), 1)
+                .column(WRITE, q(), TimeRange::since(start_ts), 1);
+        }
+        let read = row.table.store().read_row(&row.row, &select).await;
+        for found in &read.map_err(AbortReason::Store)?.cells {
+            let column = Column::from_stored(found.qualifier.clone());
+            let cell = Cell::new(&row.table, &row.row, &column);
+            if found.family == ROLLBACK {
+                return Err(AbortReason::RolledBack);
+            } else if found.family == WRITE {
+                let write = Write::decode(&found.value).map_err(failed)?;
+                return Err(conflict(&cell, write.start_ts, Some(found.timestamp), None));
+            } else if found.timestamp != start_ts {
+                let met = MetLock::decode(&row.table, &row.row, found).map_err(failed)?;
+                // A newer lock means a newer transaction: it may have read what this one overwrites.
+                let newer = met.start_ts > start_ts;
+                if newer || self.resolve(&met).await.map_err(failed)? == Resolved::Alive {
+                    return Err(conflict(&cell, met.start_ts, None, Some(met.lock.owner)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn locked(result: &bigtable::Result<bool>) -> bool {
+    matches!(result, Ok(false))
+}
+
+fn is_final(error: &bigtable::Error) -> bool {
+    !error.is_retryable() && !matches!(error, bigtable::Error::Unknown { .. })
+}
+
+fn conflict(
+    cell: &Cell,
+    winner_start_ts: Timestamp,
+    winner_commit_ts: Option<Timestamp>,
+    winner_owner: Option<crate::Incarnation>,
+) -> AbortReason {
+    let cell = cell.location();
+    let conflict = Conflict { cell, winner_start_ts, winner_commit_ts, winner_owner };
+    AbortReason::Conflict(Box::new(conflict))
+}
+
+/// A failure to look into a conflict, as the reason of the abort.
+fn failed(error: Error) -> AbortReason {
+    match error {
+        Error::Store(error) => AbortReason::Store(error),
+        Error::TooOld { .. } => AbortReason::TooOld,
+        error => AbortReason::Store(bigtable::Error::Unavailable { why: error.to_string() }),
+    }
+}

@@ -1,0 +1,210 @@
+//! The row operations of the protocol: every change that a transaction makes to a row, as the one
+//! conditional mutation that makes it.
+//!
+//! The owner and whoever cleans up after it use the *same* builders, so that a roll-forward leaves
+//! exactly what the commit would have left, notification included (H49).
+
+use bigtable::{ConditionalMutation, Mutation, Probe, RowKey, TimeRange, Timestamp};
+use bytes::Bytes;
+
+use crate::column::Column;
+use crate::layout::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
+use crate::lock::{Kind, Lock, PRIMARY_PREFIX};
+use crate::write::{Write, pointing_at};
+
+/// A cell of the row that a transaction has locked, with what its lock says.
+#[derive(Debug, Clone)]
+pub(crate) struct LockedCell {
+    pub(crate) column: Column,
+    pub(crate) lock: Lock,
+}
+
+/// A cell of the row that a transaction is about to lock. `value` is what is too long to travel in
+/// the lock.
+#[derive(Debug, Clone)]
+pub(crate) struct NewLock {
+    pub(crate) column: Column,
+    pub(crate) lock: Lock,
+    pub(crate) long_value: Option<Bytes>,
+}
+
+/// Prewrite of one row: locks its cells unless one of them has a write at or after `start_ts`, a
+/// tomb of this transaction, or another transaction's lock (paper Figure 6, `Prewrite`).
+///
+/// A lock of this transaction that is already there does not reject: a repeated request writes the
+/// same again (H23).
+pub(crate) fn prewrite(row: &RowKey, start_ts: Timestamp, cells: &[NewLock]) -> ConditionalMutation {
+    let mut request =
+        ConditionalMutation { above: Some(start_ts), ..ConditionalMutation::new(row) };
+    for NewLock { column, lock, long_value } in cells {
+        let q = || column.to_bytes();
+        request.predicate.extend([
+            Probe::new(LOCK, q(), TimeRange::below(start_ts)),
+            Probe::new(LOCK, q(), TimeRange::above(start_ts)),
+            Probe::new(ROLLBACK, q(), TimeRange::at(start_ts)),
+            Probe::new(WRITE, q(), TimeRange::since(start_ts)),
+        ]);
+        let effect = &mut request.otherwise;
+        effect.push(Mutation::set(LOCK, q(), start_ts, lock.encode()));
+        if let Some(value) = long_value {
+            effect.push(Mutation::set(DATA, q(), start_ts, value.clone()));
+        }
+        if lock.notify {
+            effect.push(Mutation::set(NOTIFY, q(), start_ts, Bytes::new()));
+        }
+    }
+    request
+}
+
+/// Commit and roll-forward of one row: "if the lock is there: write, unlock, notify; else nothing"
+/// (H12). The cells are all those of the row that the transaction locked; they were locked in one
+/// mutation and leave it in one, so the first stands for all.
+pub(crate) fn commit(
+    row: &RowKey,
+    start_ts: Timestamp,
+    commit_ts: Timestamp,
+    cells: &[LockedCell],
+) -> ConditionalMutation {
+    let mut request = ConditionalMutation::new(row);
+    for LockedCell { column, lock } in cells {
+        let q = || column.to_bytes();
+        request.predicate.push(Probe::new(LOCK, q(), TimeRange::at(start_ts)));
+        let write = Write { start_ts, kind: lock.kind, short_value: lock.short_value.clone() };
+        let effect = &mut request.then;
+        effect.push(Mutation::set(WRITE, q(), commit_ts, write.encode()));
+        effect.push(Mutation::delete(LOCK, q(), TimeRange::at(start_ts)));
+        if lock.notify {
+            effect.push(Mutation::set(NOTIFY, q(), commit_ts, Bytes::new()));
+            // The lock that goes now kept every other undecided writer out.
+            effect.push(Mutation::delete(NOTIFY, q(), TimeRange::below(commit_ts)));
+        }
+    }
+    request
+}
+
+/// Commit of the primary's row: as [`commit`], but the primary lock alone decides, and an owner whose
+/// start timestamp fell below the store's floor is refused.
+pub(crate) fn commit_primary(
+    row: &RowKey,
+    primary: &Column,
+    start_ts: Timestamp,
+    commit_ts: Timestamp,
+    cells: &[LockedCell],
+) -> ConditionalMutation {
+    ConditionalMutation {
+        predicate: vec![primary_lock(primary, start_ts)],
+        above: Some(start_ts),
+        ..commit(row, start_ts, commit_ts, cells)
+    }
+}
+
+/// Removes one transaction's locks and data from a row, if they are there.
+pub(crate) fn roll_back(
+    row: &RowKey,
+    start_ts: Timestamp,
+    cells: &[LockedCell],
+) -> ConditionalMutation {
+    let mut request = ConditionalMutation::new(row);
+    for LockedCell { column, lock } in cells {
+        request.predicate.push(Probe::new(LOCK, column.to_bytes(), TimeRange::at(start_ts)));
+        request.then.extend(undo(column, start_ts, lock));
+    }
+    request
+}
+
+/// Rolls the primary back *on this very lock*: whoever wins this row transaction decides (H16).
+pub(crate) fn roll_back_primary_lock(
+    row: &RowKey,
+    primary: &Column,
+    start_ts: Timestamp,
+    lock: &Lock,
+) -> ConditionalMutation {
+    let at = TimeRange::at(start_ts);
+    let seen = Probe::new(LOCK, primary.to_bytes(), at).with_value_prefix(lock.encode());
+    let mut request =
+        ConditionalMutation { predicate: vec![seen], ..ConditionalMutation::new(row) };
+    request.then.extend(undo(primary, start_ts, lock));
+    request.then.push(tomb(primary, start_ts));
+    request
+}
+
+/// Puts a tomb on a primary that holds nothing of the transaction, so that a prewrite still on its
+/// way is rejected when it arrives (H02).
+pub(crate) fn roll_back_missing_primary(
+    row: &RowKey,
+    primary: &Column,
+    start_ts: Timestamp,
+) -> ConditionalMutation {
+    ConditionalMutation {
+        predicate: vec![primary_lock(primary, start_ts), committed(primary, start_ts)],
+        otherwise: vec![tomb(primary, start_ts)],
+        ..ConditionalMutation::new(row)
+    }
+}
+
+/// The owner gives up: unlocks its primary and leaves a tomb, unless it is committed already.
+pub(crate) fn abort_primary(
+    row: &RowKey,
+    primary: &Column,
+    start_ts: Timestamp,
+    lock: &Lock,
+) -> ConditionalMutation {
+    let mut otherwise: Vec<_> = undo(primary, start_ts, lock).collect();
+    otherwise.push(tomb(primary, start_ts));
+    ConditionalMutation {
+        predicate: vec![committed(primary, start_ts)],
+        otherwise,
+        ..ConditionalMutation::new(row)
+    }
+}
+
+/// Replaces the primary lock that its owner last wrote by one with a newer wall time; a late or
+/// repeated request finds another lock and does nothing (H15).
+pub(crate) fn heartbeat(
+    row: &RowKey,
+    primary: &Column,
+    start_ts: Timestamp,
+    old: &Lock,
+    new: &Lock,
+) -> ConditionalMutation {
+    let at = TimeRange::at(start_ts);
+    let mine = Probe::new(LOCK, primary.to_bytes(), at).with_value_prefix(old.encode());
+    ConditionalMutation {
+        predicate: vec![mine],
+        then: vec![Mutation::set(LOCK, primary.to_bytes(), start_ts, new.encode())],
+        ..ConditionalMutation::new(row)
+    }
+}
+
+/// A notification at `commit_ts` that no lock stands for: a weak one, or one for an observer that
+/// was registered while the transaction ran.
+pub(crate) fn notify(row: &RowKey, columns: &[Column], commit_ts: Timestamp) -> ConditionalMutation {
+    let set = |column: &Column| Mutation::set(NOTIFY, column.to_bytes(), commit_ts, Bytes::new());
+    let otherwise = columns.iter().map(set).collect();
+    ConditionalMutation { otherwise, ..ConditionalMutation::new(row) }
+}
+
+fn primary_lock(primary: &Column, start_ts: Timestamp) -> Probe {
+    Probe::new(LOCK, primary.to_bytes(), TimeRange::at(start_ts)).with_value_prefix(PRIMARY_PREFIX)
+}
+
+fn committed(cell: &Column, start_ts: Timestamp) -> Probe {
+    Probe::new(WRITE, cell.to_bytes(), TimeRange::since(start_ts))
+        .with_value_prefix(pointing_at(start_ts))
+}
+
+fn tomb(primary: &Column, start_ts: Timestamp) -> Mutation {
+    Mutation::set(ROLLBACK, primary.to_bytes(), start_ts, Bytes::new())
+}
+
+/// Takes back what prewrite wrote. The data too: a read of the newest data must not meet a value
+/// that never was committed (H32).
+fn undo(column: &Column, start_ts: Timestamp, lock: &Lock) -> impl Iterator<Item = Mutation> {
+    let long = lock.short_value.is_none() && lock.kind == Kind::Put;
+    let families = [Some(LOCK), long.then_some(DATA), lock.notify.then_some(NOTIFY)];
+    let column = column.to_bytes();
+    families
+        .into_iter()
+        .flatten()
+        .map(move |family| Mutation::delete(family, column.clone(), TimeRange::at(start_ts)))
+}

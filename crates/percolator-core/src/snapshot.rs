@@ -1,0 +1,66 @@
+//! Reads of the past: a view of the data at a timestamp, without a transaction.
+
+use bigtable::{RowKey, Timestamp};
+use bytes::Bytes;
+
+use crate::oracle::Stamp;
+use crate::{Client, Column, Result, Scan, Table, Transaction};
+
+/// A read-only view of the data at one timestamp.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use percolator_core::Column;
+/// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+/// let mut tx = client.begin().await?;
+/// tx.set(&accounts, "Bob", &bal, "$10")?;
+/// let then = tx.commit().await?;
+/// client.transact(async |tx| tx.set(&accounts, "Bob", &bal, "$3")).await?;
+/// let past = client.snapshot_at(then).await?;
+/// assert_eq!(past.get(&accounts, "Bob", &bal).await?.as_deref(), Some(&b"$10"[..]));
+/// # Ok(()) });
+/// ```
+#[derive(Debug)]
+pub struct Snapshot(Transaction);
+
+impl Snapshot {
+    pub(crate) fn new(client: Client, timestamp: Timestamp) -> Self {
+        Snapshot(Transaction::new(client, Stamp { timestamp, schema_version: 0 }))
+    }
+
+    /// The timestamp of the view.
+    pub fn timestamp(&self) -> Timestamp {
+        self.0.start_ts()
+    }
+
+    /// Reads a cell.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub async fn get(
+        &self,
+        table: &Table,
+        row: impl Into<RowKey>,
+        column: &Column,
+    ) -> Result<Option<Bytes>> {
+        self.0.get(table, row, column).await
+    }
+
+    /// Reads several columns of several rows at once.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_many`].
+    pub async fn get_many(
+        &self,
+        table: &Table,
+        rows: &[RowKey],
+        columns: &[Column],
+    ) -> Result<Vec<Vec<Option<Bytes>>>> {
+        self.0.get_many(table, rows, columns).await
+    }
+
+    /// Scans a table's rows.
+    pub fn scan(&self, table: &Table) -> Scan<'_> {
+        self.0.scan(table)
+    }
+}

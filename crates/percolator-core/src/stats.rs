@@ -1,0 +1,79 @@
+//! What a client has done, in numbers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counts since the client was opened.
+        ///
+        /// ```
+        /// # percolator_core::doc_test(|client| async move {
+        /// client.begin().await?.commit().await?;
+        /// assert_eq!(client.stats().begun, 1);
+        /// # Ok(()) });
+        /// ```
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Stats { $($(#[$doc])* pub $name: u64,)* }
+
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters { $(pub(crate) $name: Counter,)* }
+
+        impl Counters {
+            pub(crate) fn read(&self) -> Stats {
+                Stats { $($name: self.$name.0.load(Ordering::Relaxed),)* }
+            }
+        }
+
+        impl Stats {
+            /// Names and values, in a fixed order.
+            pub fn entries(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+    };
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bump(&self) {
+        self.add(1);
+    }
+}
+
+counters! {
+    /// Transactions begun.
+    begun,
+    /// Transactions committed that wrote something.
+    committed,
+    /// Transactions aborted by a conflict.
+    conflicts,
+    /// Transactions aborted for any reason.
+    aborted,
+    /// Transactions whose outcome stayed unknown.
+    unknown,
+    /// Rows of other transactions that this client rolled forward.
+    rolled_forward,
+    /// Transactions of others that this client rolled back.
+    rolled_back,
+    /// Times a read met a lock of another transaction.
+    locks_met,
+    /// Times a primary lock was renewed.
+    heartbeats,
+    /// Times an observer was started.
+    observer_runs,
+    /// Times an observer's transaction failed.
+    observer_failures,
+    /// Notifications whose work was done already.
+    notifications_stale,
+    /// Notifications set aside because their observer kept failing.
+    set_aside,
+    /// Times a worker met another on the same row and jumped elsewhere.
+    jumps,
+}

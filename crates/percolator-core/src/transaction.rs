@@ -1,0 +1,343 @@
+//! A transaction: a start timestamp, and writes buffered until commit (paper Figure 6).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use bigtable::{RowKey, RowRange, Timestamp, VALUE_BYTES_MAX};
+use bytes::Bytes;
+
+use crate::column::Cell;
+use crate::get::{Patience, Version, selection};
+use crate::oracle::Stamp;
+use crate::options::{TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
+use crate::schema::Strength;
+use crate::{Client, Column, Error, Result, Scan, Table};
+
+/// A transaction with snapshot isolation: it reads the data as of its start timestamp, and its writes
+/// become visible all at once, at its commit timestamp, unless another transaction wrote one of the
+/// same cells meanwhile.
+///
+/// Reads see the transaction's own buffered writes (the paper's pseudo code does not;
+/// [`read_own_writes(false)`](Transaction::read_own_writes) gives its behaviour). Dropping a
+/// transaction that was not committed leaves no trace.
+///
+/// Write skew is possible, as under any snapshot isolation: two transactions that read the same cells
+/// and write different ones may both commit.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use percolator_core::Column;
+/// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+/// let mut tx = client.begin().await?;
+/// tx.set(&accounts, "Bob", &bal, "$10")?;
+/// tx.delete(&accounts, "Joe", &bal)?;
+/// let commit_ts = tx.commit().await?;
+/// let tx = client.begin().await?;
+/// assert!(tx.start_ts() > commit_ts);
+/// assert_eq!(tx.get(&accounts, "Joe", &bal).await?, None);
+/// # Ok(()) });
+/// ```
+#[derive(Debug)]
+pub struct Transaction {
+    pub(crate) client: Client,
+    pub(crate) stamp: Stamp,
+    pub(crate) buffer: Buffer,
+    /// Weak notifications to leave at the commit timestamp.
+    pub(crate) notifications: BTreeSet<Cell>,
+    /// The cell whose row decides; the first written one unless an observer's acknowledgement.
+    pub(crate) primary: Option<Cell>,
+    reads_own_writes: bool,
+}
+
+/// A transaction's buffered writes: `None` deletes the cell.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    pub(crate) writes: BTreeMap<Cell, Option<Bytes>>,
+    bytes: usize,
+}
+
+impl Buffer {
+    /// The buffered writes to rows of a range of one table.
+    pub(crate) fn in_range<'a>(
+        &'a self,
+        table: &'a Table,
+        range: &'a RowRange,
+    ) -> impl Iterator<Item = (&'a Cell, &'a Option<Bytes>)> {
+        let first = match &range.start {
+            Bound::Included(row) | Bound::Excluded(row) => row.clone(),
+            Bound::Unbounded => RowKey::default(),
+        };
+        let from = Cell {
+            table: table.clone(),
+            row: first,
+            column: Column::from_stored(Bytes::new()),
+        };
+        self.writes
+            .range(from..)
+            .take_while(move |(cell, _)| {
+                cell.table == *table
+                    && match &range.end {
+                        Bound::Included(end) => cell.row <= *end,
+                        Bound::Excluded(end) => cell.row < *end,
+                        Bound::Unbounded => true,
+                    }
+            })
+            .filter(move |(cell, _)| range.contains(&cell.row))
+    }
+}
+
+impl Transaction {
+    pub(crate) fn new(client: Client, stamp: Stamp) -> Self {
+        Transaction {
+            client,
+            stamp,
+            buffer: Buffer::default(),
+            notifications: BTreeSet::new(),
+            primary: None,
+            reads_own_writes: true,
+        }
+    }
+
+    /// The timestamp at which the transaction reads.
+    pub fn start_ts(&self) -> Timestamp {
+        self.stamp.timestamp
+    }
+
+    /// Whether reads see the transaction's own buffered writes; they do unless told otherwise.
+    pub fn read_own_writes(&mut self, yes: bool) {
+        self.reads_own_writes = yes;
+    }
+
+    /// The client that began the transaction.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Reads a cell.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when another transaction that lives holds it for too long,
+    /// [`Error::TooOld`] below the safe point, [`Error::Invalid`] for a malformed row key, those of
+    /// the store.
+    pub async fn get(
+        &self,
+        table: &Table,
+        row: impl Into<RowKey>,
+        column: &Column,
+    ) -> Result<Option<Bytes>> {
+        let row = row.into();
+        check_row(&row)?;
+        if let Some(own) = self.own(table, &row, column) {
+            return Ok(own);
+        }
+        let version = self.version(table, &row, column, Patience::Wait).await?;
+        Ok(version.and_then(|version| version.value))
+    }
+
+    /// Reads several columns of several rows at once: one inner vector for each row, with one entry
+    /// for each column, in the order asked for.
+    ///
+    /// # Errors
+    /// As [`get`](Transaction::get).
+    pub async fn get_many(
+        &self,
+        table: &Table,
+        rows: &[RowKey],
+        columns: &[Column],
+    ) -> Result<Vec<Vec<Option<Bytes>>>> {
+        let mut sorted: Vec<Column> = columns.to_vec();
+        sorted.sort();
+        sorted.dedup();
+        let select = selection(&sorted, self.start_ts());
+        let reads = rows.iter().map(|row| self.get_row(table, row, columns, &select));
+        let mut results = Vec::with_capacity(rows.len());
+        let mut reads = reads.peekable();
+        while reads.peek().is_some() {
+            let some = reads.by_ref().take(ROWS_AT_ONCE);
+            results.extend(futures::future::try_join_all(some).await?);
+        }
+        Ok(results)
+    }
+
+    async fn get_row(
+        &self,
+        table: &Table,
+        row: &RowKey,
+        columns: &[Column],
+        select: &bigtable::Selection,
+    ) -> Result<Vec<Option<Bytes>>> {
+        check_row(row)?;
+        if columns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (client, s) = (&self.client, self.start_ts());
+        let versions = client.read_row(table, row, select, s, Patience::Wait).await?;
+        let value = |column: &Column| match self.own(table, row, column) {
+            Some(own) => own,
+            None => versions.iter().find(|v| v.column == *column).and_then(|v| v.value.clone()),
+        };
+        Ok(columns.iter().map(value).collect())
+    }
+
+    /// Scans a table's rows.
+    pub fn scan(&self, table: &Table) -> Scan<'_> {
+        let own = self.reads_own_writes.then_some(&self.buffer);
+        Scan::new(&self.client, table, self.start_ts(), own)
+    }
+
+    /// Writes a cell. Nothing is visible to others before the commit.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a malformed row key, a value or transaction beyond its limits, or a
+    /// notify-only column (H58).
+    pub fn set(
+        &mut self,
+        table: &Table,
+        row: impl Into<RowKey>,
+        column: &Column,
+        value: impl Into<Bytes>,
+    ) -> Result<()> {
+        self.write(table, row.into(), column, Some(value.into()))
+    }
+
+    /// Deletes a cell. Observers of its column run for it as for any write.
+    ///
+    /// # Errors
+    /// As [`set`](Transaction::set).
+    pub fn delete(
+        &mut self,
+        table: &Table,
+        row: impl Into<RowKey>,
+        column: &Column,
+    ) -> Result<()> {
+        self.write(table, row.into(), column, None)
+    }
+
+    /// Leaves a weak notification on a notify-only column: its observer runs at least once after this
+    /// transaction commits, and nothing ever conflicts over it (paper section 2.4).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] unless a weak observer is registered for the column (H58).
+    pub fn notify(
+        &mut self,
+        table: &Table,
+        row: impl Into<RowKey>,
+        column: &Column,
+    ) -> Result<()> {
+        let row = row.into();
+        check_row(&row)?;
+        match self.client.known_schema().strength(table.name(), column) {
+            Some(Strength::Weak) => {}
+            Some(Strength::Strong) => {
+                return Err(Error::Invalid(format!(
+                    "{}/{column} carries data and strong notifications: write it with `set`, or \
+                     notify on a column of its own",
+                    table.name()
+                )));
+            }
+            None => {
+                return Err(Error::Invalid(format!(
+                    "no observer is registered for notifications on {}/{column}: register one with \
+                     `Registration::weak` first",
+                    table.name()
+                )));
+            }
+        }
+        self.notifications.insert(Cell { table: table.clone(), row, column: column.clone() });
+        if self.notifications.len() > TRANSACTION_CELLS_MAX {
+            return Err(too_large("notifications", TRANSACTION_CELLS_MAX));
+        }
+        Ok(())
+    }
+
+    /// How many cells the transaction has written so far.
+    pub fn cells_written(&self) -> usize {
+        self.buffer.writes.len()
+    }
+
+    fn write(
+        &mut self,
+        table: &Table,
+        row: RowKey,
+        column: &Column,
+        value: Option<Bytes>,
+    ) -> Result<()> {
+        check_row(&row)?;
+        if column.is_ack() {
+            return Err(Error::Invalid(format!("column {column} is Percolator's own")));
+        }
+        if self.client.known_schema().strength(table.name(), column) == Some(Strength::Weak) {
+            return Err(Error::Invalid(format!(
+                "{}/{column} only carries notifications: use `notify`, or write another column",
+                table.name()
+            )));
+        }
+        self.put(Cell { table: table.clone(), row, column: column.clone() }, value)
+    }
+
+    /// Buffers a write, acknowledgements included.
+    pub(crate) fn put(&mut self, cell: Cell, value: Option<Bytes>) -> Result<()> {
+        let length = value.as_ref().map_or(0, Bytes::len);
+        if length > VALUE_BYTES_MAX {
+            return Err(Error::Invalid(format!(
+                "a value of {length} bytes for {}: a cell holds at most {VALUE_BYTES_MAX}",
+                cell.location()
+            )));
+        }
+        let names = cell.row.as_bytes().len() + cell.column.as_bytes().len();
+        let Buffer { writes, bytes } = &mut self.buffer;
+        *bytes += names + length;
+        if let Some(old) = writes.insert(cell, value) {
+            *bytes -= names + old.map_or(0, |old| old.len());
+        }
+        if *bytes > TRANSACTION_BYTES_MAX {
+            return Err(too_large("bytes", TRANSACTION_BYTES_MAX));
+        }
+        if writes.len() > TRANSACTION_CELLS_MAX {
+            return Err(too_large("cells", TRANSACTION_CELLS_MAX));
+        }
+        Ok(())
+    }
+
+    /// The committed version of a cell that the transaction sees, deletions included.
+    pub(crate) async fn version(
+        &self,
+        table: &Table,
+        row: &RowKey,
+        column: &Column,
+        patience: Patience,
+    ) -> Result<Option<Version>> {
+        let select = selection(std::slice::from_ref(column), self.start_ts());
+        let s = self.start_ts();
+        let mut versions = self.client.read_row(table, row, &select, s, patience).await?;
+        Ok(versions.pop())
+    }
+
+    /// What the transaction itself has written to a cell, if it reads its own writes.
+    fn own(&self, table: &Table, row: &RowKey, column: &Column) -> Option<Option<Bytes>> {
+        if self.buffer.writes.is_empty() || !self.reads_own_writes {
+            return None;
+        }
+        self.buffer.writes.get(&Cell::new(table, row, column)).cloned()
+    }
+}
+
+/// How many rows `get_many` reads at once.
+const ROWS_AT_ONCE: usize = 256;
+
+fn too_large(what: &str, max: usize) -> Error {
+    Error::Invalid(format!(
+        "the transaction has more than {max} {what}: split it into several transactions"
+    ))
+}
+
+pub(crate) fn check_row(row: &RowKey) -> Result<()> {
+    match row.as_bytes().len() {
+        0 => Err(Error::Invalid("an empty row key: a key has at least one byte".to_owned())),
+        1..=bigtable::ROW_KEY_BYTES_MAX => Ok(()),
+        n => Err(Error::Invalid(format!(
+            "a row key of {n} bytes: at most {} are allowed; use a hash of it as the key",
+            bigtable::ROW_KEY_BYTES_MAX
+        ))),
+    }
+}

@@ -1,0 +1,132 @@
+//! Opening a database: store, oracle, lock service and client in one process.
+
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+use bigtable::{MemoryStore, Store};
+use bigtable_fjall::FjallStore;
+use percolator_core::{
+    Client, Options, ProcessLocks, Result, Runtime, Services, WindowOracle, fresh_incarnation,
+};
+
+use crate::TokioRuntime;
+
+/// A database in this process. Everything a [`Client`] can do, it can.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use percolator::{Column, Percolator};
+/// let db = Percolator::in_memory().await?;
+/// let (accounts, bal) = (db.table("accounts").await?, Column::literal("bal"));
+/// db.transact(async |tx| tx.set(&accounts, "Bob", &bal, "$10")).await?;
+/// let bob = db.snapshot().await?.get(&accounts, "Bob", &bal).await?;
+/// assert_eq!(bob.as_deref(), Some(&b"$10"[..]));
+/// # Ok::<(), percolator::Error>(()) }).unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct Percolator {
+    client: Client,
+}
+
+/// How a database on disk is opened.
+///
+/// ```
+/// use percolator::{Durability, OpenOptions};
+/// let options = OpenOptions { durability: Durability::Buffered, ..OpenOptions::default() };
+/// assert_eq!(options.cache_bytes, 128 << 20);
+/// ```
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// Whether acknowledged commits survive a power cut, or the end of the process only.
+    pub durability: bigtable_fjall::Durability,
+    /// Memory for blocks read from disk.
+    pub cache_bytes: u64,
+    /// The client's own options.
+    pub client: Options,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions {
+            durability: bigtable_fjall::Durability::Sync,
+            cache_bytes: 128 << 20,
+            client: Options::default(),
+        }
+    }
+}
+
+impl Percolator {
+    /// Opens the database in a directory, creating it if it is not there. Acknowledged commits
+    /// survive a power cut; see [`open_with`](Percolator::open_with) for faster and weaker.
+    ///
+    /// Only one process may have a directory open.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("db");
+    /// let db = percolator::Percolator::open(&dir).await?;
+    /// assert!(percolator::Percolator::open(&dir).await.is_err());
+    /// # Ok::<(), percolator::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Store`](percolator_core::Error::Store) names the file and the remedy when the directory
+    /// is locked by another process, belongs to another program, is of a newer format or damaged.
+    pub async fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(dir, OpenOptions::default()).await
+    }
+
+    /// As [`open`](Percolator::open), with options.
+    ///
+    /// # Errors
+    /// As [`open`](Percolator::open).
+    pub async fn open_with(dir: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        let mut engine = bigtable_fjall::Options::default();
+        engine.durability = options.durability;
+        engine.cache_bytes = options.cache_bytes;
+        let store = FjallStore::open(dir.as_ref(), engine)?;
+        Self::over(Arc::new(store), options.client).await
+    }
+
+    /// A database in memory, gone with its last handle.
+    ///
+    /// # Errors
+    /// None but those of a store that is full.
+    pub async fn in_memory() -> Result<Self> {
+        Self::over(Arc::new(MemoryStore::new()), Options::default()).await
+    }
+
+    /// A database over any store, with oracle and lock service in this process.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn over(store: Arc<dyn Store>, options: Options) -> Result<Self> {
+        let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current());
+        let holder = fresh_incarnation(&*runtime);
+        let oracle = Arc::new(WindowOracle::open(&*store, holder).await?);
+        let locks = Arc::new(ProcessLocks::new(runtime.clone()));
+        let services = Services { store, oracle, locks, runtime };
+        Ok(Percolator { client: Client::open(services, options).await? })
+    }
+
+    /// A second client of the same database, with a liveness token of its own: what it leaves behind
+    /// when it is dropped in the middle of a commit is cleaned up by others at once.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn another_client(&self) -> Result<Self> {
+        let services = self.client.services().clone();
+        let client = Client::open(services, self.client.options().clone()).await?;
+        Ok(Percolator { client })
+    }
+}
+
+impl Deref for Percolator {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}

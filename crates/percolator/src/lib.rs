@@ -1,0 +1,40 @@
+//! Percolator: cross-row transactions with snapshot isolation, and durable observers, over a sorted
+//! store. A faithful implementation of Google's Percolator (OSDI 2010), for keeping a large repository
+//! up to date by many small changes instead of by recomputing it.
+//!
+//! ```
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! use percolator::{Column, Error, Percolator};
+//!
+//! let db = Percolator::in_memory().await?;
+//! let (accounts, bal) = (db.table("accounts").await?, Column::literal("bal"));
+//! db.transact(async |tx| {
+//!     tx.set(&accounts, "Bob", &bal, "10")?;
+//!     tx.set(&accounts, "Joe", &bal, "2")
+//! }).await?;
+//!
+//! // Move 7 from Bob to Joe, atomically; a conflicting transfer makes the closure run again.
+//! db.transact(async |tx| {
+//!     for (who, change) in [("Bob", -7), ("Joe", 7)] {
+//!         let old = tx.get(&accounts, who, &bal).await?.unwrap_or_default();
+//!         let old: i64 = String::from_utf8_lossy(&old).parse().map_err(Error::application)?;
+//!         tx.set(&accounts, who, &bal, (old + change).to_string())?;
+//!     }
+//!     Ok(())
+//! }).await?;
+//!
+//! let now = db.snapshot().await?;
+//! assert_eq!(now.get(&accounts, "Joe", &bal).await?.as_deref(), Some(&b"9"[..]));
+//! # Ok::<(), Error>(()) }).unwrap();
+//! ```
+//!
+//! See [`Client`] for what a database can do, [`Transaction`] for reading and writing, and [`Observer`]
+//! for code that runs when data changes.
+
+mod database;
+mod runtime;
+
+pub use bigtable_fjall::Durability;
+pub use database::{OpenOptions, Percolator};
+pub use percolator_core::*;
+pub use runtime::TokioRuntime;
