@@ -6,9 +6,9 @@
 //!   floor     u64, big-endian
 //! ```
 //!
-//! A description is text: for each group a line "group <name> <layout>", then for each of its
-//! families a line "family <name>". Bounds of in-memory groups are left out, because they may differ
-//! from one opening of the store to the next.
+//! A description is text: for each group a line `group NAME LAYOUT`, then for each of its families
+//! a line `family NAME`. Bounds of in-memory groups are left out, because they may differ from one
+//! opening of the store to the next.
 
 use std::fmt::Write;
 
@@ -35,7 +35,7 @@ impl Catalog {
     }
 
     pub(crate) fn put_floor(&self, batch: &mut OwnedWriteBatch, floor: Timestamp) {
-        batch.insert(&self.0, FLOOR, &floor.as_u64().to_be_bytes());
+        batch.insert(&self.0, FLOOR, floor.as_u64().to_be_bytes());
     }
 
     /// The names of all tables, sorted.

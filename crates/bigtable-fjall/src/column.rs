@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use crate::fault::Fault;
 use crate::group::{Cells, Entries, Stored};
-use crate::key::{Key, Parts};
+use crate::key::{Key, Shape};
 
 /// Values above this size are handed out without a copy; smaller ones are copied, because a small
 /// value must not keep the block that it came in alive.
@@ -156,8 +156,8 @@ fn visit_versions(
 
 /// The version that a key names.
 pub(crate) fn timestamp_of(key: &[u8]) -> Result<Timestamp, Fault> {
-    let parts = Parts::of(key).and_then(|parts| parts.timestamp);
-    parts.ok_or(Fault::Damaged("a version under a key that is none"))
+    let timestamp = Shape::of(key).and_then(|shape| shape.timestamp);
+    timestamp.ok_or(Fault::Damaged("a version under a key that is none"))
 }
 
 /// A cursor over the history of many columns, for scans: it walks from one to the next where they

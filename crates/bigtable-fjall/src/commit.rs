@@ -279,12 +279,11 @@ impl Engine {
         len: usize,
         requests: impl Iterator<Item = (&'a TableInfo, &'a ConditionalMutation)>,
     ) -> Vec<Result<bool>> {
-        let snapshot = self.snapshot();
         let mut outcomes = Vec::with_capacity(len);
         let mut sync = self.sync();
         let (writes, changes) = {
             let memory = self.memory();
-            let view = View { snapshot: &snapshot, memory: &memory };
+            let view = View { memory: &memory };
             let writes = OwnedWriteBatch::with_capacity(self.db.clone(), len);
             let mut batch = Batch::new(writes);
             for (table, request) in requests {
@@ -294,7 +293,6 @@ impl Engine {
             }
             (batch.writes, batch.memory)
         };
-        drop(snapshot);
         let changed = !changes.is_empty();
         if let Err(error) = self.write(writes, changes, sync) {
             for outcome in &mut outcomes {
@@ -353,7 +351,7 @@ impl Engine {
                 error => Err(Error::Unknown { why: format!("writing failed: {error:?}") }),
             };
         }
-        self.publish();
+        self.forget_snapshot();
         if !changes.is_empty() {
             self.memory_mut().apply(changes);
         }
@@ -365,9 +363,8 @@ impl Engine {
         for group in &lead.groups {
             let Some(position) = group.memory else { continue };
             if self.memory().group(position).wants_refill() {
-                let snapshot = self.snapshot();
                 // What cannot be read now stays spilled, where a reader will meet the same error.
-                let _ = self.memory_mut().refill(position, &snapshot, &group.cells);
+                let _ = self.memory_mut().refill(position, &group.cells);
             }
         }
     }

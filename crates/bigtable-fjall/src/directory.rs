@@ -58,6 +58,11 @@ impl Directory {
         self.path.join(ENGINE_DIR)
     }
 
+    /// Whether the directory held a store that was created in full.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
     /// Marks the store as complete, if it was not yet.
     pub(crate) fn complete(&mut self) -> Result<()> {
         if !self.complete {

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use bigtable::{Error, Mutation, Result, RowKey, TimeRange, Timestamp};
-use fjall::{Keyspace, OwnedWriteBatch, Readable, Slice};
+use fjall::{Keyspace, OwnedWriteBatch, Slice};
 use smallvec::SmallVec;
 
 use crate::column::Newest;
-use crate::engine::{TableInfo, View};
+use crate::engine::{FamilyInfo, TableInfo, View};
 use crate::fault::Fault;
 use crate::group::{Cells, Group, Stored};
 use crate::key::Key;
@@ -72,8 +72,8 @@ impl<'a> Draft<'a> {
     ) -> std::result::Result<(), Fault> {
         let (Mutation::Set { family, qualifier, .. } | Mutation::Delete { family, qualifier, .. }) =
             mutation;
-        let group = self.table.position(family);
-        let column = Key::column(self.table.id, row.as_bytes(), family.as_str(), qualifier);
+        let FamilyInfo { number, group, .. } = *self.table.family(family);
+        let column = Key::column(self.table.id, row.as_bytes(), number, qualifier);
         let apart = self.table.groups[group].history.is_some();
         match mutation {
             Mutation::Set { timestamp, value, .. } if apart => {
@@ -291,9 +291,7 @@ impl<'a> Draft<'a> {
     ) -> std::result::Result<(bool, bool), Fault> {
         let memory = self.view.memory.group(memory);
         let here = memory.has(key);
-        let spilled = !here
-            && memory.whole().is_none()
-            && self.view.snapshot.contains_key(&group.cells, key)?;
+        let spilled = !here && memory.whole().is_none() && group.cells.contains_key(key)?;
         Ok((here, spilled))
     }
 }

@@ -1,13 +1,14 @@
 //! What the tables of an open store share, and the reading side of it.
 //!
-//! Reading. The committer publishes a new snapshot after each batch, then changes the in-memory
-//! maps, then acknowledges. A reader goes the other way round: it copies the in-memory cells, then
+//! Reading. The engine publishes a batch, then the committer takes the old snapshot away, then
+//! changes the in-memory maps, then acknowledges. A reader goes the other way round: it copies the in-memory cells, then
 //! takes the snapshot, then compares the floor. So its in-memory cells may be of an earlier moment
 //! than the rest, never of a later one; and what it read below a floor was read before the floor
 //! was raised, hence before anything was collected.
 //!
 //! The snapshot is shared by all readers until the next batch: taking one costs a counter, where
-//! opening one costs several locks of the engine.
+//! opening one costs several locks of the engine. It is opened by the first reader who wants it, so
+//! that a run of mutations opens none.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +27,7 @@ use crate::group::{Group, Stored};
 use crate::key::Key;
 use crate::memory::Memory;
 use crate::options::{Durability, Options};
-use crate::row::read_column;
+use crate::row::{Chosen, read_column};
 
 /// Why these locks are never poisoned.
 const NO_PANIC: &str = "nothing panics while it holds this lock";
@@ -39,7 +40,8 @@ pub(crate) struct Engine {
     pub(crate) db: Database,
     pub(crate) catalog: Catalog,
     pub(crate) memory: RwLock<Memory>,
-    snapshot: RwLock<Arc<Snapshot>>,
+    /// The state after the last batch, if anybody has asked for it.
+    snapshot: RwLock<Option<Arc<Snapshot>>>,
     floor: AtomicU64,
     /// Why nothing is answered any more.
     failed: OnceLock<Error>,
@@ -65,19 +67,30 @@ pub(crate) struct TableInfo {
     pub(crate) schema: TableSchema,
     /// In the schema's order.
     pub(crate) groups: Vec<Arc<Group>>,
-    /// Each family with the position of its group.
-    pub(crate) families: Vec<(Family, usize)>,
+    /// In the schema's order, so that a family's position is its number in keys.
+    pub(crate) families: Vec<FamilyInfo>,
+}
+
+/// A family of an open table.
+#[derive(Debug)]
+pub(crate) struct FamilyInfo {
+    pub(crate) family: Family,
+    /// Its number in keys.
+    pub(crate) number: u8,
+    /// The position of its group.
+    pub(crate) group: usize,
 }
 
 impl TableInfo {
-    /// The position of a family's group; requests are checked before they come here.
-    pub(crate) fn position(&self, family: &Family) -> usize {
-        let found = self.families.iter().find(|(name, _)| name == family);
-        found.expect("the request was checked against the schema").1
+    /// A family of the table; requests are checked before they come here.
+    pub(crate) fn family(&self, family: &Family) -> &FamilyInfo {
+        let found = self.families.iter().find(|info| info.family == *family);
+        found.expect("the request was checked against the schema")
     }
 
-    pub(crate) fn group(&self, family: &Family) -> &Group {
-        &self.groups[self.position(family)]
+    /// A column of the table, with the number of its family.
+    pub(crate) fn chosen<'a>(&self, select: &'a ColumnSelect) -> Chosen<'a> {
+        Chosen { family: self.family(&select.family).number, select }
     }
 }
 
@@ -93,7 +106,7 @@ impl Engine {
             path,
             options,
             memory: RwLock::default(),
-            snapshot: RwLock::new(Arc::new(db.snapshot())),
+            snapshot: RwLock::default(),
             floor: AtomicU64::new(floor.as_u64()),
             failed: OnceLock::new(),
             lead: Mutex::default(),
@@ -143,16 +156,19 @@ impl Engine {
 
     /// The state after the last published batch.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
-        self.snapshot.read().expect(NO_PANIC).clone()
+        if let Some(snapshot) = &*self.snapshot.read().expect(NO_PANIC) {
+            return snapshot.clone();
+        }
+        // A batch published meanwhile is in it, or takes it away again.
+        let mut shared = self.snapshot.write().expect(NO_PANIC);
+        shared.get_or_insert_with(|| Arc::new(self.db.snapshot())).clone()
     }
 
-    /// Shows readers all that has been committed.
-    pub(crate) fn publish(&self) -> Arc<Snapshot> {
-        let new = Arc::new(self.db.snapshot());
-        let old = std::mem::replace(&mut *self.snapshot.write().expect(NO_PANIC), new.clone());
+    /// Has readers take a new snapshot, once a batch is published.
+    pub(crate) fn forget_snapshot(&self) {
+        let old = self.snapshot.write().expect(NO_PANIC).take();
         // Closing a snapshot may clean up after many others: not while readers wait for the lock.
         drop(old);
-        new
     }
 
     pub(crate) fn memory(&self) -> RwLockReadGuard<'_, Memory> {
@@ -183,11 +199,12 @@ impl Engine {
         select: &Selection,
     ) -> std::result::Result<Vec<bigtable::Cell>, Fault> {
         let mut cells = Vec::new();
-        let mut on_disk: SmallVec<[(&Group, &ColumnSelect); 8]> = SmallVec::new();
+        let mut on_disk: SmallVec<[(&Group, Chosen<'_>); 8]> = SmallVec::new();
         {
             let mut memory = None;
             for column in &select.columns {
-                let group = table.group(&column.family);
+                let info = table.family(&column.family);
+                let (group, column) = (&*table.groups[info.group], table.chosen(column));
                 let held = match group.memory {
                     Some(_) => group.in_memory(memory.get_or_insert_with(|| self.memory())),
                     None => None,
@@ -212,13 +229,12 @@ impl Engine {
 /// What the holder of the commit lock sees: exactly the published state.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
-    pub(crate) snapshot: &'a Snapshot,
     pub(crate) memory: &'a Memory,
 }
 
 impl<'a> View<'a> {
     pub(crate) fn stored(&self, group: &'a Group) -> Stored<'a> {
-        group.in_memory(self.memory).unwrap_or_else(|| group.on_disk(self.snapshot))
+        group.in_memory(self.memory).unwrap_or_else(|| group.live())
     }
 
     /// Whether the probe finds a cell.
@@ -230,8 +246,9 @@ impl<'a> View<'a> {
     ) -> std::result::Result<bool, Fault> {
         use std::ops::ControlFlow::{Break, Continue};
         let Probe { family, qualifier, time, value_prefix } = probe;
-        let stored = self.stored(table.group(family));
-        let key = Key::column(table.id, row.as_bytes(), family.as_str(), qualifier);
+        let FamilyInfo { number, group, .. } = table.family(family);
+        let stored = self.stored(&table.groups[*group]);
+        let key = Key::column(table.id, row.as_bytes(), *number, qualifier);
         let mut found = false;
         visit(stored, &key, *time, u32::MAX, |version| {
             found = value_prefix.as_ref().is_none_or(|p| version.value().starts_with(p));

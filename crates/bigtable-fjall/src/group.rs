@@ -77,10 +77,19 @@ impl Group {
 
     /// Where the group's cells are read, if not from memory.
     pub(crate) fn on_disk<'a>(&'a self, snapshot: &'a Snapshot) -> Stored<'a> {
-        let cells = Cells::Disk(snapshot, &self.cells);
+        self.stored(|keyspace| Cells::Disk(snapshot, keyspace))
+    }
+
+    /// The published state on disk; for the holder of the commit lock only, because anybody else
+    /// might read what a batch has inserted but not published yet.
+    pub(crate) fn live(&self) -> Stored<'_> {
+        self.stored(Cells::Live)
+    }
+
+    fn stored<'a>(&'a self, cells: impl Fn(&'a Keyspace) -> Cells<'a>) -> Stored<'a> {
         match &self.history {
-            None => Stored::Versions(cells),
-            Some(history) => Stored::NewestApart(cells, Cells::Disk(snapshot, history)),
+            None => Stored::Versions(cells(&self.cells)),
+            Some(history) => Stored::NewestApart(cells(&self.cells), cells(history)),
         }
     }
 
@@ -127,6 +136,7 @@ pub(crate) enum Stored<'a> {
 pub(crate) enum Cells<'a> {
     Map(&'a BTreeMap<Slice, Slice>),
     Disk(&'a Snapshot, &'a Keyspace),
+    Live(&'a Keyspace),
 }
 
 impl<'a> Cells<'a> {
@@ -134,6 +144,7 @@ impl<'a> Cells<'a> {
         match self {
             Cells::Map(map) => Ok(map.get(key).cloned()),
             Cells::Disk(snapshot, keyspace) => snapshot.get(*keyspace, key),
+            Cells::Live(keyspace) => keyspace.get(key),
         }
     }
 
@@ -143,6 +154,9 @@ impl<'a> Cells<'a> {
             Cells::Map(map) => Entries::Map(map.range::<[u8], _>((from, to))),
             Cells::Disk(snapshot, keyspace) => {
                 Entries::Disk(Box::new(snapshot.range::<&[u8], _>(*keyspace, (from, to))))
+            }
+            Cells::Live(keyspace) => {
+                Entries::Disk(Box::new(keyspace.range::<&[u8], _>((from, to))))
             }
         }
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use bigtable::OnFull;
-use fjall::{Keyspace, Readable, Slice, Snapshot};
+use fjall::{Keyspace, Slice};
 
 /// Cells looked at in one step of bringing spilled cells back.
 const REFILL_CELLS_MAX: usize = 512;
@@ -62,13 +62,8 @@ impl Memory {
         }
     }
 
-    pub(crate) fn refill(
-        &mut self,
-        position: usize,
-        snapshot: &Snapshot,
-        keyspace: &Keyspace,
-    ) -> fjall::Result<()> {
-        self.groups[position].refill(snapshot, keyspace)
+    pub(crate) fn refill(&mut self, position: usize, keyspace: &Keyspace) -> fjall::Result<()> {
+        self.groups[position].refill(keyspace)
     }
 
     /// How full the fullest group is.
@@ -79,19 +74,15 @@ impl Memory {
 }
 
 impl MemoryGroup {
-    /// Reads the group's cells from its keyspace.
-    pub(crate) fn load(
-        on_full: OnFull,
-        snapshot: &Snapshot,
-        keyspace: &Keyspace,
-    ) -> fjall::Result<Self> {
+    /// Reads the group's cells from its keyspace. To be called under the commit lock.
+    pub(crate) fn load(on_full: OnFull, keyspace: &Keyspace) -> fjall::Result<Self> {
         let mut group = MemoryGroup {
             cells: BTreeMap::new(),
             spilled: 0,
             on_full,
             refill_from: Slice::default(),
         };
-        for entry in snapshot.iter(keyspace) {
+        for entry in keyspace.iter() {
             let (key, value) = entry.into_inner()?;
             if group.has_room() {
                 group.cells.insert(key, value);
@@ -169,9 +160,9 @@ impl MemoryGroup {
 
     /// Brings some spilled cells back into the map. Steps are small and go round, so that no single
     /// commit pays for a whole scan.
-    fn refill(&mut self, snapshot: &Snapshot, keyspace: &Keyspace) -> fjall::Result<()> {
+    fn refill(&mut self, keyspace: &Keyspace) -> fjall::Result<()> {
         let from = (Bound::Included(self.refill_from.clone()), Bound::Unbounded);
-        let mut entries = snapshot.range(keyspace, from);
+        let mut entries = keyspace.range(from);
         for _ in 0..REFILL_CELLS_MAX {
             let Some(entry) = entries.next() else {
                 self.refill_from = Slice::default();
@@ -215,7 +206,7 @@ mod tests {
         let db = Database::builder(dir.path()).worker_threads(1).open().unwrap();
         let keyspace = db.keyspace("g", KeyspaceCreateOptions::default).unwrap();
         let on_full = OnFull::Spill { cells_max: 4 };
-        let mut group = MemoryGroup::load(on_full, &db.snapshot(), &keyspace).unwrap();
+        let mut group = MemoryGroup::load(on_full, &keyspace).unwrap();
         for key in ["a", "b", "c", "d", "e", "f", "e"] {
             put(&mut group, &keyspace, key);
         }
@@ -227,10 +218,10 @@ mod tests {
             remove(&mut group, &keyspace, key);
         }
         assert!(group.wants_refill());
-        group.refill(&db.snapshot(), &keyspace).unwrap();
+        group.refill(&keyspace).unwrap();
         assert_eq!(group.whole().map(BTreeMap::len), Some(3));
 
-        let loaded = MemoryGroup::load(OnFull::Spill { cells_max: 2 }, &db.snapshot(), &keyspace);
+        let loaded = MemoryGroup::load(OnFull::Spill { cells_max: 2 }, &keyspace);
         assert_eq!(loaded.unwrap().spilled, 1);
     }
 }

@@ -23,7 +23,6 @@ pub enum Durability {
 /// assert_eq!(options.cache_bytes, 128 << 20);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Options {
     /// When a mutation counts as durable.
     pub durability: Durability,

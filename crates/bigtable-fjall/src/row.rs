@@ -9,27 +9,53 @@ use smallvec::SmallVec;
 use crate::column::{History, Newest, Version, visit, visit_newest};
 use crate::fault::Fault;
 use crate::group::{Entries, Stored};
-use crate::key::{Key, Parts};
+use crate::key::{Key, Shape};
+
+/// What is selected of a family, and the family's number.
+#[derive(Clone, Copy)]
+pub(crate) struct Chosen<'a> {
+    pub(crate) family: u8,
+    pub(crate) select: &'a ColumnSelect,
+}
+
+impl Chosen<'_> {
+    /// Whether it selects of this column.
+    fn names(&self, key: &[u8], shape: Shape) -> bool {
+        self.family == shape.family
+            && match &self.select.qualifiers {
+                Qualifiers::All => true,
+                Qualifiers::Is(qualifier) => *shape.qualifier(key) == **qualifier,
+            }
+    }
+
+    /// The qualifier of a column that it selects of.
+    fn qualifier(&self, key: &[u8], shape: Shape) -> Bytes {
+        match &self.select.qualifiers {
+            Qualifiers::All => Bytes::copy_from_slice(&shape.qualifier(key)),
+            Qualifiers::Is(qualifier) => qualifier.clone(),
+        }
+    }
+}
 
 /// Adds the cells that `column` selects of one row.
 pub(crate) fn read_column(
     stored: Stored<'_>,
     table: u32,
     row: &[u8],
-    column: &ColumnSelect,
+    column: Chosen<'_>,
     cells: &mut Vec<Cell>,
 ) -> Result<(), Fault> {
-    let ColumnSelect { family, qualifiers, time, versions_max } = column;
+    let ColumnSelect { qualifiers, time, versions_max, .. } = column.select;
     match qualifiers {
         Qualifiers::Is(qualifier) => {
-            let key = Key::column(table, row, family.as_str(), qualifier);
+            let key = Key::column(table, row, column.family, qualifier);
             visit(stored, &key, *time, *versions_max, |version| {
-                cells.push(cell(column, qualifier.clone(), &version));
+                cells.push(cell(column.select, qualifier.clone(), &version));
                 ControlFlow::Continue(())
             })
         }
         Qualifiers::All => {
-            let from = Key::family(table, row, family.as_str());
+            let from = Key::family(table, row, column.family);
             let mut cursor = Cursor::open(stored, &from, &from.end(), &[column])?;
             match cursor.row() {
                 Some(row) => cursor.take(&Key::from_prefix(row), cells),
@@ -60,7 +86,7 @@ pub(crate) struct Cursor<'a> {
 
 struct Ahead {
     key: Slice,
-    row_len: usize,
+    shape: Shape,
     value: Option<Slice>,
 }
 
@@ -76,7 +102,7 @@ impl<'a> Cursor<'a> {
         stored: Stored<'a>,
         from: &Key,
         end: &Key,
-        columns: &[&'a ColumnSelect],
+        columns: &[Chosen<'a>],
     ) -> Result<Self, Fault> {
         let bounds = (Bound::Included(&**from), Bound::Excluded(&**end));
         let columns = Columns::new(columns);
@@ -95,15 +121,15 @@ impl<'a> Cursor<'a> {
 
     /// The prefix of the row that the cursor stands before.
     pub(crate) fn row(&self) -> Option<&[u8]> {
-        self.ahead.as_ref().map(|ahead| &ahead.key[..ahead.row_len])
+        self.ahead.as_ref().map(|ahead| ahead.shape.row_prefix(&ahead.key))
     }
 
     /// Adds the selected cells of the row, if the cursor stands before it, and moves behind it.
     pub(crate) fn take(&mut self, row: &Key, cells: &mut Vec<Cell>) -> Result<(), Fault> {
         while self.row() == Some(&**row) {
-            let Some(Ahead { key, value, .. }) = self.ahead.take() else { break };
+            let Some(Ahead { key, shape, value }) = self.ahead.take() else { break };
             if let Some(value) = value {
-                self.pick(&key, value, cells)?;
+                self.pick(&key, shape, value, cells)?;
             }
             self.step()?;
         }
@@ -112,50 +138,52 @@ impl<'a> Cursor<'a> {
 
     fn step(&mut self) -> Result<(), Fault> {
         let walk = &mut self.walk;
-        let entry = self.entries.next(|key| match walk {
-            Walk::Versions(filter) => filter.wants(key),
-            Walk::NewestApart { .. } => true,
+        let mut shape = None;
+        let entry = self.entries.next(|key| {
+            shape = Shape::of(key);
+            match (&mut *walk, shape) {
+                (Walk::Versions(filter), Some(shape)) => filter.wants(key, shape),
+                (Walk::NewestApart { .. }, _) | (_, None) => true,
+            }
         })?;
         self.ahead = match entry {
             None => None,
             Some((key, value)) => {
                 self.examined += 1;
-                let row_len = parts(&key)?.row_prefix.len();
-                Some(Ahead { key, row_len, value })
+                let shape = shape.ok_or(Fault::Damaged("a key that is none"))?;
+                Some(Ahead { key, shape, value })
             }
         };
         Ok(())
     }
 
-    fn pick(&mut self, key: &[u8], value: Slice, cells: &mut Vec<Cell>) -> Result<(), Fault> {
-        let parts = parts(key)?;
-        let qualifier = || Bytes::copy_from_slice(&parts.qualifier());
+    fn pick(
+        &mut self,
+        key: &[u8],
+        shape: Shape,
+        value: Slice,
+        cells: &mut Vec<Cell>,
+    ) -> Result<(), Fault> {
         match &mut self.walk {
             Walk::Versions(filter) => {
-                let timestamp = parts.timestamp;
+                let timestamp = shape.timestamp;
                 let timestamp = timestamp.ok_or(Fault::Damaged("a version without its time"))?;
-                let family = &filter.columns.0[filter.matched].family;
+                let chosen = filter.columns.0[filter.matched];
                 let version = Version::whole(timestamp, &value);
-                cells.push(Cell {
-                    family: family.clone(),
-                    qualifier: qualifier(),
-                    timestamp,
-                    value: version.to_bytes(),
-                });
+                cells.push(cell(chosen.select, chosen.qualifier(key, shape), &version));
                 Ok(())
             }
             Walk::NewestApart { columns, history } => {
                 let newest = Newest::decode(value)?;
-                let key = Key::from_prefix(key);
-                for column in columns.of(&parts) {
-                    let name = qualifier();
+                for chosen in columns.0.iter().filter(|chosen| chosen.names(key, shape)) {
+                    let (select, qualifier) = (chosen.select, chosen.qualifier(key, shape));
                     let mut see = |version: Version<'_>| {
-                        cells.push(cell(column, name.clone(), &version));
+                        cells.push(cell(select, qualifier.clone(), &version));
                         ControlFlow::Continue(())
                     };
-                    let left = visit_newest(&newest, column.time, column.versions_max, &mut see);
+                    let left = visit_newest(&newest, select.time, select.versions_max, &mut see);
                     if left > 0 {
-                        history.visit(&key, column.time, left, see)?;
+                        history.visit(&Key::from_prefix(key), select.time, left, see)?;
                     }
                 }
                 Ok(())
@@ -164,34 +192,19 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn parts(key: &[u8]) -> Result<Parts<'_>, Fault> {
-    Parts::of(key).ok_or(Fault::Damaged("a key that is none"))
-}
-
 /// What is selected of a group, newest time ranges first.
-struct Columns<'a>(SmallVec<[&'a ColumnSelect; 4]>);
+struct Columns<'a>(SmallVec<[Chosen<'a>; 4]>);
 
 impl<'a> Columns<'a> {
-    fn new(columns: &[&'a ColumnSelect]) -> Self {
-        let mut columns: SmallVec<[&ColumnSelect; 4]> = SmallVec::from_slice(columns);
+    fn new(columns: &[Chosen<'a>]) -> Self {
+        let mut columns: SmallVec<[Chosen<'_>; 4]> = SmallVec::from_slice(columns);
         // An empty selection is left out here, so that the rest may rely on `from <= to`.
-        columns.retain(|column| column.versions_max > 0 && column.time.from <= column.time.to);
-        columns.sort_by_key(|column| std::cmp::Reverse(column.time.to));
+        columns.retain(|Chosen { select, .. }| {
+            select.versions_max > 0 && select.time.from <= select.time.to
+        });
+        columns.sort_by_key(|column| std::cmp::Reverse(column.select.time.to));
         Columns(columns)
     }
-
-    /// The selections that name this column.
-    fn of<'b>(&'b self, parts: &'b Parts<'_>) -> impl Iterator<Item = &'a ColumnSelect> + 'b {
-        self.0.iter().copied().filter(|column| names(column, parts))
-    }
-}
-
-fn names(column: &ColumnSelect, parts: &Parts<'_>) -> bool {
-    column.family.as_str().as_bytes() == parts.family
-        && match &column.qualifiers {
-            Qualifiers::All => true,
-            Qualifiers::Is(qualifier) => parts.has_qualifier(qualifier),
-        }
 }
 
 /// Decides, entry by entry, which versions are selected; so values that nobody wants stay on disk.
@@ -211,18 +224,17 @@ impl<'a> Filter<'a> {
         Filter { columns, taken, column: SmallVec::new(), matched: 0 }
     }
 
-    fn wants(&mut self, key: &[u8]) -> bool {
-        // A key that is none is "wanted", so that it is looked at again and reported.
-        let Some(parts) = Parts::of(key) else { return true };
-        let Some(timestamp) = parts.timestamp else { return true };
-        if *self.column != *parts.column_prefix {
+    fn wants(&mut self, key: &[u8], shape: Shape) -> bool {
+        // A version without its time is "wanted", so that it is looked at again and reported.
+        let Some(timestamp) = shape.timestamp else { return true };
+        if *self.column != *shape.column_prefix(key) {
             self.column.clear();
-            self.column.extend_from_slice(parts.column_prefix);
+            self.column.extend_from_slice(shape.column_prefix(key));
             self.taken.fill(0);
         }
         for (index, column) in self.columns.0.iter().enumerate() {
-            if column.time.contains(timestamp) && names(column, &parts) {
-                if self.taken[index] == column.versions_max {
+            if column.select.time.contains(timestamp) && column.names(key, shape) {
+                if self.taken[index] == column.select.versions_max {
                     return false;
                 }
                 self.taken[index] += 1;

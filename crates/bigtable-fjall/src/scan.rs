@@ -14,7 +14,7 @@ use crate::engine::{Engine, TableInfo};
 use crate::fault::Fault;
 use crate::group::Group;
 use crate::key::{Key, row_of};
-use crate::row::Cursor;
+use crate::row::{Chosen, Cursor};
 
 /// Entries that one page looks at, on disk or in memory, so that a scan that selects next to
 /// nothing comes back to its caller.
@@ -22,14 +22,20 @@ const PAGE_ENTRIES_MAX: usize = 64 * 1024;
 
 /// A part of a page: the rows of one group.
 enum Part<'a> {
-    Copied(VecDeque<(Key, Vec<Cell>)>),
+    Copied(VecDeque<CopiedRow>),
     OnDisk(Box<Cursor<'a>>),
+}
+
+/// A row of an in-memory group.
+struct CopiedRow {
+    row: Key,
+    cells: Vec<Cell>,
 }
 
 impl Part<'_> {
     fn row(&self) -> Option<&[u8]> {
         match self {
-            Part::Copied(rows) => rows.front().map(|(row, _)| &**row),
+            Part::Copied(rows) => rows.front().map(|copied| &*copied.row),
             Part::OnDisk(cursor) => cursor.row(),
         }
     }
@@ -37,8 +43,8 @@ impl Part<'_> {
     fn take(&mut self, row: &Key, cells: &mut Vec<Cell>) -> std::result::Result<(), Fault> {
         match self {
             Part::Copied(rows) => {
-                if rows.front().is_some_and(|(key, _)| key == row) {
-                    cells.extend(rows.pop_front().into_iter().flat_map(|(_, cells)| cells));
+                if rows.front().is_some_and(|copied| copied.row == *row) {
+                    cells.extend(rows.pop_front().into_iter().flat_map(|copied| copied.cells));
                 }
                 Ok(())
             }
@@ -57,7 +63,7 @@ impl Part<'_> {
 /// The selected columns of one group.
 struct Wanted<'a> {
     group: &'a Group,
-    columns: Vec<&'a ColumnSelect>,
+    columns: Vec<Chosen<'a>>,
 }
 
 impl Engine {
@@ -123,8 +129,9 @@ impl Engine {
 fn wanted<'a>(table: &'a TableInfo, select: &'a Selection) -> Vec<Wanted<'a>> {
     let mut wanted = Vec::new();
     for (position, group) in table.groups.iter().enumerate() {
-        let of_group = |c: &&ColumnSelect| table.position(&c.family) == position;
-        let columns: Vec<_> = select.columns.iter().filter(of_group).collect();
+        let of_group = |c: &&ColumnSelect| table.family(&c.family).group == position;
+        let columns = select.columns.iter().filter(of_group).map(|c| table.chosen(c));
+        let columns: Vec<_> = columns.collect();
         if !columns.is_empty() {
             wanted.push(Wanted { group, columns });
         }
@@ -136,7 +143,7 @@ fn wanted<'a>(table: &'a TableInfo, select: &'a Selection) -> Vec<Wanted<'a>> {
 fn copy(
     mut cursor: Cursor<'_>,
     limit: PageLimit,
-) -> std::result::Result<(VecDeque<(Key, Vec<Cell>)>, Option<Key>), Fault> {
+) -> std::result::Result<(VecDeque<CopiedRow>, Option<Key>), Fault> {
     let mut rows = VecDeque::new();
     let mut bytes = 0;
     while let Some(row) = cursor.row().map(Key::from_prefix) {
@@ -144,7 +151,7 @@ fn copy(
         cursor.take(&row, &mut cells)?;
         if !cells.is_empty() {
             bytes += row.len() + cells.iter().map(|cell| cell.value.len()).sum::<usize>();
-            rows.push_back((row.clone(), cells));
+            rows.push_back(CopiedRow { row: row.clone(), cells });
         }
         if limit.is_reached(rows.len(), bytes) || cursor.examined >= PAGE_ENTRIES_MAX {
             return Ok((rows, cursor.row().is_some().then_some(row)));

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use bigtable::{Layout, Result, Store, Table, TableSchema, Timestamp, check_table_name};
+use bigtable::{Error, Layout, Result, Store, Table, TableSchema, Timestamp, check_table_name};
 use fjall::{Database, KeyspaceCreateOptions};
 
 use crate::catalog::{self, Catalog, ensure};
 use crate::directory::{Directory, guarded};
-use crate::engine::{Engine, Lead, TableInfo};
+use crate::engine::{Engine, FamilyInfo, Lead, TableInfo};
 use crate::fault::{self, Fault};
 use crate::group::Group;
 use crate::memory::MemoryGroup;
@@ -29,7 +29,7 @@ const WRITE_BUFFER_BYTES_MIN: u64 = 1 << 20;
 /// dropped.
 ///
 /// ```
-/// use bigtable::{Layout, LocalityGroup, Store, TableSchema};
+/// use bigtable::{Error, Layout, LocalityGroup, Store, TableSchema};
 /// use bigtable_fjall::{FjallStore, Options};
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let dir = dir.path().join("accounts");
@@ -77,14 +77,18 @@ impl FjallStore {
     /// Opens the store in `dir`, creating directory and store if they are not there.
     ///
     /// # Errors
-    /// [`Error::Files`](bigtable::Error::Files) if the directory is something else than a store, is
+    /// [`Error::Files`] if the directory is something else than a store, is
     /// open in another process, is of a newer format, is damaged, or cannot be read or written; it
     /// says what to do.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<FjallStore> {
         let dir = dir.as_ref();
         let mut directory = Directory::open(dir)?;
-        let engine = guarded(dir, || open_engine(&directory, &options))?;
-        let (db, catalog) = engine;
+        let db = guarded(dir, || open_engine(&directory, &options))?;
+        // The engine begins anew where it finds no files; a store that was complete must not.
+        if directory.is_complete() && !db.keyspace_exists(catalog::KEYSPACE) {
+            return Err(fault::files(dir, "the engine's files are missing", fault::BACKUP));
+        }
+        let catalog = guarded(dir, || open_catalog(&db))?;
         directory.complete()?;
         let reading = |fault: Fault| fault.at(dir, "reading the catalog");
         let engine = Engine::new(dir.to_owned(), options, db, catalog).map_err(reading)?;
@@ -103,15 +107,17 @@ impl FjallStore {
     }
 }
 
-fn open_engine(directory: &Directory, options: &Options) -> fjall::Result<(Database, Catalog)> {
-    let db = Database::builder(directory.engine())
+fn open_engine(directory: &Directory, options: &Options) -> fjall::Result<Database> {
+    Database::builder(directory.engine())
         .cache_size(options.cache_bytes)
         .worker_threads(ENGINE_THREADS)
         .max_journaling_size(options.journal_bytes_max.max(JOURNAL_BYTES_MIN))
-        .open()?;
+        .open()
+}
+
+fn open_catalog(db: &Database) -> fjall::Result<Catalog> {
     let tuned = || KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER_BYTES_MIN);
-    let catalog = db.keyspace(catalog::KEYSPACE, tuned)?;
-    Ok((db, Catalog(catalog)))
+    Ok(Catalog(db.keyspace(catalog::KEYSPACE, tuned)?))
 }
 
 #[async_trait]
@@ -157,10 +163,24 @@ impl Store for FjallStore {
     }
 }
 
+/// Gives each family its number in keys: its place in the schema, which never changes.
+fn number_families(schema: &TableSchema) -> Result<Vec<FamilyInfo>> {
+    let mut families = Vec::new();
+    for (group, described) in schema.groups.iter().enumerate() {
+        for family in &described.families {
+            let number = u8::try_from(families.len());
+            let number = number.map_err(|_| Error::invalid("more than 256 families"))?;
+            families.push(FamilyInfo { family: family.family.clone(), number, group });
+        }
+    }
+    Ok(families)
+}
+
 impl Engine {
     /// Opens a table that is not open yet. To be called under the commit lock.
     fn open_table(&self, lead: &mut Lead, name: &str, schema: &TableSchema) -> Result<TableInfo> {
         let reading = |fault: Fault| self.read_error(&fault);
+        let families = number_families(schema)?;
         let known = self.catalog.table(name).map_err(reading)?;
         if let Some((_, description)) = &known {
             let same = **description == *catalog::describe(schema).as_bytes();
@@ -186,10 +206,6 @@ impl Engine {
                 id
             }
         };
-        let mut families = Vec::new();
-        for (position, group) in schema.groups.iter().enumerate() {
-            families.extend(group.families.iter().map(|f| (f.family.clone(), position)));
-        }
         Ok(TableInfo { id, name: name.to_owned(), schema: schema.clone(), groups, families })
     }
 
@@ -203,7 +219,7 @@ impl Engine {
         }
         let mut group = Group::open(&self.db, schema, &self.options)?;
         if let Layout::InMemory(on_full) = schema.layout {
-            let cells = MemoryGroup::load(on_full, &self.publish(), &group.cells)?;
+            let cells = MemoryGroup::load(on_full, &group.cells)?;
             group.memory = Some(self.memory_mut().add(cells));
         }
         let group = Arc::new(group);

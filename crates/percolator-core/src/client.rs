@@ -83,8 +83,9 @@ impl Client {
         let incarnation = fresh_incarnation(&*services.runtime);
         let system = services.store.open_table(SYSTEM_TABLE, &system_schema()).await?;
         format::check(&*system).await?;
-        services.locks.register(incarnation).await?;
         let schema = Schema::read(&*system).await?;
+        // Last: nobody would give the token up if something failed after it.
+        services.locks.register(incarnation).await?;
         let inner = Inner {
             services,
             options,
@@ -138,6 +139,8 @@ impl Client {
     /// [`Error::Oracle`] when no timestamp can be had.
     pub async fn begin(&self) -> Result<Transaction> {
         let stamp = self.oracle().timestamp().await?;
+        // Costs nothing unless observers were registered meanwhile; `notify` must know of them.
+        self.schema(stamp.schema_version).await?;
         self.counters().begun.bump();
         Ok(Transaction::new(self.clone(), stamp))
     }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::abort::Abort;
 use crate::column::Cell;
+use crate::heartbeat::Pulse;
 use crate::options::Secondaries;
 use crate::plan::{Plan, RowPlan};
 use crate::resolve::OwnStatus;
@@ -45,6 +46,7 @@ use crate::{AbortReason, Client, Error, Result, Timestamp, Transaction};
 pub struct Prewritten {
     client: Client,
     plan: Plan,
+    pulse: Pulse,
     notifications: BTreeSet<Cell>,
 }
 
@@ -97,10 +99,12 @@ impl Transaction {
 
     async fn prewrite_plan(self, plan: Plan) -> Result<Prewritten> {
         let Transaction { client, notifications, .. } = self;
-        if let Err(reason) = client.with_heartbeat(&plan, client.prewrite(&plan)).await {
+        let mut pulse = Pulse::new(&plan, client.runtime().now());
+        let locked = client.with_heartbeat(&plan, &mut pulse, client.prewrite(&plan)).await;
+        if let Err(reason) = locked {
             return Err(client.give_up(&plan, reason).await);
         }
-        Ok(Prewritten { client, plan, notifications })
+        Ok(Prewritten { client, plan, pulse, notifications })
     }
 
     /// A transaction that only notifies takes a commit timestamp and has no primary.
@@ -122,9 +126,9 @@ impl Prewritten {
     /// # Errors
     /// [`Error::Aborted`], [`Error::Unknown`].
     pub async fn commit_primary(self) -> Result<PrimaryCommitted> {
-        let Prewritten { client, plan, notifications } = self;
-        let commit_ts = client.with_heartbeat(&plan, client.decide_own(&plan, &notifications));
-        let commit_ts = commit_ts.await?;
+        let Prewritten { client, plan, mut pulse, notifications } = self;
+        let decision = client.decide_own(&plan, &notifications);
+        let commit_ts = client.with_heartbeat(&plan, &mut pulse, decision).await?;
         client.counters().committed.bump();
         client.hint(notifications);
         client.hint_row(&plan.rows[plan.primary_row]);
@@ -156,11 +160,7 @@ impl PrimaryCommitted {
 
 impl Client {
     /// Takes `c` and brings the primary to its decision.
-    async fn decide_own(
-        &self,
-        plan: &Plan,
-        notifications: &BTreeSet<Cell>,
-    ) -> Result<Timestamp> {
+    async fn decide_own(&self, plan: &Plan, notifications: &BTreeSet<Cell>) -> Result<Timestamp> {
         let stamp = match self.oracle().timestamp().await {
             Ok(stamp) => stamp,
             Err(error) => {
@@ -224,6 +224,8 @@ impl Client {
         let (start_ts, cells) = (plan.start_ts, row.locked());
         let column = &plan.primary.column;
         let request = rows::commit_primary(&row.row, column, start_ts, commit_ts, &cells);
+        // Whether an earlier request may have committed, or may yet.
+        let mut asked = false;
         loop {
             let why = match row.table.store().check_and_mutate_row(request.clone()).await {
                 Ok(true) => return Ok(commit_ts),
@@ -232,16 +234,15 @@ impl Client {
                     Ok(None) => "its primary lock is there, but was not a moment ago".to_owned(),
                     Err(error) => error.to_string(),
                 },
-                Err(bigtable::Error::TooOld { .. }) => match self.abort(plan).await {
-                    Abort::Done => return Err(self.aborted(plan, AbortReason::TooOld)),
-                    Abort::AlreadyCommitted => match self.without_lock(plan).await {
-                        Ok(Some(decided)) => return decided,
-                        Ok(None) => "its primary is locked and committed".to_owned(),
-                        Err(error) => error.to_string(),
-                    },
-                    Abort::Unreachable => "its primary cannot be reached".to_owned(),
+                Err(bigtable::Error::TooOld { .. }) => match self.outlived(plan, asked).await {
+                    Ok(Some(decided)) => return decided,
+                    Ok(None) => "its primary cannot be reached".to_owned(),
+                    Err(error) => error.to_string(),
                 },
-                Err(error) => error.to_string(),
+                Err(error) => {
+                    asked |= matches!(error, bigtable::Error::Unknown { .. });
+                    error.to_string()
+                }
             };
             if runtime.now().saturating_sub(started) > self.options().commit_deadline {
                 return Err(self.unknown(plan, why));
@@ -275,6 +276,20 @@ impl Client {
         }
         self.abort(plan).await;
         Ok(Some(Err(self.aborted(plan, AbortReason::RolledBack))))
+    }
+
+    /// Ends a transaction whose commit was refused because its start timestamp fell below the store's
+    /// floor. If it was `asked` for before, that request may have committed, and garbage collection may
+    /// have taken the evidence (H06): then only what the primary's row still holds is believed.
+    async fn outlived(&self, plan: &Plan, asked: bool) -> Result<Option<Result<Timestamp>>> {
+        if asked && self.own_status(&plan.primary, plan.start_ts).await? != OwnStatus::Locked {
+            return self.without_lock(plan).await;
+        }
+        Ok(match self.abort(plan).await {
+            Abort::Done => Some(Err(self.aborted(plan, AbortReason::TooOld))),
+            Abort::AlreadyCommitted => self.without_lock(plan).await?,
+            Abort::Unreachable => None,
+        })
     }
 
     /// Aborts a transaction whose commit was never asked for.

@@ -116,7 +116,7 @@ impl Error {
         match self {
             Error::Aborted { reason, .. } => reason.is_retryable(),
             Error::Locked { .. } | Error::TooOld { .. } => true,
-            Error::Store(error) => error.is_retryable(),
+            Error::Store(error) => is_passing(error),
             // Repeating might apply it twice.
             Error::Unknown { .. } => false,
             // Repeating gives the same answer.
@@ -160,10 +160,16 @@ impl AbortReason {
     pub fn is_retryable(&self) -> bool {
         match self {
             AbortReason::Conflict(_) | AbortReason::RolledBack | AbortReason::TooOld => true,
-            AbortReason::Store(error) => error.is_retryable(),
+            AbortReason::Store(error) => is_passing(error),
             AbortReason::Oracle(_) => false,
         }
     }
+}
+
+/// Whether a failure of the store may pass. A request with an unknown outcome counts: it was never the
+/// one that commits, for that one has [`Error::Unknown`], and the new run does not depend on it.
+pub(crate) fn is_passing(error: &bigtable::Error) -> bool {
+    error.is_retryable() || matches!(error, bigtable::Error::Unknown { .. })
 }
 
 /// Which cell two transactions both wanted, and who won.

@@ -1,6 +1,8 @@
 //! The version of the data format, stored with the data.
 
-use bigtable::{ConditionalMutation, Mutation, Probe, RowKey, Selection, Table, TimeRange, Timestamp};
+use bigtable::{
+    ConditionalMutation, Mutation, Probe, RowKey, Selection, Table, TimeRange, Timestamp,
+};
 
 use crate::layout::{SYSTEM, SYSTEM_TABLE};
 use crate::{Error, Result};

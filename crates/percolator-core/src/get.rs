@@ -41,9 +41,12 @@ pub(crate) fn selection(columns: &[Column], s: Timestamp) -> Selection {
     }
     select.columns.reserve_exact(2 * columns.len());
     for column in columns {
-        select = select
-            .column(LOCK, column.to_bytes(), upto, u32::MAX)
-            .column(WRITE, column.to_bytes(), upto, 1);
+        select = select.column(LOCK, column.to_bytes(), upto, u32::MAX).column(
+            WRITE,
+            column.to_bytes(),
+            upto,
+            1,
+        );
     }
     select
 }

@@ -1,10 +1,11 @@
 //! Heartbeats: keeping a slow commit's primary lock fresh (paper section 2.2, "wall time").
 //!
-//! Invariants: a heartbeat is conditional on the exact lock value its owner last wrote, so a late or
-//! repeated one does nothing (H15); it starts with the commit, stops at its decision, and ends with
-//! the transaction's longest life.
+//! Invariants: a heartbeat is conditional on an exact lock value that its owner wrote, so a late or
+//! repeated one does nothing (H15); it starts with prewrite, goes on to the decision, stops there,
+//! and ends with the transaction's longest life.
 
 use std::future::Future;
+use std::time::Duration;
 
 use futures::future::{Either, select};
 
@@ -12,46 +13,68 @@ use crate::lock::Lock;
 use crate::plan::Plan;
 use crate::{Client, rows};
 
+/// How many values the primary lock may have before its owner stops renewing it.
+const VALUES_MAX: usize = 16;
+
+/// What a transaction knows of its own primary lock.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    born: Duration,
+    /// What the lock may say: the value it had for certain, and those of later heartbeats whose
+    /// replies did not come.
+    values: Vec<Lock>,
+}
+
+impl Pulse {
+    /// The pulse of a transaction that begins to place its locks.
+    pub(crate) fn new(plan: &Plan, now: Duration) -> Self {
+        Pulse { born: now, values: vec![plan.primary_lock().clone()] }
+    }
+}
+
 impl Client {
     /// Runs a part of a commit while the primary lock is kept fresh.
     pub(crate) async fn with_heartbeat<T>(
         &self,
         plan: &Plan,
+        pulse: &mut Pulse,
         work: impl Future<Output = T>,
     ) -> T {
         let work = std::pin::pin!(work);
-        let beats = std::pin::pin!(self.beat(plan));
+        let beats = std::pin::pin!(self.beat(plan, pulse));
         match select(work, beats).await {
             Either::Left((value, _)) => value,
             Either::Right(((), work)) => work.await,
         }
     }
 
-    /// Renews the primary lock every third of its lifetime, until it is gone or too old.
-    async fn beat(&self, plan: &Plan) {
+    /// Renews the primary lock every third of its lifetime, until its owner is too old.
+    async fn beat(&self, plan: &Plan, pulse: &mut Pulse) {
         let (runtime, options) = (self.runtime(), self.options());
-        let born = runtime.now();
         let (row, column) = (&plan.primary.row, &plan.primary.column);
-        let mut lock = plan.primary_lock().clone();
-        loop {
-            runtime.sleep(options.lock_lifetime / 3).await;
-            if runtime.now().saturating_sub(born) > options.transaction_life_max {
+        while let Some(last) = pulse.values.last()
+            && pulse.values.len() <= VALUES_MAX
+        {
+            // Never lower than before, whatever the wall clock does.
+            let mut newer = Lock { wall_ms: last.wall_ms + 1, ..last.clone() };
+            runtime.sleep(options.lock_lifetime() / 3).await;
+            if runtime.now().saturating_sub(pulse.born) > options.transaction_life_max {
                 return;
             }
-            // Never lower than before, whatever the wall clock does.
-            let wall_ms = runtime.wall_ms().max(lock.wall_ms + 1);
-            let newer = Lock { wall_ms, ..lock.clone() };
-            let request = rows::heartbeat(row, column, plan.start_ts, &lock, &newer);
+            newer.wall_ms = newer.wall_ms.max(runtime.wall_ms());
+            let request = rows::heartbeat(row, column, plan.start_ts, &pulse.values, &newer);
+            // Before it is sent: this part of the commit may end before the reply comes.
+            pulse.values.push(newer);
             match plan.primary.table.store().check_and_mutate_row(request).await {
                 Ok(true) => {
                     self.counters().heartbeats.bump();
-                    lock = newer;
+                    pulse.values.drain(..pulse.values.len() - 1);
                 }
                 // Not there yet, or decided: the next beat will tell, and the commit stops it.
-                Ok(false) => {}
-                // Whether it arrived is not known, and without that there is no exact value to name:
-                // the lock lives on until its lifetime ends.
-                Err(_) => return,
+                Ok(false) => drop(pulse.values.pop()),
+                Err(error) if error.is_retryable() => drop(pulse.values.pop()),
+                // It may have arrived, or may yet arrive.
+                Err(_) => {}
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
@@ -17,8 +17,8 @@ const HINTS_MAX: usize = 200_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
-    /// Whether anyone takes hints; without workers none are kept.
-    wanted: AtomicBool,
+    /// How many take hints; without workers none are kept.
+    wanted: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -36,9 +36,11 @@ impl Hints {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Workers begin to take hints, or cease to.
     pub(crate) fn want(&self, wanted: bool) {
-        self.wanted.store(wanted, Ordering::Relaxed);
-        if !wanted {
+        if wanted {
+            self.wanted.fetch_add(1, Ordering::Relaxed);
+        } else if self.wanted.fetch_sub(1, Ordering::Relaxed) == 1 {
             let mut state = self.state();
             state.queue.clear();
             state.waiting.clear();
@@ -46,7 +48,7 @@ impl Hints {
     }
 
     pub(crate) fn push(&self, cell: Cell) {
-        if !self.wanted.load(Ordering::Relaxed) {
+        if self.wanted.load(Ordering::Relaxed) == 0 {
             return;
         }
         let mut state = self.state();

@@ -18,7 +18,7 @@ use crate::{Client, Column, Incarnation, Result};
 /// # percolator_core::doc_test(|client| async move {
 /// use percolator_core::Column;
 /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
-/// let commit_ts = client.transact(async |tx| tx.set(&accounts, "Bob", &bal, "$10")).await;
+/// let commit_ts = client.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, "$10")).await;
 /// let history = client.cell_history(&accounts, "Bob", &bal).await?;
 /// assert_eq!(history.len(), 2);
 /// assert!(history[0].write.is_some() && history[1].data.is_some());

@@ -76,4 +76,5 @@ pub use snapshot::Snapshot;
 pub use stats::Stats;
 #[doc(hidden)]
 pub use testing::doc_test;
+pub use transact::Attempt;
 pub use transaction::Transaction;

@@ -24,7 +24,7 @@ pub trait LockService: Send + Sync + Debug {
     /// When the service cannot be reached.
     async fn register(&self, owner: Incarnation) -> Result<()>;
 
-    /// Gives up a client's token.
+    /// Gives up a client's token, and the advisory locks it holds.
     fn unregister(&self, owner: Incarnation);
 
     /// Whether a client's token is there. An answer may be out of date by the time it arrives.
@@ -33,7 +33,8 @@ pub trait LockService: Send + Sync + Debug {
     /// When the service cannot be reached.
     async fn is_alive(&self, owner: Incarnation) -> Result<bool>;
 
-    /// Tries to take the advisory lock `name` for at most `lifetime`.
+    /// Tries to take the advisory lock `name` for at most `lifetime`. Whoever holds it already is
+    /// refused like any other: the workers of one client exclude one another too.
     ///
     /// # Errors
     /// When the service cannot be reached.

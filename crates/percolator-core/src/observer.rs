@@ -49,7 +49,7 @@ pub struct Change {
 /// let count = Registration::strong("count-words", "docs", TEXT, CountWords);
 /// let workers = client.observe(vec![count], WorkerOptions::default()).await?;
 /// let docs = client.table("docs").await?;
-/// client.transact(async |tx| tx.set(&docs, "a", &TEXT, "to be or not")).await?;
+/// client.transact(async |mut tx| tx.set(&docs, "a", &TEXT, "to be or not")).await?;
 /// client.wait_idle(None).await?;
 /// let words = client.snapshot().await?.get(&docs, "a", &WORDS).await?;
 /// assert_eq!(words.as_deref(), Some(&b"4"[..]));
@@ -88,7 +88,7 @@ pub trait Observer: Send + Sync + 'static {
 ///     "export", "docs", CHANGED, Batch::default(), Export(sent.clone()));
 /// let workers = client.observe(vec![export], WorkerOptions::default()).await?;
 /// let docs = client.table("docs").await?;
-/// client.transact(async |tx| {
+/// client.transact(async |mut tx| {
 ///     tx.notify(&docs, "a", &CHANGED)?;
 ///     tx.notify(&docs, "b", &CHANGED)
 /// }).await?;

@@ -48,6 +48,21 @@ pub enum Secondaries {
     Background,
 }
 
+/// No lifetime of a lock is believed beyond this, whatever the lock says.
+const LOCK_LIFETIME_MAX: Duration = Duration::from_secs(600);
+
+impl Options {
+    /// The lifetime that this client's locks have: no longer than others believe.
+    pub(crate) fn lock_lifetime(&self) -> Duration {
+        self.lock_lifetime.min(LOCK_LIFETIME_MAX)
+    }
+}
+
+/// The lifetime of a lock, as far as it is believed.
+pub(crate) fn believed_lifetime(lifetime_ms: u32) -> Duration {
+    Duration::from_millis(u64::from(lifetime_ms)).min(LOCK_LIFETIME_MAX)
+}
+
 impl Default for Options {
     fn default() -> Self {
         Options {

@@ -33,10 +33,8 @@ pub(crate) struct RowPlan {
 impl RowPlan {
     /// The row's cells as commit and rollback need them.
     pub(crate) fn locked(&self) -> Vec<LockedCell> {
-        let locked = |cell: &NewLock| LockedCell {
-            column: cell.column.clone(),
-            lock: cell.lock.clone(),
-        };
+        let locked =
+            |cell: &NewLock| LockedCell { column: cell.column.clone(), lock: cell.lock.clone() };
         self.cells.iter().map(locked).collect()
     }
 }
@@ -55,6 +53,9 @@ impl Plan {
         let primary = tx.primary.clone().unwrap_or_else(|| first.clone());
         assert!(writes.contains_key(&primary), "the primary {primary:?} is not written (H13)");
         let name = primary.location();
+        // One moment for all locks: who watches an orphan of a row that never got its primary must
+        // not take a sibling's other wall time for a sign of life (H03).
+        let wall_ms = client.runtime().wall_ms();
         let mut rows: Vec<RowPlan> = Vec::new();
         let mut primary_row = 0;
         for (cell, value) in writes {
@@ -66,9 +67,8 @@ impl Plan {
             }
             let index = rows.len() - 1;
             let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
-            let short = |value: &bytes::Bytes| {
-                value.len() <= client.options().short_value_bytes_max
-            };
+            let short =
+                |value: &bytes::Bytes| value.len() <= client.options().short_value_bytes_max;
             let (short_value, long_value) = match value {
                 Some(value) if !short(&value) => (None, Some(value)),
                 value => (value, None),
@@ -81,7 +81,7 @@ impl Plan {
                 kind,
                 notify,
                 owner: client.incarnation(),
-                wall_ms: client.runtime().wall_ms(),
+                wall_ms,
                 lifetime_ms: lifetime_ms(&client),
                 short_value,
             };
@@ -126,5 +126,5 @@ fn observed(schema: &Schema, cell: &Cell) -> Result<bool> {
 }
 
 fn lifetime_ms(client: &Client) -> u32 {
-    u32::try_from(client.options().lock_lifetime.as_millis()).unwrap_or(u32::MAX)
+    u32::try_from(client.options().lock_lifetime().as_millis()).unwrap_or(u32::MAX)
 }

@@ -49,7 +49,10 @@ impl Client {
             let requests = rows.iter().map(&request).collect();
             rows[0].table.store().check_and_mutate_rows(requests)
         });
-        futures::future::join_all(batches).await.into_iter().flatten().collect()
+        let results: Vec<_> =
+            futures::future::join_all(batches).await.into_iter().flatten().collect();
+        assert_eq!(results.len(), rows.len(), "the store gave each mutation one result");
+        results
     }
 
     /// Goes on with a row whose first prewrite did not succeed.
@@ -60,10 +63,11 @@ impl Client {
         mut result: bigtable::Result<bool>,
     ) -> Result<(), AbortReason> {
         let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
-        for _ in 0..TRIES_MAX {
+        for _ in 1..TRIES_MAX {
             match result {
                 Ok(false) => return Ok(()),
-                Ok(true) => self.clear_the_way(start_ts, row).await?,
+                Ok(true) if self.clear_the_way(start_ts, row).await? => return Ok(()),
+                Ok(true) => {}
                 Err(bigtable::Error::TooOld { .. }) => return Err(AbortReason::TooOld),
                 Err(error) if is_final(&error) => return Err(AbortReason::Store(error)),
                 // Prewrite can be repeated whatever became of the first request (H23).
@@ -74,6 +78,7 @@ impl Client {
         }
         match result {
             Ok(false) => Ok(()),
+            Ok(true) if self.clear_the_way(start_ts, row).await? => Ok(()),
             Ok(true) => Err(AbortReason::Store(bigtable::Error::Unavailable {
                 why: format!("row {} stayed contended", row.row),
             })),
@@ -82,8 +87,9 @@ impl Client {
     }
 
     /// Finds out why a row rejected its prewrite: gives up on a conflict, resolves a dead owner's
-    /// lock (H25).
-    async fn clear_the_way(&self, start_ts: Timestamp, row: &RowPlan) -> Result<(), AbortReason> {
+    /// lock (H25). Returns whether the row is locked by this very transaction: an earlier request
+    /// whose reply was lost had arrived (H23).
+    async fn clear_the_way(&self, start_ts: Timestamp, row: &RowPlan) -> Result<bool, AbortReason> {
         let mut select = Selection::default();
         for cell in &row.cells {
             let q = || cell.column.to_bytes();
@@ -93,24 +99,30 @@ impl Client {
                 .column(WRITE, q(), TimeRange::since(start_ts), 1);
         }
         let read = row.table.store().read_row(&row.row, &select).await;
-        for found in &read.map_err(AbortReason::Store)?.cells {
+        let read = read.map_err(AbortReason::Store)?;
+        // Before the locks: a primary that was rolled back leaves its row's other locks behind.
+        if read.cells.iter().any(|found| found.family == ROLLBACK) {
+            return Err(AbortReason::RolledBack);
+        }
+        // A row is locked in one mutation, so one lock stands for all.
+        if read.cells.iter().any(|found| found.family == LOCK && found.timestamp == start_ts) {
+            return Ok(true);
+        }
+        for found in &read.cells {
             let column = Column::from_stored(found.qualifier.clone());
             let cell = Cell::new(&row.table, &row.row, &column);
-            if found.family == ROLLBACK {
-                return Err(AbortReason::RolledBack);
-            } else if found.family == WRITE {
+            if found.family == WRITE {
                 let write = Write::decode(&found.value).map_err(failed)?;
                 return Err(conflict(&cell, write.start_ts, Some(found.timestamp), None));
-            } else if found.timestamp != start_ts {
-                let met = MetLock::decode(&row.table, &row.row, found).map_err(failed)?;
-                // A newer lock means a newer transaction: it may have read what this one overwrites.
-                let newer = met.start_ts > start_ts;
-                if newer || self.resolve(&met).await.map_err(failed)? == Resolved::Alive {
-                    return Err(conflict(&cell, met.start_ts, None, Some(met.lock.owner)));
-                }
+            }
+            let met = MetLock::decode(&row.table, &row.row, found).map_err(failed)?;
+            // A newer lock means a newer transaction: it may have read what this one overwrites.
+            let newer = met.start_ts > start_ts;
+            if newer || self.resolve(&met).await.map_err(failed)? == Resolved::Alive {
+                return Err(conflict(&cell, met.start_ts, None, Some(met.lock.owner)));
             }
         }
-        Ok(())
+        Ok(false)
     }
 }
 

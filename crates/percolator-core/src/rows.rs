@@ -29,18 +29,21 @@ pub(crate) struct NewLock {
 }
 
 /// Prewrite of one row: locks its cells unless one of them has a write at or after `start_ts`, a
-/// tomb of this transaction, or another transaction's lock (paper Figure 6, `Prewrite`).
+/// tomb of this transaction, or a lock (paper Figure 6, `Prewrite`).
 ///
-/// A lock of this transaction that is already there does not reject: a repeated request writes the
-/// same again (H23).
-pub(crate) fn prewrite(row: &RowKey, start_ts: Timestamp, cells: &[NewLock]) -> ConditionalMutation {
+/// A lock of this transaction that is already there makes a repeated request do nothing, so that a
+/// late copy cannot undo a heartbeat; whoever sent it finds its own lock and goes on (H15, H23).
+pub(crate) fn prewrite(
+    row: &RowKey,
+    start_ts: Timestamp,
+    cells: &[NewLock],
+) -> ConditionalMutation {
     let mut request =
         ConditionalMutation { above: Some(start_ts), ..ConditionalMutation::new(row) };
     for NewLock { column, lock, long_value } in cells {
         let q = || column.to_bytes();
         request.predicate.extend([
-            Probe::new(LOCK, q(), TimeRange::below(start_ts)),
-            Probe::new(LOCK, q(), TimeRange::above(start_ts)),
+            Probe::new(LOCK, q(), TimeRange::ALL),
             Probe::new(ROLLBACK, q(), TimeRange::at(start_ts)),
             Probe::new(WRITE, q(), TimeRange::since(start_ts)),
         ]);
@@ -158,19 +161,19 @@ pub(crate) fn abort_primary(
     }
 }
 
-/// Replaces the primary lock that its owner last wrote by one with a newer wall time; a late or
-/// repeated request finds another lock and does nothing (H15).
+/// Replaces the primary lock by one with a newer wall time, if it is one that its owner wrote since
+/// the last reply; a late or repeated request finds another lock and does nothing (H15).
 pub(crate) fn heartbeat(
     row: &RowKey,
     primary: &Column,
     start_ts: Timestamp,
-    old: &Lock,
+    old: &[Lock],
     new: &Lock,
 ) -> ConditionalMutation {
     let at = TimeRange::at(start_ts);
-    let mine = Probe::new(LOCK, primary.to_bytes(), at).with_value_prefix(old.encode());
+    let is = |old: &Lock| Probe::new(LOCK, primary.to_bytes(), at).with_value_prefix(old.encode());
     ConditionalMutation {
-        predicate: vec![mine],
+        predicate: old.iter().map(is).collect(),
         then: vec![Mutation::set(LOCK, primary.to_bytes(), start_ts, new.encode())],
         ..ConditionalMutation::new(row)
     }
@@ -178,7 +181,11 @@ pub(crate) fn heartbeat(
 
 /// A notification at `commit_ts` that no lock stands for: a weak one, or one for an observer that
 /// was registered while the transaction ran.
-pub(crate) fn notify(row: &RowKey, columns: &[Column], commit_ts: Timestamp) -> ConditionalMutation {
+pub(crate) fn notify(
+    row: &RowKey,
+    columns: &[Column],
+    commit_ts: Timestamp,
+) -> ConditionalMutation {
     let set = |column: &Column| Mutation::set(NOTIFY, column.to_bytes(), commit_ts, Bytes::new());
     let otherwise = columns.iter().map(set).collect();
     ConditionalMutation { otherwise, ..ConditionalMutation::new(row) }

@@ -109,7 +109,8 @@ impl<'a> Scan<'a> {
     /// [`Error::TooOld`](crate::Error::TooOld) below the safe point, those of the store.
     pub async fn next(&mut self) -> Result<Option<ScannedRow>> {
         while self.ready.is_empty() && self.limit > 0 {
-            let Some(range) = self.left.take() else { return Ok(None) };
+            // It stays in place until the page was read: who goes on after an error misses nothing.
+            let Some(range) = self.left.clone() else { return Ok(None) };
             self.read_page(range).await?;
         }
         if self.limit == 0 {

@@ -15,7 +15,7 @@ use crate::{Client, Column, Result, Scan, Table, Transaction};
 /// let mut tx = client.begin().await?;
 /// tx.set(&accounts, "Bob", &bal, "$10")?;
 /// let then = tx.commit().await?;
-/// client.transact(async |tx| tx.set(&accounts, "Bob", &bal, "$3")).await?;
+/// client.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, "$3")).await?;
 /// let past = client.snapshot_at(then).await?;
 /// assert_eq!(past.get(&accounts, "Bob", &bal).await?.as_deref(), Some(&b"$10"[..]));
 /// # Ok(()) });

@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use crate::column::Cell;
 use crate::get::{Patience, Version, selection};
-use crate::oracle::Stamp;
 use crate::options::{TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
+use crate::oracle::Stamp;
 use crate::schema::Strength;
 use crate::{Client, Column, Error, Result, Scan, Table};
 
@@ -67,11 +67,8 @@ impl Buffer {
             Bound::Included(row) | Bound::Excluded(row) => row.clone(),
             Bound::Unbounded => RowKey::default(),
         };
-        let from = Cell {
-            table: table.clone(),
-            row: first,
-            column: Column::from_stored(Bytes::new()),
-        };
+        let from =
+            Cell { table: table.clone(), row: first, column: Column::from_stored(Bytes::new()) };
         self.writes
             .range(from..)
             .take_while(move |(cell, _)| {
@@ -149,12 +146,13 @@ impl Transaction {
         sorted.sort();
         sorted.dedup();
         let select = selection(&sorted, self.start_ts());
-        let reads = rows.iter().map(|row| self.get_row(table, row, columns, &select));
         let mut results = Vec::with_capacity(rows.len());
-        let mut reads = reads.peekable();
-        while reads.peek().is_some() {
-            let some = reads.by_ref().take(ROWS_AT_ONCE);
-            results.extend(futures::future::try_join_all(some).await?);
+        for some in rows.chunks(ROWS_AT_ONCE) {
+            let mut reads = Vec::with_capacity(some.len());
+            for row in some {
+                reads.push(self.get_row(table, row, columns, &select));
+            }
+            results.extend(futures::future::try_join_all(reads).await?);
         }
         Ok(results)
     }
@@ -204,12 +202,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`set`](Transaction::set).
-    pub fn delete(
-        &mut self,
-        table: &Table,
-        row: impl Into<RowKey>,
-        column: &Column,
-    ) -> Result<()> {
+    pub fn delete(&mut self, table: &Table, row: impl Into<RowKey>, column: &Column) -> Result<()> {
         self.write(table, row.into(), column, None)
     }
 
@@ -218,12 +211,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::Invalid`] unless a weak observer is registered for the column (H58).
-    pub fn notify(
-        &mut self,
-        table: &Table,
-        row: impl Into<RowKey>,
-        column: &Column,
-    ) -> Result<()> {
+    pub fn notify(&mut self, table: &Table, row: impl Into<RowKey>, column: &Column) -> Result<()> {
         let row = row.into();
         check_row(&row)?;
         match self.client.known_schema().strength(table.name(), column) {
@@ -243,10 +231,12 @@ impl Transaction {
                 )));
             }
         }
-        self.notifications.insert(Cell { table: table.clone(), row, column: column.clone() });
-        if self.notifications.len() > TRANSACTION_CELLS_MAX {
+        let cell = Cell { table: table.clone(), row, column: column.clone() };
+        if self.notifications.len() >= TRANSACTION_CELLS_MAX && !self.notifications.contains(&cell)
+        {
             return Err(too_large("notifications", TRANSACTION_CELLS_MAX));
         }
+        self.notifications.insert(cell);
         Ok(())
     }
 
@@ -286,16 +276,19 @@ impl Transaction {
         }
         let names = cell.row.as_bytes().len() + cell.column.as_bytes().len();
         let Buffer { writes, bytes } = &mut self.buffer;
-        *bytes += names + length;
-        if let Some(old) = writes.insert(cell, value) {
-            *bytes -= names + old.map_or(0, |old| old.len());
-        }
-        if *bytes > TRANSACTION_BYTES_MAX {
+        let replaced = match writes.get(&cell) {
+            Some(old) => names + old.as_ref().map_or(0, Bytes::len),
+            None if writes.len() >= TRANSACTION_CELLS_MAX => {
+                return Err(too_large("cells", TRANSACTION_CELLS_MAX));
+            }
+            None => 0,
+        };
+        let bytes_then = *bytes - replaced + names + length;
+        if bytes_then > TRANSACTION_BYTES_MAX {
             return Err(too_large("bytes", TRANSACTION_BYTES_MAX));
         }
-        if writes.len() > TRANSACTION_CELLS_MAX {
-            return Err(too_large("cells", TRANSACTION_CELLS_MAX));
-        }
+        *bytes = bytes_then;
+        writes.insert(cell, value);
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use crate::TokioRuntime;
 /// use percolator::{Column, Percolator};
 /// let db = Percolator::in_memory().await?;
 /// let (accounts, bal) = (db.table("accounts").await?, Column::literal("bal"));
-/// db.transact(async |tx| tx.set(&accounts, "Bob", &bal, "$10")).await?;
+/// db.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, "$10")).await?;
 /// let bob = db.snapshot().await?.get(&accounts, "Bob", &bal).await?;
 /// assert_eq!(bob.as_deref(), Some(&b"$10"[..]));
 /// # Ok::<(), percolator::Error>(()) }).unwrap();
@@ -83,9 +83,11 @@ impl Percolator {
     /// # Errors
     /// As [`open`](Percolator::open).
     pub async fn open_with(dir: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
-        let mut engine = bigtable_fjall::Options::default();
-        engine.durability = options.durability;
-        engine.cache_bytes = options.cache_bytes;
+        let engine = bigtable_fjall::Options {
+            durability: options.durability,
+            cache_bytes: options.cache_bytes,
+            ..bigtable_fjall::Options::default()
+        };
         let store = FjallStore::open(dir.as_ref(), engine)?;
         Self::over(Arc::new(store), options.client).await
     }

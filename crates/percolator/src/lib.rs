@@ -8,13 +8,13 @@
 //!
 //! let db = Percolator::in_memory().await?;
 //! let (accounts, bal) = (db.table("accounts").await?, Column::literal("bal"));
-//! db.transact(async |tx| {
+//! db.transact(async |mut tx| {
 //!     tx.set(&accounts, "Bob", &bal, "10")?;
 //!     tx.set(&accounts, "Joe", &bal, "2")
 //! }).await?;
 //!
 //! // Move 7 from Bob to Joe, atomically; a conflicting transfer makes the closure run again.
-//! db.transact(async |tx| {
+//! db.transact(async |mut tx| {
 //!     for (who, change) in [("Bob", -7), ("Joe", 7)] {
 //!         let old = tx.get(&accounts, who, &bal).await?.unwrap_or_default();
 //!         let old: i64 = String::from_utf8_lossy(&old).parse().map_err(Error::application)?;

@@ -8,8 +8,8 @@ use crate::options;
 
 fn conforms(durability: Durability) {
     for case in conformance::CASES {
-        let dir = tempfile::tempdir().unwrap();
-        let store = FjallStore::open(dir.path(), options(durability)).unwrap();
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let store = FjallStore::open(dir.path(), options(durability)).expect("a new store");
         block_on(case.run(&store));
     }
 }
@@ -22,11 +22,4 @@ fn buffered() {
 #[test]
 fn synced() {
     conforms(Durability::Sync);
-}
-
-#[test]
-fn as_a_whole() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = FjallStore::open(dir.path(), options(Durability::Buffered)).unwrap();
-    block_on(conformance::run(&store));
 }

@@ -1,11 +1,77 @@
 //! Tests of the store on disk, as one binary.
 
 mod conformance;
+mod contention;
+mod failures;
+mod kill;
+mod opening;
+mod reopening;
 
-use bigtable_fjall::{Durability, Options};
+use std::path::Path;
+use std::sync::Arc;
+
+use bigtable::{Error, Family, Layout, LocalityGroup, Mutation, OnFull, Row, RowRange, Selection};
+use bigtable::{Store, Table, TableSchema, TimeRange, Timestamp};
+use bigtable_fjall::{Durability, FjallStore, Options};
+use futures::executor::block_on;
+
+const PLAIN: Family = Family::from_static("plain");
+const NEWEST: Family = Family::from_static("newest");
+const MEMORY: Family = Family::from_static("memory");
+const SPILL: Family = Family::from_static("spill");
+static EACH: [Family; 4] = [PLAIN, NEWEST, MEMORY, SPILL];
 
 fn options(durability: Durability) -> Options {
-    let mut options = Options::default();
-    options.durability = durability;
-    options
+    Options { durability, ..Options::default() }
+}
+
+fn schema() -> TableSchema {
+    TableSchema {
+        groups: vec![
+            LocalityGroup::on_disk("plain", Layout::Versions),
+            LocalityGroup::on_disk("newest", Layout::NewestApart),
+            LocalityGroup::in_memory("memory", OnFull::Refuse { cells_max: 100_000 }),
+            LocalityGroup::in_memory("spill", OnFull::Spill { cells_max: 20 }),
+        ],
+    }
+}
+
+fn open(dir: &Path, durability: Durability) -> (FjallStore, Arc<dyn Table>) {
+    let store = FjallStore::open(dir, options(durability)).expect("the store opens");
+    let table = block_on(store.open_table("t", &schema())).expect("the table opens");
+    (store, table)
+}
+
+fn ts(number: u64) -> Timestamp {
+    Timestamp::new(number).expect("a small number")
+}
+
+fn set(family: &Family, at: u64, value: &str) -> Mutation {
+    Mutation::set(family.clone(), "q", ts(at), value.to_owned())
+}
+
+fn everything() -> Selection {
+    let all = |select: Selection, f: &Family| select.family(f.clone(), TimeRange::ALL, u32::MAX);
+    EACH.iter().fold(Selection::default(), all)
+}
+
+/// All rows of a table, with all their cells.
+fn contents(table: &dyn Table) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut next = Some(RowRange::all());
+    while let Some(range) = next {
+        let page = block_on(table.scan(&range, &everything(), Default::default()));
+        let mut page = page.expect("the scan succeeds");
+        rows.append(&mut page.rows);
+        next = page.resume;
+    }
+    rows
+}
+
+/// The parts of an [`Error::Files`].
+fn files_error<T: std::fmt::Debug>(result: Result<T, Error>) -> (String, String) {
+    match result {
+        Err(Error::Files { problem, remedy, .. }) => (problem, remedy),
+        other => panic!("expected Error::Files, got {other:?}"),
+    }
 }

@@ -10,7 +10,7 @@ use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 use crate::column::{Cell, Table};
 use crate::layout::NOTIFY;
 use crate::observe::clear;
-use crate::observe::handle::{Delay, run_guarded};
+use crate::observe::handle::{Delay, is_of_the_services, run_guarded};
 use crate::observe::workers::Context;
 use crate::observer::{Batch, BatchObserver, Change, Registration, Runner};
 use crate::{Error, Result};
@@ -48,7 +48,8 @@ impl Context {
     ) -> Result<bool> {
         let observed = &registration.observed;
         let lock = format!("batch/{}/{}", observed.table, observed.observer).into_bytes();
-        let (locks, worker) = (self.client.locks(), crate::fresh_incarnation(&**self.runtime()));
+        // In the client's name, so that they go with its token when it dies.
+        let (locks, worker) = (self.client.locks(), self.client.incarnation());
         if !locks.try_lock(&lock, worker, self.options.row_lock_lifetime).await? {
             return Ok(false);
         }
@@ -73,19 +74,26 @@ impl Context {
         let Err(error) = self.deliver(registration, &table, observer, &changes).await else {
             return Ok(full);
         };
-        if error.is_retryable() || matches!(error, Error::Unknown { .. }) {
-            return Ok(false);
+        if says_nothing_of_the_observer(&error) {
+            return Err(error);
         }
         // One of them is poison: find it by delivering them one at a time.
         self.report(&error);
         for one in changes.chunks(1) {
+            if self.is_stopping() {
+                break;
+            }
             let Err(error) = self.deliver(registration, &table, observer, one).await else {
                 continue;
             };
+            if says_nothing_of_the_observer(&error) {
+                return Err(error);
+            }
             let Change { table, row, column } = &one[0].0;
             let cell = Cell::new(table, row, column);
             let name = &registration.observed.observer;
-            if self.note_failure(&cell, name, &error) == Delay::SetAside {
+            let aside = self.note_failure(&cell, name, &error) == Delay::SetAside;
+            if aside && self.runs_all_of(table, column) {
                 self.set_aside(&cell, &one[0].1).await?;
             }
         }
@@ -147,6 +155,14 @@ impl Context {
         self.client.counters().observer_runs.bump();
         run_guarded(observer.observe(&mut tx, &only)).await?;
         tx.commit().await?;
+        for change in &only {
+            let cell = Cell::new(&change.table, &change.row, &change.column);
+            self.failures.forget(&cell, name);
+        }
+        if !self.runs_all_of(table, &registration.observed.column) {
+            // Another program's observer of the same column has not seen them yet (H53).
+            return Ok(());
+        }
         let requests = changes
             .iter()
             .map(|(change, seen)| clear(&change.row, &change.column, seen, s))
@@ -160,4 +176,8 @@ impl Context {
         );
         Ok(())
     }
+}
+
+fn says_nothing_of_the_observer(error: &Error) -> bool {
+    error.is_retryable() || matches!(error, Error::Unknown { .. }) || is_of_the_services(error)
 }

@@ -1,7 +1,7 @@
 //! Finding dirty cells by scanning (paper section 2.4).
 //!
-//! A pass begins at a random place of a random tablet and goes around: first from there to the
-//! tablet's end, then from its beginning (H61). Whoever meets another worker on a row jumps to a new
+//! A pass begins at a random tablet and goes around all of them; each it begins at a random place and
+//! goes around: first from there to the tablet's end, then from its beginning (H61). Whoever meets another worker on a row jumps to a new
 //! random place, so that scanners do not clump behind a slow one. Cells for which a hint waits are
 //! left to whoever takes the hint.
 
@@ -19,6 +19,8 @@ use crate::{Column, Result};
 const PAGE_ROWS: usize = 256;
 /// How often one pass jumps away from other workers before it ends.
 const JUMPS_MAX: u32 = 4;
+/// How many tablets one pass looks at, so that idle workers of a huge table stay quiet.
+const TABLETS_MAX: usize = 64;
 /// How many places a scanner remembers to begin at.
 const PLACES_MAX: usize = 64;
 
@@ -29,8 +31,7 @@ pub(super) struct Places {
 }
 
 impl Context {
-    /// One pass over a random tablet of each table with observed columns. Returns whether anything
-    /// was dirty.
+    /// One pass over each table with observed columns. Returns whether anything was dirty.
     pub(super) async fn pass(&self, places: &mut Places) -> Result<bool> {
         let mut found = false;
         let mut tables = self.scanned_tables();
@@ -38,7 +39,7 @@ impl Context {
         tables.rotate_left(first);
         for (table, columns) in tables {
             let mut jumps = 0;
-            while !self.pass_tablet(&table, &columns, places, &mut found).await? {
+            while !self.pass_table(&table, &columns, places, &mut found).await? {
                 jumps += 1;
                 self.client.counters().jumps.bump();
                 if jumps >= JUMPS_MAX {
@@ -52,8 +53,8 @@ impl Context {
         Ok(found)
     }
 
-    /// One pass over a random tablet; `false` when it met another worker.
-    async fn pass_tablet(
+    /// One pass over a table's tablets; `false` when it met another worker.
+    async fn pass_table(
         &self,
         table: &Table,
         columns: &[Column],
@@ -61,35 +62,54 @@ impl Context {
         found: &mut bool,
     ) -> Result<bool> {
         let mut tablets = table.store().tablets().await?;
-        let tablet = match tablets.len() {
-            0 => RowRange::all(),
-            n => tablets.swap_remove(self.random_below(n)),
-        };
+        let first = self.random_below(tablets.len().max(1));
+        tablets.rotate_left(first);
         let mut select = Selection::default();
         for column in columns {
             select = select.column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
         }
-        for range in self.around(&tablet, places) {
-            let mut left = Some(range);
-            while let Some(range) = left {
-                let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
-                let page = table.store().scan(&range, &select, limit).await?;
-                if let Some(resume) = &page.resume
-                    && let std::ops::Bound::Excluded(row) = &resume.start
-                {
-                    places.remember(row.clone());
+        for tablet in tablets.iter().take(TABLETS_MAX) {
+            for range in self.around(tablet, places) {
+                if !self.pass_range(table, &select, range, places, found).await? {
+                    return Ok(false);
                 }
-                for row in &page.rows {
-                    *found = true;
-                    if !self.visit_row(table, row).await? {
-                        return Ok(false);
-                    }
+            }
+        }
+        Ok(true)
+    }
+
+    async fn pass_range(
+        &self,
+        table: &Table,
+        select: &Selection,
+        range: RowRange,
+        places: &mut Places,
+        found: &mut bool,
+    ) -> Result<bool> {
+        let mut left = Some(range);
+        while let Some(range) = left
+            && !self.is_stopping()
+        {
+            let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
+            let mut page = table.store().scan(&range, select, limit).await?;
+            if let Some(resume) = &page.resume
+                && let std::ops::Bound::Excluded(row) = &resume.start
+            {
+                places.remember(row.clone());
+            }
+            // Not all from the first dirty row on, where they would only meet one another.
+            let first = self.random_below(page.rows.len().max(1));
+            page.rows.rotate_left(first);
+            for row in &page.rows {
+                *found = true;
+                if !self.visit_row(table, row).await? {
+                    return Ok(false);
                 }
                 if self.is_stopping() {
-                    return Ok(true);
+                    break;
                 }
-                left = page.resume;
             }
+            left = page.resume;
         }
         Ok(true)
     }

@@ -21,7 +21,7 @@ use crate::observe::{clear, notifications, row_lock};
 use crate::observer::{Change, Observer, Registration, Runner};
 use crate::runtime::Backoff;
 use crate::schema::Strength;
-use crate::{Error, Result, Transaction};
+use crate::{AbortReason, Error, Result, Transaction};
 
 /// How often an observer's transaction is tried in one visit when it runs into conflicts.
 const CONFLICTS_MAX: u32 = 16;
@@ -42,7 +42,7 @@ pub(super) enum Visit {
 /// How one observer's run ended.
 enum Ran {
     /// It has acknowledged, now or before, as of this timestamp.
-    Acknowledged { s: Timestamp, schema_version: u64 },
+    Acknowledged(Timestamp),
     /// The cell's writer, or a conflict, is in the way.
     Busy,
     /// It failed, and its time has not come or its turns are used up.
@@ -65,7 +65,8 @@ impl Context {
             return Ok(Visit::Done);
         }
         let lock = row_lock(&cell.table, &cell.row);
-        let (locks, worker) = (self.client.locks(), crate::fresh_incarnation(&**self.runtime()));
+        // In the client's name, so that they go with its token when it dies.
+        let (locks, worker) = (self.client.locks(), self.client.incarnation());
         if !locks.try_lock(&lock, worker, self.options.row_lock_lifetime).await? {
             return Ok(Visit::Met);
         }
@@ -81,15 +82,11 @@ impl Context {
         seen: &[Timestamp],
     ) -> Result<Visit> {
         let mut bound = Timestamp::MAX;
-        let mut newest_schema = 0;
         let mut later: Option<Duration> = None;
         let mut failed = false;
         for registration in observers {
             match self.run(cell, registration).await? {
-                Ran::Acknowledged { s, schema_version } => {
-                    bound = bound.min(s);
-                    newest_schema = newest_schema.max(schema_version);
-                }
+                Ran::Acknowledged(s) => bound = bound.min(s),
                 Ran::Busy => later = Some(LOCKED_DELAY),
                 Ran::Failed(Delay::Until(delay)) => {
                     later = Some(later.map_or(delay, |other| other.min(delay)));
@@ -100,14 +97,12 @@ impl Context {
         if let Some(delay) = later {
             return Ok(Visit::Later(delay));
         }
-        if failed {
-            self.set_aside(cell, seen).await?;
+        if !self.runs_all_of(&cell.table, &cell.column) {
             return Ok(Visit::Done);
         }
-        let schema = self.client.schema(newest_schema).await?;
-        let known = |name: &str| observers.iter().any(|r| r.observed.observer == name);
-        let mut named = schema.of(cell.table.name(), &cell.column);
-        if named.all(|entry| known(&entry.observer)) {
+        if failed {
+            self.set_aside(cell, seen).await?;
+        } else {
             let request = clear(&cell.row, &cell.column, seen, bound);
             cell.table.store().check_and_mutate_row(request).await?;
         }
@@ -135,6 +130,7 @@ impl Context {
                 // Whether it committed, the acknowledgement will say.
                 Error::Unknown { .. } => return Ok(Ran::Busy),
                 error if error.is_retryable() => {}
+                error if is_of_the_services(&error) => return Err(error),
                 error => return Ok(Ran::Failed(self.note_failure(cell, name, &error))),
             }
             self.runtime().sleep(backoff.step(&**self.runtime())).await;
@@ -149,8 +145,7 @@ impl Context {
         observer: &dyn Observer,
     ) -> Result<Ran> {
         let mut tx = self.client.begin().await?;
-        let schema_version = tx.stamp.schema_version;
-        let ran = Ran::Acknowledged { s: tx.start_ts(), schema_version };
+        let ran = Ran::Acknowledged(tx.start_ts());
         let strong = registration.observed.strength == Strength::Strong;
         let name = &registration.observed.observer;
         if strong && !acknowledge(&mut tx, cell, name).await? {
@@ -204,6 +199,18 @@ async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Resul
     Ok(dirty)
 }
 
+/// Whether store or oracle failed, which says nothing about the observer and must not be counted
+/// against it: an outage would set aside whatever was dirty.
+pub(super) fn is_of_the_services(error: &Error) -> bool {
+    match error {
+        Error::Oracle(_) | Error::Aborted { reason: AbortReason::Oracle(_), .. } => true,
+        Error::Store(error) | Error::Aborted { reason: AbortReason::Store(error), .. } => {
+            !matches!(error, bigtable::Error::InvalidRequest(_))
+        }
+        _ => false,
+    }
+}
+
 /// Awaits an observer; its panic becomes an error (H56).
 pub(super) async fn run_guarded(run: impl Future<Output = Result<()>>) -> Result<()> {
     match AssertUnwindSafe(run).catch_unwind().await {
@@ -218,4 +225,3 @@ pub(super) async fn run_guarded(run: impl Future<Output = Result<()>>) -> Result
         }
     }
 }
-

@@ -1,6 +1,6 @@
 //! When is everything done? And if not, how much is left?
 //!
-//! Idle means: no notify cell anywhere, and no timestamp issued while looking. A scan for zero
+//! Idle means: no notify cell on any observed column, and no timestamp issued while looking. A scan for zero
 //! notifications alone races with a writer behind it; but whoever handles or makes a change takes a
 //! timestamp, so two equal looks at the oracle around an empty scan leave no room for one.
 
@@ -11,6 +11,7 @@ use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 
 use crate::layout::NOTIFY;
 use crate::observe::set_aside::SetAside;
+use crate::schema::{Observed, Schema};
 use crate::{Client, Column, Result};
 
 /// The first and the longest pause between two looks.
@@ -76,8 +77,15 @@ impl Client {
     /// Whether nothing is dirty at this moment.
     async fn is_idle(&self) -> Result<bool> {
         let before = self.oracle().peek().await?;
-        let select = Selection::default().family(NOTIFY, TimeRange::ALL, 1);
-        for name in self.table_names().await? {
+        // Notifications that a retired observer left behind are nobody's work.
+        let mut selections: BTreeMap<String, Selection> = BTreeMap::new();
+        let mut columns: Vec<_> = Schema::read(self.system()).await?.entries.into_keys().collect();
+        columns.dedup_by(|a, b| (&a.table, &a.column) == (&b.table, &b.column));
+        for Observed { table, column, .. } in columns {
+            let select = selections.entry(table).or_default();
+            *select = std::mem::take(select).column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
+        }
+        for (name, select) in selections {
             let table = self.table(&name).await?;
             let mut left = Some(RowRange::all());
             while let Some(range) = left {
@@ -103,7 +111,7 @@ impl Client {
     /// # Errors
     /// Those of the store.
     pub async fn backlog(&self) -> Result<Vec<Backlog>> {
-        let schema = crate::schema::Schema::read(self.system()).await?;
+        let schema = Schema::read(self.system()).await?;
         let select = Selection::default().family(NOTIFY, TimeRange::ALL, u32::MAX);
         let mut backlog: BTreeMap<(String, Column), Backlog> = BTreeMap::new();
         for name in self.table_names().await? {

@@ -5,12 +5,15 @@
 //! timestamp asked for after (2) and notifies where the newest commit is not acknowledged. A writer
 //! with the old schema got its `c` before (2), so the sweep meets its locks or sees its write.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bigtable::{PageLimit, RowRange, Timestamp};
+use bigtable::{
+    ConditionalMutation, Mutation, PageLimit, RowRange, Selection, TimeRange, Timestamp,
+};
 
 use crate::get::Patience;
-use crate::layout::LOCK;
+use crate::layout::{FAILED, LOCK, NOTIFY};
 use crate::runtime::Backoff;
 use crate::schema::{Observed, Schema};
 use crate::{Client, Column, Error, Result, Table, rows};
@@ -50,15 +53,52 @@ impl Client {
     /// # Errors
     /// Those of store and oracle.
     pub async fn retire_observer(&self, observer: &str) -> Result<usize> {
-        let mut retired = 0;
+        // Asked for before the schema changes: what a later registration finds to do lies above it.
+        let bound = self.oracle().peek().await?;
+        let mut retired = Vec::new();
         self.change_schema(|old| {
-            let mut entries = old.entries.clone();
-            entries.retain(|entry, _| entry.observer != observer);
-            retired = old.entries.len() - entries.len();
-            Ok((retired > 0).then_some(Schema { version: old.version + 1, entries }))
+            let (gone, entries): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                old.entries.clone().into_iter().partition(|(entry, _)| entry.observer == observer);
+            if gone.is_empty() {
+                return Ok(None);
+            }
+            retired = gone.into_keys().collect();
+            Ok(Some(Schema { version: old.version + 1, entries }))
         })
         .await?;
-        Ok(retired)
+        let schema = self.known_schema();
+        for Observed { table, column, .. } in &retired {
+            if schema.of(table, column).next().is_none() {
+                self.drop_notifications(table, column, bound).await?;
+            }
+        }
+        Ok(retired.len())
+    }
+
+    /// Deletes the notifications of a column that nobody observes any more.
+    async fn drop_notifications(
+        &self,
+        table: &str,
+        column: &Column,
+        bound: Timestamp,
+    ) -> Result<()> {
+        let table = self.table(table).await?;
+        let (q, upto) = (|| column.to_bytes(), TimeRange::up_to(bound));
+        let select = Selection::default().column(NOTIFY, q(), upto, 1).column(FAILED, q(), upto, 1);
+        let mut left = Some(RowRange::all());
+        while let Some(range) = left {
+            let page = table.store().scan(&range, &select, PageLimit::default()).await?;
+            let drop = |row: &bigtable::Row| ConditionalMutation {
+                otherwise: vec![
+                    Mutation::delete(NOTIFY, q(), upto),
+                    Mutation::delete(FAILED, q(), upto),
+                ],
+                ..ConditionalMutation::new(&row.key)
+            };
+            self.leave(&table, page.rows.iter().map(drop).collect()).await?;
+            left = page.resume;
+        }
+        Ok(())
     }
 
     /// Replaces the schema by what `change` makes of it, against other clients that do so too; makes
@@ -74,8 +114,11 @@ impl Client {
                 // A crash may have come between storing and raising: raise again, it is idempotent.
                 return self.publish(old.version).await;
             };
-            if new.replace(self.system(), &old).await? {
-                return self.publish(new.version).await;
+            match new.replace(self.system(), &old).await {
+                Ok(true) => return self.publish(new.version).await,
+                // Another client was faster, or this one was and does not know it: look again.
+                Ok(false) | Err(Error::Store(bigtable::Error::Unknown { .. })) => {}
+                Err(error) => return Err(error),
             }
             self.runtime().sleep(backoff.step(&**self.runtime())).await;
         }
@@ -103,9 +146,7 @@ impl Client {
             let mut dirty = Vec::new();
             for found in &page.rows {
                 let versions = match found.cells.iter().any(|cell| cell.family == LOCK) {
-                    true => {
-                        self.read_row(&table, &found.key, &select, s, Patience::Wait).await?
-                    }
+                    true => self.read_row(&table, &found.key, &select, s, Patience::Wait).await?,
                     false => self.versions(&table, found, s).await?,
                 };
                 let of = |column: &Column| versions.iter().find(|v| v.column == *column);
@@ -122,11 +163,7 @@ impl Client {
         Ok(())
     }
 
-    async fn leave(
-        &self,
-        table: &Table,
-        requests: Vec<bigtable::ConditionalMutation>,
-    ) -> Result<()> {
+    async fn leave(&self, table: &Table, requests: Vec<ConditionalMutation>) -> Result<()> {
         for result in table.store().check_and_mutate_rows(requests).await {
             result?;
         }

@@ -24,6 +24,9 @@ use crate::{Client, Column, Error, Result};
 /// How many failing cells a process keeps in mind; of those beyond, the count begins anew.
 const FAILURES_MAX: usize = 100_000;
 
+/// How much of an error is kept.
+const ERROR_CHARS_MAX: usize = 4096;
+
 /// The failures of this process's observers.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
@@ -67,8 +70,9 @@ impl Failures {
         let fresh = Failure { attempts: 0, not_before: now, error: String::new() };
         let failure = of.entry((cell.clone(), observer.to_owned())).or_insert(fresh);
         failure.attempts += 1;
-        failure.error = error.to_string();
-        let doubled = options.failure_delay * 2u32.saturating_pow(failure.attempts - 1);
+        failure.error = error.to_string().chars().take(ERROR_CHARS_MAX).collect();
+        let factor = 2u32.saturating_pow(failure.attempts - 1);
+        let doubled = options.failure_delay.saturating_mul(factor);
         let delay = doubled.min(options.failure_delay_max);
         failure.not_before = now + delay;
         match failure.attempts >= options.failures_max {
@@ -85,11 +89,12 @@ impl Failures {
     }
 
     /// Takes what is known of a cell's failures, for the record of setting it aside.
-    fn take(&self, cell: &Cell) -> Option<(String, Failure)> {
+    fn take(&self, cell: &Cell) -> Vec<(String, Failure)> {
         let mut of = self.lock();
-        let key = of.keys().find(|(failing, _)| failing == cell).cloned()?;
-        let failure = of.remove(&key)?;
-        Some((key.1, failure))
+        let first = (cell.clone(), String::new());
+        let keys = of.range(first..).map(|(key, _)| key).take_while(|key| key.0 == *cell);
+        let keys: Vec<_> = keys.cloned().collect();
+        keys.into_iter().filter_map(|key| Some((key.1.clone(), of.remove(&key)?))).collect()
     }
 }
 
@@ -120,20 +125,20 @@ pub struct SetAside {
 impl Context {
     /// Moves the seen versions of a notification out of the way.
     pub(super) async fn set_aside(&self, cell: &Cell, seen: &[Timestamp]) -> Result<()> {
-        let (observer, failure) = match self.failures.take(cell) {
-            Some(known) => known,
-            None => return Ok(()),
+        let failures = self.failures.take(cell);
+        let Some(newest) = seen.iter().max().filter(|_| !failures.is_empty()) else {
+            return Ok(());
         };
-        let Some(newest) = seen.iter().max() else { return Ok(()) };
         let column = || cell.column.to_bytes();
         let mut record = BytesMut::new();
-        record.put_u32(failure.attempts);
-        put_bytes16(&mut record, observer.as_bytes());
-        put_bytes32(&mut record, failure.error.as_bytes());
+        for (observer, failure) in failures {
+            record.put_u32(failure.attempts);
+            put_bytes16(&mut record, observer.as_bytes());
+            put_bytes32(&mut record, failure.error.as_bytes());
+        }
         let mut otherwise = vec![Mutation::set(FAILED, column(), *newest, record.freeze())];
-        let gone = |version: &Timestamp| {
-            Mutation::delete(NOTIFY, column(), TimeRange::at(*version))
-        };
+        let gone =
+            |version: &Timestamp| Mutation::delete(NOTIFY, column(), TimeRange::at(*version));
         otherwise.extend(seen.iter().map(gone));
         let request = ConditionalMutation { otherwise, ..ConditionalMutation::new(&cell.row) };
         cell.table.store().check_and_mutate_row(request).await?;
@@ -157,7 +162,7 @@ impl Client {
                 let page = table.store().scan(&range, &select, PageLimit::default()).await?;
                 for row in page.rows {
                     for cell in &row.cells {
-                        found.push(decode(&name, &row.key, cell)?);
+                        found.extend(decode(&name, &row.key, cell)?);
                     }
                 }
                 left = page.resume;
@@ -166,8 +171,8 @@ impl Client {
         Ok(found)
     }
 
-    /// Brings set-aside notifications of an observer back, to be tried again; of all observers if
-    /// none is named. Returns how many.
+    /// Brings set-aside notifications of an observer back, to be tried again, and with them those of
+    /// others that failed on the same change; of all observers if none is named. Returns how many.
     ///
     /// # Errors
     /// Those of the store.
@@ -197,18 +202,24 @@ impl Client {
     }
 }
 
-fn decode(table: &str, row: &RowKey, cell: &bigtable::Cell) -> Result<SetAside> {
+/// A record holds one entry for each observer that failed.
+fn decode(table: &str, row: &RowKey, cell: &bigtable::Cell) -> Result<Vec<SetAside>> {
     let mut reader = Reader::new(&cell.value);
-    let mut parse = || {
-        Some(SetAside {
-            attempts: reader.u32()?,
-            observer: reader.string16()?,
-            error: String::from_utf8_lossy(&reader.bytes32()?).into_owned(),
-            table: table.to_owned(),
-            row: row.clone(),
-            column: Column::from_stored(cell.qualifier.clone()),
-            version: cell.timestamp,
-        })
-    };
-    parse().ok_or_else(|| Error::Corrupt { record: "failed", bytes: cell.value.clone() })
+    let mut entries = Vec::new();
+    while !reader.is_empty() {
+        let mut parse = || {
+            Some(SetAside {
+                attempts: reader.u32()?,
+                observer: reader.string16()?,
+                error: String::from_utf8_lossy(&reader.bytes32()?).into_owned(),
+                table: table.to_owned(),
+                row: row.clone(),
+                column: Column::from_stored(cell.qualifier.clone()),
+                version: cell.timestamp,
+            })
+        };
+        let corrupt = || Error::Corrupt { record: "failed", bytes: cell.value.clone() };
+        entries.push(parse().ok_or_else(corrupt)?);
+    }
+    Ok(entries)
 }

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::{Shared, join_all, select};
 
-use crate::column::{Cell, Table};
+use crate::column::{COLUMN_BYTES_MAX, Cell, Table};
 use crate::observe::find::Places;
 use crate::observe::handle::Visit;
 use crate::observe::set_aside::Failures;
@@ -30,8 +30,8 @@ const DELAYED_MAX: usize = 10_000;
 pub struct WorkerOptions {
     /// How many cells are handled at once.
     pub threads: usize,
-    /// How often each worker scans for notifications although hints keep it busy, and the first pause
-    /// when it finds nothing.
+    /// How often the workers together scan for notifications although hints keep them busy, and the
+    /// first pause when they find nothing.
     pub scan_period: Duration,
     /// The longest pause between two scans of an idle worker.
     pub idle_max: Duration,
@@ -107,10 +107,12 @@ impl Client {
                 )));
             }
         }
-        self.register(&wanted).await?;
         let (stop, stopped) = oneshot::channel();
+        // Before anything is stored: a mistake leaves no trace in the schema.
         let context = Context::new(self, registrations, options, stopped.shared()).await?;
         let context = Arc::new(context);
+        self.register(&wanted).await?;
+        context.check_batched_columns()?;
         self.hints().want(true);
         let mut ended = Vec::new();
         for _ in 0..context.options.threads.max(1) {
@@ -174,22 +176,14 @@ impl Context {
             }
             observers.entry((table, column)).or_default().push(Arc::new(registration));
         }
-        for (table, column) in observers.keys() {
+        for (table, _) in observers.keys() {
             client.table(table).await?;
-            let batched = |r: &Arc<Registration>| matches!(r.runner, Runner::Batch(..));
-            let of = &observers[&(table.clone(), column.clone())];
-            if of.len() > 1 && of.iter().any(batched) {
-                return Err(Error::Invalid(format!(
-                    "{table}/{column} has a batching observer and another one: give each a column \
-                     of its own"
-                )));
-            }
         }
         let mut tables = Vec::new();
         for (name, columns) in scanned {
             tables.push((client.table(&name).await?, columns));
         }
-        Ok(Context {
+        let context = Context {
             client: client.clone(),
             options,
             failures: Failures::default(),
@@ -198,13 +192,17 @@ impl Context {
             stopping: AtomicBool::new(false),
             stopped,
             delayed: AtomicUsize::new(0),
-        })
+        };
+        context.check_batched_columns()?;
+        Ok(context)
     }
 
     /// Takes hints, and scans when there are none or the time for it has come.
     async fn work_loop(self: Arc<Self>) {
         let mut places = Places::default();
-        let mut idle = self.options.scan_period;
+        // The workers share the scanning: each at its turn, together once in every period.
+        let period = self.options.scan_period * u32::try_from(self.options.threads).unwrap_or(1);
+        let mut idle = period;
         let mut next_scan = self.runtime().now();
         while !self.is_stopping() {
             if self.runtime().now() >= next_scan {
@@ -216,14 +214,14 @@ impl Context {
                     }
                 };
                 idle = match found {
-                    true => self.options.scan_period,
+                    true => period,
                     false => (idle * 2).min(self.options.idle_max),
                 };
                 next_scan = self.runtime().now() + idle;
             }
             match self.client.hints().pop() {
                 Some(cell) => {
-                    idle = self.options.scan_period;
+                    idle = period;
                     next_scan = next_scan.min(self.runtime().now() + idle);
                     self.follow(cell).await;
                 }
@@ -256,9 +254,9 @@ impl Context {
             return;
         }
         let context = self.clone();
-        let sleep = self.runtime().sleep(delay);
         self.runtime().spawn(Box::pin(async move {
-            sleep.await;
+            // Not beyond the end of the workers: it holds the client, and with it the store.
+            context.rest(delay).await;
             context.delayed.fetch_sub(1, Ordering::Relaxed);
             context.client.hints().push(cell);
         }));
@@ -296,6 +294,34 @@ impl Context {
         of.iter().all(each).then(|| of.clone())
     }
 
+    /// Whether this process runs every observer that the schema names for the column; only then may
+    /// it take notifications away (H53). The client knows a schema at least as new as that of any
+    /// transaction it has begun.
+    pub(super) fn runs_all_of(&self, table: &Table, column: &Column) -> bool {
+        let own = self.observers.get(&(table.name().to_owned(), column.clone()));
+        self.are_all_of(table.name(), column, own.map_or(&[], Vec::as_slice))
+    }
+
+    fn are_all_of(&self, table: &str, column: &Column, own: &[Arc<Registration>]) -> bool {
+        let runs = |entry: &Observed| own.iter().any(|r| r.observed.observer == entry.observer);
+        self.client.known_schema().of(table, column).all(runs)
+    }
+
+    /// A batching observer and another one cannot share a column: neither would know what the other
+    /// has handled.
+    fn check_batched_columns(&self) -> Result<()> {
+        for ((table, column), own) in &self.observers {
+            let batched = own.iter().any(|r| matches!(r.runner, Runner::Batch(..)));
+            if batched && (own.len() > 1 || !self.are_all_of(table, column, own)) {
+                return Err(Error::Invalid(format!(
+                    "{table}/{column} has a batching observer and another one: give each a column \
+                     of its own, or retire the one that is no longer used"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn scanned_tables(&self) -> Vec<(Table, Vec<Column>)> {
         self.scanned.clone()
     }
@@ -312,6 +338,15 @@ fn check(entry: &Observed) -> Result<()> {
         return Err(Error::Invalid(format!(
             "observer name {:?}: use the form [-_.a-zA-Z0-9]+",
             entry.observer
+        )));
+    }
+    let ack = entry.column.ack_of(&entry.observer);
+    if ack.as_bytes().len() > COLUMN_BYTES_MAX {
+        return Err(Error::Invalid(format!(
+            "the names of observer and column are too long together: {} bytes, at most {}",
+            entry.observer.len() + entry.column.as_bytes().len(),
+            COLUMN_BYTES_MAX + entry.observer.len() + entry.column.as_bytes().len()
+                - ack.as_bytes().len()
         )));
     }
     Ok(())

@@ -8,14 +8,17 @@
 //!
 //! Invariants: a window is in stable storage, synced, *before* a timestamp of it is served (H40); the
 //! record is extended by a conditional write on the record last seen, so two oracles cannot both
-//! win (H41); in one life neither `next` nor `limit` ever goes back, so "below the limit, then swap"
-//! needs no lock (H44); after a restart service begins at the stored limit.
+//! win (H41); in one life neither `next` nor `limit` ever goes back, but for the `limit` of an
+//! oracle that was superseded, which ends at zero; so "below the limit, then swap" needs no lock
+//! (H44); after a restart service begins at the stored limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use bigtable::{ConditionalMutation, Mutation, Probe, RowKey, Selection, Table, TimeRange, Timestamp};
+use bigtable::{
+    ConditionalMutation, Mutation, Probe, RowKey, Selection, Table, TimeRange, Timestamp,
+};
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::lock::Mutex;
 
@@ -30,6 +33,9 @@ const QUALIFIER: &str = "window";
 
 /// How many timestamps one write to the store reserves.
 pub(crate) const WINDOW: u64 = 1_000_000;
+
+/// How often one change of the record is tried.
+const WRITES_MAX: u32 = 4;
 
 /// The oracle of a single process.
 ///
@@ -75,10 +81,12 @@ impl WindowOracle {
         let table = store.open_table(crate::layout::SYSTEM_TABLE, &schema).await?;
         let stored = read(&*table).await?;
         let record = match stored {
-            Some(old) => Record { epoch: old.epoch + 1, holder, ..old },
+            Some(old) => Record { epoch: old.epoch.saturating_add(1), holder, ..old },
             None => Record { epoch: 1, limit: 1, schema_version: 0, holder },
         };
-        replace(&*table, stored, record).await?;
+        if !replace(&*table, stored, record).await? {
+            return Err(superseded());
+        }
         Ok(WindowOracle {
             table,
             next: AtomicU64::new(record.limit),
@@ -110,25 +118,38 @@ impl WindowOracle {
         if self.next.load(Ordering::SeqCst) < self.limit.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let old = held.ok_or_else(superseded)?;
-        let limit = old.limit + WINDOW;
-        if limit >= Timestamp::MAX.as_u64() {
-            return Err(Error::Oracle("the 2^53 timestamps are used up".to_owned()));
-        }
-        self.write(&mut held, Record { limit, ..old }).await?;
-        self.limit.store(limit, Ordering::SeqCst);
+        let extended = |old: Record| match old.limit.saturating_add(WINDOW) {
+            limit if limit < Timestamp::MAX.as_u64() => Ok(Record { limit, ..old }),
+            _ => Err(Error::Oracle("the 2^53 timestamps are used up".to_owned())),
+        };
+        let record = self.write(&mut held, extended).await?;
+        self.limit.store(record.limit, Ordering::SeqCst);
         Ok(())
     }
 
-    async fn write(&self, held: &mut Option<Record>, new: Record) -> Result<()> {
-        let result = replace(&*self.table, *held, new).await;
-        match result {
-            Ok(()) => *held = Some(new),
-            // Another oracle has taken over: nothing of this one's memory may be served again (H42).
-            Err(Error::Oracle(_)) => *held = None,
-            Err(_) => {}
+    /// Replaces the stored record by what `change` makes of it.
+    async fn write(
+        &self,
+        held: &mut Option<Record>,
+        change: impl Fn(Record) -> Result<Record>,
+    ) -> Result<Record> {
+        for _ in 0..WRITES_MAX {
+            let old = held.ok_or_else(superseded)?;
+            let new = change(old)?;
+            if replace(&*self.table, Some(old), new).await? {
+                *held = Some(new);
+                return Ok(new);
+            }
+            // A request of this oracle's own may have arrived late, after its reply was given up:
+            // only it has this holder's name (H43).
+            *held = read(&*self.table).await?.filter(|stored| stored.holder == old.holder);
+            if held.is_none() {
+                // Another oracle has taken over: nothing of this one's memory may be served any
+                // more (H42).
+                self.limit.store(0, Ordering::SeqCst);
+            }
         }
-        result
+        Err(superseded())
     }
 }
 
@@ -148,6 +169,9 @@ impl Oracle for WindowOracle {
 
     async fn peek(&self) -> Result<Timestamp> {
         let next = self.next.load(Ordering::SeqCst);
+        if self.limit.load(Ordering::SeqCst) == 0 {
+            return Err(superseded());
+        }
         Ok(Timestamp::new(next - 1).expect("the window lies below 2^53"))
     }
 
@@ -157,11 +181,11 @@ impl Oracle for WindowOracle {
 
     async fn raise_schema_version(&self, version: u64) -> Result<()> {
         let mut held = self.record.lock().await;
-        let old = held.ok_or_else(superseded)?;
-        if version > old.schema_version {
-            self.write(&mut held, Record { schema_version: version, ..old }).await?;
-            self.schema_version.store(version, Ordering::SeqCst);
+        if version > held.ok_or_else(superseded)?.schema_version {
+            let raised = |old| Ok(Record { schema_version: version, ..old });
+            self.write(&mut held, raised).await?;
         }
+        self.schema_version.fetch_max(version, Ordering::SeqCst);
         Ok(())
     }
 }
@@ -176,9 +200,9 @@ async fn read(table: &dyn Table) -> Result<Option<Record>> {
     row.newest(&SYSTEM, QUALIFIER.as_bytes()).map(|cell| Record::decode(&cell.value)).transpose()
 }
 
-/// Replaces the stored record `old` by `new`. A lost reply is settled by reading: the record names
-/// its holder, so a write of one's own is recognised (H43).
-async fn replace(table: &dyn Table, old: Option<Record>, new: Record) -> Result<()> {
+/// Replaces the stored record `old` by `new`; `false` when another one is stored. A lost reply is settled
+/// by reading: the record names its holder, so a write of one's own is recognised (H43).
+async fn replace(table: &dyn Table, old: Option<Record>, new: Record) -> Result<bool> {
     let probe = Probe::new(SYSTEM, QUALIFIER, TimeRange::ALL);
     let write = vec![Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, new.encode())];
     let request = ConditionalMutation { sync: true, ..ConditionalMutation::new(ROW) };
@@ -192,9 +216,9 @@ async fn replace(table: &dyn Table, old: Option<Record>, new: Record) -> Result<
         }
     };
     match table.check_and_mutate_row(request).await {
-        Ok(matched) if matched == wanted => Ok(()),
-        Ok(_) => Err(superseded()),
-        Err(bigtable::Error::Unknown { .. }) if read(table).await? == Some(new) => Ok(()),
+        Ok(matched) if matched == wanted => Ok(true),
+        Ok(_) => Ok(read(table).await? == Some(new)),
+        Err(bigtable::Error::Unknown { .. }) if read(table).await? == Some(new) => Ok(true),
         Err(error) => Err(error.into()),
     }
 }
@@ -219,6 +243,9 @@ impl Record {
                 holder: Incarnation(reader.u128()?),
             })
         };
-        parse().ok_or_else(|| Error::Corrupt { record: "oracle", bytes: value.clone() })
+        let possible = |record: &Record| (1..=Timestamp::MAX.as_u64()).contains(&record.limit);
+        parse()
+            .filter(possible)
+            .ok_or_else(|| Error::Corrupt { record: "oracle", bytes: value.clone() })
     }
 }

@@ -1,0 +1,44 @@
+//! A disk that fails under the open store.
+
+use std::time::{Duration, Instant};
+
+use bigtable::{Error, RowKey, RowMutation, Selection, Store, TimeRange};
+use bigtable_fjall::{Durability, FjallStore, Options};
+use futures::executor::block_on;
+
+use crate::{PLAIN, files_error, options, schema, set, ts};
+
+#[test]
+fn nothing_is_answered_after_a_failed_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = Options { write_buffer_bytes: 64 << 10, ..options(Durability::Buffered) };
+    let store = FjallStore::open(dir.path(), small).unwrap();
+    let table = block_on(store.open_table("t", &schema())).unwrap();
+    let write = |row: usize| {
+        let value = "v".repeat(8000);
+        block_on(
+            table.mutate_row(RowMutation::new(format!("{row}")).mutation(set(&PLAIN, 1, &value))),
+        )
+    };
+    write(0).unwrap();
+    // New sorted runs cannot be written any more; the engine notices behind the callers' backs.
+    std::fs::remove_dir_all(dir.path().join("engine")).unwrap();
+    let begun = Instant::now();
+    let error = (1..).find_map(|row| {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the failure was never noticed");
+        write(row).err()
+    });
+    let error = error.expect("the loop ends with an error");
+    assert!(matches!(error, Error::Unknown { .. } | Error::Files { .. }), "{error}");
+    let (problem, remedy) = files_error(write(0));
+    assert!(remedy.contains("reopen"), "{problem}: {remedy}");
+    let select = Selection::default().column(PLAIN, "q", TimeRange::ALL, 1);
+    files_error(block_on(table.read_row(&RowKey::from("0"), &select)));
+    files_error(block_on(table.scan(&bigtable::RowRange::all(), &select, Default::default())));
+    files_error(block_on(store.raise_floor(ts(1))));
+    files_error(block_on(store.table_names()));
+    files_error(block_on(store.open_table("u", &schema())));
+    let batch =
+        block_on(table.check_and_mutate_rows(vec![bigtable::ConditionalMutation::new("r")]));
+    batch.into_iter().for_each(|result| drop(files_error(result)));
+}

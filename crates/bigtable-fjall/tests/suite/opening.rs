@@ -1,0 +1,182 @@
+//! What can be wrong with a directory, and what is said about it.
+
+use std::fs;
+
+use bigtable::Store;
+use bigtable_fjall::{Durability, FjallStore, Options};
+use futures::executor::block_on;
+
+use crate::{contents, files_error, open, schema};
+
+fn problem(dir: &std::path::Path) -> String {
+    let (problem, remedy) = files_error(FjallStore::open(dir, Options::default()));
+    assert!(!remedy.is_empty(), "no remedy for: {problem}");
+    problem
+}
+
+#[test]
+fn creates_directories_as_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a/b/c");
+    drop(open(&path, Durability::Buffered));
+    assert!(path.join("FORMAT").exists());
+    drop(open(&path, Durability::Buffered));
+}
+
+#[test]
+fn a_file_is_no_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, "text").unwrap();
+    problem(&path);
+    problem(&path.join("below"));
+    assert_eq!(fs::read(&path).unwrap(), b"text");
+}
+
+#[test]
+fn a_foreign_directory_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("thesis.tex"), "text").unwrap();
+    let problem = problem(dir.path());
+    assert!(problem.contains("thesis.tex"), "{problem}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing was created");
+}
+
+#[test]
+fn a_newer_format_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path(), Durability::Buffered));
+    fs::write(dir.path().join("FORMAT"), "bigtable-fjall\nformat 2\n").unwrap();
+    let (problem, remedy) = files_error(FjallStore::open(dir.path(), Options::default()));
+    assert!(problem.contains("format 2"), "{problem}");
+    assert!(remedy.contains("newer"), "{remedy}");
+}
+
+#[test]
+fn a_damaged_format_is_refused() {
+    for text in ["", "format 1", "bigtable-fjall\n", "bigtable-fjall\nformat x", "\u{0}\u{1}"] {
+        let dir = tempfile::tempdir().unwrap();
+        drop(open(dir.path(), Durability::Buffered));
+        fs::write(dir.path().join("FORMAT"), text).unwrap();
+        problem(dir.path());
+    }
+}
+
+#[test]
+fn one_process_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, table) = open(dir.path(), Durability::Buffered);
+    assert!(problem(dir.path()).contains("another process"));
+    drop(store);
+    assert!(problem(dir.path()).contains("another process"), "a table keeps the store open");
+    drop(table);
+    drop(open(dir.path(), Durability::Buffered));
+}
+
+#[test]
+fn an_interrupted_creation_is_begun_anew() {
+    // What is there at each moment of the creation, `FORMAT` always missing.
+    let whole = tempfile::tempdir().unwrap();
+    drop(open(whole.path(), Durability::Buffered));
+    for (step, keep) in [
+        (1, vec!["LOCK"]),
+        (2, vec!["LOCK", "CREATING"]),
+        (3, vec!["LOCK", "CREATING", "engine/0.jnl", "engine/lock"]),
+        (
+            4,
+            vec![
+                "LOCK",
+                "CREATING",
+                "engine/0.jnl",
+                "engine/lock",
+                "engine/keyspaces",
+                "engine/version",
+            ],
+        ),
+        (5, vec!["LOCK", "CREATING", "engine/version"]),
+        (6, vec!["LOCK", "CREATING", "FORMAT.new", "engine/version"]),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("engine")).unwrap();
+        if step < 3 {
+            fs::remove_dir(dir.path().join("engine")).unwrap();
+        }
+        for name in keep {
+            let path = dir.path().join(name);
+            if whole.path().join(name).is_dir() {
+                fs::create_dir_all(path).unwrap();
+            } else {
+                fs::write(path, "half").unwrap();
+            }
+        }
+        let (_store, table) = open(dir.path(), Durability::Buffered);
+        assert!(contents(&*table).is_empty(), "step {step}");
+        assert!(dir.path().join("FORMAT").exists(), "step {step}");
+        assert!(!dir.path().join("CREATING").exists(), "step {step}");
+    }
+}
+
+#[test]
+fn a_crash_after_the_creation_keeps_the_data() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path(), Durability::Buffered));
+    // The last step, removing this file, did not happen.
+    fs::write(dir.path().join("CREATING"), "").unwrap();
+    let store = FjallStore::open(dir.path(), Options::default()).unwrap();
+    assert_eq!(block_on(store.table_names()).unwrap(), ["t"]);
+}
+
+#[test]
+fn missing_or_damaged_files_are_reported() {
+    type Damage = fn(&std::path::Path);
+    let damage: [(&str, Damage); 5] = [
+        ("no engine", |dir| fs::remove_dir_all(dir.join("engine")).unwrap()),
+        ("no files", |dir| {
+            fs::remove_dir_all(dir.join("engine")).unwrap();
+            fs::create_dir(dir.join("engine")).unwrap();
+        }),
+        ("no marker", |dir| fs::remove_file(dir.join("engine/version")).unwrap()),
+        ("another marker", |dir| fs::write(dir.join("engine/version"), "gibberish").unwrap()),
+        ("no keyspaces", |dir| fs::remove_dir_all(dir.join("engine/keyspaces")).unwrap()),
+    ];
+    for (what, damage) in damage {
+        let dir = tempfile::tempdir().unwrap();
+        drop(open(dir.path(), Durability::Buffered));
+        damage(dir.path());
+        let opened = FjallStore::open(dir.path(), Options::default());
+        assert!(matches!(opened, Err(bigtable::Error::Files { .. })), "{what}: {opened:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn permissions_are_reported() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("locked");
+    fs::create_dir(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o500)).unwrap();
+    // The superuser may write everywhere, so there is nothing to see for him.
+    if fs::write(path.join("probe"), "").is_err() {
+        let (problem, remedy) = files_error(FjallStore::open(&path, Options::default()));
+        assert!(remedy.contains("permission"), "{problem}: {remedy}");
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn schemas_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path(), Durability::Buffered));
+    let store = FjallStore::open(dir.path(), Options::default()).unwrap();
+    let mut other = schema();
+    other.groups.pop();
+    let opened = block_on(store.open_table("t", &other));
+    assert!(matches!(opened, Err(bigtable::Error::InvalidRequest(_))), "{opened:?}");
+    let mut other = schema();
+    other.groups[0].layout = bigtable::Layout::NewestApart;
+    let opened = block_on(store.open_table("u", &other));
+    assert!(matches!(opened, Err(bigtable::Error::InvalidRequest(_))), "{opened:?}");
+    assert_eq!(block_on(store.table_names()).unwrap(), ["t"]);
+    block_on(store.open_table("t", &schema())).unwrap();
+}

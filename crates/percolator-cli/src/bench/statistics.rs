@@ -1,0 +1,68 @@
+//! Medians, and how sure they are.
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+/// How often the sample is drawn again for an interval.
+const RESAMPLES: usize = 2000;
+
+/// A median with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Estimate {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+impl Estimate {
+    /// The median of the sample, and the interval that its bootstrap gives; `None` of no numbers.
+    pub(crate) fn of(sample: &[f64], seed: u64) -> Option<Self> {
+        let median = median(sample)?;
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut drawn = Vec::with_capacity(sample.len());
+        let mut medians = Vec::with_capacity(RESAMPLES);
+        for _ in 0..RESAMPLES {
+            drawn.clear();
+            drawn.extend(sample.iter().map(|_| sample[random.random_range(0..sample.len())]));
+            medians.extend(self::median(&drawn));
+        }
+        medians.sort_by(f64::total_cmp);
+        let at = |share: f64| medians[((medians.len() - 1) as f64 * share).round() as usize];
+        Some(Estimate { median, low: at(0.025), high: at(0.975) })
+    }
+}
+
+/// The middle of the sample, or the mean of the two in the middle.
+fn median(sample: &[f64]) -> Option<f64> {
+    let mut sorted = sample.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 9.0]), Some(3.0));
+    }
+
+    #[test]
+    fn the_interval_holds_the_median() {
+        let sample: Vec<f64> = (0..10).map(|i| 0.8 + f64::from(i) / 100.0).collect();
+        let estimate = Estimate::of(&sample, 1).unwrap();
+        assert!(estimate.low < estimate.median && estimate.median < estimate.high);
+        assert!(estimate.low >= 0.8 && estimate.high <= 0.89);
+        assert_eq!(Estimate::of(&sample, 1), Some(estimate));
+        assert_eq!(Estimate::of(&[], 1), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! Wall-clock times and durations as people write and read them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A time in the form of RFC 3339, in UTC.
+pub(crate) fn rfc3339(ms: u64) -> String {
+    let (days, of_day) = (ms / 86_400_000, ms % 86_400_000);
+    let (year, month, day) = date(days);
+    let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
+    let (second, milli) = (of_day / 1000 % 60, of_day % 1000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+}
+
+/// Year, month and day of a number of days since 1970, in the Gregorian calendar: years begin in
+/// March, so that a leap day is the last of its year, and repeat every 400 years of 146,097 days.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year + next, month, day)
+}
+
+/// A duration in words: `350ms`, `41.2s`, `12m`, `3.5h`.
+pub(crate) fn age(duration: Duration) -> String {
+    match duration.as_secs_f64() {
+        s if s < 1.0 => format!("{}ms", duration.as_millis()),
+        s if s < 600.0 => format!("{s:.1}s"),
+        s if s < 36_000.0 => format!("{:.0}m", s / 60.0),
+        s => format!("{:.1}h", s / 3600.0),
+    }
+}
+
+/// Reads a duration: a number with `ms`, `s`, `m` or `h`; seconds without.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ms" => 0.001,
+        "s" | "" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        other => return Err(format!("unknown unit {other:?}: write ms, s, m or h, as in 10s")),
+    };
+    let number: f64 = digits.parse().map_err(|_| "write a number and a unit, as in 10s")?;
+    Duration::try_from_secs_f64(number * unit).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(951_782_399_999), "2000-02-28T23:59:59.999Z");
+        assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(rfc3339(1_735_689_599_001), "2024-12-31T23:59:59.001Z");
+        assert_eq!(rfc3339(4_107_542_400_000), "2100-03-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn durations_are_read_and_shown() {
+        assert_eq!(duration("10s").unwrap(), Duration::from_secs(10));
+        assert_eq!(duration("1.5m").unwrap(), Duration::from_secs(90));
+        assert_eq!(duration("250ms").unwrap(), Duration::from_millis(250));
+        assert_eq!(duration("3").unwrap(), Duration::from_secs(3));
+        for wrong in ["", "s", "10d", "-1s", "1e30h"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(age(Duration::from_millis(41_230)), "41.2s");
+        assert_eq!(age(Duration::from_millis(350)), "350ms");
+    }
+}

@@ -1,0 +1,171 @@
+//! `bench`: how fast it is on this machine.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+use crate::bench::micro::{self, Settings};
+use crate::bench::{report, webindex};
+use crate::cmd::Context;
+use crate::exit::{Exit, Failure};
+use crate::output::grouped;
+use crate::store::Durability;
+
+/// Measure.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Example:
+  percolator bench micro --json
+  percolator bench webindex site/ --json")]
+pub(crate) enum Bench {
+    Micro(Micro),
+    Webindex(Webindex),
+}
+
+impl Bench {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        match self {
+            Bench::Micro(micro) => micro.run(context).await,
+            Bench::Webindex(webindex) => webindex.run(context).await,
+        }
+    }
+}
+
+/// Single-cell reads and writes at random: bare engine, raw table and transactions (the paper's
+/// Figure 8).
+///
+/// One thread, all data cached. The arms take turns in blocks of half a second, in an order drawn
+/// from the seed; a ratio is the median of the ratios of each round. At the end everything that was
+/// written is read again: exit status 3, and no result, when it is not there.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator bench micro
+  percolator bench micro --durability sync --data /mnt/disk/bench --json")]
+pub(crate) struct Micro {
+    /// When a write counts as durable, in every arm alike.
+    #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
+    durability: Durability,
+    /// Seconds to measure each arm for.
+    #[arg(long, value_name = "N", default_value_t = 5.0)]
+    seconds: f64,
+    /// How many cells there are.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    cells: usize,
+    /// Seed of the order of arms and cells.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// A new directory for the data, which stays; a temporary one when it is left away.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+impl Micro {
+    async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let bad = |what: String, help| Err(Failure::usage(what, help));
+        if !(0.01..=3600.0).contains(&self.seconds) {
+            return bad(format!("--seconds {}", self.seconds), "give 0.01 to 3600 seconds");
+        }
+        if !(1..=micro::CELLS_MAX).contains(&self.cells) {
+            let most = grouped(micro::CELLS_MAX as u64);
+            return bad(format!("--cells {}", self.cells), &format!("give 1 to {most} cells"));
+        }
+        let temporary = match &self.data {
+            Some(dir) => {
+                if dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+                    let what = format!("{}: the directory is not empty", dir.display());
+                    return bad(what, "name an empty directory, or one that is not there yet");
+                }
+                None
+            }
+            None => Some(tempfile::Builder::new().prefix("percolator-bench-").tempdir()?),
+        };
+        let dir = match (&self.data, &temporary) {
+            (Some(dir), _) => dir.clone(),
+            (None, Some(temporary)) => temporary.path().to_owned(),
+            (None, None) => return bad("no directory".to_owned(), "name one with --data"),
+        };
+        let settings = Settings {
+            durability: self.durability,
+            seconds: self.seconds,
+            cells: self.cells,
+            seed: self.seed,
+            dir,
+        };
+        if cfg!(debug_assertions) {
+            context.out.warn("this build is not optimised: build with --release for real figures");
+        }
+        let Some(result) = micro::run(context, &settings).await? else {
+            context.out.note("interrupted before the end: nothing to report");
+            return Ok(Exit::Interrupted);
+        };
+        match context.out.json {
+            true => context.out.json(&report::json(&settings, &result))?,
+            false => report::print(context.out, &settings, &result)?,
+        }
+        if result.check.wrong > 0 {
+            return Err(Failure::error(
+                Exit::Violated,
+                format!("{} cells were not as they were written", result.check.wrong),
+                "the figures are void; please report this with the settings above",
+            ));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// The web index on a directory of HTML: pages and links a second, and delays at half that load.
+///
+/// Two runs, each on a new store: as fast as it goes until every page is searchable and every observer
+/// idle, and then with pages arriving at half that rate. Each ends with a verification; exit status 3,
+/// and no result, when it finds a difference.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator bench webindex \"$(rustc --print sysroot)/share/doc/rust/html\" --exclude core")]
+pub(crate) struct Webindex {
+    /// The directory.
+    dir: PathBuf,
+    /// The URL of the directory.
+    #[arg(long, value_name = "URL", default_value = "https://example.org/")]
+    base: String,
+    /// Leave out this file or directory directly below DIR; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    exclude: Vec<String>,
+    /// When a commit counts as durable.
+    #[arg(long, value_enum, default_value = "sync", value_name = "LEVEL")]
+    durability: Durability,
+}
+
+impl Webindex {
+    async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        if !self.dir.is_dir() {
+            return Err(Failure::usage(
+                format!("{}: no such directory", self.dir.display()),
+                "name a directory with HTML files; `percolator webindex generate DIR` makes one",
+            ));
+        }
+        let settings = webindex::Settings {
+            dir: self.dir.clone(),
+            base: ::webindex::address::Base::parse(&self.base)?,
+            exclude: self.exclude.clone(),
+            durability: self.durability,
+        };
+        if cfg!(debug_assertions) {
+            context.out.warn("this build is not optimised: build with --release for real figures");
+        }
+        let Some((full, half)) = webindex::run(context, &settings).await? else {
+            context.out.note("interrupted before the end: nothing to report");
+            return Ok(Exit::Interrupted);
+        };
+        match context.out.json {
+            true => context.out.json(&webindex::json(&settings, &full, &half))?,
+            false => webindex::print(context.out, &settings, &full, &half)?,
+        }
+        let differences = full.differences.len() + half.differences.len();
+        if differences > 0 {
+            return Err(Failure::error(
+                Exit::Violated,
+                format!("the verification found {differences} differences"),
+                "the figures are void; please report this with the directory's contents",
+            ));
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,73 @@
+//! The commands, one module for each group.
+
+mod bench;
+mod cell;
+mod demo;
+mod locks;
+mod observers;
+mod read;
+mod tx;
+mod wait;
+pub(crate) mod webindex;
+mod write;
+
+use clap::Subcommand;
+
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::output::Out;
+
+/// What a command works with, besides its arguments.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Where its output goes.
+    pub(crate) out: Out,
+    /// Whether it is to end.
+    pub(crate) interrupt: Interrupt,
+}
+
+/// A command.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Demo(demo::Demo),
+    #[command(subcommand)]
+    Webindex(webindex::Webindex),
+    Get(read::Get),
+    Set(write::Set),
+    Delete(write::Delete),
+    Scan(read::Scan),
+    Tx(tx::Tx),
+    Cell(cell::Cell),
+    #[command(subcommand)]
+    Locks(locks::Locks),
+    Backlog(observers::Backlog),
+    Wait(wait::Wait),
+    #[command(subcommand)]
+    Observers(observers::Observers),
+    #[command(subcommand)]
+    Bench(bench::Bench),
+}
+
+impl Command {
+    /// Runs the command. What only reads is cut off by Ctrl-C; the others look for it themselves, or
+    /// end soon anyway.
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let interrupt = &context.interrupt;
+        let read = match &self {
+            Command::Get(get) => interrupt.cut_off(get.run(context)).await,
+            Command::Scan(scan) => interrupt.cut_off(scan.run(context)).await,
+            Command::Cell(cell) => interrupt.cut_off(cell.run(context)).await,
+            Command::Locks(locks) => interrupt.cut_off(locks.run(context)).await,
+            Command::Backlog(backlog) => interrupt.cut_off(backlog.run(context)).await,
+            Command::Set(set) => Some(set.run(context).await),
+            Command::Delete(delete) => Some(delete.run(context).await),
+            Command::Tx(tx) => Some(tx.run(context).await),
+            Command::Wait(wait) => Some(wait.run(context).await),
+            Command::Observers(observers) => Some(observers.run(context).await),
+            Command::Bench(bench) => Some(bench.run(context).await),
+            Command::Demo(demo) => Some(demo.run(context).await),
+            Command::Webindex(webindex) => Some(webindex.run(context).await),
+        };
+        read.unwrap_or(Ok(Exit::Interrupted))
+    }
+}

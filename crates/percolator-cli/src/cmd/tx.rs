@@ -1,0 +1,323 @@
+//! `tx`: transactions step by step, from a script.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use percolator::{AbortReason, Error, Percolator, Prewritten, PrimaryCommitted, RowKey, Table};
+use percolator::{Timestamp, Transaction};
+use serde_json::{Value, json};
+
+use crate::cmd::{Context, read};
+use crate::exit::{Exit, Failure};
+use crate::keys;
+use crate::script::{self, Line, Step};
+use crate::store::TableArgs;
+
+/// Run transactions from a script, one command a line, and print the result of each.
+///
+/// The commands: begin, get ROW COL, set ROW COL VALUE, delete ROW COL, scan, scan PREFIX, commit,
+/// abort; the paper's steps of commit: prewrite, commit-primary, commit-secondaries; and crash, which
+/// ends the process on the spot, so that locks stay behind. A name and a colon before the command
+/// (`t1: begin`) tell several transactions apart. `#` begins a comment.
+///
+/// Exit status 1 when a commit was aborted. With --json each command is one line.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator tx --data D <<'END'
+  begin
+  get Bob bal
+  set Bob bal $3
+  set Joe bal $9
+  commit
+  END")]
+pub(crate) struct Tx {
+    /// The script; standard input when it is `-` or left away.
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    table: TableArgs,
+}
+
+impl Tx {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let lines = script::parse(&self.text()?)?;
+        let (db, table) = self.table.open().await?;
+        let mut session = Session { db, table, open: BTreeMap::new(), aborted: false };
+        for line in lines {
+            if context.interrupt.requested() {
+                return Ok(Exit::Interrupted);
+            }
+            let number = line.number;
+            let answer =
+                session.run(context, &line).await.with_context(|| format!("line {number}"))?;
+            answer.print(context, &line)?;
+        }
+        for (name, state) in &session.open {
+            context.out.note(&state.left_open(name));
+        }
+        Ok(if session.aborted { Exit::No } else { Exit::Done })
+    }
+
+    fn text(&self) -> anyhow::Result<String> {
+        let path = self.file.as_deref().filter(|path| path.as_os_str() != "-");
+        let read = match path {
+            Some(path) => std::fs::read_to_string(path),
+            None => {
+                let mut text = String::new();
+                std::io::stdin().lock().read_to_string(&mut text).map(|_| text)
+            }
+        };
+        read.map_err(|error| {
+            let name = path.map_or("standard input".to_owned(), |path| path.display().to_string());
+            Failure::usage(
+                format!("{name}: cannot read the script: {error}"),
+                "name a file of commands in UTF-8, or pipe them in; `percolator tx --help` lists \
+                 them",
+            )
+        })
+    }
+}
+
+/// The transactions of a script.
+struct Session {
+    db: Percolator,
+    table: Table,
+    open: BTreeMap<String, State>,
+    /// Whether a commit was aborted.
+    aborted: bool,
+}
+
+/// How far a transaction has come.
+enum State {
+    Running(Transaction),
+    Prewritten(Prewritten),
+    Decided(PrimaryCommitted),
+}
+
+impl State {
+    fn left_open(&self, name: &str) -> String {
+        let who = Session::who(name);
+        match self {
+            State::Running(_) => format!("{who} was left open: nothing of it was written"),
+            State::Prewritten(_) => {
+                format!("{who} was left prewritten: its locks stay until someone meets them")
+            }
+            State::Decided(tx) => format!(
+                "{who} was left without its secondaries: committed @ {}, they are rolled forward \
+                 by the next who meets them",
+                tx.commit_ts()
+            ),
+        }
+    }
+
+    fn description(&self) -> &'static str {
+        match self {
+            State::Running(_) => "open",
+            State::Prewritten(_) => "prewritten",
+            State::Decided(_) => "past its commit point",
+        }
+    }
+}
+
+/// The result of a command: for people, and for programs.
+struct Answer {
+    text: String,
+    json: Value,
+}
+
+impl Answer {
+    fn new(text: impl Into<String>, json: Value) -> Self {
+        Answer { text: text.into(), json }
+    }
+
+    fn ok() -> Self {
+        Answer::new("ok", json!({ "ok": true }))
+    }
+
+    fn committed(commit_ts: Timestamp) -> Self {
+        let json = json!({ "commit_ts": commit_ts.as_u64() });
+        Answer::new(format!("committed @ {commit_ts}"), json)
+    }
+
+    fn print(&self, context: &Context, line: &Line) -> anyhow::Result<()> {
+        if context.out.json {
+            let mut object = self.json.clone();
+            object["line"] = line.number.into();
+            object["command"] = line.text.as_str().into();
+            if !line.name.is_empty() {
+                object["transaction"] = line.name.as_str().into();
+            }
+            context.out.line(&object.to_string())?;
+            return Ok(());
+        }
+        let name = match line.name.as_str() {
+            "" => String::new(),
+            name => format!("{name}: "),
+        };
+        context.out.line(&format!("{name}{} -> {}", line.text, self.text))?;
+        Ok(())
+    }
+}
+
+impl Session {
+    fn who(name: &str) -> String {
+        match name {
+            "" => "the transaction".to_owned(),
+            name => format!("transaction {name}"),
+        }
+    }
+
+    async fn run(&mut self, context: &Context, line: &Line) -> anyhow::Result<Answer> {
+        let name = line.name.as_str();
+        match &line.step {
+            Step::Begin => self.begin(name).await,
+            Step::Get(row, column) => {
+                let value = self.running(name)?.get(&self.table, row, column).await?;
+                let text = value.as_ref().map_or("not there".to_owned(), keys::text);
+                let value = value.as_ref().map(|value| keys::json(value));
+                Ok(Answer::new(text, json!({ "value": value })))
+            }
+            Step::Set(row, column, value) => {
+                let table = self.table.clone();
+                self.running_mut(name)?.set(&table, row, column, value.clone())?;
+                Ok(Answer::ok())
+            }
+            Step::Delete(row, column) => {
+                let table = self.table.clone();
+                self.running_mut(name)?.delete(&table, row, column)?;
+                Ok(Answer::ok())
+            }
+            Step::Scan(prefix) => self.scan(name, prefix).await,
+            Step::Abort => {
+                self.running(name)?;
+                self.open.remove(name);
+                Ok(Answer::new("aborted", json!({ "ok": true })))
+            }
+            Step::Commit => {
+                let result = self.take_running(name)?.commit().await;
+                self.outcome(result.map(Answer::committed))
+            }
+            Step::Prewrite => {
+                let result = self.take_running(name)?.prewrite().await;
+                let result = result.map(|tx| self.keep(name, State::Prewritten(tx)));
+                self.outcome(result.map(|()| Answer::new("locked", json!({ "ok": true }))))
+            }
+            Step::CommitPrimary => {
+                let State::Prewritten(tx) = self.take(name, "prewrite")? else {
+                    return Err(self.wrong_state(name, "prewrite"));
+                };
+                let result = tx.commit_primary().await.map(|tx| {
+                    let commit_ts = tx.commit_ts();
+                    self.keep(name, State::Decided(tx));
+                    Answer::committed(commit_ts)
+                });
+                self.outcome(result)
+            }
+            Step::CommitSecondaries => {
+                let State::Decided(tx) = self.take(name, "commit-primary")? else {
+                    return Err(self.wrong_state(name, "commit-primary"));
+                };
+                tx.commit_secondaries().await;
+                Ok(Answer::ok())
+            }
+            Step::Crash => self.crash(context),
+        }
+    }
+
+    async fn begin(&mut self, name: &str) -> anyhow::Result<Answer> {
+        if let Some(state) = self.open.get(name) {
+            return Err(Failure::usage(
+                format!("{} is {} already", Session::who(name), state.description()),
+                "end it first, or give the new one a name, as in `t2: begin`",
+            ));
+        }
+        let tx = self.db.begin().await?;
+        let start_ts = tx.start_ts();
+        self.keep(name, State::Running(tx));
+        Ok(Answer::new(format!("begun @ {start_ts}"), json!({ "start_ts": start_ts.as_u64() })))
+    }
+
+    async fn scan(&self, name: &str, prefix: &RowKey) -> anyhow::Result<Answer> {
+        let rows = self.running(name)?.scan(&self.table).prefix(prefix).collect().await?;
+        let mut text = format!("{} rows", rows.len());
+        for found in &rows {
+            for (column, value) in &found.cells {
+                text.push_str(&format!("\n  {}\t{column}\t{}", found.row, keys::text(value)));
+            }
+        }
+        let rows: Vec<Value> = rows.iter().map(read::row_json).collect();
+        Ok(Answer::new(text, json!({ "rows": rows })))
+    }
+
+    /// An abort is a result of a script, any other error ends it.
+    fn outcome(&mut self, result: Result<Answer, Error>) -> anyhow::Result<Answer> {
+        match result {
+            Err(Error::Aborted { reason, .. }) => {
+                self.aborted = true;
+                let conflict = match &reason {
+                    AbortReason::Conflict(conflict) => json!({
+                        "cell": conflict.cell.to_string(),
+                        "winner_start_ts": conflict.winner_start_ts.as_u64(),
+                        "winner_commit_ts": conflict.winner_commit_ts.map(Timestamp::as_u64),
+                    }),
+                    _ => Value::Null,
+                };
+                let json = json!({ "aborted": reason.to_string(), "conflict": conflict });
+                Ok(Answer::new(format!("aborted: {reason}"), json))
+            }
+            result => Ok(result?),
+        }
+    }
+
+    fn keep(&mut self, name: &str, state: State) {
+        self.open.insert(name.to_owned(), state);
+    }
+
+    fn running(&self, name: &str) -> anyhow::Result<&Transaction> {
+        match self.open.get(name) {
+            Some(State::Running(tx)) => Ok(tx),
+            _ => Err(self.wrong_state(name, "begin")),
+        }
+    }
+
+    fn running_mut(&mut self, name: &str) -> anyhow::Result<&mut Transaction> {
+        let error = self.wrong_state(name, "begin");
+        match self.open.get_mut(name) {
+            Some(State::Running(tx)) => Ok(tx),
+            _ => Err(error),
+        }
+    }
+
+    fn take_running(&mut self, name: &str) -> anyhow::Result<Transaction> {
+        self.running(name)?;
+        match self.open.remove(name) {
+            Some(State::Running(tx)) => Ok(tx),
+            _ => Err(self.wrong_state(name, "begin")),
+        }
+    }
+
+    fn take(&mut self, name: &str, before: &str) -> anyhow::Result<State> {
+        let error = self.wrong_state(name, before);
+        self.open.remove(name).ok_or(error)
+    }
+
+    /// A command that must come after `before` did not.
+    fn wrong_state(&self, name: &str, before: &str) -> anyhow::Error {
+        let state = self.open.get(name).map_or("not open", State::description);
+        Failure::usage(
+            format!("{} is {state}", Session::who(name)),
+            format!("this command comes after `{before}` of the same transaction"),
+        )
+    }
+
+    /// Ends the process as a crash does: nothing is cleaned up, no lock is given back.
+    fn crash(&self, context: &Context) -> ! {
+        context.out.note("crash: the process ends here, as the script asked");
+        for (name, state) in &self.open {
+            context.out.note(&state.left_open(name));
+        }
+        std::process::exit(Exit::Done as i32)
+    }
+}

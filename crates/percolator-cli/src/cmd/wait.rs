@@ -1,0 +1,145 @@
+//! `wait`: until observers have handled everything.
+
+use std::time::Duration;
+
+use clap::Args;
+use percolator::{Backlog, IdleReport, Percolator, SetAside};
+use serde_json::json;
+
+use crate::clock;
+use crate::cmd::{Context, observers, webindex};
+use crate::exit::{Exit, Failure};
+use crate::output::grouped;
+use crate::progress::Progress;
+use crate::store::StoreArgs;
+
+/// How often progress is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How many set-aside notifications are named.
+const NAMED_MAX: usize = 10;
+
+/// Wait until nothing is left to do for observers.
+///
+/// Exit status 1 when the time is up, or when a notification was set aside because its observer kept
+/// failing; it is named. Transactions of clients that are still running are not waited for.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator wait --timeout 60s --data D")]
+pub(crate) struct Wait {
+    /// How long to wait at most.
+    #[arg(long, value_name = "DURATION", value_parser = clock::duration, default_value = "60s")]
+    timeout: Duration,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Wait {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let db = self.store.open_existing().await?;
+        // A store is open in one process at a time: what nobody handles here, nobody handles.
+        let index = match webindex::is_in(&db).await? {
+            true => Some(webindex::Index::over(db.clone(), &self.store.data).await?),
+            false => None,
+        };
+        let handled = index.is_some() || db.backlog().await?.is_empty();
+        let (report, waited) = match handled {
+            false => (IdleReport { idle: false, set_aside: db.set_aside().await? }, None),
+            true => match self.idle(context, &db).await? {
+                Some(report) => (report, Some(self.timeout)),
+                None => return Ok(Exit::Interrupted),
+            },
+        };
+        let left = match report.idle {
+            true => Vec::new(),
+            false => db.backlog().await?,
+        };
+        if context.out.json {
+            context.out.json(&json!({
+                "idle": report.idle,
+                "backlog": observers::backlog_json(&left),
+                "set_aside": observers::set_aside_json(&report.set_aside),
+            }))?;
+        }
+        if let Some(index) = index {
+            index.stop().await;
+        }
+        verdict(&report, &left, waited)?;
+        context.out.note("idle: nothing is left to do");
+        Ok(Exit::Done)
+    }
+
+    /// Waits and shows how much is left; `None` after Ctrl-C.
+    async fn idle(&self, context: &Context, db: &Percolator) -> anyhow::Result<Option<IdleReport>> {
+        let progress = Progress::new(context.out.quiet, None);
+        let mut idle = std::pin::pin!(db.wait_idle(Some(self.timeout)));
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        loop {
+            tokio::select! {
+                report = &mut idle => return Ok(Some(report?)),
+                () = context.interrupt.pressed() => break,
+                _ = look.tick() => {
+                    let left = db.backlog().await?;
+                    progress.say(0, &format!("{} left", total(&left)));
+                }
+            }
+        }
+        drop(progress);
+        let left = db.backlog().await?;
+        context.out.note(&format!("interrupted with {} left; nothing is lost", total(&left)));
+        Ok(None)
+    }
+}
+
+fn total(backlog: &[Backlog]) -> String {
+    let cells: usize = backlog.iter().map(|entry| entry.cells).sum();
+    format!("{} notifications", grouped(cells as u64))
+}
+
+/// An error unless everything was handled.
+fn verdict(report: &IdleReport, left: &[Backlog], waited: Option<Duration>) -> anyhow::Result<()> {
+    if !report.set_aside.is_empty() {
+        let count = grouped(report.set_aside.len() as u64);
+        return Err(Failure::no(
+            format!("{count} notifications are set aside:{}", named(&report.set_aside)),
+            "mend what they fail at, then `percolator observers replay`",
+        ));
+    }
+    if report.idle {
+        return Ok(());
+    }
+    let columns: Vec<String> = left
+        .iter()
+        .map(|e| format!("{}/{} {}", e.table, e.column, grouped(e.cells as u64)))
+        .collect();
+    let what = format!("{} wait ({})", total(left), columns.join(", "));
+    let mut names: Vec<&str> =
+        left.iter().flat_map(|entry| &entry.observers).map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    Err(match waited {
+        Some(waited) => Failure::no(
+            format!("{what} after {}", clock::age(waited)),
+            "wait longer with --timeout, or look at `percolator backlog`",
+        ),
+        None => Failure::no(
+            format!("{what}, and this command does not run their observers"),
+            match names.as_slice() {
+                [] => "no observer is registered for them".to_owned(),
+                names => format!("run the program that has the observers {}", names.join(", ")),
+            },
+        ),
+    })
+}
+
+fn named(set_aside: &[SetAside]) -> String {
+    let line = |entry: &SetAside| {
+        let SetAside { table, row, column, observer, attempts, error, .. } = entry;
+        format!("\n  {table}/{row}/{column}: {observer} failed {attempts} times: {error}")
+    };
+    let mut text: String = set_aside.iter().take(NAMED_MAX).map(line).collect();
+    if let Some(more @ 1..) = set_aside.len().checked_sub(NAMED_MAX) {
+        text.push_str(&format!("\n  and {} more", grouped(more as u64)));
+    }
+    text
+}

@@ -1,0 +1,199 @@
+//! What asks an index: search, a page, a cluster, the whole in numbers.
+
+use clap::Args;
+use serde_json::json;
+use webindex::search::Hit;
+use webindex::{ClusterView, IndexStats, PageView};
+
+use crate::cmd::Context;
+use crate::cmd::webindex::Index;
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, Out, grouped};
+use crate::store::StoreArgs;
+
+/// Search titles, anchors and texts.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator webindex search 'borrow checker' --limit 5 --data D")]
+pub(crate) struct Search {
+    /// Words; \"several words\" in quotes are a phrase.
+    query: String,
+    /// Show at most this many pages.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    limit: usize,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Search {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let index = Index::open_existing(&self.store).await?;
+        let hits = index.search(&self.query, self.limit).await?;
+        match context.out.json {
+            true => context.out.json(&json!(hits))?,
+            false => print_hits(context.out, &hits)?,
+        }
+        index.stop().await;
+        Ok(if hits.is_empty() { Exit::No } else { Exit::Done })
+    }
+}
+
+/// Prints what a search found.
+pub(crate) fn print_hits(out: Out, hits: &[Hit]) -> std::io::Result<()> {
+    if hits.is_empty() {
+        out.note("no page matches");
+    }
+    for hit in hits {
+        let title = if hit.title.is_empty() { "(no title)" } else { &hit.title };
+        out.line(&format!("{title}\n  {}", hit.url))?;
+        let snippet = hit.snippet.split_whitespace().collect::<Vec<_>>().join(" ");
+        if !snippet.is_empty() {
+            out.line(&format!("  {snippet}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Show a page: its cluster, rank, and the links to it with their anchors.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator webindex page https://example.org/a.html --data D")]
+pub(crate) struct Page {
+    /// The page.
+    url: String,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Page {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let index = Index::open_existing(&self.store).await?;
+        let page = index.page(&self.url).await?.ok_or_else(|| not_there(&self.url))?;
+        match context.out.json {
+            true => context.out.json(&json!(page))?,
+            false => print_page(context.out, &page)?,
+        }
+        index.stop().await;
+        Ok(Exit::Done)
+    }
+}
+
+fn print_page(out: Out, page: &PageView) -> std::io::Result<()> {
+    let canonical = match page.canonical == page.url {
+        true => "itself".to_owned(),
+        false => page.canonical.clone(),
+    };
+    let indexed = match &page.skipped {
+        Some(reason) => format!("not indexed: {reason}"),
+        None => format!("{} bytes of text", grouped(page.text_bytes as u64)),
+    };
+    let rows = [
+        ("url", page.url.clone()),
+        ("title", page.title.clone()),
+        ("content", indexed),
+        ("canonical", canonical),
+        ("rank", format!("{:.3e}", page.rank)),
+        ("out-links", grouped(page.out_links as u64)),
+        ("in-links", grouped(page.in_links as u64)),
+    ];
+    for (name, value) in rows {
+        out.line(&format!("{name:<10} {value}"))?;
+    }
+    let row = |link: &webindex::AnchorView| {
+        let target = if link.target == page.url { String::new() } else { link.target.clone() };
+        vec![link.source.clone(), link.anchors.join(" | "), target]
+    };
+    let header =
+        [Column::left("from"), Column::left("anchors"), Column::left("names the duplicate")];
+    match page.anchors.is_empty() {
+        true => Ok(()),
+        false => out.table(&header, page.anchors.iter().map(row).collect()),
+    }
+}
+
+/// Show the duplicates of a page.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator webindex cluster https://example.org/a.html --data D")]
+pub(crate) struct Cluster {
+    /// A page of the cluster.
+    url: String,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Cluster {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let index = Index::open_existing(&self.store).await?;
+        let cluster = index.cluster(&self.url).await?.ok_or_else(|| not_there(&self.url))?;
+        match context.out.json {
+            true => context.out.json(&json!(cluster))?,
+            false => print_cluster(context.out, &cluster)?,
+        }
+        index.stop().await;
+        Ok(Exit::Done)
+    }
+}
+
+/// Prints a cluster, its canonical page first.
+pub(crate) fn print_cluster(out: Out, cluster: &ClusterView) -> std::io::Result<()> {
+    for member in &cluster.members {
+        let kind = if member.url == cluster.canonical { "canonical" } else { "duplicate" };
+        out.line(&format!(
+            "{kind}  {}  rank {:.1e}  in-links {}",
+            member.url,
+            member.rank,
+            grouped(member.in_links as u64),
+        ))?;
+    }
+    Ok(())
+}
+
+/// Show the index in numbers.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator webindex stats --json --data D")]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Stats {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let index = Index::open_existing(&self.store).await?;
+        let stats = index.stats().await?;
+        match context.out.json {
+            true => context.out.json(&json!(stats))?,
+            false => print_stats(context.out, &stats)?,
+        }
+        index.stop().await;
+        Ok(Exit::Done)
+    }
+}
+
+/// Prints an index in numbers.
+pub(crate) fn print_stats(out: Out, stats: &IndexStats) -> std::io::Result<()> {
+    let rows = [
+        ("pages", stats.pages as u64),
+        ("hyperlinks", stats.links),
+        ("distinct links", stats.edges as u64),
+        ("redirects", stats.redirects as u64),
+        ("clusters", stats.clusters as u64),
+        ("duplicates", stats.duplicates as u64),
+        ("searchable", stats.searchable as u64),
+    ];
+    for (name, value) in rows {
+        out.line(&format!("{name:<15} {:>12}", grouped(value)))?;
+    }
+    for (reason, count) in &stats.skipped {
+        out.line(&format!("{:<15} {:>12}  {reason}", "not indexed", grouped(*count as u64)))?;
+    }
+    Ok(())
+}
+
+fn not_there(url: &str) -> anyhow::Error {
+    Failure::no(
+        format!("{url}: no such page in the index"),
+        "`percolator webindex search WORDS` finds pages; URLs are written in full",
+    )
+}

@@ -1,0 +1,48 @@
+//! `webindex`: the paper's application, an incremental web index.
+
+mod ask;
+mod open;
+mod work;
+
+use clap::Subcommand;
+
+use crate::cmd::Context;
+use crate::exit::Exit;
+
+pub(crate) use ask::{print_cluster, print_hits};
+pub(crate) use open::{Index, is_in};
+pub(crate) use work::{drive, wait, warn_of};
+
+/// An incremental web index: load pages, rank, search, inspect and verify them.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Example:
+  percolator webindex load site/ --base https://example.org/ --data D
+  percolator webindex rank --data D
+  percolator webindex search 'borrow checker' --data D")]
+pub(crate) enum Webindex {
+    Load(work::Load),
+    Rank(work::Rank),
+    Recrawl(work::Recrawl),
+    Verify(work::Verify),
+    Search(ask::Search),
+    Page(ask::Page),
+    Cluster(ask::Cluster),
+    Stats(ask::Stats),
+    Generate(work::Generate),
+}
+
+impl Webindex {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        match self {
+            Webindex::Load(load) => load.run(context).await,
+            Webindex::Rank(rank) => rank.run(context).await,
+            Webindex::Recrawl(recrawl) => recrawl.run(context).await,
+            Webindex::Verify(verify) => verify.run(context).await,
+            Webindex::Search(search) => search.run(context).await,
+            Webindex::Page(page) => page.run(context).await,
+            Webindex::Cluster(cluster) => cluster.run(context).await,
+            Webindex::Stats(stats) => stats.run(context).await,
+            Webindex::Generate(generate) => generate.run(context),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Tracing: to stderr for people, and to a file for those who look for what happened afterwards.
+//!
+//! Each event of the file is a line of JSON that one unbuffered write appends, so that it is there
+//! even if the process is killed right after it.
+
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::clock;
+use crate::exit::Failure;
+
+/// Whose events are recorded.
+const TARGETS: [&str; 2] = ["percolator", "webindex"];
+
+/// Begins to record events: to stderr down to `level`, and to `file`, if there is one.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub(crate) fn init(level: LevelFilter, color: bool, file: Option<&Path>) -> anyhow::Result<()> {
+    let to_file = file.map(open).transpose()?.map(|file| {
+        let all = TARGETS.map(|target| (target, LevelFilter::DEBUG));
+        EventLines { file }.with_filter(Targets::new().with_targets(all))
+    });
+    let shown = TARGETS.map(|target| (target, level));
+    let to_stderr = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(color)
+        .compact()
+        .with_filter(Targets::new().with_targets(shown));
+    tracing_subscriber::registry().with(to_file).with(to_stderr).try_init()?;
+    Ok(())
+}
+
+fn open(path: &Path) -> anyhow::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
+        Failure::usage(
+            format!("{}: cannot append events: {error}", path.display()),
+            "give --events a file in a directory that exists and can be written",
+        )
+    })
+}
+
+/// Writes each event as one line.
+#[derive(Debug)]
+struct EventLines {
+    file: File,
+}
+
+impl<S: Subscriber> Layer<S> for EventLines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut line = Line::default();
+        line.0.insert("time".to_owned(), clock::rfc3339(clock::now_ms()).into());
+        line.0.insert("level".to_owned(), event.metadata().level().as_str().into());
+        line.0.insert("target".to_owned(), event.metadata().target().into());
+        event.record(&mut line);
+        let mut bytes = Value::Object(line.0).to_string().into_bytes();
+        bytes.push(b'\n');
+        // A trace that cannot be written must not stop what is traced.
+        let _ = (&self.file).write_all(&bytes);
+    }
+}
+
+/// The fields of an event.
+#[derive(Default)]
+struct Line(Map<String, Value>);
+
+impl Line {
+    fn put(&mut self, field: &Field, value: Value) {
+        self.0.insert(field.name().to_owned(), value);
+    }
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.put(field, format!("{value:?}").into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, json!(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_become_lines_with_their_fields() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let layer = EventLines { file: open(file.path()).unwrap() };
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::debug!(target: "percolator::resolve", event = "rolled_back", start_ts = 7u64);
+            tracing::debug!(target: "percolator::resolve", event = "rolled_forward", row = %"Bob");
+        });
+        let lines = std::fs::read_to_string(file.path()).unwrap();
+        let lines: Vec<Value> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!((&lines[0]["event"], &lines[0]["start_ts"]), (&json!("rolled_back"), &json!(7)));
+        assert_eq!((&lines[1]["row"], &lines[1]["level"]), (&json!("Bob"), &json!("DEBUG")));
+    }
+}

@@ -1,0 +1,196 @@
+//! Exit codes, and errors told as what happened, why, and what to do next.
+
+use std::fmt;
+use std::io;
+
+use percolator::{AbortReason, Error};
+
+/// What the shell learns from a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Done = 0,
+    /// The answer is no: not found, timed out, a script's commit was aborted.
+    No = 1,
+    /// Wrong usage, bad input, or a data directory that cannot be used as it is.
+    Usage = 2,
+    /// Something that must always hold does not.
+    Violated = 3,
+    /// The store or the oracle cannot be reached, or did not say what became of a request.
+    Unreachable = 4,
+    /// All retries were used up.
+    Exhausted = 5,
+    /// Ctrl-C.
+    Interrupted = 130,
+}
+
+/// An error of the command itself, with its exit code and the next step.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    what: String,
+    help: String,
+}
+
+impl Failure {
+    /// Wrong usage or bad input.
+    pub(crate) fn usage(what: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
+        Failure::error(Exit::Usage, what, help)
+    }
+
+    /// A negative answer.
+    pub(crate) fn no(what: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
+        Failure::error(Exit::No, what, help)
+    }
+
+    /// An error with any exit code.
+    pub(crate) fn error(
+        exit: Exit,
+        what: impl Into<String>,
+        help: impl Into<String>,
+    ) -> anyhow::Error {
+        Failure { exit, what: what.into(), help: help.into() }.into()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// An error as it is shown to people.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) exit: Exit,
+    pub(crate) what: String,
+    /// Empty when `what` says already what to do.
+    pub(crate) help: String,
+}
+
+/// What to tell of an error; `None` when the reader of stdout has gone and nobody needs to know.
+pub(crate) fn report(error: &anyhow::Error) -> Option<Report> {
+    let gone = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
+    if error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(gone)) {
+        return None;
+    }
+    let (exit, help) = judge(error);
+    let what = format!("{error:#}");
+    // Errors of files bring their remedy with them.
+    let help = if what.contains("\n  help: ") { String::new() } else { help };
+    Some(Report { exit, what, help })
+}
+
+/// The exit code of an error, and the next step.
+fn judge(error: &anyhow::Error) -> (Exit, String) {
+    for cause in error.chain() {
+        if let Some(failure) = cause.downcast_ref::<Failure>() {
+            return (failure.exit, failure.help.clone());
+        }
+        if let Some(error) = cause.downcast_ref::<Error>() {
+            let (exit, help) = of_percolator(error);
+            return (exit, help.to_owned());
+        }
+        if let Some(error) = cause.downcast_ref::<webindex::Error>() {
+            let (exit, help) = of_webindex(error);
+            return (exit, help.to_owned());
+        }
+        if let Some(error) = cause.downcast_ref::<bigtable::Error>() {
+            let (exit, help) = of_store(error);
+            return (exit, help.to_owned());
+        }
+    }
+    (Exit::Usage, "`percolator --help` lists the commands and their options".to_owned())
+}
+
+fn of_percolator(error: &Error) -> (Exit, &'static str) {
+    match error {
+        Error::Aborted { reason: AbortReason::Store(error), .. } => of_store(error),
+        Error::Aborted { reason: AbortReason::Oracle(_), .. } | Error::Oracle(_) => {
+            (Exit::Unreachable, "run the command again; nothing was changed")
+        }
+        Error::Aborted { .. } => {
+            (Exit::Exhausted, "another client keeps writing the same cells: run the command again")
+        }
+        Error::Unknown { .. } => {
+            (Exit::Unreachable, "`percolator cell ROW COLUMN --history` shows what became of it")
+        }
+        Error::Locked { .. } => {
+            (Exit::Exhausted, "`percolator locks ls` shows who holds it; run the command again")
+        }
+        Error::TooOld { .. } => (Exit::Usage, "give a newer timestamp to --at, or leave it away"),
+        Error::NotIssued { .. } => {
+            (Exit::Usage, "`percolator cell ROW COLUMN --history` lists timestamps of a cell")
+        }
+        Error::Invalid(_) => {
+            (Exit::Usage, "`percolator COMMAND --help` shows the form of rows, columns and values")
+        }
+        Error::Corrupt { .. } => (
+            Exit::Violated,
+            "open the data with the version that wrote it, or restore it from a backup",
+        ),
+        Error::Store(error) => of_store(error),
+        Error::Application(_) => (Exit::No, "the message is the application's own"),
+        _ => (Exit::Unreachable, "run the command again"),
+    }
+}
+
+/// The index's own errors say themselves what to do.
+fn of_webindex(error: &webindex::Error) -> (Exit, &'static str) {
+    match error {
+        webindex::Error::Database(error) => of_percolator(error),
+        _ => (Exit::Usage, ""),
+    }
+}
+
+fn of_store(error: &bigtable::Error) -> (Exit, &'static str) {
+    match error {
+        bigtable::Error::TooOld { .. } => (Exit::Usage, "give a newer timestamp"),
+        bigtable::Error::InvalidRequest(_) => {
+            (Exit::Usage, "`percolator COMMAND --help` shows the form of rows, columns and values")
+        }
+        bigtable::Error::Files { .. } => (Exit::Usage, "choose another directory"),
+        bigtable::Error::Overloaded { .. } | bigtable::Error::Unavailable { .. } => {
+            (Exit::Unreachable, "run the command again; nothing was changed")
+        }
+        _ => (Exit::Unreachable, "read what was to be written before you run the command again"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn errors_of_files_keep_their_own_remedy() {
+        let files = bigtable::Error::Files {
+            path: "/data".into(),
+            problem: "another process has this directory open".into(),
+            remedy: "stop that process".into(),
+        };
+        let error = anyhow::Error::from(Error::Store(files));
+        let report = report(&error).expect("not a broken pipe");
+        assert_eq!(report.exit, Exit::Usage);
+        assert!(report.what.ends_with("\n  help: stop that process"), "{}", report.what);
+        assert_eq!(report.help, "");
+    }
+
+    #[test]
+    fn the_cause_decides_and_the_context_is_told() {
+        let error = Failure::no("no row Bob", "`percolator scan` lists rows");
+        let error = Err::<(), _>(error).context("line 3").unwrap_err();
+        let report = report(&error).expect("not a broken pipe");
+        assert_eq!(report.exit, Exit::No);
+        assert_eq!(report.what, "line 3: no row Bob");
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_is_no_error() {
+        let gone = io::Error::from(io::ErrorKind::BrokenPipe);
+        let error = anyhow::Error::from(gone).context("writing the rows");
+        assert_eq!(report(&error), None);
+    }
+}

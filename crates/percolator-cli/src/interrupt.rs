@@ -1,0 +1,61 @@
+//! Ctrl-C: a command gets two seconds to finish what it is at, then the process ends.
+//!
+//! Ending is always safe: to the store it is a crash, and what was in progress is rolled forward or
+//! back by the next who meets it.
+
+use std::io::Write;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::exit::Exit;
+
+/// How long a command may go on after Ctrl-C.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Whether the user has asked the command to end.
+#[derive(Debug, Clone)]
+pub(crate) struct Interrupt(watch::Receiver<bool>);
+
+impl Interrupt {
+    /// Listens for Ctrl-C from now on. Runs in a tokio runtime.
+    pub(crate) fn listen() -> Self {
+        let (asked, receiver) = watch::channel(false);
+        tokio::spawn(async move {
+            if tokio::signal::ctrl_c().await.is_err() {
+                // No handler could be set: Ctrl-C ends the process at once, as by default.
+                return std::future::pending().await;
+            }
+            asked.send_replace(true);
+            let again = tokio::signal::ctrl_c();
+            // Whichever comes first; a second Ctrl-C is impatience.
+            let _ = tokio::time::timeout(GRACE, again).await;
+            let text = "interrupted; what was in progress is as after a crash: the next command \
+                        that meets it rolls it forward or back\n";
+            let _ = std::io::stderr().lock().write_all(text.as_bytes());
+            std::process::exit(Exit::Interrupted as i32);
+        });
+        Interrupt(receiver)
+    }
+
+    /// Whether Ctrl-C has been pressed.
+    pub(crate) fn requested(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Completes when Ctrl-C is pressed.
+    pub(crate) async fn pressed(&self) {
+        let mut receiver = self.0.clone();
+        if receiver.wait_for(|asked| *asked).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Runs a command that may be cut off anywhere; `None` when it was.
+    pub(crate) async fn cut_off<T>(&self, command: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            result = command => Some(result),
+            () = self.pressed() => None,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What commands print: data to stdout, all else to stderr.
+//!
+//! Everything is written through a locked handle, and a failed write is an error of the command, so
+//! that a reader who closes the pipe ends it quietly.
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::ValueEnum;
+use comfy_table::{Cell, CellAlignment, Table, TableComponent};
+use serde_json::Value;
+
+use crate::exit::Report;
+
+/// When output is coloured.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set; CLICOLOR_FORCE overrides both.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Color {
+    /// Whether stderr is to be coloured.
+    pub(crate) fn on_stderr(self) -> bool {
+        let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty() && v != "0");
+        match self {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto if set("CLICOLOR_FORCE") => true,
+            Color::Auto => {
+                let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+                !refused && io::stderr().is_terminal()
+            }
+        }
+    }
+}
+
+/// Where a command's output goes, and in which form.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Out {
+    /// JSON instead of text.
+    pub(crate) json: bool,
+    /// No remarks on stderr.
+    pub(crate) quiet: bool,
+    /// Colours on stderr.
+    pub(crate) color: bool,
+}
+
+impl Out {
+    /// A line of data.
+    pub(crate) fn line(self, text: &str) -> io::Result<()> {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Data as it is, and the end of the line.
+    pub(crate) fn bytes(self, data: &[u8]) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(data)?;
+        stdout.write_all(b"\n")?;
+        stdout.flush()
+    }
+
+    /// A JSON document.
+    pub(crate) fn json(self, value: &Value) -> io::Result<()> {
+        self.line(&format!("{value:#}"))
+    }
+
+    /// A JSON array, one element to a line.
+    pub(crate) fn json_array(self) -> JsonArray {
+        JsonArray { elements: 0 }
+    }
+
+    /// A table with a line under its header and lines between its columns.
+    pub(crate) fn table(self, header: &[Column], rows: Vec<Vec<String>>) -> io::Result<()> {
+        self.line(&render(header, rows))
+    }
+
+    /// A remark.
+    pub(crate) fn note(self, text: &str) {
+        if !self.quiet {
+            // Nobody may be listening, and a remark is not worth failing for.
+            let _ = writeln!(io::stderr().lock(), "{text}");
+        }
+    }
+
+    /// A warning.
+    pub(crate) fn warn(self, text: &str) {
+        self.labelled("warning", "1;33", text);
+    }
+
+    /// An error, with the next step.
+    pub(crate) fn error(self, report: &Report) {
+        self.labelled("error", "1;31", &report.what);
+        if !report.help.is_empty() {
+            self.labelled("  help", "1;36", &report.help);
+        }
+    }
+
+    fn labelled(self, label: &str, style: &str, text: &str) {
+        let mut stderr = io::stderr().lock();
+        // As above.
+        let _ = match self.color {
+            true => writeln!(stderr, "\x1b[{style}m{label}:\x1b[0m {text}"),
+            false => writeln!(stderr, "{label}: {text}"),
+        };
+    }
+}
+
+/// The header of a table's column.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    name: String,
+    alignment: CellAlignment,
+}
+
+impl Column {
+    /// Of words.
+    pub(crate) fn left(name: impl Into<String>) -> Self {
+        Column { name: name.into(), alignment: CellAlignment::Left }
+    }
+
+    /// Of numbers.
+    pub(crate) fn right(name: impl Into<String>) -> Self {
+        Column { name: name.into(), alignment: CellAlignment::Right }
+    }
+}
+
+fn render(header: &[Column], rows: Vec<Vec<String>>) -> String {
+    let cell = |text: &str, column: &Column| Cell::new(text).set_alignment(column.alignment);
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::NOTHING);
+    table.set_style(TableComponent::VerticalLines, '│');
+    table.set_style(TableComponent::HeaderLines, '─');
+    table.set_style(TableComponent::MiddleHeaderIntersections, '┼');
+    table.set_header(header.iter().map(|column| cell(&column.name, column)));
+    for row in rows {
+        table.add_row(row.iter().zip(header).map(|(text, column)| cell(text, column)));
+    }
+    table.trim_fmt()
+}
+
+/// A JSON array that is written element by element.
+#[derive(Debug)]
+pub(crate) struct JsonArray {
+    elements: usize,
+}
+
+impl JsonArray {
+    /// Writes one element.
+    pub(crate) fn push(&mut self, value: &Value) -> io::Result<()> {
+        let before: &[u8] = if self.elements == 0 { b"[\n" } else { b",\n" };
+        self.elements += 1;
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(before)?;
+        write!(stdout, "{value}")
+    }
+
+    /// Writes the end of the array.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        let end: &[u8] = if self.elements == 0 { b"[]\n" } else { b"\n]\n" };
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(end)?;
+        stdout.flush()
+    }
+}
+
+/// Thousands apart from each other: `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_have_lines_and_no_blanks_at_the_end() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let header = [Column::right("ts"), Column::left("bal:write")];
+        let table = render(&header, vec![row(["12", "data @ 7"]), row(["7", ""])]);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines, [" ts │ bal:write", "────┼───────────", " 12 │ data @ 7", "  7 │"]);
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(grouped(7), "7");
+        assert_eq!(grouped(1_234), "1,234");
+        assert_eq!(grouped(123_456), "123,456");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+}

@@ -1,0 +1,60 @@
+//! Progress on stderr: a line that moves on a terminal, and a plain line now and then elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often a line is printed when stderr is not a terminal.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Shows how far a command has come.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: Option<ProgressBar>,
+    quiet: bool,
+    last_line: Mutex<Instant>,
+}
+
+impl Progress {
+    /// Progress towards `total` steps, or without a known end.
+    pub(crate) fn new(quiet: bool, total: Option<u64>) -> Self {
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+            let form = match total {
+                Some(_) => "{bar:30} {pos}/{len}  {msg}  {elapsed}, {eta} left",
+                None => "{spinner} {msg}  {elapsed}",
+            };
+            if let Ok(style) = ProgressStyle::with_template(form) {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        Progress { bar, quiet, last_line: Mutex::new(Instant::now()) }
+    }
+
+    /// Says what is going on.
+    pub(crate) fn say(&self, done: u64, message: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+            bar.set_message(message.to_owned());
+            return;
+        }
+        let Ok(mut last) = self.last_line.lock() else { return };
+        if !self.quiet && last.elapsed() >= LINE_EVERY {
+            *last = Instant::now();
+            // Nobody may be listening, and progress is not worth failing for.
+            let _ = writeln!(std::io::stderr().lock(), "{message}");
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

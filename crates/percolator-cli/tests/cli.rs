@@ -1,0 +1,579 @@
+//! The command as people and scripts meet it: what it prints, where, and with which exit status.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use percolator::{
+    Change, Column, Durability, Observer, OpenOptions, Percolator, Registration, Transaction,
+    WorkerOptions, async_trait,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A store in a directory of its own, and the command at work on it.
+struct Shell {
+    dir: TempDir,
+}
+
+/// What a run printed, and its exit status.
+struct Ran {
+    stdout: String,
+    stderr: String,
+    status: i32,
+}
+
+impl Ran {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).expect(&self.stdout)
+    }
+
+    /// The run must have had this exit status.
+    #[track_caller]
+    fn with(self, status: i32) -> Self {
+        assert_eq!(self.status, status, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    /// The run must have failed with this status, said what is wrong and what to do, and printed
+    /// nothing where data belongs.
+    #[track_caller]
+    fn refused(self, status: i32, what: &str, help: &str) {
+        let ran = self.with(status);
+        assert_eq!(ran.stdout, "");
+        let (error, next) = ran.stderr.split_once("\n  help: ").expect(&ran.stderr);
+        assert!(error.starts_with("error: ") && error.contains(what), "{}", ran.stderr);
+        assert!(next.contains(help), "{}", ran.stderr);
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Ran {
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+            status: output.status.code().unwrap_or(-1),
+        }
+    }
+}
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+    for variable in ["PERCOLATOR_DATA", "NO_COLOR", "CLICOLOR_FORCE"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn run(words: &[&str]) -> Ran {
+    program().args(words).stdin(Stdio::null()).output().unwrap().into()
+}
+
+impl Shell {
+    fn new() -> Self {
+        Shell { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn data(&self) -> std::path::PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = program();
+        command.args(words).arg("--data").arg(self.data()).args(["--durability", "buffered"]);
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Ran {
+        self.command(words).stdin(Stdio::null()).output().unwrap().into()
+    }
+
+    fn tx(&self, options: &[&str], script: &str) -> Ran {
+        let file = self.dir.path().join("script");
+        std::fs::write(&file, script).unwrap();
+        self.command(&[&["tx"], options].concat()).arg(file).output().unwrap().into()
+    }
+
+    /// The cell's table, as `cell --history` prints it.
+    fn cell(&self, row: &str) -> String {
+        self.run(&["cell", row, "bal", "--history"]).with(0).stdout
+    }
+
+    /// Runs something on the store in this process.
+    fn open<T>(&self, work: impl AsyncFnOnce(&Percolator) -> T) -> T {
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            let durability = Durability::Buffered;
+            let options = OpenOptions { durability, ..OpenOptions::default() };
+            let db = Percolator::open_with(self.data(), options).await.unwrap();
+            work(&db).await
+        })
+    }
+}
+
+// ---- Reading and writing -------------------------------------------------------------------------
+
+#[test]
+fn cells_are_written_read_and_deleted() {
+    let shell = Shell::new();
+    let set = shell.run(&["set", "Bob", "bal", "$10"]).with(0);
+    assert_eq!((set.stdout.as_str(), set.stderr.as_str()), ("", "written by transaction 1\n"));
+    shell.run(&["set", "Bob", "doc:text", "two words"]).with(0);
+    assert_eq!(shell.run(&["get", "Bob", "bal"]).with(0).stdout, "$10\n");
+    let row = shell.run(&["get", "Bob"]).with(0);
+    assert_eq!(row.stdout, "bal\t$10\ndoc:text\ttwo words\n");
+    assert_eq!(shell.run(&["get", "Bob", "bal", "no"]).with(0).stdout, "bal\t$10\n");
+    shell.run(&["delete", "Bob", "bal"]).with(0);
+    shell.run(&["get", "Bob", "bal"]).refused(1, "row Bob has no bal", "percolator scan");
+    shell.run(&["delete", "Bob", "bal"]).refused(1, "row Bob has no bal", "percolator scan");
+    let past = shell.run(&["get", "Bob", "bal", "--at", "2"]).with(0);
+    assert_eq!(past.stdout, "$10\n");
+    assert!(shell.run(&["delete", "Bob"]).with(0).stderr.starts_with("1 deleted"));
+    shell.run(&["get", "Bob"]).refused(1, "no row Bob", "percolator scan");
+}
+
+#[test]
+fn scans_take_prefixes_ranges_columns_and_limits() {
+    let shell = Shell::new();
+    let rows: String = ["Ann", "Bob", "Bonny", "Joe"]
+        .iter()
+        .map(|who| format!("set {who} bal 1\nset {who} age 30\n"))
+        .collect();
+    shell.tx(&[], &format!("begin\n{rows}commit\n")).with(0);
+    let scan = |words: &[&str]| shell.run(&[&["scan"], words].concat()).with(0).stdout;
+    assert_eq!(scan(&["--prefix", "Bo", "-c", "bal"]), "Bob\tbal\t1\nBonny\tbal\t1\n");
+    assert_eq!(scan(&["--start", "Bonny", "--end", "Joe"]), "Bonny\tage\t30\nBonny\tbal\t1\n");
+    assert_eq!(scan(&["-c", "age", "-c", "bal", "--limit", "1"]), "Ann\tage\t30\nAnn\tbal\t1\n");
+    assert_eq!(scan(&["--prefix", "Zed"]), "");
+    assert_eq!(scan(&["--prefix", "Zed", "--json"]), "[]\n");
+    assert_eq!(scan(&["--at", "1"]), "");
+}
+
+#[test]
+fn keys_and_values_may_be_any_bytes() {
+    let shell = Shell::new();
+    shell.run(&["set", r"a\x00b", r"f:\xff", "b64:AP8="]).with(0);
+    let value = shell.command(&["get", "hex:610062", "hex:663aff"]).output().unwrap();
+    assert_eq!(value.stdout, [0, 0xff, b'\n']);
+    assert_eq!(shell.run(&["scan"]).with(0).stdout, "a\\x00b\tf:\\xff\t\\x00\\xff\n");
+    let json = shell.run(&["scan", "--json"]).with(0).json();
+    let cell = json!({ "column": { "b64": "Zjr/" }, "value": { "b64": "AP8=" } });
+    assert_eq!(json, json!([{ "row": { "utf8": "a\0b" }, "cells": [cell] }]));
+}
+
+#[test]
+fn json_has_one_shape_whatever_is_found() {
+    let shell = Shell::new();
+    let set = shell.run(&["set", "Bob", "bal", "$10", "--json"]).with(0);
+    assert_eq!(set.json(), json!({ "start_ts": 1, "cells": 1 }));
+    let cell = json!({ "column": { "utf8": "bal" }, "value": { "utf8": "$10" } });
+    let get = shell.run(&["get", "Bob", "--at", "2", "--json"]).with(0).json();
+    assert_eq!(get, json!({ "row": { "utf8": "Bob" }, "timestamp": 2, "cells": [cell] }));
+    let history = shell.run(&["cell", "Bob", "bal", "--json"]).with(0).json();
+    let moment = |timestamp: u64, data: Value, write: Value| {
+        json!({
+            "timestamp": timestamp, "data": data, "lock": null, "write": write,
+            "rolled_back": false, "notify": false,
+        })
+    };
+    let committed = moment(2, Value::Null, json!({ "start_ts": 1, "delete": false }));
+    assert_eq!(history, json!([committed, moment(1, json!({ "utf8": "$10" }), Value::Null)]));
+}
+
+#[test]
+fn tables_are_apart_and_must_be_there_to_be_read() {
+    let shell = Shell::new();
+    shell.run(&["set", "Bob", "bal", "1", "--table", "accounts"]).with(0);
+    shell.run(&["get", "Bob"]).refused(1, "no table \"default\"", "there are: accounts");
+    assert_eq!(shell.run(&["get", "Bob", "bal", "--table", "accounts"]).with(0).stdout, "1\n");
+    shell.run(&["set", "Bob", "bal", "1", "--table", "a b"]).refused(2, "a b", "");
+}
+
+// ---- The paper's Figure 4 ------------------------------------------------------------------------
+
+/// The balances of Figure 4, written by transaction 5 and committed at 6.
+const SEED: &str = "\
+# Timestamps 1 to 4 go to others.
+begin\nabort\nbegin\nabort\nbegin\nabort\nbegin\nabort
+begin
+set Bob bal $10
+set Joe bal $2
+commit
+";
+
+/// Bob gives Joe $7, in transaction 7.
+const TRANSFER: &str = "begin\nset Bob bal $3\nset Joe bal $9\n";
+
+const BOB_AFTER: &str = "\
+\x20ts │ bal:data │ bal:lock │ bal:write
+────┼──────────┼──────────┼───────────
+  8 │          │          │ data @ 7
+  7 │ $3       │          │
+  6 │          │          │ data @ 5
+  5 │ $10      │          │
+";
+
+const JOE_AFTER: &str = "\
+\x20ts │ bal:data │ bal:lock │ bal:write
+────┼──────────┼──────────┼───────────
+  8 │          │          │ data @ 7
+  7 │ $9       │          │
+  6 │          │          │ data @ 5
+  5 │ $2       │          │
+";
+
+const BOB_LOCKED: &str = "\
+\x20ts │ bal:data │ bal:lock │ bal:write
+────┼──────────┼──────────┼───────────
+  7 │ $3       │ primary  │
+  6 │          │          │ data @ 5
+  5 │ $10      │          │
+";
+
+const JOE_LOCKED: &str = "\
+\x20ts │ bal:data │ bal:lock          │ bal:write
+────┼──────────┼───────────────────┼───────────
+  7 │ $9       │ primary @ Bob.bal │
+  6 │          │                   │ data @ 5
+  5 │ $2       │                   │
+";
+
+const JOE_BEFORE: &str = "\
+\x20ts │ bal:data │ bal:lock │ bal:write
+────┼──────────┼──────────┼───────────
+  6 │          │          │ data @ 5
+  5 │ $2       │          │
+";
+
+const BOB_ROLLED_BACK: &str = "\
+\x20ts │ bal:data │ bal:lock │ bal:write │ bal:rollback
+────┼──────────┼──────────┼───────────┼──────────────
+  7 │          │          │           │ rolled back
+  6 │          │          │ data @ 5  │
+  5 │ $10      │          │           │
+";
+
+#[test]
+fn figure_4_a_transfer() {
+    // Another process begins at the next window of timestamps, so one script does it all.
+    let shell = Shell::new();
+    let ran = shell.tx(&[], &format!("{SEED}{TRANSFER}commit\n")).with(0);
+    assert!(ran.stdout.ends_with("set Joe bal $9 -> ok\ncommit -> committed @ 8\n"));
+    assert_eq!(shell.cell("Bob"), BOB_AFTER);
+    assert_eq!(shell.cell("Joe"), JOE_AFTER);
+    shell.run(&["set", "Bob", "bal", "$4"]).with(0);
+    let newest = shell.run(&["cell", "Bob", "bal"]).with(0);
+    assert!(newest.stderr.starts_with("2 older timestamps"), "{}", newest.stderr);
+    shell.run(&["cell", "Ann", "bal"]).refused(1, "Ann/bal was never written", "percolator scan");
+}
+
+#[test]
+fn figure_4_stopped_after_prewrite_is_rolled_back_by_a_reader() {
+    let shell = Shell::new();
+    let ran = shell.tx(&[], &format!("{SEED}{TRANSFER}prewrite\ncrash\ncommit\n")).with(0);
+    assert!(ran.stdout.ends_with("prewrite -> locked\n"), "{}", ran.stdout);
+    assert!(ran.stderr.starts_with("crash: "), "{}", ran.stderr);
+    assert_eq!(shell.cell("Bob"), BOB_LOCKED);
+    assert_eq!(shell.cell("Joe"), JOE_LOCKED);
+    let locks = shell.run(&["locks", "ls"]).with(0).stdout;
+    assert_eq!(locks.matches("owner dead: will be rolled back").count(), 2, "{locks}");
+
+    assert_eq!(shell.run(&["get", "Joe", "bal"]).with(0).stdout, "$2\n");
+    assert_eq!(shell.cell("Joe"), JOE_BEFORE);
+    assert_eq!(shell.cell("Bob"), BOB_ROLLED_BACK);
+    let locks = shell.run(&["locks", "ls", "--json"]).with(0);
+    assert_eq!(locks.json(), json!([]));
+}
+
+#[test]
+fn figure_4_stopped_after_the_commit_point_is_rolled_forward_by_a_reader() {
+    let shell = Shell::new();
+    let script = format!("{SEED}{TRANSFER}prewrite\ncommit-primary\ncrash\n");
+    let ran = shell.tx(&[], &script).with(0);
+    assert!(ran.stdout.ends_with("commit-primary -> committed @ 8\n"), "{}", ran.stdout);
+    assert_eq!(shell.cell("Bob"), BOB_AFTER);
+    assert_eq!(shell.cell("Joe"), JOE_LOCKED);
+    let locks = shell.run(&["locks", "ls", "--json"]).with(0).json();
+    assert_eq!(locks[0]["verdict"], json!({ "kind": "roll_forward", "commit_ts": 8 }));
+    assert_eq!(locks[0]["primary"]["row"], json!({ "utf8": "Bob" }));
+    assert_eq!(shell.run(&["locks", "ls", "--older", "1h", "--json"]).with(0).json(), json!([]));
+
+    let events = shell.dir.path().join("events");
+    let get = ["get", "Joe", "bal", "--events", events.to_str().unwrap()];
+    assert_eq!(shell.run(&get).with(0).stdout, "$9\n");
+    assert_eq!(shell.cell("Joe"), JOE_AFTER);
+    let events = std::fs::read_to_string(events).unwrap();
+    let event: Value = serde_json::from_str(events.lines().next().unwrap()).unwrap();
+    assert_eq!(event["event"], "rolled_forward");
+    assert_eq!((&event["start_ts"], &event["commit_ts"]), (&json!(7), &json!(8)));
+}
+
+// ---- Scripts -------------------------------------------------------------------------------------
+
+#[test]
+fn interleaved_transactions_conflict_and_the_script_says_so() {
+    let shell = Shell::new();
+    let script = "a: begin\nb: begin\na: set Bob bal 1\nb: set Bob bal 2\na: commit\nb: commit\n";
+    let ran = shell.tx(&[], script).with(1);
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(lines[0], "a: begin -> begun @ 1");
+    assert_eq!(lines[4], "a: commit -> committed @ 3");
+    let conflict = "b: commit -> aborted: conflict on default/Bob/bal with transaction 1, ";
+    assert!(lines[5].starts_with(conflict), "{}", lines[5]);
+
+    let ran = shell.tx(&["--json"], script).with(1);
+    let last: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["transaction"], &last["line"]), (&json!("b"), &json!(6)));
+    assert_eq!(last["conflict"]["cell"], "default/Bob/bal");
+}
+
+#[test]
+fn scripts_read_their_own_writes_and_report_what_is_left_open() {
+    let shell = Shell::new();
+    let script = "begin\nset Bob bal 1\nset Ann bal 2\ndelete Ann bal\nget Ann bal\nscan B\n";
+    let ran = shell.tx(&[], script).with(0);
+    let expected = "get Ann bal -> not there\nscan B -> 1 rows\n  Bob\tbal\t1\n";
+    assert!(ran.stdout.ends_with(expected), "{}", ran.stdout);
+    assert_eq!(ran.stderr, "the transaction was left open: nothing of it was written\n");
+    assert_eq!(shell.run(&["scan"]).status, 0);
+}
+
+#[test]
+fn malformed_scripts_are_refused_before_anything_runs() {
+    let shell = Shell::new();
+    shell.tx(&[], "begin\nset Bob bal 1\ncommit\nhop\n").refused(2, "line 4", "commands are");
+    assert!(!shell.data().exists());
+    let ran = shell.tx(&[], "set Bob bal 1\n").with(2);
+    assert!(ran.stderr.contains("line 1: the transaction is not open"), "{}", ran.stderr);
+    let ran = shell.tx(&[], "begin\nprewrite\n").with(2);
+    assert!(ran.stderr.contains("line 2: invalid request"), "{}", ran.stderr);
+    shell.run(&["tx", "/no/such/script"]).refused(2, "/no/such/script", "file of commands");
+}
+
+// ---- Bad input -----------------------------------------------------------------------------------
+
+#[test]
+fn directories_that_cannot_be_used_are_refused() {
+    let shell = Shell::new();
+    shell.run(&["get", "Bob", "bal"]).refused(2, "no store is there", "--data");
+    assert!(!shell.data().exists(), "reading must not create a store");
+    std::fs::create_dir(shell.data()).unwrap();
+    shell.run(&["scan"]).refused(2, "the directory is empty", "--data");
+    std::fs::write(shell.data().join("letter.txt"), "Dear Ann").unwrap();
+    for words in [&["get", "Bob"][..], &["set", "Bob", "bal", "1"]] {
+        shell.run(words).refused(2, "letter.txt", "choose an empty directory");
+    }
+    let file = shell.dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    run(&["set", "a", "b", "c", "--data", file.to_str().unwrap()]).refused(2, "file", "");
+}
+
+#[test]
+fn one_process_at_a_time_has_a_directory() {
+    let shell = Shell::new();
+    shell.open(async |_db| {
+        for words in [&["get", "Bob"][..], &["set", "Bob", "bal", "1"], &["wait"]] {
+            shell.run(words).refused(2, "another process", "stop that process");
+        }
+    });
+    shell.run(&["set", "Bob", "bal", "1"]).with(0);
+}
+
+#[test]
+fn data_of_a_newer_format_is_refused() {
+    let shell = Shell::new();
+    shell.run(&["set", "Bob", "bal", "1"]).with(0);
+    let format = shell.data().join("FORMAT");
+    let text = std::fs::read_to_string(&format).unwrap();
+    std::fs::write(&format, text.replace("format 1", "format 99")).unwrap();
+    shell.run(&["get", "Bob"]).refused(2, "format 99", "or a newer one");
+}
+
+#[test]
+fn malformed_rows_columns_and_timestamps_are_refused() {
+    let shell = Shell::new();
+    shell.run(&["set", "Bob", "bal", "1"]).with(0);
+    let long = "k".repeat(4097);
+    shell.run(&["get", &long]).refused(2, "4097 bytes", "use a hash");
+    shell.run(&["get", ""]).refused(2, "0 bytes", "1 to 4096 bytes");
+    shell.run(&["set", "Bob", "a b", "1"]).refused(2, "\"a b\"", "family:qualifier");
+    shell.run(&["set", "Bob", "ack:x", "1"]).refused(2, "\"ack:x\"", "not `ack`");
+    shell.run(&["cell", "Bob", ":x"]).refused(2, "\":x\"", "family:qualifier");
+    shell.run(&["get", r"B\q", "bal"]).refused(2, r"B\\q", r"\xNN");
+    shell.run(&["get", "Bob", "--at", "99999999"]).refused(2, "not issued", "--history");
+    shell.run(&["get", "Bob", "--at", "9999999999999999"]).refused(2, "not a timestamp", "from 0");
+    let misspelt = shell.run(&["scann", "Bob"]).with(2);
+    assert!(misspelt.stderr.contains("similar subcommand exists: 'scan'"), "{}", misspelt.stderr);
+    assert!(run(&["get", "Bob"]).with(2).stderr.contains("--data <DIR>"));
+}
+
+#[test]
+fn colours_come_only_when_asked_for() {
+    let shell = Shell::new();
+    assert!(!shell.run(&["get", "Bob"]).stderr.contains('\x1b'));
+    let colored = shell.run(&["get", "Bob", "--color", "always"]);
+    assert!(colored.stderr.starts_with("\x1b[1;31merror:\x1b[0m"), "{}", colored.stderr);
+}
+
+#[test]
+fn the_directory_may_come_from_the_environment() {
+    let shell = Shell::new();
+    let mut set = program();
+    set.args(["set", "Bob", "bal", "1"]).env("PERCOLATOR_DATA", shell.data());
+    assert!(set.output().unwrap().status.success());
+    assert_eq!(shell.run(&["get", "Bob", "bal"]).with(0).stdout, "1\n");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let shell = Shell::new();
+    let rows: String = (0..20_000).map(|i| format!("set row{i} bal 1\n")).collect();
+    shell.tx(&["-q"], &format!("begin\n{rows}commit\n")).with(0);
+    let mut scan = shell.command(&["scan"]);
+    let mut scan = scan.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(scan.stdout.take());
+    let ran = Ran::from(scan.wait_with_output().unwrap()).with(0);
+    assert_eq!(ran.stderr, "");
+}
+
+// ---- Observers -----------------------------------------------------------------------------------
+
+struct Fails;
+
+#[async_trait]
+impl Observer for Fails {
+    async fn observe(&self, _tx: &mut Transaction, _change: &Change) -> percolator::Result<()> {
+        Err(percolator::Error::application("cannot parse"))
+    }
+}
+
+const TEXT: Column = Column::literal("doc:text");
+
+/// Registers the observer `parse`, lets it run or not, and writes one document.
+fn observed(shell: &Shell, run: bool) {
+    shell.open(async |db| {
+        let options = WorkerOptions {
+            failures_max: 2,
+            failure_delay: Duration::from_millis(1),
+            ..WorkerOptions::default()
+        };
+        let parse = Registration::strong("parse", "docs", TEXT, Fails);
+        let workers = db.observe(vec![parse], options).await.unwrap();
+        if !run {
+            workers.stop().await;
+        }
+        let docs = db.table("docs").await.unwrap();
+        db.transact(async |mut tx| tx.set(&docs, "a", &TEXT, "to be")).await.unwrap();
+        if run {
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while db.set_aside().await.unwrap().is_empty() && Instant::now() < deadline {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn an_empty_store_is_idle() {
+    let shell = Shell::new();
+    shell.tx(&[], "").with(0);
+    assert_eq!(shell.run(&["wait", "--timeout", "5s"]).with(0).stdout, "");
+    let wait = shell.run(&["wait", "--json"]).with(0).json();
+    assert_eq!(wait, json!({ "idle": true, "backlog": [], "set_aside": [] }));
+    for words in [&["backlog"][..], &["locks", "ls"], &["observers", "ls"]] {
+        assert_eq!(shell.run(words).with(0).stdout, "");
+        assert_eq!(shell.run(&[words, &["--json"]].concat()).with(0).json(), json!([]));
+    }
+}
+
+#[test]
+fn what_nobody_handles_is_named() {
+    let shell = Shell::new();
+    observed(&shell, false);
+    let backlog = shell.run(&["backlog", "--json"]).with(0).json();
+    assert_eq!((&backlog[0]["cells"], &backlog[0]["observers"]), (&json!(1), &json!(["parse"])));
+    assert!(shell.run(&["backlog"]).with(0).stdout.contains("docs/doc:text │     1 │"));
+    shell.run(&["wait"]).refused(1, "docs/doc:text 1", "observers parse");
+    let wait = shell.run(&["wait", "--json"]).with(1);
+    assert_eq!(wait.json()["idle"], json!(false));
+    let cell = shell.run(&["cell", "a", "doc:text", "--table", "docs"]).with(0).stdout;
+    assert!(cell.contains("doc:text:notify") && cell.contains("dirty"), "{cell}");
+}
+
+#[test]
+fn what_was_set_aside_is_named_and_brought_back() {
+    let shell = Shell::new();
+    observed(&shell, true);
+    shell.run(&["wait"]).refused(
+        1,
+        "docs/a/doc:text: parse failed 2 times: cannot parse",
+        "replay",
+    );
+    let observers = shell.run(&["observers", "ls", "--json"]).with(0).json();
+    assert_eq!(
+        (&observers[0]["observer"], &observers[0]["set_aside"]),
+        (&json!("parse"), &json!(1))
+    );
+    shell.run(&["observers", "replay", "invert"]).refused(1, "nothing of invert", "observers ls");
+    let replay = shell.run(&["observers", "replay", "parse", "--json"]).with(0).json();
+    assert_eq!(replay, json!({ "replayed": 1 }));
+    assert_eq!(shell.run(&["backlog", "--json"]).with(0).json()[0]["cells"], json!(1));
+
+    shell.run(&["observers", "retire", "parse"]).refused(2, "docs/doc:text", "--yes");
+    shell.run(&["observers", "retire", "parse", "--dry-run"]).with(0);
+    shell.run(&["observers", "retire", "parse", "--yes"]).with(0);
+    shell.run(&["observers", "retire", "parse", "--yes"]).refused(1, "parse", "observers ls");
+    assert_eq!(shell.run(&["observers", "ls", "--json"]).with(0).json(), json!([]));
+}
+
+// ---- Benchmarks, and Ctrl-C ----------------------------------------------------------------------
+
+fn bench(dir: &Path, words: &[&str]) -> Command {
+    let mut command = program();
+    command.args(["bench", "micro", "--json", "--data"]).arg(dir).args(words);
+    command
+}
+
+#[test]
+fn the_benchmark_states_its_settings_and_checks_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    for durability in ["buffered", "sync"] {
+        let words = ["--seconds", "0.02", "--cells", "50", "--durability", durability];
+        let ran = Ran::from(bench(&dir.path().join(durability), &words).output().unwrap()).with(0);
+        let result = ran.json();
+        assert_eq!(result["settings"]["durability"], durability);
+        assert_eq!(result["settings"]["cells"], json!(50));
+        assert_eq!(result["check_ok"], json!(true));
+        let arms = result["arms"].as_array().unwrap();
+        assert_eq!(arms.len(), 8);
+        for arm in arms {
+            assert!(arm["ops_per_s"].as_f64().unwrap() > 0.0, "{arm}");
+            assert!(arm["p99_us"].as_f64() >= arm["p50_us"].as_f64(), "{arm}");
+        }
+        let ratios = result["ratios"].as_array().unwrap();
+        assert!(ratios.iter().any(|ratio| ratio["name"] == "tx_write/raw_write"));
+    }
+    let again = Ran::from(bench(&dir.path().join("sync"), &[]).output().unwrap());
+    again.refused(2, "the directory is not empty", "empty directory");
+    run(&["bench", "micro", "--cells", "0"]).refused(2, "--cells 0", "1 to");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_command_within_two_seconds() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bench = bench(&dir.path().join("data"), &["--cells", "100", "--seconds", "60"]);
+    let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It listens before it creates anything.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !dir.path().join("data/percolator/FORMAT").exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pressed = Instant::now();
+    let id = bench.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let ran = Ran::from(bench.wait_with_output().unwrap()).with(130);
+    assert!(pressed.elapsed() < Duration::from_secs(3), "{:?}", pressed.elapsed());
+    assert!(ran.stderr.contains("interrupted"), "{}", ran.stderr);
+}

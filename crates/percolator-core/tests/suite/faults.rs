@@ -1,0 +1,462 @@
+//! A store that loses, delays, repeats and refuses requests, by rule or at random, and keeps a trace.
+//!
+//! It wraps [`MemoryStore`]. A rule names the requests it is for and what happens to them; the
+//! [`Caught`] it returns says how many came, and lets go of those it holds.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use bigtable::{
+    ConditionalMutation, Error, Family, MemoryStore, Mutation, Page, PageLimit, Result, Row,
+    RowKey, RowMutation, RowRange, Selection, Store, Table, TableSchema, Timestamp,
+};
+use percolator_core::testing::VirtualRuntime;
+use percolator_core::{Runtime, async_trait};
+
+pub(crate) const DATA: Family = Family::from_static("data");
+pub(crate) const LOCK: Family = Family::from_static("lock");
+pub(crate) const WRITE: Family = Family::from_static("write");
+pub(crate) const ROLLBACK: Family = Family::from_static("rollback");
+pub(crate) const NOTIFY: Family = Family::from_static("notify");
+
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    Read,
+    Scan,
+    Prewrite,
+    CommitPrimary,
+    /// Commit of a secondary row, by its owner or as a roll-forward.
+    Commit,
+    /// Puts a tomb.
+    RollBackPrimary,
+    /// Removes locks.
+    RollBack,
+    Heartbeat,
+    /// Sets notifications alone.
+    Notify,
+    /// Clears notifications alone.
+    Clear,
+    SetAside,
+    /// Anything on Percolator's own table.
+    System,
+    Other,
+}
+
+/// A request as rules and the trace see it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) op: Op,
+    pub(crate) table: String,
+    pub(crate) row: RowKey,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}/{}", self.op, self.table, self.row)
+    }
+}
+
+/// What happens to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It waits until the rule lets go, then goes on as if nothing had happened.
+    Hold,
+    /// It is applied; the reply waits until the rule lets go.
+    HoldReply,
+    /// Its sender is told `Unknown`; it is applied when the rule delivers it.
+    Late,
+    /// It is applied; a copy is applied when the rule delivers it.
+    Duplicate,
+    /// It is applied, and its sender told `Unknown`.
+    DropReply,
+    /// It is refused with `Unavailable`.
+    Fail,
+}
+
+type Matches = Box<dyn Fn(&Request) -> bool + Send + Sync>;
+
+/// A rule, for whoever set it.
+pub(crate) struct Caught {
+    matches: Matches,
+    fault: Fault,
+    state: Mutex<CaughtState>,
+}
+
+#[derive(Default)]
+struct CaughtState {
+    left: usize,
+    count: usize,
+    open: bool,
+    wakers: Vec<Waker>,
+    copies: Vec<(Arc<dyn Table>, ConditionalMutation)>,
+}
+
+impl Caught {
+    fn state(&self) -> MutexGuard<'_, CaughtState> {
+        self.state.lock().unwrap()
+    }
+
+    /// How many requests the rule was applied to.
+    pub(crate) fn count(&self) -> usize {
+        self.state().count
+    }
+
+    /// Waits until the rule was applied to a request.
+    pub(crate) async fn arrived(&self) {
+        self.until(|state| state.count > 0).await;
+    }
+
+    /// Ends the rule, and lets go of what it holds.
+    pub(crate) fn release(&self) {
+        let mut state = self.state();
+        state.open = true;
+        state.left = 0;
+        state.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    /// Applies the late requests and copies now, each once; returns whether their predicates held.
+    pub(crate) async fn deliver(&self) -> Vec<Result<bool>> {
+        let copies = std::mem::take(&mut self.state().copies);
+        let mut results = Vec::new();
+        for (table, request) in copies {
+            results.push(table.check_and_mutate_row(request).await);
+        }
+        results
+    }
+
+    async fn opened(&self) {
+        self.until(|state| state.open).await;
+    }
+
+    async fn until(&self, holds: impl Fn(&CaughtState) -> bool) {
+        poll_fn(|cx| {
+            let mut state = self.state();
+            if holds(&state) {
+                return Poll::Ready(());
+            }
+            state.wakers.push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn take(&self, request: &Request) -> bool {
+        let mut state = self.state();
+        if state.left == 0 || !(self.matches)(request) {
+            return false;
+        }
+        state.left -= 1;
+        state.count += 1;
+        state.wakers.drain(..).for_each(Waker::wake);
+        true
+    }
+}
+
+/// How a store behaves that nobody scripted: each number is one in so many requests, zero is never.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Weather {
+    pub(crate) delay_max: Duration,
+    pub(crate) fail: u64,
+    pub(crate) drop_reply: u64,
+    pub(crate) late: u64,
+    pub(crate) duplicate: u64,
+    /// How late late requests and copies arrive at most.
+    pub(crate) late_max: Duration,
+}
+
+pub(crate) struct FaultyStore {
+    pub(crate) inner: MemoryStore,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    runtime: VirtualRuntime,
+    rules: Mutex<Vec<Arc<Caught>>>,
+    trace: Mutex<Vec<Request>>,
+    weather: Mutex<Weather>,
+    /// Where each table is cut into tablets.
+    boundaries: Mutex<Vec<RowKey>>,
+}
+
+impl fmt::Debug for FaultyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FaultyStore")
+    }
+}
+
+impl FaultyStore {
+    pub(crate) fn new(runtime: &VirtualRuntime) -> Self {
+        let shared = Shared {
+            runtime: runtime.clone(),
+            rules: Mutex::default(),
+            trace: Mutex::default(),
+            weather: Mutex::default(),
+            boundaries: Mutex::default(),
+        };
+        FaultyStore { inner: MemoryStore::new(), shared: Arc::new(shared) }
+    }
+
+    /// Applies a fault to the next `times` requests of this kind on this row.
+    pub(crate) fn on(&self, op: Op, row: &str, times: usize, fault: Fault) -> Arc<Caught> {
+        let row = RowKey::from(row);
+        self.when(times, fault, move |request| request.op == op && request.row == row)
+    }
+
+    /// Applies a fault to the next `times` requests that match.
+    pub(crate) fn when(
+        &self,
+        times: usize,
+        fault: Fault,
+        matches: impl Fn(&Request) -> bool + Send + Sync + 'static,
+    ) -> Arc<Caught> {
+        let state = CaughtState { left: times, ..CaughtState::default() };
+        let caught =
+            Arc::new(Caught { matches: Box::new(matches), fault, state: Mutex::new(state) });
+        self.shared.rules.lock().unwrap().push(caught.clone());
+        caught
+    }
+
+    pub(crate) fn set_weather(&self, weather: Weather) {
+        *self.shared.weather.lock().unwrap() = weather;
+    }
+
+    pub(crate) fn set_boundaries(&self, boundaries: Vec<RowKey>) {
+        *self.shared.boundaries.lock().unwrap() = boundaries;
+    }
+
+    /// The requests so far, in the order in which they were made.
+    pub(crate) fn trace(&self) -> Vec<Request> {
+        self.shared.trace.lock().unwrap().clone()
+    }
+
+    /// Forgets the trace so far.
+    pub(crate) fn clear_trace(&self) {
+        self.shared.trace.lock().unwrap().clear();
+    }
+
+    /// How many requests of a kind were made so far.
+    pub(crate) fn count(&self, op: Op) -> usize {
+        self.trace().iter().filter(|request| request.op == op).count()
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
+        let inner = self.inner.open_table(name, schema).await?;
+        Ok(Arc::new(FaultyTable { inner, shared: self.shared.clone() }))
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        self.inner.table_names().await
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.inner.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
+        self.inner.raise_floor(floor).await
+    }
+}
+
+struct FaultyTable {
+    inner: Arc<dyn Table>,
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for FaultyTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.inner.name())
+    }
+}
+
+impl FaultyTable {
+    /// Notes the request and says which fault befalls it, if any.
+    fn note(&self, op: Op, row: &RowKey) -> Option<(Fault, Arc<Caught>)> {
+        let table = self.inner.name().to_owned();
+        let op = if table.starts_with("percolator.") { Op::System } else { op };
+        let request = Request { op, table, row: row.clone() };
+        let rules = self.shared.rules.lock().unwrap().clone();
+        let caught = rules.into_iter().find(|rule| rule.take(&request));
+        self.shared.trace.lock().unwrap().push(request);
+        caught.map(|rule| (rule.fault, rule))
+    }
+
+    async fn delay(&self) {
+        let max = self.shared.weather.lock().unwrap().delay_max.as_nanos() as u64;
+        if max > 0 {
+            let nanos = self.shared.runtime.random() % max;
+            self.shared.runtime.sleep(Duration::from_nanos(nanos)).await;
+        }
+    }
+
+    fn one_in(&self, n: u64) -> bool {
+        n > 0 && self.shared.runtime.random().is_multiple_of(n)
+    }
+
+    fn later(&self, request: ConditionalMutation, max: Duration) {
+        let nanos = self.shared.runtime.random() % (max.as_nanos() as u64).max(1);
+        let sleep = self.shared.runtime.sleep(Duration::from_nanos(nanos));
+        let inner = self.inner.clone();
+        self.shared.runtime.spawn(Box::pin(async move {
+            sleep.await;
+            let _ = inner.check_and_mutate_row(request).await;
+        }));
+    }
+
+    async fn read_fault(&self, op: Op, row: &RowKey) -> Result<()> {
+        self.delay().await;
+        let weather = *self.shared.weather.lock().unwrap();
+        match self.note(op, row) {
+            Some((Fault::Hold, rule)) => rule.opened().await,
+            Some((Fault::Fail, _)) => return Err(unavailable()),
+            _ if self.one_in(weather.fail) => return Err(unavailable()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn scripted(
+        &self,
+        request: ConditionalMutation,
+        fault: Fault,
+        rule: &Caught,
+    ) -> Result<bool> {
+        match fault {
+            Fault::Hold => {
+                rule.opened().await;
+                self.inner.check_and_mutate_row(request).await
+            }
+            Fault::HoldReply => {
+                let result = self.inner.check_and_mutate_row(request).await;
+                rule.opened().await;
+                result
+            }
+            Fault::Late => {
+                rule.state().copies.push((self.inner.clone(), request));
+                Err(unknown())
+            }
+            Fault::Duplicate => {
+                rule.state().copies.push((self.inner.clone(), request.clone()));
+                self.inner.check_and_mutate_row(request).await
+            }
+            Fault::DropReply => {
+                self.inner.check_and_mutate_row(request).await?;
+                Err(unknown())
+            }
+            Fault::Fail => Err(unavailable()),
+        }
+    }
+}
+
+#[async_trait]
+impl Table for FaultyTable {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
+        self.read_fault(Op::Read, row).await?;
+        let read = self.inner.read_row(row, select).await;
+        self.delay().await;
+        read
+    }
+
+    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
+        self.read_fault(Op::Scan, &RowKey::default()).await?;
+        let page = self.inner.scan(range, select, limit).await;
+        self.delay().await;
+        page
+    }
+
+    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
+        self.inner.mutate_row(request).await
+    }
+
+    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
+        self.delay().await;
+        let op = classify(&request);
+        if let Some((fault, rule)) = self.note(op, &request.row) {
+            return self.scripted(request, fault, &rule).await;
+        }
+        let weather = *self.shared.weather.lock().unwrap();
+        if self.one_in(weather.fail) {
+            return Err(unavailable());
+        }
+        if self.one_in(weather.late) {
+            self.later(request, weather.late_max);
+            return Err(unknown());
+        }
+        if self.one_in(weather.duplicate) {
+            self.later(request.clone(), weather.late_max);
+        }
+        let result = self.inner.check_and_mutate_row(request).await;
+        self.delay().await;
+        match self.one_in(weather.drop_reply) {
+            true => Err(unknown()),
+            false => result,
+        }
+    }
+
+    async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
+        let each = requests.into_iter().map(|request| self.check_and_mutate_row(request));
+        futures::future::join_all(each).await
+    }
+
+    async fn tablets(&self) -> Result<Vec<RowRange>> {
+        let boundaries = self.shared.boundaries.lock().unwrap().clone();
+        let mut tablets = Vec::new();
+        let mut rest = RowRange::all();
+        for boundary in boundaries {
+            let end = std::ops::Bound::Excluded(boundary.clone());
+            tablets.push(RowRange { start: rest.start, end });
+            rest = RowRange { start: std::ops::Bound::Included(boundary), end: rest.end };
+        }
+        tablets.push(rest);
+        Ok(tablets)
+    }
+}
+
+fn unknown() -> Error {
+    Error::Unknown { why: "the reply was lost".to_owned() }
+}
+
+fn unavailable() -> Error {
+    Error::Unavailable { why: "by rule".to_owned() }
+}
+
+fn classify(request: &ConditionalMutation) -> Op {
+    let sets = |mutations: &[Mutation], of: &Family| {
+        mutations.iter().any(|m| matches!(m, Mutation::Set { family, .. } if family == of))
+    };
+    let deletes = |mutations: &[Mutation], of: &Family| {
+        mutations.iter().any(|m| matches!(m, Mutation::Delete { family, .. } if family == of))
+    };
+    let (then, otherwise) = (&request.then, &request.otherwise);
+    if sets(otherwise, &LOCK) {
+        Op::Prewrite
+    } else if sets(then, &WRITE) && request.above.is_some() {
+        Op::CommitPrimary
+    } else if sets(then, &WRITE) {
+        Op::Commit
+    } else if sets(then, &ROLLBACK) || sets(otherwise, &ROLLBACK) {
+        Op::RollBackPrimary
+    } else if sets(then, &LOCK) {
+        Op::Heartbeat
+    } else if deletes(then, &LOCK) {
+        Op::RollBack
+    } else if sets(otherwise, &Family::from_static("failed")) {
+        Op::SetAside
+    } else if sets(otherwise, &NOTIFY) {
+        Op::Notify
+    } else if deletes(otherwise, &NOTIFY) {
+        Op::Clear
+    } else {
+        Op::Other
+    }
+}

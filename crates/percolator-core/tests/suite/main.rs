@@ -1,0 +1,17 @@
+//! Tests of the protocol, in virtual time, named by the hazard they show the defence against.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod commit;
+mod faults;
+mod hermitage;
+mod limits;
+mod liveness;
+mod notifications;
+mod observers;
+mod oracle;
+mod reads;
+mod registration;
+mod rollback;
+mod stress;
+mod world;

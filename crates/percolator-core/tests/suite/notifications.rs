@@ -1,0 +1,404 @@
+//! Notifications and acknowledgements of strong observers (H47 to H55, H61, H62).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use percolator_core::{
+    Client, Column, Incarnation, LockService, Observer, Options, ProcessLocks, Registration,
+    Result, Runtime, Services, Table, WorkerOptions, Workers, async_trait,
+};
+
+use crate::faults::{Fault, NOTIFY, Op, Weather};
+use crate::world::{
+    BAL, World, add, counting, get, get_column, observer, run, run_seed, set, writing,
+};
+
+pub(crate) const COUNT: Column = Column::literal("f:count");
+const OTHER: Column = Column::literal("f:other");
+
+pub(crate) fn one_thread() -> WorkerOptions {
+    WorkerOptions { threads: 1, ..WorkerOptions::default() }
+}
+
+/// Workers that run one strong observer of `t/bal`.
+pub(crate) async fn observe(client: &Client, name: &str, observer: impl Observer) -> Workers {
+    let registration = Registration::strong(name, "t", BAL, observer);
+    client.observe(vec![registration], one_thread()).await.unwrap()
+}
+
+/// Puts an observer into the schema without running it.
+pub(crate) async fn register(client: &Client, name: &str) {
+    observe(client, name, observer(|_, _| Box::pin(async { Ok(()) }))).await.stop().await;
+}
+
+async fn idle(world: &World, client: &Client) {
+    let report = client.wait_idle(Some(Duration::from_secs(100))).await.unwrap();
+    assert!(report.idle && report.set_aside.is_empty(), "{report:?} at {:?}", world.runtime.now());
+}
+
+async fn count(client: &Client, table: &Table, row: &str) -> i64 {
+    get_column(client, table, row, &COUNT).await.map_or(0, |count| count.parse().unwrap())
+}
+
+/// The literal interleaving: O (s=3) has read the cell; W (s=2) writes and commits at 4; O clears.
+#[test]
+fn h47_clearing_a_notification_spares_the_one_of_a_concurrent_write() {
+    for prewrites_only in [false, true] {
+        run(async |world| {
+            let (worker, writer) = (world.client().await, world.client().await);
+            let table = worker.table("t").await.unwrap();
+            register(&worker, "o").await;
+            set(&writer, &table, &[("r", "0")]).await;
+            let clear = world.store.on(Op::Clear, "r", 1, Fault::Hold);
+            let late = writing(&writer, &table, &[("r", "1")]).await;
+            let s = late.start_ts();
+            let workers = observe(&worker, "o", counting(COUNT)).await;
+            clear.arrived().await;
+            let prewritten = late.prewrite().await.unwrap();
+            let commit_ts = match prewrites_only {
+                false => {
+                    let decided = prewritten.commit_primary().await.unwrap();
+                    clear.release();
+                    decided.commit_ts()
+                }
+                true => {
+                    clear.release();
+                    world.sleep_ms(1).await;
+                    assert!(world.raw(&table, "r", NOTIFY, &BAL).await.contains(&s));
+                    prewritten.commit_primary().await.unwrap().commit_ts()
+                }
+            };
+            assert!(world.raw(&table, "r", NOTIFY, &BAL).await.contains(&commit_ts));
+            idle(&world, &worker).await;
+            assert_eq!(count(&worker, &table, "r").await, 2);
+            workers.stop().await;
+        });
+    }
+}
+
+#[test]
+fn h48_h61_cells_of_a_crashed_writer_are_handled_though_nobody_reads_them() {
+    run(async |world| {
+        let (worker, writer) = (world.client().await, world.process(Options::default(), 0).await);
+        let table = worker.table("t").await.unwrap();
+        let workers = observe(&worker, "o", counting(COUNT)).await;
+        let tx = writing(&writer.client, &table, &[("a", "1"), ("b", "1"), ("c", "1")]).await;
+        drop(tx.prewrite().await.unwrap().commit_primary().await.unwrap());
+        writer.crash();
+        idle(&world, &worker).await;
+        for row in ["a", "b", "c"] {
+            assert_eq!(count(&worker, &table, row).await, 1);
+        }
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn h49_roll_forward_by_anyone_leaves_the_notification() {
+    for by in ["reader", "scanner", "writer"] {
+        run(async |world| {
+            let (owner, other) = (world.client().await, world.client().await);
+            let table = owner.table("t").await.unwrap();
+            register(&owner, "o").await;
+            let tx = writing(&owner, &table, &[("p", "1"), ("s", "1")]).await;
+            let decided = tx.prewrite().await.unwrap().commit_primary().await.unwrap();
+            let commit_ts = decided.commit_ts();
+            drop(decided);
+            match by {
+                "reader" => drop(get(&other, &table, "s").await),
+                "scanner" => drop(other.begin().await.unwrap().scan(&table).collect().await),
+                _ => drop(writing(&other, &table, &[("s", "2")]).await.prewrite().await.unwrap()),
+            }
+            let notified = world.raw(&table, "s", NOTIFY, &BAL).await;
+            assert!(notified.contains(&commit_ts), "{by}: {notified:?}");
+            assert_eq!(world.raw(&table, "p", NOTIFY, &BAL).await, [commit_ts]);
+        });
+    }
+}
+
+#[test]
+fn h50_a_write_between_an_observers_start_and_commit_makes_it_run_again_once() {
+    run(async |world| {
+        let (worker, writer) = (world.client().await, world.client().await);
+        let table = worker.table("t").await.unwrap();
+        register(&worker, "o").await;
+        set(&writer, &table, &[("r", "1")]).await;
+        let held = world.store.on(Op::Prewrite, "r", 1, Fault::Hold);
+        let workers = observe(&worker, "o", counting(COUNT)).await;
+        held.arrived().await;
+        set(&writer, &table, &[("r", "2")]).await;
+        held.release();
+        idle(&world, &worker).await;
+        assert_eq!(count(&worker, &table, "r").await, 2);
+        assert_eq!(worker.stats().observer_runs, 2);
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn h51_h62_an_observer_that_crashes_anywhere_has_one_effect_for_each_change() {
+    for op in [Op::Prewrite, Op::CommitPrimary, Op::Clear] {
+        for fault in [Fault::Hold, Fault::HoldReply] {
+            run(async |world| {
+                let (writer, crashing) =
+                    (world.client().await, world.process(Options::default(), 0).await);
+                let table = writer.table("t").await.unwrap();
+                register(&writer, "o").await;
+                set(&writer, &table, &[("r", "1")]).await;
+                let held = world.store.on(op, "r", 1, fault);
+                let lost = observe(&crashing.client, "o", counting(COUNT)).await;
+                held.arrived().await;
+                crashing.crash();
+                drop(lost);
+                let workers = observe(&writer, "o", counting(COUNT)).await;
+                idle(&world, &writer).await;
+                assert_eq!(count(&writer, &table, "r").await, 1, "{op:?} {fault:?}");
+                assert_eq!(world.notified(&table, "r", &BAL).await, 0);
+                workers.stop().await;
+            });
+        }
+    }
+}
+
+/// A lock service whose advisory locks exclude nobody.
+#[derive(Debug)]
+struct EverybodyHolds(Arc<ProcessLocks>);
+
+#[async_trait]
+impl LockService for EverybodyHolds {
+    async fn register(&self, owner: Incarnation) -> Result<()> {
+        self.0.register(owner).await
+    }
+
+    fn unregister(&self, owner: Incarnation) {
+        self.0.unregister(owner);
+    }
+
+    async fn is_alive(&self, owner: Incarnation) -> Result<bool> {
+        self.0.is_alive(owner).await
+    }
+
+    async fn try_lock(&self, _: &[u8], _: Incarnation, _: Duration) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn unlock(&self, _: &[u8], _: Incarnation) {}
+}
+
+#[test]
+fn h52_two_workers_on_one_notification_have_one_effect() {
+    for seed in 0..20 {
+        run_seed(seed, async |world| {
+            let writer = world.client().await;
+            let table = writer.table("t").await.unwrap();
+            world
+                .store
+                .set_weather(Weather { delay_max: Duration::from_millis(2), ..Weather::default() });
+            let mut all = Vec::new();
+            for _ in 0..3 {
+                let services = Services {
+                    locks: Arc::new(EverybodyHolds(world.locks.clone())),
+                    ..writer.services().clone()
+                };
+                let client = Client::open(services, Options::default()).await.unwrap();
+                let options = WorkerOptions {
+                    threads: 3,
+                    scan_period: Duration::from_millis(3),
+                    idle_max: Duration::from_millis(5),
+                    ..WorkerOptions::default()
+                };
+                let strong = Registration::strong("o", "t", BAL, counting(COUNT));
+                let workers = client.observe(vec![strong], options).await.unwrap();
+                all.push((client, workers));
+            }
+            for n in 1..=5 {
+                set(&writer, &table, &[("r", &n.to_string())]).await;
+                idle(&world, &writer).await;
+                assert_eq!(count(&writer, &table, "r").await, n);
+            }
+            let runs: u64 = all.iter().map(|(client, _)| client.stats().observer_runs).sum();
+            assert!(runs >= 5);
+            for (_, workers) in all {
+                workers.stop().await;
+            }
+        });
+    }
+}
+
+#[test]
+fn h53_two_observers_of_one_column_both_run_though_one_is_held_up() {
+    run(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        // Two writes of one cell that a third client always writes too: conflicts.
+        let busy = observer(|tx, change| {
+            Box::pin(async move {
+                add(tx, &change.table, "shared", &OTHER, 1).await?;
+                let (client, table) = (tx.client().clone(), change.table.clone());
+                if client.stats().conflicts < 3 {
+                    client
+                        .transact(async |mut tx| add(&mut tx, &table, "shared", &OTHER, 0).await)
+                        .await?;
+                }
+                Ok(())
+            })
+        });
+        let registrations = vec![
+            Registration::strong("quick", "t", BAL, counting(COUNT)),
+            Registration::strong("slow", "t", BAL, busy),
+        ];
+        let workers = client.observe(registrations, one_thread()).await.unwrap();
+        set(&client, &table, &[("r", "1")]).await;
+        idle(&world, &client).await;
+        assert_eq!(count(&client, &table, "r").await, 1);
+        assert_eq!(get_column(&client, &table, "shared", &OTHER).await.as_deref(), Some("1"));
+        assert_eq!(client.stats().conflicts, 3);
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn h53_a_program_without_one_of_the_observers_deletes_nothing() {
+    for fails in [false, true] {
+        run(async |world| {
+            let (old, new) = (world.client().await, world.client().await);
+            let table = old.table("t").await.unwrap();
+            register(&new, "new").await;
+            let first = observer(move |tx, change| {
+                Box::pin(async move {
+                    match fails {
+                        true => Err(percolator_core::Error::application("never works")),
+                        false => add(tx, &change.table, &change.row, &OTHER, 1).await,
+                    }
+                })
+            });
+            let options = WorkerOptions { failures_max: 2, ..one_thread() };
+            let registration = Registration::strong("old", "t", BAL, first);
+            let workers = old.observe(vec![registration], options).await.unwrap();
+            set(&old, &table, &[("r", "1")]).await;
+            world.sleep_ms(60_000).await;
+            assert!(world.notified(&table, "r", &BAL).await > 0);
+            let more = observe(&new, "new", counting(COUNT)).await;
+            world.sleep_ms(10_000).await;
+            assert_eq!(count(&new, &table, "r").await, 1);
+            if !fails {
+                assert_eq!(get_column(&old, &table, "r", &OTHER).await.as_deref(), Some("1"));
+            }
+            workers.stop().await;
+            more.stop().await;
+        });
+    }
+}
+
+#[test]
+fn h54_an_observer_that_writes_nothing_runs_once() {
+    run(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let workers = observe(&client, "o", observer(|_, _| Box::pin(async { Ok(()) }))).await;
+        set(&client, &table, &[("a", "1"), ("b", "1")]).await;
+        client.transact(async |mut tx| tx.delete(&table, "c", &BAL)).await.unwrap();
+        idle(&world, &client).await;
+        world.sleep_ms(30_000).await;
+        assert_eq!(client.stats().observer_runs, 3, "a deletion notifies too");
+        assert_eq!(world.cells(&table, NOTIFY).await, 0);
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn h55_an_observer_of_its_own_column_runs_until_it_writes_no_more() {
+    run(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let countdown = observer(|tx, change| {
+            Box::pin(async move {
+                let left = crate::world::number(
+                    tx.get(&change.table, &*change.row.to_string(), &BAL).await?,
+                );
+                match left {
+                    0 => Ok(()),
+                    left => tx.set(&change.table, &change.row, &BAL, (left - 1).to_string()),
+                }
+            })
+        });
+        let workers = observe(&client, "o", countdown).await;
+        set(&client, &table, &[("r", "7")]).await;
+        idle(&world, &client).await;
+        assert_eq!(get(&client, &table, "r").await.as_deref(), Some("0"));
+        assert_eq!(client.stats().observer_runs, 8);
+        workers.stop().await;
+    });
+}
+
+/// One dirty row among many, no hint, tablets cut at random: one pass of an idle worker finds it.
+#[test]
+fn h61_a_scan_alone_finds_a_dirty_row_within_the_longest_pause() {
+    for seed in 0..50 {
+        run_seed(seed, async |world| {
+            let (worker, writer) = (world.client().await, world.client().await);
+            let table = worker.table("t").await.unwrap();
+            let random = |n: u64| world.runtime.random() % n;
+            let mut boundaries: Vec<_> =
+                (0..random(30)).map(|_| format!("row-{:04}", random(1000)).into()).collect();
+            boundaries.sort();
+            boundaries.dedup();
+            world.store.set_boundaries(boundaries);
+            let workers = observe(&worker, "o", counting(COUNT)).await;
+            world.sleep_ms(20_000 + random(5000)).await;
+            let row = format!("row-{:04}", random(1000));
+            set(&writer, &table, &[(&row, "1")]).await;
+            world.sleep_ms(WorkerOptions::default().idle_max.as_millis() as u64 + 50).await;
+            assert_eq!(count(&worker, &table, &row).await, 1, "seed {seed}");
+            workers.stop().await;
+        });
+    }
+}
+
+/// Without hints several workers must share what they find, not queue behind the first.
+#[test]
+fn h61_workers_that_only_scan_work_side_by_side() {
+    run(async |world| {
+        let (worker, writer) = (world.client().await, world.client().await);
+        let table = worker.table("t").await.unwrap();
+        register(&worker, "o").await;
+        let rows: Vec<String> = (0..100).map(|n| format!("{n:03}")).collect();
+        let cells: Vec<(&str, &str)> = rows.iter().map(|row| (row.as_str(), "1")).collect();
+        set(&writer, &table, &cells).await;
+        let runtime = world.runtime.clone();
+        let slow = observer(move |_, _| {
+            let sleep = runtime.sleep(Duration::from_secs(1));
+            Box::pin(async move {
+                sleep.await;
+                Ok(())
+            })
+        });
+        let options = WorkerOptions { threads: 10, ..WorkerOptions::default() };
+        let before = world.runtime.now();
+        let strong = Registration::strong("o", "t", BAL, slow);
+        let workers = worker.observe(vec![strong], options).await.unwrap();
+        idle(&world, &worker).await;
+        let took = world.runtime.now() - before;
+        assert!(took < Duration::from_secs(40), "100 seconds of work for 10 workers: {took:?}");
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn h62_the_notification_of_a_rolled_back_transaction_goes_and_runs_nothing() {
+    run(async |world| {
+        let (worker, writer) = (world.client().await, world.process(Options::default(), 0).await);
+        let table = worker.table("t").await.unwrap();
+        let workers = observe(&worker, "o", counting(COUNT)).await;
+        let tx = writing(&writer.client, &table, &[("a", "1"), ("b", "1")]).await;
+        drop(tx.prewrite().await.unwrap());
+        assert_eq!(world.cells(&table, NOTIFY).await, 2);
+        writer.crash();
+        assert_eq!(get(&worker, &table, "a").await, None);
+        assert_eq!(world.notified(&table, "a", &BAL).await, 0, "it went with the lock");
+        idle(&world, &worker).await;
+        assert_eq!(world.cells(&table, NOTIFY).await, 0);
+        assert_eq!(worker.stats().observer_runs, 0);
+        workers.stop().await;
+    });
+}

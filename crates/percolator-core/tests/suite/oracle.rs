@@ -1,0 +1,150 @@
+//! The timestamp oracle: windows, restarts, successors, lost replies (H40 to H45).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bigtable::Store;
+use percolator_core::{Error, Incarnation, Oracle, Timestamp, WindowOracle};
+
+use crate::faults::{Fault, Op};
+use crate::world::{World, run};
+
+async fn open(world: &World, holder: u128) -> WindowOracle {
+    WindowOracle::open(&*world.store, Incarnation(holder)).await.unwrap()
+}
+
+async fn next(oracle: &dyn Oracle) -> Timestamp {
+    oracle.timestamp().await.unwrap().timestamp
+}
+
+#[test]
+fn h40_a_restart_at_any_step_of_a_window_begins_above_all_given_out() {
+    for fault in [None, Some(Fault::Fail), Some(Fault::Late), Some(Fault::DropReply)] {
+        run(async |world| {
+            let mut last = Timestamp::ZERO;
+            for life in 10..20 {
+                let oracle = open(&world, life).await;
+                for n in 0..4 {
+                    let fault = fault.filter(|_| n < 2);
+                    let rule = fault.map(|fault| world.store.on(Op::System, "oracle", 1, fault));
+                    // Without an answer the window was not extended, and nothing is served.
+                    if let Ok(stamp) = oracle.timestamp().await {
+                        assert!(stamp.timestamp > last);
+                        last = stamp.timestamp;
+                    }
+                    if let Some(rule) = rule {
+                        rule.release();
+                        rule.deliver().await;
+                    }
+                    assert!(oracle.peek().await.unwrap() >= last);
+                }
+            }
+            assert!(
+                last.as_u64() > 10 * 1_000_000 - 1_000_000,
+                "each life reserved its own window"
+            );
+        });
+    }
+}
+
+#[test]
+fn h41_h42_an_oracle_that_was_superseded_serves_nothing_once_it_knows() {
+    run(async |world| {
+        let first = open(&world, 10).await;
+        let a = next(&first).await;
+        let second = open(&world, 11).await;
+        let b = next(&second).await;
+        assert!(b > a);
+        assert!(matches!(first.raise_schema_version(7).await, Err(Error::Oracle(_))));
+        assert!(matches!(first.timestamp().await, Err(Error::Oracle(_))));
+        assert!(matches!(first.peek().await, Err(Error::Oracle(_))));
+        assert!(next(&second).await > b);
+        assert_eq!(second.schema_version().await.unwrap(), 0);
+    });
+}
+
+#[test]
+fn h43_a_write_of_its_own_whose_reply_was_lost_does_not_stop_an_oracle() {
+    for fault in [Fault::DropReply, Fault::Late] {
+        run(async |world| {
+            let oracle = open(&world, 10).await;
+            let mut last = Timestamp::ZERO;
+            for version in 1..5 {
+                let rule = world.store.on(Op::System, "oracle", 1, fault);
+                let raised = oracle.raise_schema_version(version).await;
+                assert_eq!(raised.is_ok(), fault == Fault::DropReply);
+                // It arrives after its sender has given it up.
+                rule.deliver().await;
+                oracle.raise_schema_version(version).await.unwrap();
+                let stamp = oracle.timestamp().await.unwrap();
+                assert!(stamp.timestamp > last && stamp.schema_version == version);
+                last = stamp.timestamp;
+            }
+            let after = open(&world, 11).await;
+            assert!(next(&after).await > last);
+            assert_eq!(after.schema_version().await.unwrap(), 4);
+        });
+    }
+}
+
+#[test]
+fn h45_concurrent_and_cancelled_requests_get_each_timestamp_once() {
+    run(async |world| {
+        let oracle = Arc::new(open(&world, 10).await);
+        let held = world.store.on(Op::System, "oracle", 1, Fault::Hold);
+        let requests = (0..64).map(|n| {
+            let oracle = oracle.clone();
+            let patience = percolator_core::Runtime::sleep(
+                &world.runtime,
+                std::time::Duration::from_millis(if n % 3 == 1 { 1 } else { 1000 }),
+            );
+            world.beside(async move {
+                let request = std::pin::pin!(oracle.timestamp());
+                match futures::future::select(request, patience).await {
+                    futures::future::Either::Left((stamp, _)) => Some(stamp.unwrap().timestamp),
+                    futures::future::Either::Right(_) => None,
+                }
+            })
+        });
+        let requests: Vec<_> = requests.collect();
+        held.arrived().await;
+        world.sleep_ms(10).await;
+        held.release();
+        let mut seen = BTreeSet::new();
+        let mut served = 0;
+        for request in requests {
+            if let Some(timestamp) = request.await.unwrap() {
+                served += 1;
+                assert!(seen.insert(timestamp));
+            }
+        }
+        assert_eq!(served, 64 - 21);
+        assert!(next(&*oracle).await > *seen.last().unwrap());
+    });
+}
+
+/// H46: a record that cannot be is refused, not counted on from.
+#[test]
+fn h46_an_impossible_record_is_an_error_and_no_panic() {
+    run(async |world| {
+        let schema = bigtable::TableSchema {
+            groups: vec![bigtable::LocalityGroup::on_disk("system", bigtable::Layout::Versions)],
+        };
+        let system = world.store.inner.open_table("percolator.system", &schema).await.unwrap();
+        for limit in [0, u64::MAX, 1 << 53, Timestamp::MAX.as_u64()] {
+            let record = [&1u64.to_be_bytes()[..], &limit.to_be_bytes(), &[0; 24]].concat();
+            let set = bigtable::Mutation::set(
+                bigtable::Family::from_static("system"),
+                "window",
+                Timestamp::ZERO,
+                record,
+            );
+            system.mutate_row(bigtable::RowMutation::new("oracle").mutation(set)).await.unwrap();
+            let result = match WindowOracle::open(&*world.store, Incarnation(9)).await {
+                Ok(oracle) => oracle.timestamp().await.map(drop),
+                Err(error) => Err(error),
+            };
+            assert!(matches!(result, Err(Error::Corrupt { .. } | Error::Oracle(_))), "{limit}");
+        }
+    });
+}

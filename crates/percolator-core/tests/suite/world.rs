@@ -1,0 +1,326 @@
+//! What the tests stand on: one store, one oracle, one lock service, and processes that may crash.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bigtable::{MemoryStore, Selection, Store, TimeRange, Timestamp};
+use futures::future::{AbortHandle, Abortable, BoxFuture};
+use percolator_core::testing::VirtualRuntime;
+use percolator_core::{
+    Bytes, Change, Client, Column, Error, Incarnation, LockService, Observer, Options, Oracle,
+    ProcessLocks, Result, RowKey, Runtime, Services, Table, Transaction, WindowOracle, async_trait,
+};
+
+use crate::faults::{DATA, FaultyStore, LOCK, NOTIFY, ROLLBACK, WRITE};
+
+pub(crate) const BAL: Column = Column::literal("bal");
+pub(crate) const A: Column = Column::literal("f:a");
+pub(crate) const B: Column = Column::literal("f:b");
+
+/// A world without clients yet.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    pub(crate) runtime: VirtualRuntime,
+    pub(crate) store: Arc<FaultyStore>,
+    pub(crate) oracle: Arc<dyn Oracle>,
+    pub(crate) locks: Arc<ProcessLocks>,
+}
+
+/// Runs a test in a world whose random numbers follow from `seed`.
+pub(crate) fn run_seed<T>(seed: u64, test: impl AsyncFnOnce(World) -> T) -> T {
+    let runtime = VirtualRuntime::new(seed);
+    runtime.clone().block_on(async move {
+        let store = Arc::new(FaultyStore::new(&runtime));
+        let oracle = Arc::new(WindowOracle::open(&*store, Incarnation(1)).await.unwrap());
+        let locks = Arc::new(ProcessLocks::new(Arc::new(runtime.clone())));
+        test(World { runtime, store, oracle, locks }).await
+    })
+}
+
+/// Runs a test.
+pub(crate) fn run<T>(test: impl AsyncFnOnce(World) -> T) -> T {
+    run_seed(1, test)
+}
+
+/// A client with a runtime of its own, whose tasks end when it crashes.
+#[derive(Debug, Clone)]
+pub(crate) struct Process {
+    pub(crate) client: Client,
+    runtime: Arc<ProcessRuntime>,
+    locks: Arc<ProcessLocks>,
+}
+
+#[derive(Debug)]
+struct ProcessRuntime {
+    inner: VirtualRuntime,
+    tasks: Mutex<Vec<AbortHandle>>,
+    wall_offset_ms: i64,
+    /// The wall clock never shows the same time twice, so that no test relies on it.
+    looks: AtomicU64,
+}
+
+impl Runtime for ProcessRuntime {
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        let looks = self.looks.fetch_add(1, Ordering::Relaxed);
+        self.inner.wall_ms().saturating_add_signed(self.wall_offset_ms) + looks
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.inner.sleep(duration)
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        let (handle, registration) = AbortHandle::new_pair();
+        let mut tasks = self.tasks.lock().unwrap();
+        tasks.retain(|task| !task.is_aborted());
+        tasks.push(handle);
+        let task = Abortable::new(task, registration);
+        self.inner.spawn(Box::pin(async move {
+            let _ = task.await;
+        }));
+    }
+
+    fn random(&self) -> u64 {
+        self.inner.random()
+    }
+}
+
+impl Process {
+    /// Runs a task that ends with the process.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(Box::pin(task));
+    }
+
+    /// Ends every task of the process where it stands; its token vanishes.
+    pub(crate) fn crash(&self) {
+        for task in self.runtime.tasks.lock().unwrap().drain(..) {
+            task.abort();
+        }
+        self.locks.unregister(self.client.incarnation());
+    }
+}
+
+impl World {
+    pub(crate) async fn process(&self, options: Options, wall_offset_ms: i64) -> Process {
+        let runtime = Arc::new(ProcessRuntime {
+            inner: self.runtime.clone(),
+            tasks: Mutex::default(),
+            wall_offset_ms,
+            looks: AtomicU64::new(0),
+        });
+        let services = Services {
+            store: self.store.clone(),
+            oracle: self.oracle.clone(),
+            locks: self.locks.clone(),
+            runtime: runtime.clone(),
+        };
+        loop {
+            match Client::open(services.clone(), options.clone()).await {
+                Ok(client) => return Process { client, runtime, locks: self.locks.clone() },
+                Err(Error::Store(_)) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        self.client_with(Options::default()).await
+    }
+
+    pub(crate) async fn client_with(&self, options: Options) -> Client {
+        self.process(options, 0).await.client
+    }
+
+    pub(crate) async fn sleep_ms(&self, ms: u64) {
+        self.runtime.sleep(Duration::from_millis(ms)).await;
+    }
+
+    /// Takes a client's liveness token away, as its death would.
+    pub(crate) fn declare_dead(&self, client: &Client) {
+        self.locks.unregister(client.incarnation());
+    }
+
+    /// Starts a future beside the test; the handle gives its result.
+    pub(crate) fn beside<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> futures::channel::oneshot::Receiver<T> {
+        let (done, result) = futures::channel::oneshot::channel();
+        self.runtime.spawn(Box::pin(async move {
+            let _ = done.send(future.await);
+        }));
+        result
+    }
+
+    /// The versions that the store holds of a column in one of Percolator's families, newest first.
+    pub(crate) async fn raw(
+        &self,
+        table: &Table,
+        row: &str,
+        family: bigtable::Family,
+        column: &Column,
+    ) -> Vec<Timestamp> {
+        let select =
+            Selection::default().column(family, column.to_bytes(), TimeRange::ALL, u32::MAX);
+        let row = self.raw_table(table).await.read_row(&RowKey::from(row), &select).await.unwrap();
+        row.cells.iter().map(|cell| cell.timestamp).collect()
+    }
+
+    /// The store's table without faults in between.
+    pub(crate) async fn raw_table(&self, table: &Table) -> Arc<dyn bigtable::Table> {
+        let inner: &MemoryStore = &self.store.inner;
+        inner.open_table(table.name(), &percolator_core::table_schema()).await.unwrap()
+    }
+
+    /// Checks what must hold of every cell at any moment: one record for each start timestamp,
+    /// never a lock or a tomb beside a record of the same transaction, and data for each pointer.
+    pub(crate) async fn audit(&self, table: &Table) {
+        let raw = self.raw_table(table).await;
+        let mut select = Selection::default();
+        for family in [DATA, LOCK, WRITE, ROLLBACK] {
+            select = select.family(family, TimeRange::ALL, u32::MAX);
+        }
+        let mut left = Some(bigtable::RowRange::all());
+        while let Some(range) = left {
+            let page = raw.scan(&range, &select, Default::default()).await.unwrap();
+            page.rows.iter().for_each(audit_row);
+            left = page.resume;
+        }
+    }
+
+    /// How many cells one of Percolator's families holds in a table.
+    pub(crate) async fn cells(&self, table: &Table, family: bigtable::Family) -> usize {
+        let raw = self.raw_table(table).await;
+        let select = Selection::default().family(family, TimeRange::ALL, u32::MAX);
+        let (mut left, mut cells) = (Some(bigtable::RowRange::all()), 0);
+        while let Some(range) = left {
+            let page = raw.scan(&range, &select, Default::default()).await.unwrap();
+            cells += page.rows.iter().map(|row| row.cells.len()).sum::<usize>();
+            left = page.resume;
+        }
+        cells
+    }
+
+    pub(crate) async fn notified(&self, table: &Table, row: &str, column: &Column) -> usize {
+        self.raw(table, row, NOTIFY, column).await.len()
+    }
+}
+
+fn audit_row(row: &bigtable::Row) {
+    const SHORT_VALUE: u8 = 2;
+    const DELETE: u8 = 1;
+    let columns: std::collections::BTreeSet<_> = row.cells.iter().map(|c| &c.qualifier).collect();
+    for column in columns {
+        let mut pointers = std::collections::BTreeSet::new();
+        for write in row.versions(&WRITE, column) {
+            let start: [u8; 8] = write.value[..8].try_into().unwrap();
+            let start = Timestamp::new(u64::from_be_bytes(start)).unwrap();
+            let name = format!("{} {column:?} {start:?}", row.key);
+            assert!(pointers.insert(start), "H20: two records of {name}");
+            let at = |family| row.versions(&family, column).iter().any(|c| c.timestamp == start);
+            assert!(!at(LOCK), "H20: lock and record of {name}");
+            assert!(!at(ROLLBACK), "tomb and record of {name}");
+            assert!(write.timestamp > start, "commit before start of {name}");
+            if write.value[8] & (SHORT_VALUE | DELETE) == 0 {
+                assert!(at(DATA), "no data for {name}");
+            }
+        }
+    }
+}
+
+/// An observer made of a closure.
+pub(crate) struct Do<F>(F);
+
+/// Makes an observer of a closure.
+pub(crate) fn observer<F>(run: F) -> Do<F>
+where
+    F: for<'a> Fn(&'a mut Transaction, &'a Change) -> BoxFuture<'a, Result<()>>
+        + Send
+        + Sync
+        + 'static,
+{
+    Do(run)
+}
+
+#[async_trait]
+impl<F> Observer for Do<F>
+where
+    F: for<'a> Fn(&'a mut Transaction, &'a Change) -> BoxFuture<'a, Result<()>>
+        + Send
+        + Sync
+        + 'static,
+{
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+        (self.0)(tx, change).await
+    }
+}
+
+/// An observer that adds one to a counter cell of the changed row.
+pub(crate) fn counting(counter: Column) -> impl Observer {
+    observer(move |tx, change| {
+        let counter = counter.clone();
+        Box::pin(async move { add(tx, &change.table, &change.row, &counter, 1).await })
+    })
+}
+
+/// Adds to a number in a cell.
+pub(crate) async fn add(
+    tx: &mut Transaction,
+    table: &Table,
+    row: impl Into<RowKey>,
+    column: &Column,
+    by: i64,
+) -> Result<()> {
+    let row = row.into();
+    let old = number(tx.get(table, row.clone(), column).await?);
+    tx.set(table, row, column, (old + by).to_string())
+}
+
+/// The number in a cell; zero if there is none.
+pub(crate) fn number(value: Option<Bytes>) -> i64 {
+    value.map_or(0, |value| std::str::from_utf8(&value).unwrap().parse().unwrap())
+}
+
+/// Sets cells of one column in one transaction.
+pub(crate) async fn set(client: &Client, table: &Table, cells: &[(&str, &str)]) -> Timestamp {
+    let mut tx = client.begin().await.unwrap();
+    for (row, value) in cells {
+        tx.set(table, *row, &BAL, value.to_string()).unwrap();
+    }
+    tx.commit().await.unwrap()
+}
+
+/// A transaction that has set cells of one column and not committed yet.
+pub(crate) async fn writing(client: &Client, table: &Table, cells: &[(&str, &str)]) -> Transaction {
+    let mut tx = client.begin().await.unwrap();
+    for (row, value) in cells {
+        tx.set(table, *row, &BAL, value.to_string()).unwrap();
+    }
+    tx
+}
+
+/// Reads a cell in a transaction of its own.
+pub(crate) async fn get(client: &Client, table: &Table, row: &str) -> Option<String> {
+    get_column(client, table, row, &BAL).await
+}
+
+/// Reads a cell in a transaction of its own.
+pub(crate) async fn get_column(
+    client: &Client,
+    table: &Table,
+    row: &str,
+    column: &Column,
+) -> Option<String> {
+    let value = client.begin().await.unwrap().get(table, row, column).await.unwrap();
+    value.map(|value| String::from_utf8(value.to_vec()).unwrap())
+}
+
+/// Whether a commit came out as certainly aborted.
+pub(crate) fn is_aborted<T>(result: &Result<T>) -> bool {
+    matches!(result, Err(Error::Aborted { .. }))
+}

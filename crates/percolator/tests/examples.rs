@@ -1,0 +1,39 @@
+//! Runs every example and checks what it shows.
+
+#![allow(missing_docs, unreachable_pub, reason = "the examples are programs")]
+
+#[path = "../examples/bank.rs"]
+mod bank;
+#[path = "../examples/dedup.rs"]
+mod dedup;
+#[path = "../examples/word_count.rs"]
+mod word_count;
+#[path = "../examples/write_skew.rs"]
+mod write_skew;
+
+#[tokio::test]
+async fn bank_keeps_its_money_at_every_crash() {
+    let found = bank::run().await.unwrap();
+    let balances: Vec<_> = found.iter().map(|(_, bob, joe)| (*bob, *joe)).collect();
+    // Before the commit point nothing has happened, after it everything has.
+    assert_eq!(balances, [(10, 2), (10, 2), (3, 9), (3, 9)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dedup_finds_one_canonical_for_each_content() {
+    assert_eq!(dedup::run().await.unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn write_skew_is_possible_and_can_be_prevented() {
+    assert_eq!(write_skew::run().await.unwrap(), (0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn word_count_follows_a_change() {
+    let totals = word_count::run().await.unwrap();
+    assert_eq!(totals["to"], 3);
+    assert_eq!(totals["is"], 2);
+    // The first version of document `a` is retracted.
+    assert_eq!(totals["or"], 0);
+}

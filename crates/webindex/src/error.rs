@@ -1,0 +1,123 @@
+//! The crate's error type: each variant says what the caller can do next, and carries the facts.
+//!
+//! Two things that look like errors are not: a page that is skipped ([`crate::html::Skip`]) and a
+//! file that cannot be read during a walk ([`crate::walk::Problem`]). Both are counted and named,
+//! and the work goes on.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why an operation of this crate failed.
+///
+/// ```
+/// use webindex::Error;
+/// use webindex::address::Base;
+///
+/// let error = Base::parse("ftp://example.org/").unwrap_err();
+/// assert!(matches!(error, Error::BadBase { .. }));
+/// assert!(error.to_string().contains("https://"));
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The base URL cannot be put before file names: correct it.
+    #[error("`{given}` cannot be a base URL: {problem}; give one like `https://example.org/docs/`")]
+    BadBase {
+        /// What was given.
+        given: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The text is not an http or https URL: correct it.
+    #[error(
+        "`{given}` is not a URL of a page: {problem}; give one like `https://example.org/a.html`"
+    )]
+    BadUrl {
+        /// What was given.
+        given: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The operating system refused: the message names the file and what was tried.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb: "read the directory".
+        action: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// The directory to be filled or opened holds something else: choose another one.
+    #[error("{} is not empty and holds no {expected}; choose another directory", path.display())]
+    ForeignDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// What it should have held.
+        expected: &'static str,
+    },
+    /// The search index was written in another format: delete it and export again.
+    #[error(
+        "the search index in {} has format {found}, this program reads {expected}; \
+         delete that directory, then every page is to be exported again",
+        path.display()
+    )]
+    IndexFormat {
+        /// The index directory.
+        path: PathBuf,
+        /// The format found there.
+        found: String,
+        /// The format this program writes.
+        expected: &'static str,
+    },
+    /// Another process writes to the search index: end it, then try again.
+    #[error(
+        "another process writes to the search index in {}; end it, then try again",
+        path.display()
+    )]
+    IndexInUse {
+        /// The index directory.
+        path: PathBuf,
+    },
+    /// The search index cannot be read or written: free space or restore the files.
+    #[error(
+        "cannot {action} the search index in {}: {source}; if the disk is not full, delete that \
+         directory and export every page again",
+        path.display()
+    )]
+    Index {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The index directory.
+        path: PathBuf,
+        /// The engine's reason.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The database below failed: its own message says what to do.
+    #[error(transparent)]
+    Database(Box<percolator::Error>),
+    /// The arguments contradict each other or leave the documented range: correct the call.
+    #[error("{what} is {given}, allowed is {allowed}")]
+    OutOfRange {
+        /// The argument.
+        what: &'static str,
+        /// Its value.
+        given: u64,
+        /// The allowed values, in words.
+        allowed: String,
+    },
+}
+
+/// Boxed, as it is far larger than the other variants.
+impl From<percolator::Error> for Error {
+    fn from(error: percolator::Error) -> Self {
+        Error::Database(Box::new(error))
+    }
+}
+
+impl Error {
+    /// Returns the error for a failed file operation; `action` is a verb with its object.
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Error::Io { action, path: path.to_path_buf(), source }
+    }
+}

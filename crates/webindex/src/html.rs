@@ -1,0 +1,275 @@
+//! Reading a page: title, visible text, links with their anchors, redirect, canonical URL.
+//!
+//! A page is run through html5ever's tokenizer, which is the HTML standard's, into a sink that
+//! keeps what an index needs. No tree is built: on documentation that doubles the speed, and a
+//! tree of a hostile page can be deep enough to overflow a stack. What the tree builder would have
+//! decided and the sink decides instead:
+//!
+//! * which elements hold raw text (`script`, `style`, `textarea`, `title`, ...);
+//! * that `svg` content is foreign, until a tag that cannot be in it shows that it was not closed;
+//! * that an `<a>` inside an `<a>` ends the outer one.
+//!
+//! ```text
+//! bytes --charset--> text --tokenizer--> tokens --sink--> raw links, words --resolve--> ParsedPage
+//! ```
+//!
+//! Invariants:
+//!
+//! * [`parse`] is a pure function of the page's URL and bytes, and never panics.
+//! * Its time is linear in the bytes (the tokenizer's is quadratic in the attributes of one tag,
+//!   hence [`ATTRIBUTES_PER_TAG_MAX`]) and its memory is a small multiple of them.
+//! * Limits either cut, as the constants say, or make the page a [`Skip`]; a page is never
+//!   half indexed without a trace.
+//!
+//! Not here: what CSS and scripts would show or hide, frames, and robots rules, which are for
+//! whoever fetches pages.
+
+use url::Url;
+
+use crate::address::canonical;
+use crate::charset;
+
+mod elements;
+mod feed;
+mod links;
+mod refresh;
+mod sink;
+mod stall;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+/// The largest page, in bytes as stored; larger ones are skipped.
+pub const PAGE_BYTES_MAX: usize = 16 << 20;
+
+/// The most distinct targets that one page may link to; pages with more are skipped.
+pub const LINKS_PER_PAGE_MAX: usize = 50_000;
+
+/// How many distinct anchors are kept per target, in document order; further ones are dropped.
+pub const ANCHORS_PER_LINK_MAX: usize = 8;
+
+/// Where an anchor is cut, in characters.
+pub const ANCHOR_CHARS_MAX: usize = 160;
+
+/// Where a title is cut, in bytes, at a character boundary.
+pub const TITLE_BYTES_MAX: usize = 1024;
+
+/// The most attributes that a tag may have; a page with more in any tag is skipped.
+pub const ATTRIBUTES_PER_TAG_MAX: usize = 1_000;
+
+/// The longest delay of a meta refresh that is taken for a redirect.
+///
+/// A page that stays for longer is meant to be read.
+pub const REDIRECT_SECONDS_MAX: u64 = 10;
+
+/// How many characters at a page's start decide whether it is text at all.
+const BINARY_CHECK_CHARS: usize = 4096;
+
+/// What an index needs of a page.
+///
+/// ```
+/// use webindex::html::parse;
+///
+/// let url = url::Url::parse("https://example.org/")?;
+/// let page = parse(&url, b"<h1>Fish</h1><a href=a><img alt=Cod></a> and <a href=/a>more</a>")?;
+/// assert_eq!(page.text, "Fish and more");
+/// assert_eq!(page.hyperlinks, 2);
+/// assert_eq!(page.links[0].anchors, ["Cod", "more"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParsedPage {
+    /// The first title that is not empty, or the empty string.
+    pub title: String,
+    /// The visible text: words separated by single spaces.
+    pub text: String,
+    /// The targets, each once, sorted by URL; never the page itself.
+    pub links: Vec<Link>,
+    /// How many `<a href>` and `<area href>` lead to an http or https URL, the page included.
+    pub hyperlinks: usize,
+    /// How many of them were left out because the URL is longer than
+    /// [`URL_BYTES_MAX`](crate::address::URL_BYTES_MAX).
+    pub overlong_links: usize,
+    /// Where a meta refresh leads within [`REDIRECT_SECONDS_MAX`], unless to the page itself.
+    pub redirect: Option<String>,
+    /// The first `rel=canonical`; it may name the page itself.
+    pub canonical: Option<String>,
+    /// BLAKE3 of title and text; `None` if there is no text, as nothing can be said of equality.
+    pub content_hash: Option<[u8; 32]>,
+    /// The name of the encoding that the page was decoded from.
+    pub encoding: &'static str,
+}
+
+/// All hyperlinks from a page to one target.
+///
+/// ```
+/// let link = webindex::html::Link { url: "https://example.org/".into(), anchors: vec![] };
+/// assert!(link.anchors.is_empty(), "a link around an image without text has no anchor");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The target in canonical form.
+    pub url: String,
+    /// The distinct anchor texts that are not empty, in document order.
+    pub anchors: Vec<String>,
+}
+
+/// Why a page is not indexed. A loader counts these by [`Skip::name`] and goes on.
+///
+/// ```
+/// use webindex::html::{Skip, parse};
+///
+/// let url = url::Url::parse("https://example.org/logo.html").expect("a URL");
+/// assert_eq!(parse(&url, b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), Err(Skip::Binary));
+/// assert_eq!(parse(&url, b"").unwrap_err().name(), "empty");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Skip {
+    /// No bytes, or nothing but white space.
+    #[error("the page is empty")]
+    Empty,
+    /// More than [`PAGE_BYTES_MAX`].
+    #[error("the page has {bytes} bytes, indexed are up to {PAGE_BYTES_MAX}")]
+    TooLarge {
+        /// The size of the page.
+        bytes: usize,
+    },
+    /// More than [`LINKS_PER_PAGE_MAX`].
+    #[error("the page links to {links} different pages, indexed are up to {LINKS_PER_PAGE_MAX}")]
+    TooManyLinks {
+        /// The number of distinct targets.
+        links: usize,
+    },
+    /// A tag with more than [`ATTRIBUTES_PER_TAG_MAX`] attributes, or one that does not end.
+    #[error("a tag of the page has more than {ATTRIBUTES_PER_TAG_MAX} attributes")]
+    TooManyAttributes,
+    /// Not text: an image, an archive or the like with the name of a page.
+    #[error("the file is binary data, not HTML")]
+    Binary,
+    /// Text without a single HTML tag.
+    #[error("the file has no HTML tag")]
+    NoMarkup,
+}
+
+impl Skip {
+    /// Returns a short name of the reason, to count by.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Skip::Empty => "empty",
+            Skip::TooLarge { .. } => "too-large",
+            Skip::TooManyLinks { .. } => "too-many-links",
+            Skip::TooManyAttributes => "too-many-attributes",
+            Skip::Binary => "binary",
+            Skip::NoMarkup => "no-markup",
+        }
+    }
+}
+
+/// Parses the page that is stored at `page`; links are resolved against that URL.
+///
+/// A truncated document is a page: what came before the cut counts, as in a browser.
+///
+/// # Errors
+///
+/// [`Skip`] says why the page is not to be indexed; the loader counts and names it.
+pub fn parse(page: &Url, bytes: &[u8]) -> Result<ParsedPage, Skip> {
+    if bytes.len() > PAGE_BYTES_MAX {
+        return Err(Skip::TooLarge { bytes: bytes.len() });
+    }
+    let decoded = charset::decode(bytes);
+    screen_text(&decoded.text)?;
+    let found = feed::run(&decoded.text)?;
+    if !found.has_markup {
+        return Err(Skip::NoMarkup);
+    }
+    let here = canonical(page);
+    let base = found.base_of(page);
+    let resolved = found.links.resolve(&base, here.as_deref())?;
+    let redirect = found.redirect.and_then(|href| links::target(&base, &href));
+    let title = found.title.finish_at_byte(TITLE_BYTES_MAX);
+    let text = found.text.finish();
+    Ok(ParsedPage {
+        content_hash: content_hash(&title, &text),
+        title,
+        text,
+        links: resolved.links,
+        hyperlinks: resolved.hyperlinks,
+        overlong_links: resolved.overlong,
+        redirect: redirect.filter(|target| Some(target) != here.as_ref()),
+        canonical: found.canonical.and_then(|href| links::target(&base, &href)),
+        encoding: decoded.encoding,
+    })
+}
+
+/// Says, without parsing, whether a file is certainly no page, so that a loader need not store it.
+///
+/// ```
+/// use webindex::html::{Skip, screen};
+///
+/// assert_eq!(screen(b" \n"), Err(Skip::Empty));
+/// assert_eq!(screen(b"<p>a page"), Ok(()));
+/// ```
+///
+/// # Errors
+///
+/// The [`Skip`] that [`parse`] would return, if it can be told so early.
+pub fn screen(bytes: &[u8]) -> Result<(), Skip> {
+    if bytes.len() > PAGE_BYTES_MAX {
+        return Err(Skip::TooLarge { bytes: bytes.len() });
+    }
+    screen_text(&charset::decode(bytes).text)
+}
+
+fn screen_text(text: &str) -> Result<(), Skip> {
+    if is_blank(text) {
+        return Err(Skip::Empty);
+    }
+    if is_binary(text) {
+        return Err(Skip::Binary);
+    }
+    Ok(())
+}
+
+/// Returns the hash by which pages of equal content are found.
+///
+/// ```
+/// use webindex::html::content_hash;
+///
+/// assert_eq!(content_hash("a", ""), None);
+/// assert_ne!(content_hash("a", "b c"), content_hash("a b", "c"));
+/// ```
+pub fn content_hash(title: &str, text: &str) -> Option<[u8; 32]> {
+    if text.is_empty() {
+        return None;
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(title.as_bytes());
+    // Normalised text holds no line feed, so nothing moves between title and text unseen.
+    hasher.update(b"\n");
+    hasher.update(text.as_bytes());
+    Some(*hasher.finalize().as_bytes())
+}
+
+fn is_blank(text: &str) -> bool {
+    text.chars().all(char::is_whitespace)
+}
+
+/// Returns whether the text is no text: NUL early on, or more than a tenth control characters.
+///
+/// Replacement characters count as control characters: they are what undecodable bytes become.
+fn is_binary(text: &str) -> bool {
+    let mut seen = 0_usize;
+    let mut odd = 0_usize;
+    for c in text.chars().take(BINARY_CHECK_CHARS) {
+        seen += 1;
+        match c {
+            '\0' => return true,
+            '\u{fffd}' => odd += 1,
+            c if c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{c}') => odd += 1,
+            _ => {}
+        }
+    }
+    odd * 10 > seen
+}

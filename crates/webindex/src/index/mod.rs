@@ -1,0 +1,115 @@
+//! The web index as one thing: open it, load it, rank it, ask it, check it.
+
+pub(crate) mod latency;
+mod load;
+mod rank;
+mod recrawl;
+mod verify;
+mod view;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use percolator::{IdleReport, Percolator, WorkerOptions, Workers};
+
+use crate::Error;
+use crate::observers;
+use crate::search::SearchIndex;
+use crate::tables::Tables;
+
+pub use latency::Quantiles;
+pub use load::{LoadOptions, LoadReport, Progress, Skipped};
+pub use rank::RankReport;
+pub use recrawl::RecrawlReport;
+pub use verify::VerifyReport;
+pub use view::{AnchorView, ClusterView, IndexStats, MemberView, PageView};
+
+/// The directory of the search index, inside the database's directory.
+pub const SEARCH_DIR: &str = "webindex-search";
+
+/// An incremental web index over a database: its observers run in this process until it is stopped.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use webindex::{LoadOptions, Progress, WebIndex, address::Base};
+/// let site = tempfile::tempdir()?;
+/// std::fs::write(site.path().join("a.html"), "<title>Cod</title><p>See <a href=b.html>ling</a>.")?;
+/// std::fs::write(site.path().join("b.html"), "<title>Ling</title><p>A long fish.")?;
+///
+/// let (db, search) = (percolator::Percolator::in_memory().await?, tempfile::tempdir()?);
+/// let index = WebIndex::open(db, search.path(), Default::default()).await?;
+/// let base = Base::parse("https://fish.example/")?;
+/// let loaded = index.load(site.path(), &base, &LoadOptions::default(), &Progress::default()).await?;
+/// assert_eq!(loaded.loaded, 2);
+/// assert!(index.wait(None).await?.idle);
+///
+/// let hits = index.search("long fish", 10).await?;
+/// assert_eq!(hits[0].url, "https://fish.example/b.html");
+/// assert_eq!(index.page("https://fish.example/b.html").await?.unwrap().in_links, 1);
+/// assert!(index.verify().await?.is_ok());
+/// index.stop().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct WebIndex {
+    db: Percolator,
+    tables: Tables,
+    search: Arc<SearchIndex>,
+    latency: Arc<latency::Latency>,
+    workers: Workers,
+}
+
+impl WebIndex {
+    /// Opens the index in a database and starts its observers. The search index lies in a directory of
+    /// its own, `search_dir`; for a database on disk that is [`SEARCH_DIR`] inside its directory.
+    ///
+    /// # Errors
+    /// Those of opening the search index, and of the database.
+    pub async fn open(
+        db: Percolator,
+        search_dir: &Path,
+        workers: WorkerOptions,
+    ) -> Result<Self, Error> {
+        let tables = Tables::open(&db).await?;
+        let search = Arc::new(SearchIndex::open(search_dir)?);
+        let latency = Arc::new(latency::Latency::new());
+        let registrations = observers::registrations(&tables, &search, &latency);
+        let workers = db.observe(registrations, workers).await?;
+        Ok(WebIndex { db, tables, search, latency, workers })
+    }
+
+    /// Whether a database holds a web index, as its observer schema says.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn is_in(db: &Percolator) -> Result<bool, Error> {
+        let observers = db.observers().await?;
+        let ours = |name: &str| observers::NAMES.contains(&name);
+        Ok(observers.iter().any(|observed| ours(&observed.observer)))
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Percolator {
+        &self.db
+    }
+
+    /// Waits until every observer has caught up, or until `timeout`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn wait(&self, timeout: Option<Duration>) -> Result<IdleReport, Error> {
+        Ok(self.db.wait_idle(timeout).await?)
+    }
+
+    /// How long the pages loaded by this process took to their first observer, and to the search index.
+    pub fn latency(&self) -> (Quantiles, Quantiles) {
+        self.latency.quantiles()
+    }
+
+    /// Stops the observers after what they are at. What is left to do stays in the database.
+    pub async fn stop(self) {
+        self.workers.stop().await;
+    }
+}

@@ -1,0 +1,115 @@
+//! The ranking job: PageRank over the stored link table, written back in transactions.
+
+use std::collections::HashMap;
+
+use percolator::Bytes;
+
+use crate::index::{Progress, WebIndex};
+use crate::records::{Links, decode, decode_rank, encode_rank};
+use crate::tables::{ELECT, EXPORT_PAGE, KEYS, KeyKind, LINKS, RANK};
+use crate::{Error, pagerank};
+
+/// How many ranks are written in one transaction.
+const WRITTEN_AT_ONCE: usize = 200;
+/// A rank that moved by less than this part of itself is left as it is.
+const UNCHANGED: f64 = 1e-9;
+
+/// What a ranking came to.
+///
+/// ```
+/// let report = webindex::RankReport::default();
+/// assert_eq!(report.pages, 0);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+pub struct RankReport {
+    /// Pages ranked.
+    pub pages: usize,
+    /// Links between them.
+    pub edges: usize,
+    /// Pages whose rank changed.
+    pub changed: usize,
+    /// Rounds of the power iteration.
+    pub iterations: u32,
+    /// Whether the job was stopped before all ranks were written.
+    pub stopped: bool,
+}
+
+impl WebIndex {
+    /// Ranks all pages by the links between them, as of one snapshot. Canonical pages may change; the
+    /// observers follow.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn rank(&self, progress: &Progress) -> Result<RankReport, Error> {
+        let snapshot = self.db.snapshot().await?;
+        let mut scan = snapshot.scan(&self.tables.documents).columns([KEYS, LINKS, RANK]);
+        let (mut urls, mut links, mut ranks) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(row) = scan.next().await? {
+            let cells: HashMap<_, Bytes> = row.cells.into_iter().collect();
+            if !cells.contains_key(&KEYS) {
+                continue;
+            }
+            urls.push(String::from_utf8_lossy(row.row.as_bytes()).into_owned());
+            links.push(decode::<Links>(cells.get(&LINKS).cloned())?.unwrap_or_default());
+            ranks.push(decode_rank(cells.get(&RANK)));
+        }
+        let node: HashMap<&str, u32> = urls.iter().map(String::as_str).zip(0..).collect();
+        let mut edges = Vec::new();
+        for (from, links) in (0u32..).zip(&links) {
+            let targets = links.0.iter().filter_map(|(target, _)| node.get(target.as_str()));
+            edges.extend(targets.map(|to| (from, *to)));
+        }
+        let pages = u32::try_from(urls.len()).expect("URLs beyond 2^32 do not fit the memory");
+        let ranking = pagerank::pagerank(pages, &edges)?;
+        let moved = |old: f64, new: f64| (new - old).abs() > UNCHANGED * new.abs();
+        let changed: Vec<(&str, f64)> = urls
+            .iter()
+            .map(String::as_str)
+            .zip(ranks.into_iter().zip(ranking.ranks))
+            .filter(|(_, (old, new))| moved(*old, *new))
+            .map(|(url, (_, new))| (url, new))
+            .collect();
+        progress.begin(changed.len());
+        let mut report = RankReport {
+            pages: urls.len(),
+            edges: edges.len(),
+            iterations: ranking.iterations,
+            ..RankReport::default()
+        };
+        for some in changed.chunks(WRITTEN_AT_ONCE) {
+            if progress.is_stopped() {
+                report.stopped = true;
+                break;
+            }
+            self.db.admit().await;
+            report.changed += self.write_ranks(some).await?;
+            progress.step(some.len());
+        }
+        Ok(report)
+    }
+
+    async fn write_ranks(&self, ranks: &[(&str, f64)]) -> Result<usize, Error> {
+        let documents = &self.tables.documents;
+        let by_redirect = self.tables.by_key(KeyKind::Redirect);
+        let rows: Vec<_> = ranks.iter().map(|(url, _)| (*url).into()).collect();
+        let written = self
+            .db
+            .transact(async |mut tx| {
+                let there = tx.get_many(documents, &rows, &[KEYS]).await?;
+                let mut written = 0;
+                for ((url, rank), cells) in ranks.iter().zip(there) {
+                    // Deleted since the snapshot: nothing of it must come back.
+                    if cells[0].is_none() {
+                        continue;
+                    }
+                    tx.set(documents, *url, &RANK, encode_rank(*rank))?;
+                    tx.notify(by_redirect, *url, &ELECT)?;
+                    tx.notify(documents, *url, &EXPORT_PAGE)?;
+                    written += 1;
+                }
+                Ok(written)
+            })
+            .await?;
+        Ok(written)
+    }
+}

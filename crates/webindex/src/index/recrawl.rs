@@ -1,0 +1,82 @@
+//! A deterministic recrawl: some pages edited, some deleted, some loaded again as they were.
+
+use crate::Error;
+use crate::index::{Progress, WebIndex};
+use crate::recrawl::{Action, edit, plan, prng_for};
+use crate::tables::CONTENT;
+
+/// What a recrawl came to.
+///
+/// ```
+/// assert_eq!(webindex::RecrawlReport::default().edited, 0);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct RecrawlReport {
+    /// Pages there were.
+    pub pages: usize,
+    /// Pages edited.
+    pub edited: usize,
+    /// Pages deleted.
+    pub deleted: usize,
+    /// Pages loaded again as they were.
+    pub unchanged: usize,
+    /// Whether it was stopped before its end.
+    pub stopped: bool,
+}
+
+impl WebIndex {
+    /// Recrawls `pct` percent of the stored pages: which, and what happens to each, follows from `seed`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a percentage that is none; those of the database.
+    pub async fn recrawl(
+        &self,
+        pct: f64,
+        seed: u64,
+        progress: &Progress,
+    ) -> Result<RecrawlReport, Error> {
+        let snapshot = self.db.snapshot().await?;
+        let documents = &self.tables.documents;
+        let mut urls = Vec::new();
+        let mut scan = snapshot.scan(documents).columns([crate::tables::FETCH]);
+        while let Some(row) = scan.next().await? {
+            urls.push(String::from_utf8_lossy(row.row.as_bytes()).into_owned());
+        }
+        let steps = plan(&urls, pct, seed)?;
+        progress.begin(steps.len());
+        let mut report = RecrawlReport { pages: urls.len(), ..RecrawlReport::default() };
+        for step in &steps {
+            if progress.is_stopped() {
+                report.stopped = true;
+                break;
+            }
+            let url = step.url;
+            let content = snapshot.get(documents, url, &CONTENT).await?.unwrap_or_default();
+            match step.action {
+                Action::Edit => {
+                    let edited = edit(&content, &urls, &mut prng_for(url, seed));
+                    self.store(url, edited.into()).await?;
+                    report.edited += 1;
+                }
+                Action::Delete => {
+                    self.remove(url).await?;
+                    report.deleted += 1;
+                }
+                Action::Unchanged => {
+                    self.rewrite(url, content).await?;
+                    report.unchanged += 1;
+                }
+            }
+            progress.step(1);
+        }
+        Ok(report)
+    }
+
+    /// Stores a document again even if it has not changed, as a crawler does that does not look.
+    async fn rewrite(&self, url: &str, content: percolator::Bytes) -> Result<(), Error> {
+        let documents = &self.tables.documents;
+        self.latency.loading(url);
+        self.db.transact(async |mut tx| tx.set(documents, url, &CONTENT, content.clone())).await?;
+        Ok(())
+    }
+}

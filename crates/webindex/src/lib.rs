@@ -1,0 +1,39 @@
+//! An incremental web index: the application that the Percolator paper was written for (§1, §3.1).
+//!
+//! This page's modules are the parts that know nothing of transactions: reading documents
+//! ([`charset`], [`html`], [`address`], [`walk`]), ranking them ([`pagerank`]), searching them
+//! ([`search`]), and making documents to index when there are none ([`corpus`], [`generate`],
+//! [`recrawl`]). All of them are deterministic: the same bytes give the same answer.
+//!
+//! ```
+//! use webindex::html;
+//!
+//! let page = url::Url::parse("https://example.org/a.html")?;
+//! let parsed = html::parse(&page, b"<title>A</title><p>See <a href=b.html>the other</a>.")?;
+//! assert_eq!(parsed.title, "A");
+//! assert_eq!(parsed.links[0].url, "https://example.org/b.html");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod address;
+pub mod charset;
+pub mod corpus;
+mod cut;
+mod error;
+pub mod generate;
+pub mod html;
+mod index;
+mod observers;
+pub mod pagerank;
+pub mod prng;
+mod records;
+pub mod recrawl;
+pub mod search;
+mod tables;
+pub mod walk;
+
+pub use error::Error;
+pub use index::{
+    AnchorView, ClusterView, IndexStats, LoadOptions, LoadReport, MemberView, PageView, Progress,
+    Quantiles, RankReport, RecrawlReport, SEARCH_DIR, Skipped, VerifyReport, WebIndex,
+};

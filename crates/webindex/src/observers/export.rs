@@ -1,0 +1,130 @@
+//! Export: feeds the search index with canonical pages, in batches.
+//!
+//! Each update carries the batch's start timestamp as its sequence number, and the search index keeps
+//! the highest it has applied for each URL, deletions included: a batch that a crash delivers again
+//! changes nothing, and a late addition never brings a deleted page back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use percolator::{
+    BatchObserver, Bytes, Change, Error, Result, RowKey, RowRange, Transaction, async_trait,
+};
+
+use crate::index::latency::Latency;
+use crate::records::{Page, decode, decode_rank};
+use crate::search::{IndexedPage, SearchIndex, Update};
+use crate::tables::{CANONICAL, LinkRow, PAGE, RANK, Tables, in_link_source};
+
+/// The most distinct anchors that are indexed with a page; in order of bucket, target and source.
+pub(crate) const ANCHORS_MAX: usize = 64;
+
+/// How many rows of in-links are read at a time; a page has enough anchors after a few.
+const ROWS_AT_ONCE: usize = 8;
+
+/// Observes `export-page` and `export-anchors`.
+#[derive(Debug)]
+pub(crate) struct Exporter {
+    tables: Tables,
+    search: Arc<SearchIndex>,
+    latency: Arc<Latency>,
+}
+
+impl Exporter {
+    pub(super) fn new(tables: Tables, search: Arc<SearchIndex>, latency: Arc<Latency>) -> Self {
+        Exporter { tables, search, latency }
+    }
+
+    /// What the search index is to hold of a page; `None` if nothing.
+    async fn page(&self, tx: &Transaction, row: &RowKey, url: &str) -> Result<Option<IndexedPage>> {
+        let cells = tx
+            .get_many(&self.tables.documents, std::slice::from_ref(row), &[PAGE, CANONICAL, RANK])
+            .await?;
+        let [page, canonical, rank] = &cells[0][..] else { return Ok(None) };
+        let page: Option<Page> = decode(page.clone())?;
+        let Some(Page::Indexed { title, text, .. }) = page else { return Ok(None) };
+        if canonical.is_some() {
+            return Ok(None);
+        }
+        let anchors = anchors_of(tx, &self.tables, url).await?;
+        let rank = decode_rank(rank.as_ref());
+        Ok(Some(IndexedPage { title, text, anchors, rank }))
+    }
+}
+
+/// The distinct anchors attached to a page, up to [`ANCHORS_MAX`].
+pub(crate) async fn anchors_of(
+    tx: &Transaction,
+    tables: &Tables,
+    holder: &str,
+) -> Result<Vec<String>> {
+    let mut anchors = Anchors::default();
+    let mut range = RowRange::prefix(LinkRow::held_by(holder));
+    loop {
+        let scan = tx.scan(&tables.inlinks).range(range.clone()).limit(ROWS_AT_ONCE);
+        let rows = scan.collect().await?;
+        let Some(last) = rows.last() else { return Ok(anchors.list) };
+        range = range.after(last.row.clone());
+        let links = rows.iter().flat_map(|row| &row.cells);
+        for (_, value) in links.filter(|(column, _)| in_link_source(column).is_some()) {
+            if !anchors.add(decode::<Vec<String>>(Some(value.clone()))?.unwrap_or_default()) {
+                return Ok(anchors.list);
+            }
+        }
+    }
+}
+
+/// Anchors as they are indexed: distinct, in order, bounded.
+#[derive(Debug, Default)]
+pub(crate) struct Anchors {
+    seen: BTreeSet<String>,
+    pub(crate) list: Vec<String>,
+}
+
+impl Anchors {
+    /// Adds a link's anchors; `false` once there is no more room.
+    pub(crate) fn add(&mut self, anchors: Vec<String>) -> bool {
+        for anchor in anchors {
+            if self.list.len() >= ANCHORS_MAX {
+                return false;
+            }
+            if self.seen.insert(anchor.clone()) {
+                self.list.push(anchor);
+            }
+        }
+        true
+    }
+}
+
+#[async_trait]
+impl BatchObserver for Exporter {
+    async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
+        let seq = tx.start_ts().as_u64();
+        let mut batch = Vec::with_capacity(changes.len());
+        for change in changes {
+            let url = super::row_url(change)?;
+            let page = self.page(tx, &change.row, &url).await?;
+            batch.push(Update { url, seq, page });
+        }
+        let urls: Vec<String> = batch.iter().map(|update| update.url.clone()).collect();
+        tracing::debug!(target: "webindex::export", event = "export_began", seq, changes = urls.len());
+        let search = self.search.clone();
+        let applied = tokio::task::spawn_blocking(move || search.apply(batch))
+            .await
+            .map_err(Error::application)?
+            .map_err(Error::application)?;
+        tracing::debug!(
+            target: "webindex::export", event = "exported", seq, changes = urls.len(), ?applied,
+        );
+        for url in &urls {
+            tracing::debug!(target: "webindex::export", event = "exported_page", seq, url);
+            self.latency.searchable(url);
+        }
+        Ok(())
+    }
+}
+
+/// Decodes the anchors of a link.
+pub(crate) fn link_anchors(value: &Bytes) -> Result<Vec<String>> {
+    Ok(decode(Some(value.clone()))?.unwrap_or_default())
+}

@@ -1,0 +1,122 @@
+//! Forward: attaches the in-links of a duplicate to its canonical page, and moves them when that
+//! changes (paper section 1: "even if a page has duplicates, links are attributed to the canonical").
+
+use std::collections::BTreeMap;
+
+use percolator::{
+    Bytes, Change, Column, Error, Observer, Result, RowRange, Transaction, async_trait,
+};
+
+use crate::records::decode_url;
+use crate::tables::{
+    BUCKETS, CANONICAL, EXPORT_ANCHORS, FORWARD, KEYS, LinkRow, PLACED, Tables, in_link_source,
+};
+
+/// Observes `forward` on the home rows of in-links.
+#[derive(Debug)]
+pub(super) struct Forward {
+    tables: Tables,
+}
+
+/// Observes `doc:canonical`: all of the page's in-links may have to move.
+#[derive(Debug)]
+pub(super) struct Move {
+    tables: Tables,
+}
+
+impl Forward {
+    pub(super) fn new(tables: Tables) -> Self {
+        Forward { tables }
+    }
+
+    /// The links in a row: source columns and anchors.
+    async fn links(&self, tx: &Transaction, row: &LinkRow) -> Result<BTreeMap<Column, Bytes>> {
+        let range = RowRange::row(row.key());
+        let rows = tx.scan(&self.tables.inlinks).range(range).collect().await?;
+        let cells = rows.into_iter().flat_map(|row| row.cells);
+        Ok(cells.filter(|(column, _)| in_link_source(column).is_some()).collect())
+    }
+
+    /// Makes the links in `row` those of `wanted`.
+    async fn replace(
+        &self,
+        tx: &mut Transaction,
+        row: &LinkRow,
+        wanted: &BTreeMap<Column, Bytes>,
+    ) -> Result<bool> {
+        let there = self.links(tx, row).await?;
+        let key = row.key();
+        for column in there.keys().filter(|column| !wanted.contains_key(*column)) {
+            tx.delete(&self.tables.inlinks, &key, column)?;
+        }
+        for (column, anchors) in wanted {
+            if there.get(column) != Some(anchors) {
+                tx.set(&self.tables.inlinks, &key, column, anchors.clone())?;
+            }
+        }
+        Ok(there != *wanted)
+    }
+
+    /// Has the page exported again with its new anchors, if it is a page of the index.
+    async fn export(&self, tx: &mut Transaction, url: &str) -> Result<()> {
+        let documents = &self.tables.documents;
+        match tx.get(documents, url, &KEYS).await? {
+            Some(_) => tx.notify(documents, url, &EXPORT_ANCHORS),
+            // Whoever loads it exports it.
+            None => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Observer for Forward {
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+        let home = LinkRow::parse(&change.row).filter(LinkRow::is_home).ok_or_else(|| {
+            Error::application(format!("{} is not a home row of in-links", change.row))
+        })?;
+        let (documents, inlinks) = (&self.tables.documents, &self.tables.inlinks);
+        let canonical = tx.get(documents, home.target.as_str(), &CANONICAL).await?;
+        let wanted = decode_url(canonical)?;
+        let placed = decode_url(tx.get(inlinks, &change.row, &PLACED).await?)?;
+        self.export(tx, wanted.as_deref().unwrap_or(&home.target)).await?;
+        if wanted.is_none() && placed.is_none() {
+            return Ok(());
+        }
+        let mut changed = false;
+        if let Some(old) = placed.as_ref().filter(|old| Some(*old) != wanted.as_ref()) {
+            changed |= self.replace(tx, &home.at(old), &BTreeMap::new()).await?;
+            self.export(tx, old).await?;
+        }
+        if let Some(new) = &wanted {
+            let links = self.links(tx, &home).await?;
+            changed |= self.replace(tx, &home.at(new), &links).await?;
+        }
+        if changed || placed != wanted {
+            // Written even if it stays the same: two runs that move different links then conflict.
+            match wanted {
+                Some(new) => tx.set(inlinks, &change.row, &PLACED, new)?,
+                None => tx.delete(inlinks, &change.row, &PLACED)?,
+            }
+            tx.notify(inlinks, &change.row, &FORWARD)?;
+        }
+        Ok(())
+    }
+}
+
+impl Move {
+    pub(super) fn new(tables: Tables) -> Self {
+        Move { tables }
+    }
+}
+
+#[async_trait]
+impl Observer for Move {
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+        let url = super::row_url(change)?;
+        for bucket in 0..BUCKETS {
+            let home = LinkRow::home(&url, bucket).key();
+            tx.notify(&self.tables.inlinks, home, &FORWARD)?;
+        }
+        Ok(())
+    }
+}

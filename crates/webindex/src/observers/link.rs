@@ -1,0 +1,79 @@
+//! Link: places a page's links at home, in the rows of their targets (link inversion, paper section 1).
+//!
+//! A page's links are placed by their difference to what was placed before, at most
+//! [`PLACED_AT_ONCE`] in one transaction; the rest follows in further ones, through a notification to
+//! itself. `doc:linked` always says what is placed, so a crash in between loses nothing.
+
+use std::collections::BTreeMap;
+
+use percolator::{Change, Observer, Result, Transaction, async_trait};
+
+use crate::records::{Links, decode, encode};
+use crate::tables::{FORWARD, LINKED, LINKS, LINKS_MORE, LinkRow, Tables, bucket_of, in_link};
+
+/// The most links one transaction places or removes.
+const PLACED_AT_ONCE: usize = 2_000;
+
+/// Observes `doc:links`, and `links-more` for the rest of many.
+#[derive(Debug)]
+pub(super) struct PlaceLinks {
+    tables: Tables,
+}
+
+impl PlaceLinks {
+    pub(super) fn new(tables: Tables) -> Self {
+        PlaceLinks { tables }
+    }
+}
+
+#[async_trait]
+impl Observer for PlaceLinks {
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+        let source = super::row_url(change)?;
+        let Change { table, row, .. } = change;
+        let wanted: Links = decode(tx.get(table, row, &LINKS).await?)?.unwrap_or_default();
+        let placed: Option<Links> = decode(tx.get(table, row, &LINKED).await?)?;
+        let mut placed: BTreeMap<String, Vec<String>> =
+            placed.unwrap_or_default().0.into_iter().collect();
+        let wanted: BTreeMap<String, Vec<String>> = wanted.0.into_iter().collect();
+        let gone: Vec<String> =
+            placed.keys().filter(|target| !wanted.contains_key(*target)).cloned().collect();
+        let differs = |target: &String, anchors: &Vec<String>| placed.get(target) != Some(anchors);
+        let new: Vec<(String, Vec<String>)> = wanted
+            .iter()
+            .filter(|(target, anchors)| differs(target, anchors))
+            .map(|(target, anchors)| (target.clone(), anchors.clone()))
+            .collect();
+        let (all, bucket) = (gone.len() + new.len(), bucket_of(&source));
+        let column = in_link(&source)?;
+        let changes = gone.into_iter().map(|target| (target, None));
+        let changes = changes.chain(new.into_iter().map(|(target, a)| (target, Some(a))));
+        for (target, anchors) in changes.take(PLACED_AT_ONCE) {
+            let home = LinkRow::home(&target, bucket).key();
+            tx.notify(&self.tables.inlinks, &home, &FORWARD)?;
+            match anchors {
+                Some(anchors) => {
+                    tx.set(&self.tables.inlinks, &home, &column, encode(&anchors))?;
+                    placed.insert(target, anchors);
+                }
+                None => {
+                    tx.delete(&self.tables.inlinks, &home, &column)?;
+                    placed.remove(&target);
+                }
+            }
+        }
+        if all > 0 {
+            match placed.is_empty() {
+                true => tx.delete(table, row, &LINKED)?,
+                false => {
+                    let placed = Links(placed.into_iter().collect());
+                    tx.set(table, row, &LINKED, encode(&placed))?;
+                }
+            }
+        }
+        if all > PLACED_AT_ONCE {
+            tx.notify(table, row, &LINKS_MORE)?;
+        }
+        Ok(())
+    }
+}

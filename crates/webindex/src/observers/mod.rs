@@ -1,0 +1,88 @@
+//! The observers that keep the index up to date (paper sections 3.1 and 2.4).
+//!
+//! ```text
+//! doc:content --parse--> doc:page, doc:keys, doc:links
+//! doc:keys ----register--> by_* tables --elect--> doc:canonical      (cluster)
+//! doc:links ---link--> inlinks, at home --forward--> at the canonical (invert)
+//! doc:canonical --move--> forward                                     (invert)
+//! export-page, export-anchors --export--> the search index            (export)
+//! ```
+//!
+//! `elect` and `forward` follow weak notifications, so that many changes of one cluster or one hot page
+//! collapse into one run and never conflict over being notified. Two of their runs may overlap, and the
+//! older may commit last with what it computed from older data. Hence the rule that makes them converge:
+//! **a run that changed anything notifies what it changed**. The last change is then always followed by
+//! a run that began after it, saw everything, and found nothing to change.
+
+mod elect;
+mod export;
+mod forward;
+mod link;
+mod parse;
+mod register;
+
+pub(crate) use elect::{Best, choose};
+pub(crate) use export::{Anchors, Exporter, link_anchors};
+pub(crate) use parse::parse;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use percolator::{Batch, Registration};
+
+use crate::index::latency::Latency;
+use crate::search::SearchIndex;
+use crate::tables::{self, KeyKind, Tables};
+
+/// The names under which the observers acknowledge; they must never change.
+pub(crate) const NAMES: [&str; 8] =
+    ["parse", "register", "elect", "link", "link-more", "forward", "move", "export"];
+
+/// How the exporter batches: pages soon, changed anchors less eagerly, because while a site is loaded
+/// the in-links of its popular pages change all the time.
+const EXPORT_PAGES: Batch = Batch { changes_max: 500, interval: Duration::from_millis(500) };
+const EXPORT_ANCHORS: Batch = Batch { changes_max: 500, interval: Duration::from_secs(3) };
+
+/// All observers of the index, for `Client::observe`.
+pub(crate) fn registrations(
+    tables: &Tables,
+    search: &Arc<SearchIndex>,
+    latency: &Arc<Latency>,
+) -> Vec<Registration> {
+    use tables::{CANONICAL, CONTENT, DOCUMENTS, ELECT, FORWARD, INLINKS, KEYS, LINKS, LINKS_MORE};
+    let export = || Exporter::new(tables.clone(), search.clone(), latency.clone());
+    let mut all = vec![
+        Registration::strong("parse", DOCUMENTS, CONTENT, parse::Parse::new(latency.clone())),
+        Registration::strong("register", DOCUMENTS, KEYS, register::Register::new(tables.clone())),
+        Registration::strong("link", DOCUMENTS, LINKS, link::PlaceLinks::new(tables.clone())),
+        Registration::weak(
+            "link-more",
+            DOCUMENTS,
+            LINKS_MORE,
+            link::PlaceLinks::new(tables.clone()),
+        ),
+        Registration::strong("move", DOCUMENTS, CANONICAL, forward::Move::new(tables.clone())),
+        Registration::weak("forward", INLINKS, FORWARD, forward::Forward::new(tables.clone())),
+        Registration::batched("export", DOCUMENTS, tables::EXPORT_PAGE, EXPORT_PAGES, export()),
+        Registration::batched(
+            "export",
+            DOCUMENTS,
+            tables::EXPORT_ANCHORS,
+            EXPORT_ANCHORS,
+            export(),
+        ),
+    ];
+    for kind in KeyKind::ALL {
+        let elect = elect::Elect::new(tables.clone());
+        all.push(Registration::weak("elect", kind.table(), ELECT, elect));
+    }
+    all
+}
+
+/// The URL that is the changed row's key.
+fn row_url(change: &percolator::Change) -> percolator::Result<String> {
+    let text = String::from_utf8(change.row.as_bytes().to_vec()).ok();
+    text.filter(|url| url::Url::parse(url).is_ok()).ok_or_else(|| {
+        percolator::Error::application(format!("the row {} is not a URL", change.row))
+    })
+}

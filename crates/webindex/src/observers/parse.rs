@@ -1,0 +1,67 @@
+//! Parse: from a document's bytes to its page, its clustering keys and its links.
+
+use std::sync::Arc;
+
+use percolator::{Bytes, Change, Observer, Result, Transaction, async_trait};
+
+use crate::html::{self, ParsedPage, Skip};
+use crate::index::latency::Latency;
+use crate::records::{Keys, Links, Page, encode};
+use crate::tables::{CONTENT, EXPORT_PAGE, KEYS, LINKS, PAGE};
+
+/// Observes `doc:content`.
+#[derive(Debug)]
+pub(super) struct Parse {
+    latency: Arc<Latency>,
+}
+
+impl Parse {
+    pub(super) fn new(latency: Arc<Latency>) -> Self {
+        Parse { latency }
+    }
+}
+
+#[async_trait]
+impl Observer for Parse {
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+        let url = super::row_url(change)?;
+        self.latency.observed(&url);
+        let content = tx.get(&change.table, &change.row, &CONTENT).await?;
+        let parsed = content.map(|content| parse(&url, &content));
+        let (page, keys, links) = match &parsed {
+            None => (None, None, None),
+            Some(Err(skip)) => {
+                let reason = skip.name().to_owned();
+                tracing::warn!(target: "webindex::parse", event = "skipped", url, reason = %skip);
+                (Some(encode(&Page::Skipped { reason })), None, None)
+            }
+            Some(Ok(page)) => {
+                let ParsedPage { title, text, hyperlinks, .. } = page;
+                let (title, text) = (title.clone(), text.clone());
+                let indexed = Page::Indexed { title, text, hyperlinks: *hyperlinks as u64 };
+                let keys = encode(&Keys::of(page));
+                (Some(encode(&indexed)), Some(keys), Some(encode(&Links::of(&page.links))))
+            }
+        };
+        // Only what differs is written: an unchanged page must not set the rest in motion.
+        let columns = [PAGE, KEYS, LINKS];
+        let old = tx.get_many(&change.table, std::slice::from_ref(&change.row), &columns).await?;
+        let old: Vec<Option<Bytes>> = old.into_iter().flatten().collect();
+        for ((column, old), new) in columns.iter().zip(old).zip([page, keys, links]) {
+            if old == new {
+                continue;
+            }
+            match new {
+                Some(value) => tx.set(&change.table, &change.row, column, value)?,
+                None => tx.delete(&change.table, &change.row, column)?,
+            }
+        }
+        tx.notify(&change.table, &change.row, &EXPORT_PAGE)
+    }
+}
+
+/// Parses the document at `url`.
+pub(crate) fn parse(url: &str, content: &[u8]) -> Result<ParsedPage, Skip> {
+    let parsed = url::Url::parse(url).expect("row keys are canonical URLs, checked by row_url");
+    html::parse(&parsed, content)
+}

@@ -1,0 +1,95 @@
+//! The values of the index's cells, encoded with postcard.
+
+use percolator::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::html::{Link, ParsedPage};
+use crate::tables::KeyKind;
+
+/// When a document was loaded and what it was, so that an unchanged one is not loaded again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fetch {
+    pub(crate) content_hash: [u8; 32],
+    pub(crate) loaded_ms: u64,
+}
+
+/// What parse found on a page, or why it is not indexed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Page {
+    Indexed { title: String, text: String, hyperlinks: u64 },
+    Skipped { reason: String },
+}
+
+/// A page's clustering keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Keys {
+    pub(crate) content: Option<[u8; 32]>,
+    pub(crate) redirect: Option<String>,
+    pub(crate) canonical: Option<String>,
+}
+
+/// A row of one of the index tables.
+pub(crate) type KeyRow = (KeyKind, Vec<u8>);
+
+impl Keys {
+    pub(crate) fn of(page: &ParsedPage) -> Self {
+        Keys {
+            content: page.content_hash,
+            redirect: page.redirect.clone(),
+            canonical: page.canonical.clone(),
+        }
+    }
+
+    /// The rows of the index tables that the page at `url` is a member of, sorted. Its own URL counts
+    /// as a redirect's and as a canonical's target, so that it meets those who name it.
+    pub(crate) fn rows(&self, url: &str) -> Vec<KeyRow> {
+        let own = url.as_bytes().to_vec();
+        let mut rows = vec![(KeyKind::Redirect, own.clone()), (KeyKind::Canonical, own)];
+        rows.extend(self.content.map(|hash| (KeyKind::Content, hash.to_vec())));
+        let target = |url: &Option<String>| url.as_ref().map(|url| url.as_bytes().to_vec());
+        rows.extend(target(&self.redirect).map(|target| (KeyKind::Redirect, target)));
+        rows.extend(target(&self.canonical).map(|target| (KeyKind::Canonical, target)));
+        rows.sort();
+        rows.dedup();
+        rows
+    }
+}
+
+/// A page's links, sorted by target.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Links(pub(crate) Vec<(String, Vec<String>)>);
+
+impl Links {
+    pub(crate) fn of(links: &[Link]) -> Self {
+        Links(links.iter().map(|link| (link.url.clone(), link.anchors.clone())).collect())
+    }
+}
+
+/// Encodes a record.
+pub(crate) fn encode<T: Serialize>(record: &T) -> Bytes {
+    postcard::to_stdvec(record).expect("records are plain data, which always encodes").into()
+}
+
+/// Decodes a cell's record, if there is one.
+pub(crate) fn decode<T: DeserializeOwned>(value: Option<Bytes>) -> percolator::Result<Option<T>> {
+    let decode =
+        |value: Bytes| postcard::from_bytes(&value).map_err(percolator::Error::application);
+    value.map(decode).transpose()
+}
+
+/// A URL in a cell.
+pub(crate) fn decode_url(value: Option<Bytes>) -> percolator::Result<Option<String>> {
+    let decode = |value: Bytes| String::from_utf8(value.to_vec());
+    value.map(decode).transpose().map_err(percolator::Error::application)
+}
+
+/// A rank in a cell; a page that was not ranked yet has zero.
+pub(crate) fn decode_rank(value: Option<&Bytes>) -> f64 {
+    let bytes = value.and_then(|value| <[u8; 8]>::try_from(&value[..]).ok());
+    bytes.map_or(0.0, f64::from_be_bytes)
+}
+
+pub(crate) fn encode_rank(rank: f64) -> Bytes {
+    Bytes::copy_from_slice(&rank.to_be_bytes())
+}

@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Kills the program with SIGKILL in the middle of its work, runs the same command again, and verifies.
+#
+#   scripts/kill-nine.sh [ROUNDS] [SEED]
+#
+# Each round builds a web index from nothing on a store of its own and is killed several times: during
+# `webindex load`, during `rank`, during `recrawl`, and in the search index's own commit. Afterwards
+# `webindex verify` must find no difference. Over all rounds the kills must have caused at least one
+# roll-forward, one roll-back, one observer that ran again and one export that was delivered again; a run in
+# which they did not has shown nothing, and fails.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+rounds=${1:-20}
+RANDOM=${2:-1}
+work=$(mktemp -d)
+trap 'kill -9 $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
+
+cargo build --quiet --release --locked -p percolator-cli
+percolator=${CARGO_TARGET_DIR:-target}/release/percolator
+
+"$percolator" webindex generate "$work/site" --pages 600 --seed 7 --quiet
+
+kills=0 forward=0 back=0 again=0 redelivered=0
+
+# Runs a command and kills it: `kill_in WHEN NAME ARGS...`; WHEN is `random`, or an event to wait for.
+kill_in() {
+    local when=$1 events=$2
+    shift 2
+    "$percolator" "$@" --events "$events" >/dev/null 2>&1 &
+    local pid=$!
+    if [ "$when" = random ]; then
+        sleep "0.$(printf '%03d' $((RANDOM % 900 + 50)))"
+    else
+        while kill -0 "$pid" 2>/dev/null && ! grep -qs "\"$when\"" "$events"; do sleep 0.002; done
+        # Between the search index's commit and the acknowledgement lie milliseconds.
+        if [ "$when" != exported ]; then sleep "0.0$(printf '%02d' $((RANDOM % 60)))"; fi
+    fi
+    if kill -9 "$pid" 2>/dev/null; then kills=$((kills + 1)); fi
+    wait "$pid" 2>/dev/null || true
+}
+
+# Runs a command to its end and counts what the kill before it has caused.
+finish() {
+    local before=$1 events=$2
+    shift 2
+    "$percolator" "$@" --events "$events" --quiet >/dev/null
+    forward=$((forward + $(grep -c '"rolled_forward"' "$events" || true)))
+    back=$((back + $(grep -c '"rolled_back"' "$events" || true)))
+    again=$((again + $(started_again "$before" "$events")))
+    redelivered=$((redelivered + $(exported_again "$before" "$events")))
+}
+
+field() { sed -n "s/.*\"$1\":\"\\{0,1\\}\\([^\",}]*\\).*/\\1/p"; }
+
+# Observers that had started in the first run, had not committed, and started on the same row in the second.
+started_again() {
+    local name
+    for name in observer_started observer_committed; do
+        grep -h "\"$name\"" "$1" 2>/dev/null \
+            | sed -n 's/.*"observer":"\([^"]*\)".*/\1 &/p' \
+            | sed -n 's/^\([^ ]*\) .*"row":"\([^"]*\)".*"start_ts":\([0-9]*\).*/\1 \2 \3/p' \
+            | sort -u >"$work/$name"
+    done
+    comm -23 "$work/observer_started" "$work/observer_committed" | cut -d' ' -f1,2 | sort -u >"$work/cut-short"
+    grep -h '"observer_started"' "$2" 2>/dev/null \
+        | sed -n 's/.*"observer":"\([^"]*\)".*/\1 &/p' \
+        | sed -n 's/^\([^ ]*\) .*"row":"\([^"]*\)".*/\1 \2/p' | sort -u >"$work/second"
+    comm -12 "$work/cut-short" "$work/second" | wc -l
+}
+
+# Pages whose export reached the search index in the first run, whose batch was not acknowledged, and that
+# were exported again in the second.
+exported_again() {
+    grep -h '"batch_committed"' "$1" 2>/dev/null | field start_ts | sort -u >"$work/acknowledged"
+    grep -h '"exported_page"' "$1" 2>/dev/null \
+        | sed -n 's/.*"seq":\([0-9]*\).*"url":"\([^"]*\)".*/\1 \2/p' | sort -u \
+        | join -v1 - "$work/acknowledged" | cut -d' ' -f2 | sort -u >"$work/unacknowledged"
+    grep -h '"exported_page"' "$2" 2>/dev/null | field url | sort -u >"$work/second"
+    comm -12 "$work/unacknowledged" "$work/second" | wc -l
+}
+
+export LC_ALL=C
+for round in $(seq "$rounds"); do
+    data=$work/data-$round
+    load=(webindex load "$work/site" --base https://example.org/ --data "$data")
+    kill_in random "$work/e1" "${load[@]}"
+    kill_in exported "$work/e2" "${load[@]}"
+    finish "$work/e2" "$work/e3" "${load[@]}"
+    kill_in random "$work/e4" webindex rank --data "$data"
+    finish "$work/e4" "$work/e5" webindex rank --data "$data"
+    kill_in random "$work/e6" webindex recrawl --pct 10 --seed "$round" --data "$data"
+    kill_in export_began "$work/e7" webindex recrawl --pct 10 --seed "$((round + 1000))" --data "$data"
+    finish "$work/e7" "$work/e8" webindex recrawl --pct 10 --seed "$((round + 2000))" --data "$data"
+    "$percolator" webindex verify --data "$data" --quiet
+    rm -rf "$data" "$work"/e?
+    echo "round $round of $rounds: verified ($kills kills: $forward rows rolled forward, $back transactions" \
+        "rolled back, $again observers run again, $redelivered exports delivered again)"
+done
+
+for count in forward back again redelivered; do
+    if [ "${!count}" -eq 0 ]; then
+        echo "error: no kill caused '$count': the run has shown nothing about it" >&2
+        echo "  help: run more rounds, or another seed: scripts/kill-nine.sh $((rounds * 2)) $((RANDOM))" >&2
+        exit 1
+    fi
+done
+echo "$rounds rounds passed"
