@@ -1,10 +1,10 @@
 //! What the tables of an open store share, and the reading side of it.
 //!
 //! Reading. The engine publishes a batch, then the committer takes the old snapshot away, then
-//! changes the in-memory maps, then acknowledges. A reader goes the other way round: it copies the in-memory cells, then
-//! takes the snapshot, then compares the floor. So its in-memory cells may be of an earlier moment
-//! than the rest, never of a later one; and what it read below a floor was read before the floor
-//! was raised, hence before anything was collected.
+//! changes the in-memory maps, then acknowledges. A reader goes the other way round: it copies the
+//! in-memory cells, then takes the snapshot, then compares the floor. So its in-memory cells may be
+//! of an earlier moment than the rest, never of a later one; and what it read below a floor was
+//! read before the floor was raised, hence before anything was collected.
 //!
 //! The snapshot is shared by all readers until the next batch: taking one costs a counter, where
 //! opening one costs several locks of the engine. It is opened by the first reader who wants it, so
@@ -124,7 +124,7 @@ impl Engine {
         self.floor.store(floor.as_u64(), Ordering::SeqCst);
     }
 
-    /// For a read: to be called after its snapshot was taken. For a mutation: under the commit lock.
+    /// A read calls this after its snapshot was taken, a mutation under the commit lock.
     pub(crate) fn check_floor(&self, above: Option<Timestamp>) -> Result<()> {
         let Some(asked) = above else { return Ok(()) };
         let floor = self.floor();

@@ -3,9 +3,11 @@
 //! * [`Layout::Versions`]: one keyspace, every version under its own key. Large values live apart
 //!   from the keys, so that a compaction does not copy them.
 //! * [`Layout::NewestApart`]: the newest version of a column under the column's key (`column.rs`
-//!   has the value's form), older ones under their own keys in a second keyspace. Reading the newest
-//!   version is one point lookup, where a seek over all sorted runs costs several times as much.
-//! * [`Layout::InMemory`]: as `Versions`, and the cells are in an ordered map besides (`memory.rs`).
+//!   has the value's form), older ones under their own keys in a second keyspace. Reading the
+//!   newest version is one point lookup, where a seek over all sorted runs costs several times as
+//!   much.
+//! * [`Layout::InMemory`]: as `Versions`, and the cells are in an ordered map besides
+//!   (`memory.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

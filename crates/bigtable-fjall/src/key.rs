@@ -235,7 +235,8 @@ mod tests {
             prop_assert_eq!(shape.row_prefix(&key), &*Key::row(*table, row));
             prop_assert_eq!(shape.family, *family);
             prop_assert_eq!(&*shape.qualifier(&key), &qualifier[..]);
-            prop_assert_eq!(shape.column_prefix(&key), &*Key::column(*table, row, *family, qualifier));
+            let column = Key::column(*table, row, *family, qualifier);
+            prop_assert_eq!(shape.column_prefix(&key), &*column);
             prop_assert_eq!(shape.timestamp.unwrap().as_u64(), *time);
             prop_assert_eq!(Shape::of(shape.column_prefix(&key)).unwrap().timestamp, None);
         }

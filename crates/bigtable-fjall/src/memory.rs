@@ -5,9 +5,10 @@
 //! and a scan meets none of the tombstones that the churn leaves in an LSM tree.
 //!
 //! Invariants: the map holds a part of what the group's keyspace holds, under the same keys;
-//! `spilled` counts the rest, so at zero the map alone answers. Only the committer changes the maps,
-//! after the batch with the same change was published and before it is acknowledged. All groups are
-//! behind one lock, so a reader gets the in-memory cells of a row as they were at one moment.
+//! `spilled` counts the rest, so at zero the map alone answers. Only the committer changes the
+//! maps, after the batch with the same change was published and before it is acknowledged. All
+//! groups are behind one lock, so a reader gets the in-memory cells of a row as they were at one
+//! moment.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

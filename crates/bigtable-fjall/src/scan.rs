@@ -2,7 +2,8 @@
 //!
 //! The page copies what the in-memory groups have of it, then takes a snapshot, then merges the
 //! copies with cursors over the groups on disk. How far the page will reach is not known when the
-//! copies are made; so a copy is bounded like a page, and the page ends where the shortest one does.
+//! copies are made; so a copy is bounded like a page, and the page ends where the shortest one
+//! does.
 
 use std::collections::VecDeque;
 use std::ops::Bound;

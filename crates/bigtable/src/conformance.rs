@@ -9,17 +9,18 @@
 //! A read of a row sees each mutation of that row wholly or not at all, and once a mutation was
 //! acknowledged every later read sees it. There is one exception. A read copies the cells of
 //! in-memory locality groups ([`Layout::InMemory`](crate::Layout::InMemory)) first, and reads the
-//! rest of the row afterwards; and a mutation appears in the rest first, and in the in-memory groups
-//! after that, before it is acknowledged. So while a mutation is under way:
+//! rest of the row afterwards; and a mutation appears in the rest first, and in the in-memory
+//! groups after that, before it is acknowledged. So while a mutation is under way:
 //!
 //! * cells on disk are those of **one** moment, for a row, and for all rows of a page;
 //! * in-memory cells may be those of an **earlier** moment than the cells on disk, **never of a
 //!   later** one.
 //!
-//! For Percolator this is the harmless direction. Its commit deletes the lock (in memory) and writes
-//! the write record (on disk) in one mutation. A reader that still sees the lock reads again. A
-//! reader that missed the lock *and* the write record would break snapshot isolation, and cannot be.
-//! Predicates of conditional mutations know no exception: they see one moment, that of the mutation.
+//! For Percolator this is the harmless direction. Its commit deletes the lock (in memory) and
+//! writes the write record (on disk) in one mutation. A reader that still sees the lock reads
+//! again. A reader that missed the lock *and* the write record would break snapshot isolation, and cannot
+//! be. Predicates of conditional mutations know no exception: they see one moment, that of the
+//! mutation.
 //!
 //! # Use
 //!

@@ -136,7 +136,8 @@ impl Client {
     /// Begins a transaction.
     ///
     /// # Errors
-    /// [`Error::Oracle`] when no timestamp can be had.
+    /// [`Error::Oracle`] when no timestamp can be had; those of the store when observers were
+    /// registered meanwhile and the schema cannot be read.
     pub async fn begin(&self) -> Result<Transaction> {
         let stamp = self.oracle().timestamp().await?;
         // Costs nothing unless observers were registered meanwhile; `notify` must know of them.

@@ -308,7 +308,7 @@ impl Client {
 
     fn unknown(&self, plan: &Plan, why: String) -> Error {
         self.counters().unknown.bump();
-        Error::Unknown { start_ts: plan.start_ts, primary: plan.primary.location(), why }
+        Error::Unknown { start_ts: plan.start_ts, primary: Box::new(plan.primary.location()), why }
     }
 
     /// Tells this process's workers of cells that were just committed.

@@ -41,7 +41,7 @@ pub enum Error {
         /// The transaction.
         start_ts: Timestamp,
         /// The cell that decides.
-        primary: CellName,
+        primary: Box<CellName>,
         /// What happened.
         why: String,
     },
@@ -49,7 +49,7 @@ pub enum Error {
     #[error("{cell} stayed locked by transaction {lock_ts} (owner {owner}): try again later")]
     Locked {
         /// The locked cell.
-        cell: CellName,
+        cell: Box<CellName>,
         /// The start timestamp of the transaction that holds it.
         lock_ts: Timestamp,
         /// Its owner.

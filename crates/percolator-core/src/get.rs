@@ -135,7 +135,7 @@ impl<'a> LockWait<'a> {
         let waited = runtime.now().saturating_sub(since);
         if self.patience == Patience::GiveUp || waited > self.client.options().read_wait_max {
             return Err(Error::Locked {
-                cell: met.cell.location(),
+                cell: Box::new(met.cell.location()),
                 lock_ts: met.start_ts,
                 owner: met.lock.owner,
             });

@@ -2,7 +2,9 @@
 //!
 //! A change that cannot be handled must neither be lost nor hold up others. It waits longer after each
 //! failure; after a bound its notification moves from the family `notify` to the family `failed`, in
-//! one row mutation. Replay moves it back; a later write notifies as usual.
+//! one row mutation. Replay moves it back; a later write notifies as usual. Where another program runs
+//! one more observer of the column, the notification stays where that program finds it, and is tried
+//! again at the longest delay (H53).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -152,9 +152,8 @@ impl WebIndex {
         found.truncate(options.limit.unwrap_or(usize::MAX));
         progress.begin(found.len());
         let started = tokio::time::Instant::now();
-        let due = |index: usize| match options.pages_per_s {
-            Some(rate) => Some(started + Duration::from_secs_f64(index as f64 / rate)),
-            None => None,
+        let due = |index: usize| {
+            options.pages_per_s.map(|rate| started + Duration::from_secs_f64(index as f64 / rate))
         };
         let mut loads = stream::iter(found.into_iter().enumerate())
             .map(|(index, page)| async move {

@@ -1,0 +1,219 @@
+//! The index as a whole: whatever is loaded, changed or deleted, what the observers built is what a
+//! batch over the stored documents says.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use percolator::{Percolator, WorkerOptions};
+use webindex::address::Base;
+use webindex::generate::Site;
+use webindex::{LoadOptions, Progress, WebIndex};
+
+const BASE: &str = "https://site.example/";
+
+struct Fixture {
+    site: tempfile::TempDir,
+    _search: tempfile::TempDir,
+    index: WebIndex,
+}
+
+impl Fixture {
+    async fn new() -> Self {
+        let (site, search) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let db = Percolator::in_memory().await.unwrap();
+        let workers = WorkerOptions::default();
+        let index = WebIndex::open(db, search.path(), workers).await.unwrap();
+        Fixture { site, _search: search, index }
+    }
+
+    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.site.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    async fn load(&self) -> webindex::LoadReport {
+        self.load_from(self.site.path()).await
+    }
+
+    async fn load_from(&self, dir: &Path) -> webindex::LoadReport {
+        let base = Base::parse(BASE).unwrap();
+        let (options, progress) = (LoadOptions::default(), Progress::default());
+        let report = self.index.load(dir, &base, &options, &progress).await.unwrap();
+        self.verified().await;
+        report
+    }
+
+    /// Waits until idle, and compares with the batch.
+    async fn verified(&self) {
+        let idle = self.index.wait(None).await.unwrap();
+        assert_eq!(idle.set_aside, [], "no observer keeps failing");
+        let report = self.index.verify().await.unwrap();
+        assert!(report.is_ok(), "{:#?}", report.named);
+    }
+
+    async fn canonical(&self, name: &str) -> String {
+        let page = self.index.page(&format!("{BASE}{name}")).await.unwrap().unwrap();
+        page.canonical.strip_prefix(BASE).unwrap().to_owned()
+    }
+
+    async fn in_links(&self, name: &str) -> usize {
+        self.index.page(&format!("{BASE}{name}")).await.unwrap().unwrap().in_links
+    }
+}
+
+fn page(title: &str, text: &str, links: &[&str]) -> String {
+    let mut html = format!("<!doctype html><title>{title}</title><p>{text}");
+    for link in links {
+        write!(html, " <a href=\"{link}\">to {link}</a>").unwrap();
+    }
+    html
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_generated_site_survives_ranking_and_recrawls() {
+    let fixture = Fixture::new().await;
+    let site = fixture.site.path().join("site");
+    Site { pages: 60, seed: 3 }.write(&site).unwrap();
+    let report = fixture.load_from(&site).await;
+    assert_eq!(report.warnings, 0, "{:?}", report.skipped);
+    let stats = fixture.index.stats().await.unwrap();
+    assert!(stats.clusters > 0 && stats.redirects > 0 && stats.duplicates > 0, "{stats:?}");
+    let ranked = fixture.index.rank(&Progress::default()).await.unwrap();
+    assert_eq!(ranked.changed, stats.pages);
+    fixture.verified().await;
+    for seed in 1..4 {
+        let recrawl = fixture.index.recrawl(20.0, seed, &Progress::default()).await.unwrap();
+        assert!(recrawl.edited > 0, "{recrawl:?}");
+        fixture.verified().await;
+    }
+    // What was deleted or edited is loaded again; the rest is left alone.
+    let again = fixture.load_from(&site).await;
+    assert!(again.loaded > 0 && again.unchanged > 0, "{again:?}");
+    assert_eq!(fixture.index.stats().await.unwrap().pages, stats.pages);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_links_move_with_the_canonical_of_their_cluster() {
+    let fixture = Fixture::new().await;
+    fixture.write("a.html", page("Fish", "the same text", &[]));
+    fixture.write("b.html", page("Fish", "the same text", &[]));
+    fixture.write("x.html", page("X", "links to the duplicate", &["b.html"]));
+    fixture.write("y.html", page("Y", "does so too", &["b.html"]));
+    fixture.load().await;
+    // Before any ranking, ties go to the first URL.
+    assert_eq!(fixture.canonical("b.html").await, "a.html");
+    assert_eq!(fixture.in_links("a.html").await, 2);
+    // Two pages link to b.html and none to a.html: it has the higher rank.
+    fixture.index.rank(&Progress::default()).await.unwrap();
+    fixture.verified().await;
+    assert_eq!(fixture.canonical("a.html").await, "b.html");
+    assert_eq!((fixture.in_links("a.html").await, fixture.in_links("b.html").await), (0, 2));
+    let cluster = fixture.index.cluster(&format!("{BASE}a.html")).await.unwrap().unwrap();
+    assert_eq!(cluster.members.len(), 2);
+    // A retraction: y.html no longer links, a.html is another page now.
+    fixture.write("y.html", page("Y", "has changed its mind", &[]));
+    fixture.write("a.html", page("Meat", "another text", &[]));
+    fixture.load().await;
+    assert_eq!(fixture.canonical("a.html").await, "a.html");
+    assert_eq!(fixture.in_links("b.html").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redirects_and_declared_canonicals_cluster_with_their_target() {
+    let fixture = Fixture::new().await;
+    let redirect = |to: &str| format!("<meta http-equiv=refresh content=\"0; url={to}\">to {to}");
+    fixture.write("old.html", redirect("new.html"));
+    fixture.write("older.html", redirect("old.html"));
+    fixture.write("new.html", page("New", "the page itself", &[]));
+    fixture.write("print.html", format!("<link rel=canonical href=new.html>{}", page("P", "x", &[])));
+    fixture.write("z.html", page("Z", "unrelated", &["older.html"]));
+    fixture.load().await;
+    let cluster = fixture.index.cluster(&format!("{BASE}print.html")).await.unwrap().unwrap();
+    assert_eq!(cluster.members.len(), 4, "{cluster:?}");
+    // The link in the middle goes: the chain falls apart.
+    fixture.write("old.html", page("Old", "a page of its own", &[]));
+    fixture.load().await;
+    let cluster = fixture.index.cluster(&format!("{BASE}print.html")).await.unwrap().unwrap();
+    assert_eq!(cluster.members.len(), 2, "{cluster:?}");
+    let cluster = fixture.index.cluster(&format!("{BASE}older.html")).await.unwrap().unwrap();
+    assert_eq!(cluster.members.len(), 2, "{cluster:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_with_many_links_is_placed_in_several_transactions() {
+    let fixture = Fixture::new().await;
+    let targets: Vec<String> = (0..4_500).map(|n| format!("t{n}.html")).collect();
+    let links: Vec<&str> = targets.iter().map(String::as_str).collect();
+    fixture.write("index.html", page("Index", "of everything", &links));
+    fixture.write("t7.html", page("Seven", "one of them", &[]));
+    fixture.load().await;
+    assert_eq!(fixture.in_links("t7.html").await, 1);
+    fixture.write("index.html", page("Index", "of much less", &links[..10]));
+    fixture.load().await;
+    assert_eq!(fixture.index.stats().await.unwrap().edges, 10);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_links_to_one_page_are_no_conflict_storm() {
+    let fixture = Fixture::new().await;
+    fixture.write("hot.html", page("Hot", "everyone links here", &[]));
+    for n in 0..300 {
+        fixture.write(&format!("p{n}.html"), page(&format!("P{n}"), &format!("{n}"), &["hot.html"]));
+    }
+    fixture.load().await;
+    assert_eq!(fixture.in_links("hot.html").await, 300);
+    let counts = fixture.index.database().stats();
+    assert!(counts.conflicts * 20 < counts.committed, "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_page_is_counted_and_named_and_the_load_goes_on() {
+    let fixture = Fixture::new().await;
+    fixture.write("good.html", page("Good", "a page", &[]));
+    fixture.write("cut.html", "<title>Cut</title><p>in the midd<a href=\"go");
+    fixture.write("empty.html", "");
+    fixture.write("binary.html", b"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00");
+    fixture.write("latin.html", b"<meta charset=iso-8859-1><title>caf\xe9</title><p>au lait");
+    fixture.write("plain.html", "no markup at all");
+    #[cfg(unix)]
+    {
+        let link = |to: &str, from: &str| {
+            std::os::unix::fs::symlink(to, fixture.site.path().join(from)).unwrap();
+        };
+        link(".", "loop");
+        link("good.html", "again.html");
+        link("nowhere.html", "dangling.html");
+    }
+    let report = fixture.load().await;
+    let reasons: Vec<&str> = report.skipped.iter().map(|s| s.reason.as_str()).collect();
+    assert!(reasons.iter().any(|r| r.contains("empty")), "{reasons:?}");
+    assert!(reasons.iter().any(|r| r.contains("binary")), "{reasons:?}");
+    let stats = fixture.index.stats().await.unwrap();
+    // Told only by parsing: it is stored, and counted as not indexed.
+    assert_eq!(stats.skipped.get("no-markup"), Some(&1));
+    let hits = fixture.index.search("café", 10).await.unwrap();
+    assert_eq!(hits.len(), 1, "{hits:?}");
+    if cfg!(unix) {
+        assert!(reasons.iter().any(|r| r.contains("leads back")), "{reasons:?}");
+        assert_eq!(fixture.canonical("good.html").await, "again.html");
+        assert_eq!((stats.pages, stats.duplicates), (4, 1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tampered_index_does_not_verify() {
+    let fixture = Fixture::new().await;
+    fixture.write("a.html", page("A", "a page", &["b.html"]));
+    fixture.write("b.html", page("B", "another", &[]));
+    fixture.load().await;
+    let db = fixture.index.database();
+    let documents = db.table("documents").await.unwrap();
+    let linked = percolator::Column::literal("doc:linked");
+    let url = format!("{BASE}a.html");
+    db.transact(async |mut tx| tx.delete(&documents, url.as_str(), &linked)).await.unwrap();
+    let report = fixture.index.verify().await.unwrap();
+    assert_eq!(report.differences, 1, "{:?}", report.named);
+    assert!(report.named[0].contains("placed links"), "{:?}", report.named);
+}
