@@ -127,7 +127,8 @@ async fn redirects_and_declared_canonicals_cluster_with_their_target() {
     fixture.write("old.html", redirect("new.html"));
     fixture.write("older.html", redirect("old.html"));
     fixture.write("new.html", page("New", "the page itself", &[]));
-    fixture.write("print.html", format!("<link rel=canonical href=new.html>{}", page("P", "x", &[])));
+    fixture
+        .write("print.html", format!("<link rel=canonical href=new.html>{}", page("P", "x", &[])));
     fixture.write("z.html", page("Z", "unrelated", &["older.html"]));
     fixture.load().await;
     let cluster = fixture.index.cluster(&format!("{BASE}print.html")).await.unwrap().unwrap();
@@ -160,7 +161,8 @@ async fn many_links_to_one_page_are_no_conflict_storm() {
     let fixture = Fixture::new().await;
     fixture.write("hot.html", page("Hot", "everyone links here", &[]));
     for n in 0..300 {
-        fixture.write(&format!("p{n}.html"), page(&format!("P{n}"), &format!("{n}"), &["hot.html"]));
+        fixture
+            .write(&format!("p{n}.html"), page(&format!("P{n}"), &format!("{n}"), &["hot.html"]));
     }
     fixture.load().await;
     assert_eq!(fixture.in_links("hot.html").await, 300);

@@ -146,7 +146,7 @@ fn h10_secondaries_stay_when_the_outcome_is_unknown() {
         world.store.on(Op::CommitPrimary, "p", 1, Fault::DropReply);
         // The primary cannot be read either, so its owner cannot find out.
         let unreachable = world.store.when(1000, Fault::Fail, |request| {
-            request.op != Op::System && request.row == "p".into() && request.op != Op::Prewrite
+            request.row == "p".into() && request.op != Op::Prewrite
         });
         let tx = writing(&owner, &table, &[("p", "1"), ("s", "1")]).await;
         let result = tx.commit().await;

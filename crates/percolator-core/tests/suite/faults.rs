@@ -41,8 +41,9 @@ pub(crate) enum Op {
     /// Clears notifications alone.
     Clear,
     SetAside,
-    /// Anything on Percolator's own table.
+    /// A write to Percolator's own table.
     System,
+    SystemRead,
     Other,
 }
 
@@ -279,7 +280,11 @@ impl FaultyTable {
     /// Notes the request and says which fault befalls it, if any.
     fn note(&self, op: Op, row: &RowKey) -> Option<(Fault, Arc<Caught>)> {
         let table = self.inner.name().to_owned();
-        let op = if table.starts_with("percolator.") { Op::System } else { op };
+        let op = match op {
+            Op::Read | Op::Scan if table.starts_with("percolator.") => Op::SystemRead,
+            _ if table.starts_with("percolator.") => Op::System,
+            op => op,
+        };
         let request = Request { op, table, row: row.clone() };
         let rules = self.shared.rules.lock().unwrap().clone();
         let caught = rules.into_iter().find(|rule| rule.take(&request));

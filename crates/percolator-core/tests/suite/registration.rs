@@ -115,6 +115,36 @@ fn h59_registering_finds_what_was_written_before_also_after_a_crash() {
     }
 }
 
+/// The schema is stored, but the crash kept the oracle from carrying its version: whoever registers
+/// next must see to that before it sweeps.
+#[test]
+fn h59_registering_after_a_crash_raises_the_version_before_the_sweep() {
+    run(async |world| {
+        let (writer, crashing) = (world.client().await, world.process(Options::default(), 0).await);
+        let table = writer.table("t").await.unwrap();
+        let old_schema = writing(&writer, &table, &[("r", "1")]).await;
+        let raise = world.store.on(Op::System, "oracle", 1, Fault::Hold);
+        let dying = crashing.client.clone();
+        crashing.spawn(async move { register(&dying, "o").await });
+        raise.arrived().await;
+        crashing.crash();
+        // The sweep is over; that it is, is not stored yet.
+        let swept = world.store.on(Op::System, "observers", 1, Fault::Hold);
+        let client = world.client().await;
+        let registering = client.clone();
+        let workers =
+            world.beside(async move { observe(&registering, "o", counting(COUNT)).await });
+        swept.arrived().await;
+        old_schema.commit().await.unwrap();
+        swept.release();
+        let workers = workers.await.unwrap();
+        client.wait_idle(None).await.unwrap();
+        let count = get_column(&client, &table, "r", &COUNT).await;
+        assert_eq!(count.as_deref(), Some("1"));
+        workers.stop().await;
+    });
+}
+
 #[test]
 fn a_retired_observer_leaves_nothing_to_wait_for() {
     run(async |world| {

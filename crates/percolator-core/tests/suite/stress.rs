@@ -197,7 +197,7 @@ async fn storm(world: World, seed: u64) {
 
 /// Every second seed; the environment variable `SEEDS` gives how many there are.
 fn storms(first: u64) {
-    let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(100);
+    let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(200);
     for seed in (first..seeds).step_by(2) {
         run_seed(seed, async |world| storm(world, seed).await);
     }

@@ -1,10 +1,15 @@
 //! Forward: attaches the in-links of a duplicate to its canonical page, and moves them when that
 //! changes (paper section 1: "even if a page has duplicates, links are attributed to the canonical").
+//!
+//! Every link that is placed or removed notifies its home row, and almost always there is nothing to
+//! forward. So rows are looked at many at a time, in one transaction: a popular page then needs one
+//! export for all of them, and the nothing costs a few reads.
 
 use std::collections::BTreeMap;
 
 use percolator::{
-    Bytes, Change, Column, Error, Observer, Result, RowRange, Transaction, async_trait,
+    BatchObserver, Bytes, Change, Column, Error, Observer, Result, RowRange, Transaction,
+    async_trait,
 };
 
 use crate::records::decode_url;
@@ -57,20 +62,8 @@ impl Forward {
         Ok(there != *wanted)
     }
 
-    /// Has the page exported again with its new anchors, if it is a page of the index.
-    async fn export(&self, tx: &mut Transaction, url: &str) -> Result<()> {
-        let documents = &self.tables.documents;
-        match tx.get(documents, url, &KEYS).await? {
-            Some(_) => tx.notify(documents, url, &EXPORT_ANCHORS),
-            // Whoever loads it exports it.
-            None => Ok(()),
-        }
-    }
-}
-
-#[async_trait]
-impl Observer for Forward {
-    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+    /// Looks at one home row.
+    async fn forward(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let home = LinkRow::parse(&change.row).filter(LinkRow::is_home).ok_or_else(|| {
             Error::application(format!("{} is not a home row of in-links", change.row))
         })?;
@@ -98,6 +91,26 @@ impl Observer for Forward {
                 None => tx.delete(inlinks, &change.row, &PLACED)?,
             }
             tx.notify(inlinks, &change.row, &FORWARD)?;
+        }
+        Ok(())
+    }
+
+    /// Has the page exported again with its new anchors, if it is a page of the index.
+    async fn export(&self, tx: &mut Transaction, url: &str) -> Result<()> {
+        let documents = &self.tables.documents;
+        match tx.get(documents, url, &KEYS).await? {
+            Some(_) => tx.notify(documents, url, &EXPORT_ANCHORS),
+            // Whoever loads it exports it.
+            None => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl BatchObserver for Forward {
+    async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
+        for change in changes {
+            self.forward(tx, change).await?;
         }
         Ok(())
     }

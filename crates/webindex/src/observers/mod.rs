@@ -38,6 +38,9 @@ use crate::tables::{self, KeyKind, Tables};
 pub(crate) const NAMES: [&str; 8] =
     ["parse", "register", "elect", "link", "link-more", "forward", "move", "export"];
 
+/// How home rows are forwarded.
+const FORWARDS: Batch = Batch { changes_max: 256, interval: Duration::from_millis(200) };
+
 /// How the exporter batches: pages soon, changed anchors less eagerly, because while a site is loaded
 /// the in-links of its popular pages change all the time.
 const EXPORT_PAGES: Batch = Batch { changes_max: 500, interval: Duration::from_millis(500) };
@@ -62,7 +65,13 @@ pub(crate) fn registrations(
             link::PlaceLinks::new(tables.clone()),
         ),
         Registration::strong("move", DOCUMENTS, CANONICAL, forward::Move::new(tables.clone())),
-        Registration::weak("forward", INLINKS, FORWARD, forward::Forward::new(tables.clone())),
+        Registration::batched(
+            "forward",
+            INLINKS,
+            FORWARD,
+            FORWARDS,
+            forward::Forward::new(tables.clone()),
+        ),
         Registration::batched("export", DOCUMENTS, tables::EXPORT_PAGE, EXPORT_PAGES, export()),
         Registration::batched(
             "export",
