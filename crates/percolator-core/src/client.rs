@@ -1,6 +1,7 @@
 //! A client: what every transaction of one process shares.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bigtable::{Store, Timestamp};
@@ -44,7 +45,18 @@ struct Inner {
     verdicts: Verdicts,
     suspects: Suspects,
     hints: Hints,
+    /// How many callers wait for idleness.
+    awaited: AtomicUsize,
     counters: Counters,
+}
+
+/// Somebody waits for idleness as long as this lives.
+pub(crate) struct Awaited<'a>(&'a AtomicUsize);
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What a client stands on.
@@ -96,6 +108,7 @@ impl Client {
             verdicts: Verdicts::default(),
             suspects: Suspects::default(),
             hints: Hints::default(),
+            awaited: AtomicUsize::new(0),
             counters: Counters::default(),
         };
         Ok(Client { inner: Arc::new(inner) })
@@ -230,6 +243,16 @@ impl Client {
 
     pub(crate) fn suspects(&self) -> &Suspects {
         &self.inner.suspects
+    }
+
+    /// Notes that somebody waits for idleness, so that batches do not rest meanwhile.
+    pub(crate) fn awaited(&self) -> Awaited<'_> {
+        self.inner.awaited.fetch_add(1, Ordering::Relaxed);
+        Awaited(&self.inner.awaited)
+    }
+
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.inner.awaited.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn hints(&self) -> &Hints {

@@ -34,6 +34,10 @@ pub const LOCKS_MAX: usize = 1_000_000;
 /// Most notify cells in memory; beyond it they are kept on disk alone.
 pub const NOTIFICATIONS_MAX: usize = 1_000_000;
 
+/// Most tombs in memory; beyond it they are kept on disk alone. Every prewrite looks for one, and
+/// almost always there is none.
+const TOMBS_MAX: usize = 200_000;
+
 /// The store's schema of a table for transactions.
 ///
 /// ```
@@ -45,7 +49,7 @@ pub fn table_schema() -> TableSchema {
             LocalityGroup::on_disk("data", Layout::Versions),
             LocalityGroup::in_memory("lock", OnFull::Refuse { cells_max: LOCKS_MAX }),
             LocalityGroup::on_disk("write", Layout::NewestApart),
-            LocalityGroup::on_disk("rollback", Layout::Versions),
+            LocalityGroup::in_memory("rollback", OnFull::Spill { cells_max: TOMBS_MAX }),
             LocalityGroup::in_memory("notify", OnFull::Spill { cells_max: NOTIFICATIONS_MAX }),
             LocalityGroup::on_disk("failed", Layout::Versions),
         ],

@@ -113,7 +113,8 @@ pub trait BatchObserver: Send + Sync + 'static {
 pub struct Batch {
     /// Most changes in one call.
     pub changes_max: usize,
-    /// How long changes are collected.
+    /// How long changes are collected; cut short when a caller waits for idleness and nothing else is
+    /// left to do.
     pub interval: Duration,
 }
 

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::html::{Link, ParsedPage};
 use crate::tables::KeyKind;
 
+/// The most bytes that a stored document may claim to have; a recrawl's edits may add to a page that
+/// was as large as it may be.
+const STORED_BYTES_MAX: usize = 2 * crate::html::PAGE_BYTES_MAX;
+
 /// When a document was loaded and what it was, so that an unchanged one is not loaded again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fetch {
@@ -69,6 +73,20 @@ impl Links {
 /// Encodes a record.
 pub(crate) fn encode<T: Serialize>(record: &T) -> Bytes {
     postcard::to_stdvec(record).expect("records are plain data, which always encodes").into()
+}
+
+/// A document as it is stored: compressed, because most of what is written is documents.
+pub(crate) fn encode_content(content: &[u8]) -> Bytes {
+    lz4_flex::compress_prepend_size(content).into()
+}
+
+/// A stored document's bytes.
+pub(crate) fn decode_content(stored: &[u8]) -> percolator::Result<Vec<u8>> {
+    let size = stored.first_chunk::<4>().map(|size| u32::from_le_bytes(*size));
+    if size.is_none_or(|size| size as usize > STORED_BYTES_MAX) {
+        return Err(percolator::Error::application("the stored document is damaged"));
+    }
+    lz4_flex::decompress_size_prepended(stored).map_err(percolator::Error::application)
 }
 
 /// Decodes a cell's record, if there is one.

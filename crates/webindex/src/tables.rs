@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! table          row               columns
-//! documents      URL               doc:content    the page's bytes           -> parse
+//! documents      URL               doc:content    the page's bytes, lz4      -> parse
 //!                                  doc:fetch      when it was loaded, what
 //!                                  doc:page       title, text, counts
 //!                                  doc:keys       its clustering keys        -> register

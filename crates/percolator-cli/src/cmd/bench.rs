@@ -129,7 +129,7 @@ pub(crate) struct Webindex {
     #[arg(long, value_name = "NAME")]
     exclude: Vec<String>,
     /// When a commit counts as durable.
-    #[arg(long, value_enum, default_value = "sync", value_name = "LEVEL")]
+    #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
     durability: Durability,
 }
 

@@ -40,8 +40,8 @@ pub(crate) struct Demo {
     /// Keep the store here, to look around afterwards; a temporary one when left away.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// When a commit counts as durable.
-    #[arg(long, value_enum, default_value = "sync", value_name = "LEVEL")]
+    /// When a commit counts as durable; `buffered` survives kill -9 at any moment.
+    #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
     durability: Durability,
 }
 

@@ -4,6 +4,7 @@
 //! observer has returned, so a crash in between redelivers the batch.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 
@@ -14,6 +15,9 @@ use crate::observe::handle::{Delay, is_of_the_services, run_guarded};
 use crate::observe::workers::Context;
 use crate::observer::{Batch, BatchObserver, Change, Registration, Runner};
 use crate::{Error, Result};
+
+/// How often a resting batch looks whether somebody waits for it.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A change with the versions of its notification that were seen.
 type Seen = (Change, Vec<Timestamp>);
@@ -33,7 +37,21 @@ impl Context {
             };
             // A full batch means that more are waiting; a round that wrapped around starts over.
             if !full {
-                self.rest(batch.interval).await;
+                self.until_due(batch.interval).await;
+            }
+        }
+    }
+
+    /// Waits for the interval to pass, or until somebody waits for idleness and nothing but batches is
+    /// left to do.
+    async fn until_due(&self, interval: Duration) {
+        let due = self.runtime().now() + interval;
+        while !self.is_stopping() {
+            let left = due.saturating_sub(self.runtime().now());
+            self.rest(left.min(LOOK_EVERY)).await;
+            let hurry = self.client.is_awaited() && self.client.hints_waiting() == 0;
+            if hurry || self.runtime().now() >= due {
+                return;
             }
         }
     }

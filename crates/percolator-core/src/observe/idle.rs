@@ -61,6 +61,7 @@ impl Client {
     pub async fn wait_idle(&self, timeout: Option<Duration>) -> Result<IdleReport> {
         let since = self.runtime().now();
         let mut pause = PAUSES.0;
+        let _awaited = self.awaited();
         loop {
             if self.is_idle().await? {
                 return Ok(IdleReport { idle: true, set_aside: self.set_aside().await? });

@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use percolator::Bytes;
 
 use crate::Error;
 use crate::address::Base;
 use crate::html;
 use crate::index::WebIndex;
-use crate::records::{Fetch, decode, encode};
+use crate::records::{Fetch, decode, encode, encode_content};
 use crate::tables::{CONTENT, FETCH};
 use crate::walk::{Found, Walk};
 
@@ -201,19 +200,20 @@ impl WebIndex {
             return skipped(page.path, skip.to_string());
         }
         let length = content.len() as u64;
-        match self.store(&page.url, content.into()).await? {
+        match self.store(&page.url, &content).await? {
             true => Ok(Loaded::New(length)),
             false => Ok(Loaded::Unchanged),
         }
     }
 
     /// Stores a document, unless it is stored already with the same content.
-    pub(crate) async fn store(&self, url: &str, content: Bytes) -> Result<bool, Error> {
+    pub(crate) async fn store(&self, url: &str, content: &[u8]) -> Result<bool, Error> {
         while self.db.hints_waiting() > BACKLOG_MAX {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         self.db.admit().await;
-        let content_hash = *blake3::hash(&content).as_bytes();
+        let content_hash = *blake3::hash(content).as_bytes();
+        let stored_content = encode_content(content);
         let loaded_ms = self.db.runtime().wall_ms();
         let documents = &self.tables.documents;
         self.latency.loading(url);
@@ -226,7 +226,7 @@ impl WebIndex {
                 }
                 let fetch = Fetch { content_hash, loaded_ms };
                 tx.set(documents, url, &FETCH, encode(&fetch))?;
-                tx.set(documents, url, &CONTENT, content.clone())?;
+                tx.set(documents, url, &CONTENT, stored_content.clone())?;
                 Ok(true)
             })
             .await?;

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::index::{Progress, WebIndex};
+use crate::records::decode_content;
 use crate::recrawl::{Action, edit, plan, prng_for};
 use crate::tables::CONTENT;
 
@@ -51,11 +52,12 @@ impl WebIndex {
                 break;
             }
             let url = step.url;
-            let content = snapshot.get(documents, url, &CONTENT).await?.unwrap_or_default();
+            let Some(content) = snapshot.get(documents, url, &CONTENT).await? else { continue };
             match step.action {
                 Action::Edit => {
+                    let content = decode_content(&content)?;
                     let edited = edit(&content, &urls, &mut prng_for(url, seed));
-                    self.store(url, edited.into()).await?;
+                    self.store(url, &edited).await?;
                     report.edited += 1;
                 }
                 Action::Delete => {

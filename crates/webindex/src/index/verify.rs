@@ -11,7 +11,7 @@ use percolator::{Bytes, Column, Snapshot};
 use crate::Error;
 use crate::index::WebIndex;
 use crate::observers::{Anchors, Best, link_anchors, parse};
-use crate::records::{KeyRow, Keys, Links, Page, decode, decode_rank, decode_url};
+use crate::records::{KeyRow, Keys, Links, Page, decode, decode_content, decode_rank, decode_url};
 use crate::search::IndexedPage;
 use crate::tables::{
     CANONICAL, CONTENT, KEYS, KeyKind, LINKED, LINKS, LinkRow, PAGE, PLACED, RANK, REGISTERED,
@@ -246,7 +246,7 @@ impl Batch {
             return Ok(());
         };
         report.documents += 1;
-        let (new_page, new_keys, new_links) = match parse(&url, content) {
+        let (new_page, new_keys, new_links) = match parse(&url, &decode_content(content)?) {
             Ok(parsed) => {
                 let (keys, links) = (Keys::of(&parsed), Links::of(&parsed.links));
                 let (title, text) = (parsed.title, parsed.text);

@@ -43,8 +43,8 @@ const FORWARDS: Batch = Batch { changes_max: 256, interval: Duration::from_milli
 
 /// How the exporter batches: pages soon, changed anchors less eagerly, because while a site is loaded
 /// the in-links of its popular pages change all the time.
-const EXPORT_PAGES: Batch = Batch { changes_max: 500, interval: Duration::from_millis(500) };
-const EXPORT_ANCHORS: Batch = Batch { changes_max: 500, interval: Duration::from_secs(3) };
+const EXPORT_PAGES: Batch = Batch { changes_max: 500, interval: Duration::from_secs(1) };
+const EXPORT_ANCHORS: Batch = Batch { changes_max: 500, interval: Duration::from_secs(10) };
 
 /// All observers of the index, for `Client::observe`.
 pub(crate) fn registrations(

@@ -6,7 +6,7 @@ use percolator::{Bytes, Change, Observer, Result, Transaction, async_trait};
 
 use crate::html::{self, ParsedPage, Skip};
 use crate::index::latency::Latency;
-use crate::records::{Keys, Links, Page, encode};
+use crate::records::{Keys, Links, Page, decode_content, encode};
 use crate::tables::{CONTENT, EXPORT_PAGE, KEYS, LINKS, PAGE};
 
 /// Observes `doc:content`.
@@ -27,6 +27,7 @@ impl Observer for Parse {
         let url = super::row_url(change)?;
         self.latency.observed(&url);
         let content = tx.get(&change.table, &change.row, &CONTENT).await?;
+        let content = content.map(|stored| decode_content(&stored)).transpose()?;
         let parsed = content.map(|content| parse(&url, &content));
         let (page, keys, links) = match &parsed {
             None => (None, None, None),
@@ -47,16 +48,22 @@ impl Observer for Parse {
         let columns = [PAGE, KEYS, LINKS];
         let old = tx.get_many(&change.table, std::slice::from_ref(&change.row), &columns).await?;
         let old: Vec<Option<Bytes>> = old.into_iter().flatten().collect();
+        let mut export = true;
         for ((column, old), new) in columns.iter().zip(old).zip([page, keys, links]) {
             if old == new {
                 continue;
             }
+            // Whatever follows new keys exports the page itself.
+            export &= *column != KEYS;
             match new {
                 Some(value) => tx.set(&change.table, &change.row, column, value)?,
                 None => tx.delete(&change.table, &change.row, column)?,
             }
         }
-        tx.notify(&change.table, &change.row, &EXPORT_PAGE)
+        match export {
+            true => tx.notify(&change.table, &change.row, &EXPORT_PAGE),
+            false => Ok(()),
+        }
     }
 }
 
