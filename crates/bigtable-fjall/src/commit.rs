@@ -17,7 +17,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use bigtable::{ConditionalMutation, Error, Mutation, Result, RowKey};
 use fjall::{OwnedWriteBatch, PersistMode};
@@ -281,9 +281,9 @@ impl Engine {
     ) -> Vec<Result<bool>> {
         let mut outcomes = Vec::with_capacity(len);
         let mut sync = self.sync();
-        let (writes, changes) = {
+        let (writes, changes, newest) = {
             let memory = self.memory();
-            let view = View { memory: &memory };
+            let view = View { memory: &memory, recent: &self.recent };
             let writes = OwnedWriteBatch::with_capacity(self.db.clone(), len);
             let mut batch = Batch::new(writes);
             for (table, request) in requests {
@@ -291,7 +291,7 @@ impl Engine {
                 sync |= request.sync && outcome.is_ok();
                 outcomes.push(outcome);
             }
-            (batch.writes, batch.memory)
+            (batch.writes, batch.memory, batch.newest)
         };
         let changed = !changes.is_empty();
         if let Err(error) = self.write(writes, changes, sync) {
@@ -301,8 +301,15 @@ impl Engine {
                     *outcome = Err(error.clone());
                 }
             }
-        } else if changed {
-            self.refill(lead);
+        } else {
+            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            for (key, value) in newest {
+                recent.set(key, value);
+            }
+            drop(recent);
+            if changed {
+                self.refill(lead);
+            }
         }
         outcomes
     }

@@ -41,13 +41,15 @@ struct Writes(BTreeMap<Slice, Option<Slice>>);
 pub(crate) struct Batch {
     pub(crate) writes: OwnedWriteBatch,
     pub(crate) memory: Vec<MemoryChange>,
+    /// What the batch puts under columns' own keys, in groups that keep the newest apart.
+    pub(crate) newest: Vec<(Slice, Option<Slice>)>,
     /// By how many cells the batch so far changes each in-memory group.
     added: SmallVec<[(usize, isize); 4]>,
 }
 
 impl Batch {
     pub(crate) fn new(writes: OwnedWriteBatch) -> Self {
-        Batch { writes, memory: Vec::new(), added: SmallVec::new() }
+        Batch { writes, memory: Vec::new(), newest: Vec::new(), added: SmallVec::new() }
     }
 
     fn added(&mut self, group: usize) -> &mut isize {
@@ -266,6 +268,10 @@ impl<'a> Draft<'a> {
         }
         for (space, writes) in self.writes {
             let group = &*self.table.groups[space.group];
+            if group.history.is_some() && !space.history {
+                let put = writes.0.iter().map(|(key, value)| (key.clone(), value.clone()));
+                batch.newest.extend(put);
+            }
             if group.memory.is_none() {
                 write(&mut batch.writes, group.keyspace(space.history), writes);
             }

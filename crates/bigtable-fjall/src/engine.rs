@@ -27,6 +27,7 @@ use crate::group::{Group, Stored};
 use crate::key::Key;
 use crate::memory::Memory;
 use crate::options::{Durability, Options};
+use crate::recent::Recent;
 use crate::row::{Chosen, read_column};
 
 /// Why these locks are never poisoned.
@@ -40,6 +41,8 @@ pub(crate) struct Engine {
     pub(crate) db: Database,
     pub(crate) catalog: Catalog,
     pub(crate) memory: RwLock<Memory>,
+    /// What the holder of the commit lock remembers.
+    pub(crate) recent: Mutex<Recent>,
     /// The state after the last batch, if anybody has asked for it.
     snapshot: RwLock<Option<Arc<Snapshot>>>,
     floor: AtomicU64,
@@ -106,6 +109,7 @@ impl Engine {
             path,
             options,
             memory: RwLock::default(),
+            recent: Mutex::default(),
             snapshot: RwLock::default(),
             floor: AtomicU64::new(floor.as_u64()),
             failed: OnceLock::new(),
@@ -210,6 +214,7 @@ impl Engine {
                     None => None,
                 };
                 match held {
+                    Some(held) if held.is_empty_map() => {}
                     Some(held) => read_column(held, table.id, row.as_bytes(), column, &mut cells)?,
                     None => on_disk.push((group, column)),
                 }
@@ -230,11 +235,12 @@ impl Engine {
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) memory: &'a Memory,
+    pub(crate) recent: &'a Mutex<Recent>,
 }
 
 impl<'a> View<'a> {
     pub(crate) fn stored(&self, group: &'a Group) -> Stored<'a> {
-        group.in_memory(self.memory).unwrap_or_else(|| group.live())
+        group.in_memory(self.memory).unwrap_or_else(|| group.live(self.recent))
     }
 
     /// Whether the probe finds a cell.
@@ -248,6 +254,9 @@ impl<'a> View<'a> {
         let Probe { family, qualifier, time, value_prefix } = probe;
         let FamilyInfo { number, group, .. } = table.family(family);
         let stored = self.stored(&table.groups[*group]);
+        if stored.is_empty_map() {
+            return Ok(false);
+        }
         let key = Key::column(table.id, row.as_bytes(), *number, qualifier);
         let mut found = false;
         visit(stored, &key, *time, u32::MAX, |version| {

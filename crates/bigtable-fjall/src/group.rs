@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bigtable::{Layout, LocalityGroup};
 use fjall::compaction::Leveled;
@@ -21,6 +21,7 @@ use fjall::{Slice, Snapshot};
 
 use crate::memory::Memory;
 use crate::options::Options;
+use crate::recent::Recent;
 
 /// Values above this are kept apart from their keys in groups of [`Layout::Versions`].
 const VALUE_APART_BYTES_MIN: u32 = 4 * 1024;
@@ -84,8 +85,13 @@ impl Group {
 
     /// The published state on disk; for the holder of the commit lock only, because anybody else
     /// might read what a batch has inserted but not published yet.
-    pub(crate) fn live(&self) -> Stored<'_> {
-        self.stored(Cells::Live)
+    pub(crate) fn live<'a>(&'a self, recent: &'a Mutex<Recent>) -> Stored<'a> {
+        match &self.history {
+            None => Stored::Versions(Cells::Live(&self.cells)),
+            Some(history) => {
+                Stored::NewestApart(Cells::Recent(recent, &self.cells), Cells::Live(history))
+            }
+        }
     }
 
     fn stored<'a>(&'a self, cells: impl Fn(&'a Keyspace) -> Cells<'a>) -> Stored<'a> {
@@ -133,12 +139,21 @@ pub(crate) enum Stored<'a> {
     NewestApart(Cells<'a>, Cells<'a>),
 }
 
+impl Stored<'_> {
+    /// Whether all cells are in memory, and there are none: so it mostly is with locks.
+    pub(crate) fn is_empty_map(&self) -> bool {
+        matches!(self, Stored::Versions(Cells::Map(map)) if map.is_empty())
+    }
+}
+
 /// Keys and values in order, in memory or on disk.
 #[derive(Clone, Copy)]
 pub(crate) enum Cells<'a> {
     Map(&'a BTreeMap<Slice, Slice>),
     Disk(&'a Snapshot, &'a Keyspace),
     Live(&'a Keyspace),
+    /// As `Live`, but what the committer remembers is not looked for.
+    Recent(&'a Mutex<Recent>, &'a Keyspace),
 }
 
 impl<'a> Cells<'a> {
@@ -147,6 +162,17 @@ impl<'a> Cells<'a> {
             Cells::Map(map) => Ok(map.get(key).cloned()),
             Cells::Disk(snapshot, keyspace) => snapshot.get(*keyspace, key),
             Cells::Live(keyspace) => keyspace.get(key),
+            Cells::Recent(recent, keyspace) => {
+                let mut recent = recent.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(value) = recent.get(key) {
+                    return Ok(Some(value));
+                }
+                let value = keyspace.get(key)?;
+                if value.is_some() {
+                    recent.set(Slice::new(key), value.clone());
+                }
+                Ok(value)
+            }
         }
     }
 
@@ -157,7 +183,7 @@ impl<'a> Cells<'a> {
             Cells::Disk(snapshot, keyspace) => {
                 Entries::Disk(Box::new(snapshot.range::<&[u8], _>(*keyspace, (from, to))))
             }
-            Cells::Live(keyspace) => {
+            Cells::Live(keyspace) | Cells::Recent(_, keyspace) => {
                 Entries::Disk(Box::new(keyspace.range::<&[u8], _>((from, to))))
             }
         }

@@ -33,6 +33,7 @@ mod group;
 mod key;
 mod memory;
 mod options;
+mod recent;
 mod row;
 mod scan;
 mod store;

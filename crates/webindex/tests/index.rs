@@ -1,6 +1,8 @@
 //! The index as a whole: whatever is loaded, changed or deleted, what the observers built is what a
 //! batch over the stored documents says.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;

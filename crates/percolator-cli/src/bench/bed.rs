@@ -27,6 +27,8 @@ use crate::store::Durability;
 pub(super) const KEY_BYTES: usize = 24;
 /// Length of a value.
 pub(super) const VALUE_BYTES: usize = 100;
+/// New cells of a keyspace in memory, before they are written out as a sorted run.
+const WRITE_BUFFER_BYTES: u64 = 64 << 20;
 /// Memory for blocks read from disk, in each of the two engines.
 pub(super) const CACHE_BYTES: u64 = 128 << 20;
 
@@ -69,10 +71,13 @@ impl Bed {
     pub(super) async fn create(settings: &Settings) -> anyhow::Result<Bed> {
         let bare = fjall::Database::builder(settings.dir.join("bare")).cache_size(CACHE_BYTES);
         let bare = bare.open()?;
-        let keyspace = bare.keyspace("cells", KeyspaceCreateOptions::default)?;
+        // The same on both sides: a smaller buffer means more files to write and to look into.
+        let buffered = || KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER_BYTES);
+        let keyspace = bare.keyspace("cells", buffered)?;
         let options = bigtable_fjall::Options {
             durability: settings.durability.into(),
             cache_bytes: CACHE_BYTES,
+            write_buffer_bytes: WRITE_BUFFER_BYTES,
             ..bigtable_fjall::Options::default()
         };
         let store = Arc::new(FjallStore::open(settings.dir.join("percolator"), options)?);

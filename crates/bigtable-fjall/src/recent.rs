@@ -1,0 +1,94 @@
+//! What the committer remembers of newest versions, so that it need not look for them on disk.
+//!
+//! Writing a newer version into a group that keeps the newest apart moves the one before, and most
+//! conditions ask for the newest version: both begin with reading it. All changes pass through the
+//! committer, so what it wrote or read last is what is there.
+//!
+//! Invariants: only the holder of the commit lock looks in here or changes it, and it changes it
+//! after the batch was published; so an entry is always the published state. The memory is bounded:
+//! entries live in two generations, and when the younger is full the older is forgotten.
+
+use std::collections::HashMap;
+
+use fjall::Slice;
+
+/// The most bytes of keys and values in one generation.
+const GENERATION_BYTES_MAX: usize = 16 << 20;
+/// What an entry costs besides its key and value, roughly.
+const ENTRY_BYTES: usize = 96;
+/// Larger values are not remembered: they would drive out many small ones.
+const VALUE_BYTES_MAX: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    young: HashMap<Slice, Slice>,
+    old: HashMap<Slice, Slice>,
+    young_bytes: usize,
+}
+
+impl Recent {
+    /// The newest version under a column's key, if it is remembered.
+    pub(crate) fn get(&mut self, key: &[u8]) -> Option<Slice> {
+        if let Some(value) = self.young.get(key) {
+            return Some(value.clone());
+        }
+        let (key, value) = self.old.remove_entry(key)?;
+        self.put(key, value.clone());
+        Some(value)
+    }
+
+    /// Remembers what is published under a key, or that nothing is.
+    pub(crate) fn set(&mut self, key: Slice, value: Option<Slice>) {
+        self.old.remove(&key);
+        match value {
+            Some(value) if value.len() <= VALUE_BYTES_MAX => self.put(key, value),
+            _ => {
+                self.young.remove(&key);
+            }
+        }
+    }
+
+    fn put(&mut self, key: Slice, value: Slice) {
+        self.young_bytes += key.len() + value.len() + ENTRY_BYTES;
+        self.young.insert(key, value);
+        if self.young_bytes > GENERATION_BYTES_MAX {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_set_last_is_what_is_there_or_nothing() {
+        let mut recent = Recent::default();
+        let key = |n: u32| Slice::from(n.to_be_bytes());
+        let rounds = 3 * GENERATION_BYTES_MAX / (ENTRY_BYTES + 8);
+        for n in 0..rounds as u32 {
+            recent.set(key(n), Some(key(n)));
+            recent.set(key(n), Some(key(n + 1)));
+            assert_eq!(recent.get(&key(n)), Some(key(n + 1)));
+            if n % 3 == 0 {
+                recent.set(key(n), None);
+                assert_eq!(recent.get(&key(n)), None);
+            }
+            // Whatever is remembered of others is right; most of it is forgotten by now.
+            let other = n / 2 + 1;
+            let remembered = recent.get(&key(other));
+            assert!(remembered.is_none() || remembered == Some(key(other + 1)));
+        }
+        assert!(recent.young_bytes <= GENERATION_BYTES_MAX);
+        assert!(recent.get(&key(1)).is_none(), "the first generation is forgotten");
+    }
+
+    #[test]
+    fn large_values_are_not_remembered() {
+        let mut recent = Recent::default();
+        recent.set(Slice::from("key"), Some(Slice::from("small")));
+        recent.set(Slice::from("key"), Some(Slice::from(vec![0; VALUE_BYTES_MAX + 1])));
+        assert_eq!(recent.get(b"key"), None);
+    }
+}
