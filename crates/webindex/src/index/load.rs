@@ -156,7 +156,7 @@ impl WebIndex {
         };
         let mut loads = stream::iter(found.into_iter().enumerate())
             .map(|(index, page)| async move {
-                if let Some(due) = due(index) {
+                if let Some(due) = due(index).filter(|_| !progress.is_stopped()) {
                     tokio::time::sleep_until(due).await;
                 }
                 match progress.is_stopped() {
