@@ -16,7 +16,7 @@ use percolator::{IdleReport, Percolator, WorkerOptions, Workers};
 use crate::Error;
 use crate::observers;
 use crate::search::SearchIndex;
-use crate::tables::Tables;
+use crate::tables::{self, Tables};
 
 pub use latency::Quantiles;
 pub use load::{LoadOptions, LoadReport, Progress, Skipped};
@@ -85,9 +85,12 @@ impl WebIndex {
     /// # Errors
     /// Those of the database.
     pub async fn is_in(db: &Percolator) -> Result<bool, Error> {
-        let observers = db.observers().await?;
-        let ours = |name: &str| observers::NAMES.contains(&name);
-        Ok(observers.iter().any(|observed| ours(&observed.observer)))
+        let first = |observed: &percolator::Observed| {
+            observed.table == tables::DOCUMENTS
+                && observed.column == tables::CONTENT
+                && observed.observer == observers::PARSE
+        };
+        Ok(db.observers().await?.iter().any(first))
     }
 
     /// The database.

@@ -34,9 +34,9 @@ use crate::index::latency::Latency;
 use crate::search::SearchIndex;
 use crate::tables::{self, KeyKind, Tables};
 
-/// The names under which the observers acknowledge; they must never change.
-pub(crate) const NAMES: [&str; 8] =
-    ["parse", "register", "elect", "link", "link-more", "forward", "move", "export"];
+/// The name of the first observer; like the others' it must never change, because acknowledgements are
+/// kept under it.
+pub(crate) const PARSE: &str = "parse";
 
 /// How home rows are forwarded.
 const FORWARDS: Batch = Batch { changes_max: 256, interval: Duration::from_millis(200) };
@@ -55,7 +55,7 @@ pub(crate) fn registrations(
     use tables::{CANONICAL, CONTENT, DOCUMENTS, ELECT, FORWARD, INLINKS, KEYS, LINKS, LINKS_MORE};
     let export = || Exporter::new(tables.clone(), search.clone(), latency.clone());
     let mut all = vec![
-        Registration::strong("parse", DOCUMENTS, CONTENT, parse::Parse::new(latency.clone())),
+        Registration::strong(PARSE, DOCUMENTS, CONTENT, parse::Parse::new(latency.clone())),
         Registration::strong("register", DOCUMENTS, KEYS, register::Register::new(tables.clone())),
         Registration::strong("link", DOCUMENTS, LINKS, link::PlaceLinks::new(tables.clone())),
         Registration::weak(
