@@ -45,24 +45,32 @@ finish() {
     local before=$1 events=$2
     shift 2
     "$percolator" "$@" --events "$events" --quiet >/dev/null
-    forward=$((forward + $(grep -c '"rolled_forward"' "$events" || true)))
-    back=$((back + $(grep -c '"rolled_back"' "$events" || true)))
+    forward=$((forward + $(resolved_older rolled_forward "$events")))
+    back=$((back + $(resolved_older rolled_back "$events")))
     again=$((again + $(started_again "$before" "$events")))
     redelivered=$((redelivered + $(exported_again "$before" "$events")))
 }
 
-field() { sed -n "s/.*\"$1\":\"\\{0,1\\}\\([^\",}]*\\).*/\\1/p"; }
+field() { sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p"; }
 
-# Observers that had started in the first run, had not committed, and started on the same row in the second.
+# Transactions of an earlier process that this one resolved: those that began before its first.
+resolved_older() {
+    local first
+    first=$(grep -hE '"(observer_started|batch_started)"' "$2" | field start_ts | sort -n | head -1)
+    grep -h "\"$1\"" "$2" | field start_ts | awk -v first="${first:-0}" '$1 + 0 < first + 0' | wc -l
+}
+
+# Observers whose last start in the first run was cut short, and that started on the same row in the second.
 started_again() {
     local name
     for name in observer_started observer_committed; do
         grep -h "\"$name\"" "$1" 2>/dev/null \
             | sed -n 's/.*"observer":"\([^"]*\)".*/\1 &/p' \
-            | sed -n 's/^\([^ ]*\) .*"row":"\([^"]*\)".*"start_ts":\([0-9]*\).*/\1 \2 \3/p' \
-            | sort -u >"$work/$name"
+            | sed -n 's/^\([^ ]*\) .*"row":"\([^"]*\)".*"start_ts":\([0-9]*\).*/\1 \2 \3/p' >"$work/$name"
     done
-    comm -23 "$work/observer_started" "$work/observer_committed" | cut -d' ' -f1,2 | sort -u >"$work/cut-short"
+    awk '{ last[$1 " " $2] = $3 } END { for (row in last) print row, last[row] }' "$work/observer_started" \
+        | sort >"$work/last"
+    sort "$work/observer_committed" | comm -23 "$work/last" - | cut -d' ' -f1,2 | sort -u >"$work/cut-short"
     grep -h '"observer_started"' "$2" 2>/dev/null \
         | sed -n 's/.*"observer":"\([^"]*\)".*/\1 &/p' \
         | sed -n 's/^\([^ ]*\) .*"row":"\([^"]*\)".*/\1 \2/p' | sort -u >"$work/second"
@@ -89,9 +97,10 @@ for round in $(seq "$rounds"); do
     finish "$work/e2" "$work/e3" "${load[@]}"
     kill_in random "$work/e4" webindex rank --data "$data"
     finish "$work/e4" "$work/e5" webindex rank --data "$data"
-    kill_in random "$work/e6" webindex recrawl --pct 10 --seed "$round" --data "$data"
-    kill_in export_began "$work/e7" webindex recrawl --pct 10 --seed "$((round + 1000))" --data "$data"
-    finish "$work/e7" "$work/e8" webindex recrawl --pct 10 --seed "$((round + 2000))" --data "$data"
+    recrawl=(webindex recrawl --pct 10 --seed "$round" --data "$data")
+    kill_in random "$work/e6" "${recrawl[@]}"
+    kill_in export_began "$work/e7" "${recrawl[@]}"
+    finish "$work/e7" "$work/e8" "${recrawl[@]}"
     "$percolator" webindex verify --data "$data" --quiet
     rm -rf "$data" "$work"/e?
     echo "round $round of $rounds: verified ($kills kills: $forward rows rolled forward, $back transactions" \

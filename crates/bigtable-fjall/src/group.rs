@@ -169,7 +169,8 @@ impl<'a> Cells<'a> {
                 }
                 let value = keyspace.get(key)?;
                 if value.is_some() {
-                    recent.set(Slice::new(key), value.clone());
+                    // A copy: a slice of what was read would keep its whole block alive.
+                    recent.set(Slice::new(key), value.as_deref().map(Slice::new));
                 }
                 Ok(value)
             }

@@ -16,6 +16,8 @@ use crate::observe::workers::Context;
 use crate::observer::{Batch, BatchObserver, Change, Registration, Runner};
 use crate::{Error, Result};
 
+/// When this many changes in a row fail one at a time, the first of their batch, it is not the changes.
+const ALL_FAIL: usize = 16;
 /// How often a resting batch looks whether somebody waits for it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -65,7 +67,8 @@ impl Context {
         resume: &mut Option<RowRange>,
     ) -> Result<bool> {
         let observed = &registration.observed;
-        let lock = format!("batch/{}/{}", observed.table, observed.observer).into_bytes();
+        let lock = format!("batch/{}/{}/{}", observed.table, observed.column, observed.observer)
+            .into_bytes();
         // In the client's name, so that they go with its token when it dies.
         let (locks, worker) = (self.client.locks(), self.client.incarnation());
         if !locks.try_lock(&lock, worker, self.options.row_lock_lifetime).await? {
@@ -95,24 +98,26 @@ impl Context {
         if says_nothing_of_the_observer(&error) {
             return Err(error);
         }
-        // One of them is poison: find it by delivering them one at a time.
+        // One of them is poison: find it by delivering them one at a time. If none gets through, what
+        // the observer feeds is down, and that is no fault of the changes.
         self.report(&error);
-        for one in changes.chunks(1) {
-            if self.is_stopping() {
-                break;
+        let mut failed = Vec::new();
+        for (tried, one) in changes.chunks(1).enumerate() {
+            if self.is_stopping() || (tried == ALL_FAIL && failed.len() == ALL_FAIL) {
+                return Ok(false);
             }
-            let Err(error) = self.deliver(registration, &table, observer, one).await else {
-                continue;
-            };
-            if says_nothing_of_the_observer(&error) {
-                return Err(error);
+            match self.deliver(registration, &table, observer, one).await {
+                Ok(()) => {}
+                Err(error) if says_nothing_of_the_observer(&error) => return Err(error),
+                Err(error) => failed.push((&one[0], error)),
             }
-            let Change { table, row, column } = &one[0].0;
-            let cell = Cell::new(table, row, column);
+        }
+        for ((change, seen), error) in failed {
+            let cell = Cell::new(&change.table, &change.row, &change.column);
             let name = &registration.observed.observer;
             let aside = self.note_failure(&cell, name, &error) == Delay::SetAside;
-            if aside && self.runs_all_of(table, column) {
-                self.set_aside(&cell, &one[0].1).await?;
+            if aside && self.runs_all_of(&change.table, &change.column) {
+                self.set_aside(&cell, seen).await?;
             }
         }
         Ok(false)

@@ -18,6 +18,11 @@ use crate::walk::{Found, Walk};
 const LOADED_AT_ONCE: usize = 4;
 /// How many changes may wait for this process's workers before the loader waits for them.
 const BACKLOG_MAX: usize = 4_000;
+/// The slowest and the fastest pace, in pages a second.
+const PACE_MIN: f64 = 0.001;
+const PACE_MAX: f64 = 1e6;
+/// How often a paced load looks whether it is to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The most skipped files that a report names; all are counted.
 const NAMED_MAX: usize = 1_000;
 
@@ -128,7 +133,8 @@ impl WebIndex {
     /// again: what is stored already is left alone.
     ///
     /// # Errors
-    /// [`Error::Io`] when the directory cannot be read at all; those of the database.
+    /// [`Error::Io`] when the directory cannot be read at all, [`Error::OutOfRange`] for a pace that is
+    /// none; those of the database.
     pub async fn load(
         &self,
         dir: &Path,
@@ -136,6 +142,12 @@ impl WebIndex {
         options: &LoadOptions,
         progress: &Progress,
     ) -> Result<LoadReport, Error> {
+        if let Some(rate) = options.pages_per_s.filter(|rate| !(PACE_MIN..=PACE_MAX).contains(rate))
+        {
+            let allowed = format!("{PACE_MIN} to {PACE_MAX}");
+            let given = rate.abs() as u64;
+            return Err(Error::OutOfRange { what: "the number of pages a second", given, allowed });
+        }
         let mut report = LoadReport::default();
         let exclude: Vec<&str> = options.exclude.iter().map(String::as_str).collect();
         let mut found = Vec::new();
@@ -152,12 +164,13 @@ impl WebIndex {
         progress.begin(found.len());
         let started = tokio::time::Instant::now();
         let due = |index: usize| {
-            options.pages_per_s.map(|rate| started + Duration::from_secs_f64(index as f64 / rate))
+            let after = Duration::try_from_secs_f64(index as f64 / options.pages_per_s?).ok()?;
+            started.checked_add(after)
         };
         let mut loads = stream::iter(found.into_iter().enumerate())
             .map(|(index, page)| async move {
-                if let Some(due) = due(index).filter(|_| !progress.is_stopped()) {
-                    tokio::time::sleep_until(due).await;
+                if let Some(due) = due(index) {
+                    wait_until(due, progress).await;
                 }
                 match progress.is_stopped() {
                     true => Ok(None),
@@ -243,6 +256,12 @@ impl WebIndex {
             })
             .await?;
         Ok(())
+    }
+}
+
+async fn wait_until(due: tokio::time::Instant, progress: &Progress) {
+    while !progress.is_stopped() && tokio::time::Instant::now() < due {
+        tokio::time::sleep_until(due.min(tokio::time::Instant::now() + LOOK_EVERY)).await;
     }
 }
 

@@ -65,7 +65,7 @@ impl WebIndex {
                     report.deleted += 1;
                 }
                 Action::Unchanged => {
-                    self.rewrite(url, content).await?;
+                    self.rewrite(url).await?;
                     report.unchanged += 1;
                 }
             }
@@ -74,11 +74,18 @@ impl WebIndex {
         Ok(report)
     }
 
-    /// Stores a document again even if it has not changed, as a crawler does that does not look.
-    async fn rewrite(&self, url: &str, content: percolator::Bytes) -> Result<(), Error> {
+    /// Stores a document again as it is, as a crawler does that does not look.
+    async fn rewrite(&self, url: &str) -> Result<(), Error> {
         let documents = &self.tables.documents;
         self.latency.loading(url);
-        self.db.transact(async |mut tx| tx.set(documents, url, &CONTENT, content.clone())).await?;
+        // What the transaction itself has read: a document that was loaded or deleted since the plan was
+        // made stays as it is.
+        self.db
+            .transact(async |mut tx| match tx.get(documents, url, &CONTENT).await? {
+                Some(content) => tx.set(documents, url, &CONTENT, content),
+                None => Ok(()),
+            })
+            .await?;
         Ok(())
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The batch knows only the stored documents and the ranks that the ranking job stored. It parses every
 //! document again, finds clusters by union-find, attaches every link, and says what the search index
-//! should hold. None of the observers' code but the parser takes part.
+//! should hold. It shares the definitions with the observers (the parser, a page's keys, which of two
+//! pages is better, which anchors are indexed), and none of what they do with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +12,13 @@ use percolator::{Bytes, Column, Snapshot};
 use crate::Error;
 use crate::index::WebIndex;
 use crate::observers::{Anchors, Best, link_anchors, parse};
-use crate::records::{KeyRow, Keys, Links, Page, decode, decode_content, decode_rank, decode_url};
+use crate::records::{
+    Fetch, KeyRow, Keys, Links, Page, decode, decode_content, decode_rank, decode_url,
+};
 use crate::search::IndexedPage;
 use crate::tables::{
-    CANONICAL, CONTENT, KEYS, KeyKind, LINKED, LINKS, LinkRow, PAGE, PLACED, RANK, REGISTERED,
-    bucket_of, in_link_source, member_url,
+    CANONICAL, CONTENT, FETCH, KEYS, KeyKind, LINKED, LINKS, LinkRow, PAGE, PLACED, RANK,
+    REGISTERED, bucket_of, in_link_source, member_url,
 };
 
 /// The most differences that a report names; all are counted.
@@ -93,7 +96,7 @@ impl WebIndex {
         report: &mut VerifyReport,
     ) -> Result<Batch, Error> {
         let mut batch = Batch::default();
-        let columns = [CONTENT, PAGE, KEYS, LINKS, REGISTERED, LINKED, CANONICAL, RANK];
+        let columns = [CONTENT, FETCH, PAGE, KEYS, LINKS, REGISTERED, LINKED, CANONICAL, RANK];
         let mut scan = snapshot.scan(&self.tables.documents).columns(columns);
         while let Some(row) = scan.next().await? {
             let url = String::from_utf8_lossy(row.row.as_bytes()).into_owned();
@@ -246,7 +249,10 @@ impl Batch {
             return Ok(());
         };
         report.documents += 1;
-        let (new_page, new_keys, new_links) = match parse(&url, &decode_content(content)?) {
+        let content = decode_content(content)?;
+        let fetch: Option<Fetch> = decode(cells.get(&FETCH).cloned())?;
+        let fetched = fetch.map(|fetch| fetch.content_hash);
+        let (new_page, new_keys, new_links) = match parse(&url, &content) {
             Ok(parsed) => {
                 let (keys, links) = (Keys::of(&parsed), Links::of(&parsed.links));
                 let (title, text) = (parsed.title, parsed.text);
@@ -258,6 +264,8 @@ impl Batch {
         let rows = new_keys.as_ref().map(|keys| keys.rows(&url));
         let some = |links: &Option<Links>| links.clone().filter(|links| !links.0.is_empty());
         let differ = [
+            ("load", fetched != Some(*blake3::hash(&content).as_bytes())),
+            ("rank", new_keys.is_none() && cells.contains_key(&RANK)),
             ("page", page.as_ref() != Some(&new_page)),
             ("keys", keys != new_keys),
             ("links", links != new_links),

@@ -115,6 +115,16 @@ pub struct IndexStats {
     pub text_bytes: u64,
 }
 
+/// The links attached to a page.
+#[derive(Debug, Default)]
+struct Attached {
+    all: usize,
+    /// Those that name the page itself, and no duplicate of it.
+    naming: usize,
+    /// The first of them.
+    shown: Vec<AnchorView>,
+}
+
 type Cells = BTreeMap<Column, Bytes>;
 
 impl WebIndex {
@@ -148,7 +158,7 @@ impl WebIndex {
             None => (String::new(), String::new(), Some("not parsed yet".to_owned())),
         };
         let links: Links = decode(cells.get(&LINKS).cloned())?.unwrap_or_default();
-        let (in_links, anchors) = self.attached(&tx, &url).await?;
+        let Attached { all: in_links, shown: anchors, .. } = self.attached(&tx, &url).await?;
         Ok(Some(PageView {
             title,
             excerpt: text.chars().take(300).collect(),
@@ -164,21 +174,18 @@ impl WebIndex {
         }))
     }
 
-    /// The links attached to a page: how many, and the first of them.
-    async fn attached(
-        &self,
-        tx: &percolator::Transaction,
-        url: &str,
-    ) -> Result<(usize, Vec<AnchorView>), Error> {
-        let (mut count, mut shown) = (0, Vec::new());
+    /// The links attached to a page.
+    async fn attached(&self, tx: &percolator::Transaction, url: &str) -> Result<Attached, Error> {
+        let mut attached = Attached::default();
         let mut scan = tx.scan(&self.tables.inlinks).prefix(LinkRow::held_by(url));
         while let Some(row) = scan.next().await? {
             let Some(place) = LinkRow::parse(&row.row) else { continue };
             for (column, value) in &row.cells {
                 let Some(source) = in_link_source(column) else { continue };
-                count += 1;
-                if shown.len() < ANCHORS_SHOWN {
-                    shown.push(AnchorView {
+                attached.all += 1;
+                attached.naming += usize::from(place.is_home());
+                if attached.shown.len() < ANCHORS_SHOWN {
+                    attached.shown.push(AnchorView {
                         source: source.to_owned(),
                         target: place.target.clone(),
                         anchors: link_anchors(value)?,
@@ -186,7 +193,7 @@ impl WebIndex {
                 }
             }
         }
-        Ok((count, shown))
+        Ok(attached)
     }
 
     /// The cluster of a page; `None` if the page is not indexed.
@@ -207,13 +214,7 @@ impl WebIndex {
                 Some(Page::Indexed { title, .. }) => title,
                 _ => String::new(),
             };
-            let named = self.attached(&tx, member).await?;
-            let own = |link: &&AnchorView| link.target == *member;
-            let in_links = match member == canonical && cluster.len() > 1 {
-                // What is attached to the canonical includes what was forwarded to it.
-                true if named.0 <= ANCHORS_SHOWN => named.1.iter().filter(own).count(),
-                _ => named.0,
-            };
+            let in_links = self.attached(&tx, member).await?.naming;
             members.push(MemberView { url: member.clone(), title, rank: election.rank, in_links });
         }
         let first = |m: &MemberView| m.url != canonical;

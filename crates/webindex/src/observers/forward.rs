@@ -78,7 +78,9 @@ impl Forward {
         let mut changed = false;
         if let Some(old) = placed.as_ref().filter(|old| Some(*old) != wanted.as_ref()) {
             changed |= self.replace(tx, &home.at(old), &BTreeMap::new()).await?;
-            self.export(tx, old).await?;
+            // Even if it is no page at this moment: one that is loaded meanwhile may have been exported
+            // with the links that go now.
+            tx.notify(documents, old.as_str(), &EXPORT_ANCHORS)?;
         }
         if let Some(new) = &wanted {
             let links = self.links(tx, &home).await?;
