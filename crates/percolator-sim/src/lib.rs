@@ -1,0 +1,4 @@
+//! Seeded, deterministic simulation of the shipped protocol: one thread, virtual time, faults, and
+//! checkers of what came out.
+
+pub mod history;
