@@ -79,6 +79,16 @@ pub enum Error {
         /// The index directory.
         path: PathBuf,
     },
+    /// The batch is older than what another process has seen of its pages: make it anew.
+    #[error(
+        "a batch numbered {seq} is not newer than {floor}, up to which pages were seen already"
+    )]
+    Superseded {
+        /// The batch's number.
+        seq: u64,
+        /// The number up to which batches are refused.
+        floor: u64,
+    },
     /// The search index cannot be read or written: free space or restore the files.
     #[error(
         "cannot {action} the search index in {}: {source}; if the disk is not full, delete that \

@@ -18,25 +18,25 @@
 //! after `kill -9` nothing needs to be cleaned up. Not here: dropping old tombstones, whose number
 //! is that of the pages ever deleted.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 use tantivy::collector::{Count, TopDocs};
-use tantivy::indexer::{IndexWriterOptions, LogMergePolicy};
 use tantivy::query::{BooleanQuery, Occur, Query, QueryParser, TermQuery};
 use tantivy::schema::{IndexRecordOption, Value};
 use tantivy::snippet::SnippetGenerator;
 use tantivy::{
-    DocAddress, DocId, DocSet, Index, IndexReader, IndexWriter, ReloadPolicy, Score, Searcher,
-    SegmentReader, TERMINATED, TantivyDocument, TantivyError, Term,
+    DocAddress, DocId, Index, IndexReader, ReloadPolicy, Score, Searcher, SegmentReader,
+    TantivyDocument, TantivyError, Term,
 };
 
 use self::schema::Fields;
+use self::write::{Held, Writer};
 use crate::{Error, cut};
 
 mod schema;
+mod write;
 
 #[cfg(test)]
 mod tests;
@@ -129,6 +129,8 @@ pub struct Applied {
     pub written: usize,
     /// Pages deleted, or noted as deleted before they were ever seen.
     pub deleted: usize,
+    /// Pages that are held already as they are to be shown.
+    pub unchanged: usize,
     /// Updates that were not newer than what is held or than another one in the batch.
     pub stale: usize,
 }
@@ -208,7 +210,7 @@ pub struct SearchIndex {
     reader: IndexReader,
     fields: Fields,
     /// Made when first needed: whoever only searches needs neither the lock nor the memory.
-    writer: Mutex<Option<IndexWriter>>,
+    writer: Mutex<Option<Writer>>,
 }
 
 impl std::fmt::Debug for SearchIndex {
@@ -240,26 +242,27 @@ impl SearchIndex {
         })
     }
 
-    /// Applies a batch in one commit; what is not newer than what is held counts as stale.
+    /// Applies a batch in one commit; what is not newer than what is held counts as stale, and a page
+    /// that is held as it is to be shown is left alone.
     ///
     /// # Errors
     ///
-    /// [`Error::IndexInUse`] while another process writes. [`Error::Index`] if writing failed:
-    /// then nothing of the batch was applied, and it can be delivered again.
+    /// [`Error::IndexInUse`] while another process writes. [`Error::Index`] if writing failed,
+    /// [`Error::Superseded`] if the batch is older than what another process has seen of the pages:
+    /// then nothing of the batch was applied; make it anew from the present state.
     pub fn apply(&self, batch: Vec<Update>) -> Result<Applied, Error> {
         let mut slot = self.lock();
-        let delivered = batch.len();
-        let newest = newest_by_url(batch);
         let writer = match &mut *slot {
             Some(writer) => writer,
-            None => slot.insert(self.make_writer()?),
+            None => slot.insert(Writer::open(self)?),
         };
-        let result = self.write(writer, newest);
-        match result {
-            Ok(mut applied) => {
-                applied.stale = delivered - applied.written - applied.deleted;
-                Ok(applied)
-            }
+        if let Some(floor) = writer.floor()
+            && let Some(late) = batch.iter().find(|update| update.seq <= floor)
+        {
+            return Err(Error::Superseded { seq: late.seq, floor });
+        }
+        match writer.write(self, batch) {
+            Ok(applied) => Ok(applied),
             Err(source) => {
                 // The writer holds half a batch, or its threads are gone: the next one starts
                 // from the last commit.
@@ -269,7 +272,7 @@ impl SearchIndex {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<IndexWriter>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Writer>> {
         self.writer.lock().unwrap_or_else(|poisoned| {
             // A panic came in the middle of a batch, which the next commit must not include.
             self.writer.clear_poison();
@@ -277,53 +280,6 @@ impl SearchIndex {
             *slot = None;
             slot
         })
-    }
-
-    fn make_writer(&self) -> Result<IndexWriter, Error> {
-        let options = IndexWriterOptions::builder()
-            .num_worker_threads(1)
-            .num_merge_threads(1)
-            .memory_budget_per_thread(WRITER_BYTES)
-            .build();
-        let writer = self.index.writer_with_options(options).map_err(|source| match source {
-            TantivyError::LockFailure(..) => Error::IndexInUse { path: self.path.clone() },
-            source => failed("write to", &self.path, source),
-        })?;
-        let mut policy = LogMergePolicy::default();
-        // With a commit every second, most segments hold a few hundred pages. The default puts
-        // all below 10,000 on one level and would rewrite the largest of them at every merge.
-        policy.set_min_layer_size(256);
-        policy.set_del_docs_ratio_before_merge(0.5);
-        writer.set_merge_policy(Box::new(policy));
-        // Another process may have committed since this one opened the index.
-        self.reader.reload().map_err(|source| failed("read", &self.path, source))?;
-        Ok(writer)
-    }
-
-    fn write(
-        &self,
-        writer: &mut IndexWriter,
-        newest: BTreeMap<String, Update>,
-    ) -> tantivy::Result<Applied> {
-        let held = Held::new(&self.reader.searcher(), self.fields)?;
-        let mut applied = Applied::default();
-        for (url, update) in newest {
-            let term = Term::from_field_text(self.fields.url, &url);
-            if held.seq(&term)?.is_some_and(|(held, _)| held >= update.seq) {
-                continue;
-            }
-            match &update.page {
-                Some(_) => applied.written += 1,
-                None => applied.deleted += 1,
-            }
-            writer.delete_term(term);
-            writer.add_document(self.fields.document(&update))?;
-        }
-        if applied != Applied::default() {
-            writer.commit()?;
-            self.reader.reload()?;
-        }
-        Ok(applied)
     }
 
     /// Finds the best pages for a query: all words must occur; `"a phrase"`, `a OR b`, `-not` and
@@ -452,7 +408,7 @@ impl SearchIndex {
     pub fn seq_of(&self, url: &str) -> Result<Option<(u64, bool)>, Error> {
         let term = Term::from_field_text(self.fields.url, url);
         Held::new(&self.reader.searcher(), self.fields)
-            .and_then(|held| held.seq(&term))
+            .and_then(|held| Ok(held.page(&term)?.map(|page| (page.seq, page.is_live))))
             .map_err(|source| failed("read", &self.path, source))
     }
 
@@ -467,64 +423,6 @@ impl SearchIndex {
         let counted = self.reader.searcher().search(&query, &Count);
         counted.map_err(|source| failed("read", &self.path, source))
     }
-}
-
-/// Looks numbers up in one state of the index.
-struct Held {
-    segments: Vec<HeldSegment>,
-}
-
-struct HeldSegment {
-    segment: SegmentReader,
-    urls: Arc<tantivy::InvertedIndexReader>,
-    seqs: tantivy::columnar::Column<u64>,
-    deleted: tantivy::columnar::Column<bool>,
-}
-
-impl Held {
-    fn new(searcher: &Searcher, fields: Fields) -> tantivy::Result<Self> {
-        let segments = searcher.segment_readers().iter().map(|segment| {
-            Ok(HeldSegment {
-                urls: segment.inverted_index(fields.url)?,
-                seqs: segment.fast_fields().u64(schema::SEQ)?,
-                deleted: segment.fast_fields().bool(schema::DELETED)?,
-                segment: segment.clone(),
-            })
-        });
-        Ok(Held { segments: segments.collect::<tantivy::Result<_>>()? })
-    }
-
-    /// Returns the number held for a URL, tombstones included, and whether the page is live.
-    fn seq(&self, url: &Term) -> tantivy::Result<Option<(u64, bool)>> {
-        for held in &self.segments {
-            let Some(mut docs) = held.urls.read_postings(url, IndexRecordOption::Basic)? else {
-                continue;
-            };
-            let mut doc = docs.doc();
-            while doc != TERMINATED {
-                if !held.segment.is_deleted(doc) {
-                    let is_live = held.deleted.first(doc) != Some(true);
-                    return Ok(held.seqs.first(doc).map(|seq| (seq, is_live)));
-                }
-                doc = docs.advance();
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// Keeps the newest update of each URL.
-fn newest_by_url(batch: Vec<Update>) -> BTreeMap<String, Update> {
-    let mut newest: BTreeMap<String, Update> = BTreeMap::new();
-    for update in batch {
-        match newest.get(&update.url) {
-            Some(other) if other.seq >= update.seq => {}
-            _ => {
-                newest.insert(update.url.clone(), update);
-            }
-        }
-    }
-    newest
 }
 
 fn failed(action: &'static str, path: &Path, source: TantivyError) -> Error {

@@ -15,7 +15,8 @@
 //! by_content     content hash      member:URL; elect (notification)
 //! by_redirect    URL               member:URL; elect (notification)
 //! by_canonical   URL               member:URL; elect (notification)
-//! inlinks        holder 0 b target in:source = anchors; placed; forward (notification)
+//! inlinks        holder 0 b target in:source = anchors; placed; forward (notification);
+//!                                  the target is left out where it is the holder
 //! ```
 //!
 //! A link's **home** is the row whose holder is its target. When the target is a duplicate, the link is
@@ -23,6 +24,8 @@
 //! same bucket and target. So "all in-links attached to C" is one prefix scan, and moving them changes
 //! nothing at home. The bucket, from the source's hash, spreads a page with very many in-links over
 //! [`BUCKETS`] rows, so that no row is hot and no transaction large.
+
+use std::cmp::Ordering;
 
 use percolator::{Column, Percolator, RowKey, Table};
 use serde::{Deserialize, Serialize};
@@ -138,8 +141,9 @@ fn named(prefix: &[u8], name: &str) -> percolator::Result<Column> {
     Column::new(column)
 }
 
-/// A row of in-links: those from one bucket's sources to `target`, attached to `holder`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// A row of in-links: those from one bucket's sources to `target`, attached to `holder`. Ordered as the
+/// keys are.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LinkRow {
     pub(crate) holder: String,
     pub(crate) bucket: u8,
@@ -156,6 +160,11 @@ impl LinkRow {
         self.holder == self.target
     }
 
+    /// What the key holds, in its order.
+    fn parts(&self) -> (&str, u8, &str) {
+        (&self.holder, self.bucket, self.named_target())
+    }
+
     /// The same links, attached to another page.
     pub(crate) fn at(&self, holder: &str) -> Self {
         LinkRow { holder: holder.to_owned(), ..self.clone() }
@@ -167,16 +176,24 @@ impl LinkRow {
         // Canonical URLs hold no control characters.
         key.push(0);
         key.push(self.bucket);
-        key.extend_from_slice(self.target.as_bytes());
+        key.extend_from_slice(self.named_target().as_bytes());
         key.into()
+    }
+
+    /// The target as the key names it: nothing for a home row. Most rows are, and their keys are written
+    /// and compared for each link.
+    fn named_target(&self) -> &str {
+        if self.is_home() { "" } else { &self.target }
     }
 
     pub(crate) fn parse(key: &RowKey) -> Option<Self> {
         let bytes = key.as_bytes();
         let end = bytes.iter().position(|b| *b == 0)?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+        let holder = text(&bytes[..end])?;
         let (bucket, target) = bytes[end + 1..].split_first()?;
-        Some(LinkRow { holder: text(&bytes[..end])?, bucket: *bucket, target: text(target)? })
+        let target = if target.is_empty() { holder.clone() } else { text(target)? };
+        Some(LinkRow { holder, bucket: *bucket, target })
     }
 
     /// The prefix of every row of in-links attached to a page.
@@ -184,6 +201,18 @@ impl LinkRow {
         let mut key = holder.as_bytes().to_vec();
         key.push(0);
         key.into()
+    }
+}
+
+impl Ord for LinkRow {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl PartialOrd for LinkRow {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -205,6 +234,10 @@ mod tests {
         assert_eq!(LinkRow::parse(&moved.key()), Some(moved.clone()));
         let prefix = LinkRow::held_by("https://a.example/");
         assert!(moved.key().as_bytes().starts_with(prefix.as_bytes()));
+        assert_eq!(moved.cmp(&home), moved.key().cmp(&home.key()));
+        let own = LinkRow::home("https://a.example/", 31);
+        assert!(own < moved && own.key() < moved.key());
+        assert_eq!(LinkRow::parse(&own.key()), Some(own));
         assert!(!home.key().as_bytes().starts_with(prefix.as_bytes()));
     }
 

@@ -123,6 +123,31 @@ async fn in_links_move_with_the_canonical_of_their_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn later_links_to_a_duplicate_go_on_to_its_canonical_and_come_back() {
+    let fixture = Fixture::new().await;
+    fixture.write("a.html", page("Fish", "the same text", &[]));
+    fixture.write("b.html", page("Fish", "the same text", &[]));
+    fixture.load().await;
+    assert_eq!(fixture.canonical("b.html").await, "a.html");
+    let anchors = async || fixture.index.search("\"to b.html\"", 10).await.unwrap();
+    // The cluster is settled; what changes from here on are its links alone.
+    fixture.write("x.html", page("X", "a late link", &["b.html"]));
+    fixture.load().await;
+    assert_eq!(fixture.in_links("a.html").await, 1);
+    let shown: Vec<String> = anchors().await.into_iter().map(|hit| hit.url).collect();
+    assert!(shown.contains(&format!("{BASE}a.html")), "{shown:?}");
+    // The canonical goes away and comes back, with other text: the links go home.
+    fs::remove_file(fixture.site.path().join("a.html")).unwrap();
+    fixture.write("a.html", page("Meat", "another text", &[]));
+    fixture.load().await;
+    assert_eq!((fixture.in_links("a.html").await, fixture.in_links("b.html").await), (0, 1));
+    fixture.write("x.html", page("X", "no link", &[]));
+    fixture.load().await;
+    assert_eq!(fixture.in_links("b.html").await, 0);
+    assert_eq!(anchors().await, [], "no page is found by the anchors of a link that is gone");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redirects_and_declared_canonicals_cluster_with_their_target() {
     let fixture = Fixture::new().await;
     let redirect = |to: &str| format!("<meta http-equiv=refresh content=\"0; url={to}\">to {to}");

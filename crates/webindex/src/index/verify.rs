@@ -343,7 +343,7 @@ impl Batch {
     /// The anchors that are indexed with a page.
     fn anchors(&self, holder: &str) -> Vec<String> {
         let mut anchors = Anchors::default();
-        let first = LinkRow { holder: holder.to_owned(), bucket: 0, target: String::new() };
+        let first = LinkRow::home(holder, 0);
         let held = self.links.range(first..).take_while(|(row, _)| row.holder == holder);
         for (_, links) in held {
             for of_source in links.values() {

@@ -14,7 +14,7 @@ use percolator::{
 use crate::index::latency::Latency;
 use crate::records::{Page, decode, decode_rank};
 use crate::search::{IndexedPage, SearchIndex, Update};
-use crate::tables::{CANONICAL, LinkRow, PAGE, RANK, Tables, in_link_source};
+use crate::tables::{CANONICAL, EXPORT_ANCHORS, LinkRow, PAGE, RANK, Tables, in_link_source};
 
 /// The most distinct anchors that are indexed with a page; in order of bucket, target and source.
 pub(crate) const ANCHORS_MAX: usize = 64;
@@ -35,21 +35,46 @@ impl Exporter {
         Exporter { tables, search, latency }
     }
 
-    /// What the search index is to hold of a page; `None` if nothing.
-    async fn page(&self, tx: &Transaction, row: &RowKey, url: &str) -> Result<Option<IndexedPage>> {
+    /// What the search index is to hold of a page.
+    async fn state(&self, tx: &Transaction, row: &RowKey, url: &str) -> Result<State> {
         let cells = tx
             .get_many(&self.tables.documents, std::slice::from_ref(row), &[PAGE, CANONICAL, RANK])
             .await?;
-        let [page, canonical, rank] = &cells[0][..] else { return Ok(None) };
-        let page: Option<Page> = decode(page.clone())?;
-        let Some(Page::Indexed { title, text, .. }) = page else { return Ok(None) };
+        let [page, canonical, rank] = &cells[0][..] else { return Ok(State::Nothing) };
         if canonical.is_some() {
-            return Ok(None);
+            return Ok(State::Duplicate);
         }
+        let page: Option<Page> = decode(page.clone())?;
+        let Some(Page::Indexed { title, text, .. }) = page else { return Ok(State::Nothing) };
         let anchors = anchors_of(tx, &self.tables, url).await?;
         let rank = decode_rank(rank.as_ref());
-        Ok(Some(IndexedPage { title, text, anchors, rank }))
+        Ok(State::Shown(IndexedPage { title, text, anchors, rank }))
     }
+
+    /// The update that a change makes necessary, if any.
+    async fn update(&self, tx: &mut Transaction, change: &Change) -> Result<Option<Update>> {
+        let (url, seq) = (super::row_url(change)?, tx.start_ts().as_u64());
+        let state = self.state(tx, &change.row, &url).await?;
+        let only_anchors = change.column == EXPORT_ANCHORS;
+        if only_anchors && matches!(state, State::Duplicate) {
+            self.tables.notify_homes(tx, &url).await?;
+        }
+        match state {
+            State::Shown(page) => Ok(Some(Update { url, seq, page: Some(page) })),
+            // Whatever took it out of the index has told so itself.
+            _ if only_anchors => Ok(None),
+            State::Nothing | State::Duplicate => Ok(Some(Update { url, seq, page: None })),
+        }
+    }
+}
+
+/// What there is to show of a URL.
+enum State {
+    Shown(IndexedPage),
+    /// Another page of its cluster is shown.
+    Duplicate,
+    /// It is no page of the index.
+    Nothing,
 }
 
 /// The distinct anchors attached to a page, up to [`ANCHORS_MAX`].
@@ -102,9 +127,10 @@ impl BatchObserver for Exporter {
         let seq = tx.start_ts().as_u64();
         let mut batch = Vec::with_capacity(changes.len());
         for change in changes {
-            let url = super::row_url(change)?;
-            let page = self.page(tx, &change.row, &url).await?;
-            batch.push(Update { url, seq, page });
+            batch.extend(self.update(tx, change).await?);
+        }
+        if batch.is_empty() {
+            return Ok(());
         }
         let urls: Vec<String> = batch.iter().map(|update| update.url.clone()).collect();
         tracing::debug!(target: "webindex::export", event = "export_began", seq, changes = urls.len());

@@ -1,9 +1,13 @@
 //! Forward: attaches the in-links of a duplicate to its canonical page, and moves them when that
 //! changes (paper section 1: "even if a page has duplicates, links are attributed to the canonical").
 //!
-//! Every link that is placed or removed notifies its home row, and almost always there is nothing to
-//! forward. So rows are looked at many at a time, in one transaction: a popular page then needs one
-//! export for all of them, and the nothing costs a few reads.
+//! Home rows are notified by whoever finds that they may have something to forward: `move`, when the
+//! page's canonical has changed, and the exporter, when a link to a duplicate has. Most pages are no
+//! duplicates, and for them nothing is looked at here.
+//!
+//! No link is missed in between. A link committed at c notifies the exporter at c, whose run begins
+//! after c. Either that run sees that the target is a duplicate, or the target becomes one later; then
+//! `move` runs later still, and sees the link in its home row.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +17,7 @@ use percolator::{
 };
 
 use crate::records::decode_url;
-use crate::tables::{
-    BUCKETS, CANONICAL, EXPORT_ANCHORS, FORWARD, KEYS, LinkRow, PLACED, Tables, in_link_source,
-};
+use crate::tables::{CANONICAL, EXPORT_ANCHORS, FORWARD, LinkRow, PLACED, Tables, in_link_source};
 
 /// Observes `forward` on the home rows of in-links.
 #[derive(Debug)]
@@ -71,7 +73,6 @@ impl Forward {
         let canonical = tx.get(documents, home.target.as_str(), &CANONICAL).await?;
         let wanted = decode_url(canonical)?;
         let placed = decode_url(tx.get(inlinks, &change.row, &PLACED).await?)?;
-        self.export(tx, wanted.as_deref().unwrap_or(&home.target)).await?;
         if wanted.is_none() && placed.is_none() {
             return Ok(());
         }
@@ -89,22 +90,15 @@ impl Forward {
         if changed || placed != wanted {
             // Written even if it stays the same: two runs that move different links then conflict.
             match wanted {
-                Some(new) => tx.set(inlinks, &change.row, &PLACED, new)?,
+                Some(new) => {
+                    tx.notify(documents, new.as_str(), &EXPORT_ANCHORS)?;
+                    tx.set(inlinks, &change.row, &PLACED, new)?;
+                }
                 None => tx.delete(inlinks, &change.row, &PLACED)?,
             }
             tx.notify(inlinks, &change.row, &FORWARD)?;
         }
         Ok(())
-    }
-
-    /// Has the page exported again with its new anchors, if it is a page of the index.
-    async fn export(&self, tx: &mut Transaction, url: &str) -> Result<()> {
-        let documents = &self.tables.documents;
-        match tx.get(documents, url, &KEYS).await? {
-            Some(_) => tx.notify(documents, url, &EXPORT_ANCHORS),
-            // Whoever loads it exports it.
-            None => Ok(()),
-        }
     }
 }
 
@@ -128,10 +122,21 @@ impl Move {
 impl Observer for Move {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let url = super::row_url(change)?;
-        for bucket in 0..BUCKETS {
-            let home = LinkRow::home(&url, bucket).key();
-            tx.notify(&self.tables.inlinks, home, &FORWARD)?;
+        self.tables.notify_homes(tx, &url).await
+    }
+}
+
+impl Tables {
+    /// Has the home rows of a page's in-links looked at.
+    pub(super) async fn notify_homes(&self, tx: &mut Transaction, url: &str) -> Result<()> {
+        let mut homes = Vec::new();
+        let mut scan = tx.scan(&self.inlinks).prefix(LinkRow::held_by(url));
+        while let Some(row) = scan.next().await? {
+            if LinkRow::parse(&row.row).is_some_and(|row| row.is_home()) {
+                homes.push(row.row);
+            }
         }
-        Ok(())
+        drop(scan);
+        homes.into_iter().try_for_each(|home| tx.notify(&self.inlinks, home, &FORWARD))
     }
 }

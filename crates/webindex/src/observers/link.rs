@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use percolator::{Change, Observer, Result, Transaction, async_trait};
 
 use crate::records::{Links, decode, encode};
-use crate::tables::{FORWARD, LINKED, LINKS, LINKS_MORE, LinkRow, Tables, bucket_of, in_link};
+use crate::tables::{
+    EXPORT_ANCHORS, LINKED, LINKS, LINKS_MORE, LinkRow, Tables, bucket_of, in_link,
+};
 
 /// The most links one transaction places or removes.
 const PLACED_AT_ONCE: usize = 2_000;
@@ -50,7 +52,8 @@ impl Observer for PlaceLinks {
         let changes = changes.chain(new.into_iter().map(|(target, a)| (target, Some(a))));
         for (target, anchors) in changes.take(PLACED_AT_ONCE) {
             let home = LinkRow::home(&target, bucket).key();
-            tx.notify(&self.tables.inlinks, &home, &FORWARD)?;
+            // The exporter also sees to it that the links of a duplicate go on to its canonical.
+            tx.notify(&self.tables.documents, target.as_str(), &EXPORT_ANCHORS)?;
             match anchors {
                 Some(anchors) => {
                     tx.set(&self.tables.inlinks, &home, &column, encode(&anchors))?;

@@ -3,9 +3,10 @@
 //! ```text
 //! doc:content --parse--> doc:page, doc:keys, doc:links
 //! doc:keys ----register--> by_* tables --elect--> doc:canonical      (cluster)
-//! doc:links ---link--> inlinks, at home --forward--> at the canonical (invert)
-//! doc:canonical --move--> forward                                     (invert)
+//! doc:links ---link--> inlinks, at home; export-anchors               (invert)
+//! doc:canonical --move--> forward --forward--> inlinks, at the canonical; export-anchors
 //! export-page, export-anchors --export--> the search index            (export)
+//!                  of a duplicate: --> forward
 //! ```
 //!
 //! `elect` and `forward` follow weak notifications, so that many changes of one cluster or one hot page

@@ -35,7 +35,7 @@ fn entries(index: &SearchIndex) -> Vec<Entry> {
 }
 
 fn counts(written: usize, deleted: usize, stale: usize) -> Applied {
-    Applied { written, deleted, stale }
+    Applied { written, deleted, stale, unchanged: 0 }
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn many_small_commits_keep_every_number() {
             if (n + round) % 7 == 0 {
                 delete(&url, round)
             } else {
-                update(&url, round, page("p", "q"))
+                update(&url, round, page("p", &format!("q{round}")))
             }
         });
         // Delivered twice, and a late one along with it.
@@ -352,10 +352,35 @@ fn write_until_killed(dir: &Path) -> ! {
     let mut seq = index.seq_of("a").unwrap().map_or(0, |(seq, _)| seq);
     loop {
         seq += 1;
-        let text = page("t", &"words and words ".repeat(100));
+        let text = page("t", &format!("words and {seq} words ").repeat(100));
         index.apply(vec![update("a", seq, text.clone()), update("b", seq, text)]).unwrap();
         let next = dir.join("acknowledged.tmp");
         fs::write(&next, seq.to_string()).unwrap();
         fs::rename(next, dir.join("acknowledged")).unwrap();
     }
+}
+
+#[test]
+fn a_page_held_as_it_is_to_be_shown_is_not_written_again() {
+    let (dir, index) = open();
+    let (old, new) = (page("Cod", "old"), page("Cod", "new"));
+    index.apply(vec![update("a", 10, new.clone()), delete("b", 10)]).unwrap();
+    let same = Applied { unchanged: 1, ..counts(0, 0, 0) };
+    assert_eq!(index.apply(vec![update("a", 20, new.clone())]).unwrap(), same);
+    assert_eq!(entries(&index)[0].seq, 10, "left alone");
+    // What was true before it was confirmed is stale, though it is newer than what was written.
+    assert_eq!(index.apply(vec![update("a", 15, old.clone())]).unwrap(), counts(0, 0, 1));
+    assert_eq!(index.apply(vec![delete("a", 15)]).unwrap(), counts(0, 0, 1));
+    assert_eq!(index.apply(vec![update("b", 15, new.clone())]).unwrap(), counts(1, 0, 0));
+    // Another rank is another state.
+    let ranked = IndexedPage { rank: 0.5, ..new.clone() };
+    assert_eq!(index.apply(vec![update("a", 30, ranked.clone())]).unwrap(), counts(1, 0, 0));
+    assert_eq!(index.apply(vec![update("a", 40, ranked)]).unwrap(), same);
+    drop(index);
+    // The next process does not know which pages were confirmed, only up to which number.
+    let index = SearchIndex::open(dir.path()).unwrap();
+    let late = index.apply(vec![update("c", 50, old.clone()), update("a", 35, old.clone())]);
+    assert!(matches!(late, Err(Error::Superseded { seq: 35, floor: 40 })), "{late:?}");
+    assert_eq!(index.pages().unwrap(), 2, "nothing of the batch was applied");
+    assert_eq!(index.apply(vec![update("a", 41, old)]).unwrap(), counts(1, 0, 0));
 }
