@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
+use crate::Column;
 use crate::column::Cell;
 
 /// Most hints that wait at a time.
@@ -25,6 +26,8 @@ pub(crate) struct Hints {
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Cell>,
+    /// Columns whose observers collect their changes themselves, and need no hints.
+    batched: BTreeSet<(String, Column)>,
     /// What is in the queue: several changes of one cell need one visit (message collapsing).
     waiting: BTreeSet<Cell>,
     sleepers: BTreeMap<u64, Waker>,
@@ -36,14 +39,19 @@ impl Hints {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Workers begin to take hints, or cease to.
-    pub(crate) fn want(&self, wanted: bool) {
-        if wanted {
-            self.wanted.fetch_add(1, Ordering::Relaxed);
-        } else if self.wanted.fetch_sub(1, Ordering::Relaxed) == 1 {
+    /// Workers begin to take hints, but not of `batched` columns.
+    pub(crate) fn begin(&self, batched: impl Iterator<Item = (String, Column)>) {
+        self.state().batched.extend(batched);
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Workers cease to take hints.
+    pub(crate) fn end(&self) {
+        if self.wanted.fetch_sub(1, Ordering::Relaxed) == 1 {
             let mut state = self.state();
             state.queue.clear();
             state.waiting.clear();
+            state.batched.clear();
         }
     }
 
@@ -52,7 +60,13 @@ impl Hints {
             return;
         }
         let mut state = self.state();
-        if state.queue.len() >= HINTS_MAX || !state.waiting.insert(cell.clone()) {
+        let collected = |(table, column): &(String, Column)| {
+            *column == cell.column && table == cell.table.name()
+        };
+        if state.batched.iter().any(collected)
+            || state.queue.len() >= HINTS_MAX
+            || !state.waiting.insert(cell.clone())
+        {
             return;
         }
         state.queue.push_back(cell);

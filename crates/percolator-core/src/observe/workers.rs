@@ -113,7 +113,10 @@ impl Client {
         let context = Arc::new(context);
         self.register(&wanted).await?;
         context.check_batched_columns()?;
-        self.hints().want(true);
+        let batched = context.observers.iter().filter(|(_, registrations)| {
+            registrations.iter().any(|r| matches!(r.runner, Runner::Batch(..)))
+        });
+        self.hints().begin(batched.map(|(cell, _)| cell.clone()));
         let mut ended = Vec::new();
         for _ in 0..context.options.threads.max(1) {
             let context = context.clone();
@@ -152,7 +155,7 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         self.context.stopping.store(true, Ordering::SeqCst);
-        self.context.client.hints().want(false);
+        self.context.client.hints().end();
         self.stop.take();
     }
 }
