@@ -120,7 +120,7 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 /// RFC 3986 `unreserved`.
-fn is_unreserved(byte: u8) -> bool {
+pub(crate) fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 

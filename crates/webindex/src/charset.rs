@@ -19,6 +19,9 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252, X_USER_DEFI
 /// The standard asks for at least 1024 bytes; generators that put styles first need more.
 pub const PRESCAN_BYTES: usize = 4096;
 
+/// How many bytes are decoded at first when only the start of a text is wanted.
+const START_BYTES: usize = 8 << 10;
+
 /// A document's text, and the encoding that it was in.
 ///
 /// ```
@@ -46,6 +49,54 @@ pub fn decode(bytes: &[u8]) -> Decoded<'_> {
         Ok(text) => Decoded { text: Cow::Borrowed(text), encoding: UTF_8.name() },
         Err(_) => decode_as(WINDOWS_1252, bytes),
     }
+}
+
+/// Returns the start of the text that [`decode`] returns, or all of it: a start that is `enough`.
+///
+/// For most documents, only a few kilobytes are looked at.
+pub(crate) fn decode_start(bytes: &[u8], enough: impl Fn(&str) -> bool) -> Cow<'_, str> {
+    let mut length = START_BYTES;
+    while length < bytes.len() {
+        if let Some(text) = start_of(bytes, length).filter(|text| enough(text)) {
+            return text;
+        }
+        length *= 2;
+    }
+    decode(bytes).text
+}
+
+/// Decodes the first bytes as [`decode`] does, without a character that is cut at the end.
+///
+/// Returns `None` if the encoding depends on what follows and the text on the encoding.
+fn start_of(bytes: &[u8], length: usize) -> Option<Cow<'_, str>> {
+    let start = bytes.get(..length)?;
+    if let Some((encoding, bom_bytes)) = Encoding::for_bom(bytes) {
+        return Some(start_as(encoding, start.get(bom_bytes..)?));
+    }
+    match labelled(bytes) {
+        Some(encoding) => Some(start_as(encoding, start)),
+        // In UTF-8 and in windows-1252, ASCII means the same.
+        None if start.is_ascii() => std::str::from_utf8(start).ok().map(Cow::Borrowed),
+        None => None,
+    }
+}
+
+fn start_as<'a>(encoding: &'static Encoding, start: &'a [u8]) -> Cow<'a, str> {
+    if encoding == UTF_8 {
+        match std::str::from_utf8(start) {
+            Ok(text) => return Cow::Borrowed(text),
+            Err(error) if error.error_len().is_none() => {
+                let whole = start.get(..error.valid_up_to()).unwrap_or_default();
+                return Cow::Borrowed(std::str::from_utf8(whole).unwrap_or_default());
+            }
+            Err(_) => {}
+        }
+    }
+    let mut decoder = encoding.new_decoder_without_bom_handling();
+    let bytes_max = decoder.max_utf8_buffer_length(start.len()).unwrap_or(start.len());
+    let mut text = String::with_capacity(bytes_max);
+    let _ = decoder.decode_to_string(start, &mut text, false);
+    Cow::Owned(text)
 }
 
 fn decode_as<'a>(encoding: &'static Encoding, bytes: &'a [u8]) -> Decoded<'a> {
@@ -328,6 +379,32 @@ mod tests {
     fn empty_and_tiny_inputs_decode() {
         for bytes in [&b""[..], b"<", b"<m", b"<meta", b"<meta ", b"<!--", b"<?xml", b"\xff"] {
             decode(bytes);
+        }
+    }
+
+    #[test]
+    fn the_start_is_that_of_the_whole() {
+        let long = |unit: &[u8]| unit.repeat(3 * START_BYTES / unit.len());
+        for bytes in [
+            long(b"ascii "),
+            long("ü🦀x".as_bytes()),
+            [long(b"ascii "), long("ü".as_bytes())].concat(),
+            [long(b"ascii "), long(b"\xfc")].concat(),
+            [long("ü".as_bytes()), b"\xfc".to_vec()].concat(),
+            [b"<meta charset=utf-8>\xfc".to_vec(), long("ü🦀".as_bytes())].concat(),
+            [b"<meta charset=utf-8>".to_vec(), long("ü🦀".as_bytes())].concat(),
+            [b"<meta charset=euc-kr>".to_vec(), long(b"\xbe\xc6x")].concat(),
+            [b"<meta charset=iso-2022-jp>".to_vec(), long(b"\x1b$B$\"\x1b(B")].concat(),
+            [b"\xff\xfe".to_vec(), long(b"a\0\x3c\xd8\x80\xdd")].concat(),
+            [b"\xef\xbb\xbf".to_vec(), long("ü".as_bytes())].concat(),
+            b"short".to_vec(),
+        ] {
+            let whole = decode(&bytes).text;
+            for chars in [1, 4_096, START_BYTES + 1, usize::MAX] {
+                let start = decode_start(&bytes, |text| text.chars().count() >= chars);
+                assert!(whole.starts_with(&*start), "{:?}", &whole[..20.min(whole.len())]);
+                assert!(start.chars().count() >= chars.min(whole.chars().count()));
+            }
         }
     }
 

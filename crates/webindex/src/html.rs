@@ -1,23 +1,24 @@
 //! Reading a page: title, visible text, links with their anchors, redirect, canonical URL.
 //!
-//! A page is run through html5ever's tokenizer, which is the HTML standard's, into a sink that
-//! keeps what an index needs. No tree is built: on documentation that doubles the speed, and a
-//! tree of a hostile page can be deep enough to overflow a stack. What the tree builder would have
-//! decided and the sink decides instead:
+//! A page is run through html5gum's tokenizer, which is the HTML standard's, into a sink that
+//! keeps what an index needs. No tree is built: nothing here needs one, and the tree of a hostile
+//! page can be deep enough to overflow a stack. What the tree builder would have decided and the
+//! sink decides instead:
 //!
 //! * which elements hold raw text (`script`, `style`, `textarea`, `title`, ...);
 //! * that `svg` content is foreign, until a tag that cannot be in it shows that it was not closed;
 //! * that an `<a>` inside an `<a>` ends the outer one.
 //!
 //! ```text
-//! bytes --charset--> text --tokenizer--> tokens --sink--> raw links, words --resolve--> ParsedPage
+//! bytes --charset--> text --tokenizer--> pieces --feed--> tags and text
+//!       --sink--> raw links and words --resolve--> ParsedPage
 //! ```
 //!
 //! Invariants:
 //!
 //! * [`parse`] is a pure function of the page's URL and bytes, and never panics.
-//! * Its time is linear in the bytes (the tokenizer's is quadratic in the attributes of one tag,
-//!   hence [`ATTRIBUTES_PER_TAG_MAX`]) and its memory is a small multiple of them.
+//! * Its time is linear in the bytes, whatever they are, and its memory is a small multiple of
+//!   them: the tokenizer never goes back, and of a tag only the attributes are kept that matter.
 //! * Limits either cut, as the constants say, or make the page a [`Skip`]; a page is never
 //!   half indexed without a trace.
 //!
@@ -33,10 +34,13 @@ mod elements;
 mod feed;
 mod links;
 mod refresh;
+mod resolve;
 mod sink;
-mod stall;
+mod tag;
 mod words;
 
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;
 
@@ -56,6 +60,9 @@ pub const ANCHOR_CHARS_MAX: usize = 160;
 pub const TITLE_BYTES_MAX: usize = 1024;
 
 /// The most attributes that a tag may have; a page with more in any tag is skipped.
+///
+/// Repeated ones count, and so do those of a tag that never ends. Nothing that people wrote comes
+/// near this: what does is data, or made to keep parsers busy.
 pub const ATTRIBUTES_PER_TAG_MAX: usize = 1_000;
 
 /// The longest delay of a meta refresh that is taken for a redirect.
@@ -142,7 +149,7 @@ pub enum Skip {
         /// The number of distinct targets.
         links: usize,
     },
-    /// A tag with more than [`ATTRIBUTES_PER_TAG_MAX`] attributes, or one that does not end.
+    /// A tag with more than [`ATTRIBUTES_PER_TAG_MAX`] attributes.
     #[error("a tag of the page has more than {ATTRIBUTES_PER_TAG_MAX} attributes")]
     TooManyAttributes,
     /// Not text: an image, an archive or the like with the name of a page.
@@ -188,7 +195,7 @@ pub fn parse(page: &Url, bytes: &[u8]) -> Result<ParsedPage, Skip> {
     let base = found.base_of(page);
     let resolved = found.links.resolve(&base, here.as_deref())?;
     let redirect = found.redirect.and_then(|href| links::target(&base, &href));
-    let title = found.title.finish_at_byte(TITLE_BYTES_MAX);
+    let title = found.title.cut_at_byte(TITLE_BYTES_MAX).to_string();
     let text = found.text.finish();
     Ok(ParsedPage {
         content_hash: content_hash(&title, &text),
@@ -219,7 +226,9 @@ pub fn screen(bytes: &[u8]) -> Result<(), Skip> {
     if bytes.len() > PAGE_BYTES_MAX {
         return Err(Skip::TooLarge { bytes: bytes.len() });
     }
-    screen_text(&charset::decode(bytes).text)
+    // Enough to tell that it is not blank, and all that the check for binary data looks at.
+    let enough = |text: &str| !is_blank(text) && text.chars().count() >= BINARY_CHECK_CHARS;
+    screen_text(&charset::decode_start(bytes, enough))
 }
 
 fn screen_text(text: &str) -> Result<(), Skip> {
@@ -260,6 +269,11 @@ fn is_blank(text: &str) -> bool {
 ///
 /// Replacement characters count as control characters: they are what undecodable bytes become.
 fn is_binary(text: &str) -> bool {
+    let start = text.as_bytes().get(..BINARY_CHECK_CHARS).unwrap_or(text.as_bytes());
+    // Without a branch per byte, this costs next to nothing, and it settles most pages.
+    if !start.iter().fold(false, |odd, &byte| odd | !is_plain(byte)) {
+        return false;
+    }
     let mut seen = 0_usize;
     let mut odd = 0_usize;
     for c in text.chars().take(BINARY_CHECK_CHARS) {
@@ -272,4 +286,9 @@ fn is_binary(text: &str) -> bool {
         }
     }
     odd * 10 > seen
+}
+
+/// Returns whether a byte is an ASCII character that text may well hold.
+fn is_plain(byte: u8) -> bool {
+    (byte >= b' ') & (byte < 0x7f) | matches!(byte, b'\t' | b'\n' | b'\r' | b'\x0c')
 }

@@ -1,202 +1,228 @@
 //! What the sink has to know of each element: the tables that a tree builder would have.
 
-use html5ever::{LocalName, local_name};
-
-/// How an element's edges separate words.
+/// The elements that are told apart, by what the sink does at their tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flow {
-    /// A part of the line: `<b>wo</b>rd` is one word.
+pub(super) enum Element {
+    A,
+    Area,
+    Base,
+    Img,
+    Link,
+    Meta,
+    Plaintext,
+    Script,
+    Svg,
+    Template,
+    Textarea,
+    Title,
+    Xmp,
+    /// Holds raw text that is not shown, such as `style`.
+    HiddenText,
+    /// Another part of the line: `<b>wo</b>rd` is one word.
     Inline,
-    /// A box or line of its own, a table cell, a control: words end at its edges.
+    /// Another box or line of its own, a table cell, a control: words end at its edges.
     Block,
     /// Not an HTML element; treated as inline, as browsers do.
     Unknown,
 }
 
-/// Returns how an element's edges separate words, and whether it is HTML at all.
-pub(super) fn flow(name: &LocalName) -> Flow {
-    if is_inline(name) {
-        Flow::Inline
-    } else if is_block(name) || is_table_part(name) {
-        Flow::Block
-    } else {
-        Flow::Unknown
+impl Element {
+    /// Returns the element of a name in lower case.
+    pub(super) fn of(name: &[u8]) -> Element {
+        match name {
+            b"a" => Element::A,
+            b"area" => Element::Area,
+            b"base" => Element::Base,
+            b"img" => Element::Img,
+            b"link" => Element::Link,
+            b"meta" => Element::Meta,
+            b"plaintext" => Element::Plaintext,
+            b"script" => Element::Script,
+            b"svg" => Element::Svg,
+            b"template" => Element::Template,
+            b"textarea" => Element::Textarea,
+            b"title" => Element::Title,
+            b"xmp" => Element::Xmp,
+            b"style" | b"iframe" | b"noembed" | b"noframes" | b"noscript" => Element::HiddenText,
+            _ if is_inline(name) => Element::Inline,
+            _ if is_block(name) => Element::Block,
+            _ => Element::Unknown,
+        }
+    }
+
+    /// Returns whether words end at the element's edges.
+    pub(super) fn is_block(self) -> bool {
+        use Element::{Area, Base, Block, Img, Link, Meta};
+        matches!(self, Area | Base | Block | Img | Link | Meta)
+    }
+
+    /// Returns whether any of the element's attributes says something to an index.
+    pub(super) fn has_attributes(self) -> bool {
+        use Element::{A, Area, Base, Img, Link, Meta};
+        matches!(self, A | Area | Base | Img | Link | Meta)
     }
 }
 
-fn is_inline(name: &LocalName) -> bool {
+fn is_inline(name: &[u8]) -> bool {
     matches!(
-        *name,
-        local_name!("a")
-            | local_name!("abbr")
-            | local_name!("acronym")
-            | local_name!("b")
-            | local_name!("bdi")
-            | local_name!("bdo")
-            | local_name!("big")
-            | local_name!("cite")
-            | local_name!("code")
-            | local_name!("data")
-            | local_name!("del")
-            | local_name!("dfn")
-            | local_name!("em")
-            | local_name!("font")
-            | local_name!("i")
-            | local_name!("ins")
-            | local_name!("kbd")
-            | local_name!("label")
-            | local_name!("mark")
-            | local_name!("nobr")
-            | local_name!("q")
-            | local_name!("s")
-            | local_name!("samp")
-            | local_name!("small")
-            | local_name!("span")
-            | local_name!("strike")
-            | local_name!("strong")
-            | local_name!("sub")
-            | local_name!("sup")
-            | local_name!("time")
-            | local_name!("tt")
-            | local_name!("u")
-            | local_name!("var")
-            | local_name!("wbr")
+        name,
+        b"abbr"
+            | b"acronym"
+            | b"b"
+            | b"bdi"
+            | b"bdo"
+            | b"big"
+            | b"cite"
+            | b"code"
+            | b"data"
+            | b"del"
+            | b"dfn"
+            | b"em"
+            | b"font"
+            | b"i"
+            | b"ins"
+            | b"kbd"
+            | b"label"
+            | b"mark"
+            | b"nobr"
+            | b"q"
+            | b"s"
+            | b"samp"
+            | b"small"
+            | b"span"
+            | b"strike"
+            | b"strong"
+            | b"sub"
+            | b"sup"
+            | b"time"
+            | b"tt"
+            | b"u"
+            | b"var"
+            | b"wbr"
     )
 }
 
-fn is_block(name: &LocalName) -> bool {
+fn is_block(name: &[u8]) -> bool {
     matches!(
-        *name,
-        local_name!("address")
-            | local_name!("area")
-            | local_name!("article")
-            | local_name!("aside")
-            | local_name!("audio")
-            | local_name!("base")
-            | local_name!("blockquote")
-            | local_name!("body")
-            | local_name!("br")
-            | local_name!("button")
-            | local_name!("canvas")
-            | local_name!("center")
-            | local_name!("dd")
-            | local_name!("details")
-            | local_name!("dialog")
-            | local_name!("dir")
-            | local_name!("div")
-            | local_name!("dl")
-            | local_name!("dt")
-            | local_name!("embed")
-            | local_name!("fieldset")
-            | local_name!("figcaption")
-            | local_name!("figure")
-            | local_name!("footer")
-            | local_name!("form")
-            | local_name!("frame")
-            | local_name!("frameset")
-            | local_name!("h1")
-            | local_name!("h2")
-            | local_name!("h3")
-            | local_name!("h4")
-            | local_name!("h5")
-            | local_name!("h6")
-            | local_name!("head")
-            | local_name!("header")
-            | local_name!("hr")
-            | local_name!("html")
-            | local_name!("img")
-            | local_name!("input")
-            | local_name!("legend")
-            | local_name!("li")
-            | local_name!("link")
-            | local_name!("listing")
-            | local_name!("main")
-            | local_name!("map")
-            | local_name!("menu")
-            | local_name!("meta")
-            | local_name!("nav")
-            | local_name!("object")
-            | local_name!("ol")
-            | local_name!("optgroup")
-            | local_name!("option")
-            | local_name!("p")
-            | local_name!("pre")
-            | local_name!("rp")
-            | local_name!("rt")
-            | local_name!("ruby")
-            | local_name!("search")
-            | local_name!("section")
-            | local_name!("select")
-            | local_name!("summary")
-            | local_name!("ul")
-            | local_name!("video")
-    )
-}
-
-fn is_table_part(name: &LocalName) -> bool {
-    matches!(
-        *name,
-        local_name!("caption")
-            | local_name!("col")
-            | local_name!("colgroup")
-            | local_name!("table")
-            | local_name!("tbody")
-            | local_name!("td")
-            | local_name!("tfoot")
-            | local_name!("th")
-            | local_name!("thead")
-            | local_name!("tr")
+        name,
+        b"address"
+            | b"article"
+            | b"aside"
+            | b"audio"
+            | b"blockquote"
+            | b"body"
+            | b"br"
+            | b"button"
+            | b"canvas"
+            | b"caption"
+            | b"center"
+            | b"col"
+            | b"colgroup"
+            | b"dd"
+            | b"details"
+            | b"dialog"
+            | b"dir"
+            | b"div"
+            | b"dl"
+            | b"dt"
+            | b"embed"
+            | b"fieldset"
+            | b"figcaption"
+            | b"figure"
+            | b"footer"
+            | b"form"
+            | b"frame"
+            | b"frameset"
+            | b"h1"
+            | b"h2"
+            | b"h3"
+            | b"h4"
+            | b"h5"
+            | b"h6"
+            | b"head"
+            | b"header"
+            | b"hr"
+            | b"html"
+            | b"input"
+            | b"legend"
+            | b"li"
+            | b"listing"
+            | b"main"
+            | b"map"
+            | b"menu"
+            | b"nav"
+            | b"object"
+            | b"ol"
+            | b"optgroup"
+            | b"option"
+            | b"p"
+            | b"pre"
+            | b"rp"
+            | b"rt"
+            | b"ruby"
+            | b"search"
+            | b"section"
+            | b"select"
+            | b"summary"
+            | b"table"
+            | b"tbody"
+            | b"td"
+            | b"tfoot"
+            | b"th"
+            | b"thead"
+            | b"tr"
+            | b"ul"
+            | b"video"
     )
 }
 
 /// Returns whether a start tag shows that an open `svg` was never closed: the tags at which the
 /// standard's rules for foreign content go back to HTML.
-pub(super) fn breaks_out_of_svg(name: &LocalName) -> bool {
+pub(super) fn breaks_out_of_svg(name: &[u8]) -> bool {
     matches!(
-        *name,
-        local_name!("b")
-            | local_name!("big")
-            | local_name!("blockquote")
-            | local_name!("body")
-            | local_name!("br")
-            | local_name!("center")
-            | local_name!("code")
-            | local_name!("dd")
-            | local_name!("div")
-            | local_name!("dl")
-            | local_name!("dt")
-            | local_name!("em")
-            | local_name!("embed")
-            | local_name!("h1")
-            | local_name!("h2")
-            | local_name!("h3")
-            | local_name!("h4")
-            | local_name!("h5")
-            | local_name!("h6")
-            | local_name!("head")
-            | local_name!("hr")
-            | local_name!("i")
-            | local_name!("img")
-            | local_name!("li")
-            | local_name!("listing")
-            | local_name!("menu")
-            | local_name!("meta")
-            | local_name!("nobr")
-            | local_name!("ol")
-            | local_name!("p")
-            | local_name!("pre")
-            | local_name!("ruby")
-            | local_name!("s")
-            | local_name!("small")
-            | local_name!("span")
-            | local_name!("strong")
-            | local_name!("strike")
-            | local_name!("sub")
-            | local_name!("sup")
-            | local_name!("table")
-            | local_name!("tt")
-            | local_name!("u")
-            | local_name!("ul")
-            | local_name!("var")
+        name,
+        b"b" | b"big"
+            | b"blockquote"
+            | b"body"
+            | b"br"
+            | b"center"
+            | b"code"
+            | b"dd"
+            | b"div"
+            | b"dl"
+            | b"dt"
+            | b"em"
+            | b"embed"
+            | b"h1"
+            | b"h2"
+            | b"h3"
+            | b"h4"
+            | b"h5"
+            | b"h6"
+            | b"head"
+            | b"hr"
+            | b"i"
+            | b"img"
+            | b"li"
+            | b"listing"
+            | b"menu"
+            | b"meta"
+            | b"nobr"
+            | b"ol"
+            | b"p"
+            | b"pre"
+            | b"ruby"
+            | b"s"
+            | b"small"
+            | b"span"
+            | b"strike"
+            | b"strong"
+            | b"sub"
+            | b"sup"
+            | b"table"
+            | b"tt"
+            | b"u"
+            | b"ul"
+            | b"var"
     )
 }

@@ -1,70 +1,22 @@
-//! Feeding the tokenizer, in pieces small enough to notice when it gets stuck in a tag.
+//! From the tokenizer to the sink: text as it comes, and tags once they are complete.
 //!
-//! The tokenizer compares each attribute of a tag with all before it, so a tag that never ends
-//! takes quadratic time, without a token by which the sink could notice. A comment that never
-//! ends looks the same from outside and is harmless, as is a picture in an attribute. To tell them
-//! apart, a document in which tokens cease to come for [`STALL_BYTES`] is read again in pieces that
-//! end after `>`, where a tag or comment can only be complete: then [`Progress`] knows what is
-//! open. Such small pieces cost a sixth of the speed, so not every document is read in them.
+//! The tokenizer works on bytes and hands out what it has read piece by piece, at times a single
+//! byte of a character; here pieces become text again. What no index needs, comments, doctypes and
+//! most attributes, is dropped before it is copied anywhere.
 
-use html5ever::tendril::StrTendril;
-use html5ever::tokenizer::{BufferQueue, Tokenizer, TokenizerOpts};
+use html5gum::{Emitter, Error, State, Tokenizer};
 
-use super::Skip;
 use super::sink::{Found, Sink};
-use super::stall::{Progress, STALL_BYTES};
-use crate::cut;
-
-/// Where the pieces of a document end, at the latest after [`STALL_BYTES`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pieces {
-    Large,
-    AfterTags,
-}
+use super::tag::Tag;
+use super::{ATTRIBUTES_PER_TAG_MAX, Skip};
 
 /// Runs a whole document through the tokenizer.
 pub(super) fn run(text: &str) -> Result<Found, Skip> {
-    match attempt(text, Pieces::Large)? {
-        Some(found) => Ok(found),
-        None => attempt(text, Pieces::AfterTags)?.ok_or(Skip::TooManyAttributes),
-    }
-}
-
-/// Reads a document; `None` if the tokenizer is stuck, or may be.
-fn attempt(text: &str, pieces: Pieces) -> Result<Option<Found>, Skip> {
-    let tokenizer = Tokenizer::new(Sink::new(is_xml(text)), TokenizerOpts::default());
-    let document = StrTendril::from_slice(text);
-    let queue = BufferQueue::default();
-    let mut progress = Progress::default();
-    let mut start = 0;
-    while start < text.len() {
-        let end = piece_end(text, start, pieces);
-        queue.push_back(document.subtendril(to_u32(start), to_u32(end - start)));
-        // The sink never asks to stop, so the tokenizer takes all it is given.
-        let _ = tokenizer.feed(&queue);
-        let status = tokenizer.sink.status();
-        if status.too_many_attributes {
-            return Err(Skip::TooManyAttributes);
-        }
-        if progress.is_stuck(text, start..end, status, pieces == Pieces::AfterTags) {
-            return Ok(None);
-        }
-        start = end;
-    }
-    tokenizer.end();
-    Ok(Some(tokenizer.sink.finish()))
-}
-
-/// Returns where the piece from `start` ends.
-fn piece_end(text: &str, start: usize, pieces: Pieces) -> usize {
-    let bytes = text.as_bytes();
-    let limit = (start + STALL_BYTES).min(bytes.len());
-    let tag_end = match pieces {
-        Pieces::Large => None,
-        Pieces::AfterTags => bytes[start..limit].iter().position(|&b| b == b'>'),
-    };
-    let cut = || start + cut::at_bytes(&text[start..], limit - start).len();
-    tag_end.map_or_else(cut, |at| start + at + 1)
+    let feed = Feed::new(Sink::new(is_xml(text)));
+    // A byte order mark behind the one that the decoder takes is no text either.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let Ok(ended) = Tokenizer::new_with_emitter(text, feed).next().transpose();
+    ended.unwrap_or(End::Refused).into_found()
 }
 
 /// Returns whether the document says that it is XHTML, where `<script/>` has no content.
@@ -72,6 +24,143 @@ fn is_xml(text: &str) -> bool {
     text.trim_start().starts_with("<?xml")
 }
 
-fn to_u32(position: usize) -> u32 {
-    u32::try_from(position).expect("pages are far below 4 GiB")
+/// The only token: how reading the document ended.
+#[derive(Debug)]
+enum End {
+    Complete(Box<Found>),
+    Refused,
+}
+
+impl End {
+    fn into_found(self) -> Result<Found, Skip> {
+        match self {
+            End::Complete(found) => Ok(*found),
+            End::Refused => Err(Skip::TooManyAttributes),
+        }
+    }
+}
+
+/// What the tokenizer calls.
+#[derive(Debug)]
+struct Feed {
+    sink: Sink,
+    tag: Tag,
+    /// The name of the element that holds the raw text being read: only its end tag ends it.
+    raw_name: Vec<u8>,
+    /// The first bytes of a character whose last ones have not come yet.
+    cut: Vec<u8>,
+    end: Option<End>,
+}
+
+impl Feed {
+    fn new(sink: Sink) -> Self {
+        Feed { sink, tag: Tag::new(), raw_name: Vec::new(), cut: Vec::new(), end: None }
+    }
+
+    /// Handles a piece that does not begin or end with a whole character.
+    #[cold]
+    fn characters_cut(&mut self, piece: &[u8]) {
+        self.cut.extend_from_slice(piece);
+        let whole = match std::str::from_utf8(&self.cut) {
+            Ok(text) => text.len(),
+            Err(error) => error.valid_up_to(),
+        };
+        self.sink.characters(std::str::from_utf8(&self.cut[..whole]).unwrap_or_default());
+        self.cut.drain(..whole);
+    }
+}
+
+impl Emitter for Feed {
+    type Token = End;
+
+    fn pop_token(&mut self) -> Option<End> {
+        self.end.take()
+    }
+
+    fn emit_eof(&mut self) {
+        let found = self.sink.finish();
+        self.end.get_or_insert_with(|| End::Complete(Box::new(found)));
+    }
+
+    fn emit_string(&mut self, piece: &[u8]) {
+        if !self.sink.is_listening() {
+            return;
+        }
+        match std::str::from_utf8(piece) {
+            Ok(text) if self.cut.is_empty() => self.sink.characters(text),
+            _ => self.characters_cut(piece),
+        }
+    }
+
+    fn init_start_tag(&mut self) {
+        self.tag.begin(false);
+    }
+
+    fn init_end_tag(&mut self) {
+        self.tag.begin(true);
+    }
+
+    fn push_tag_name(&mut self, piece: &[u8]) {
+        self.tag.name.extend_from_slice(piece);
+    }
+
+    fn set_self_closing(&mut self) {
+        self.tag.is_self_closing = true;
+    }
+
+    fn init_attribute(&mut self) {
+        self.tag.begin_attribute();
+        if self.tag.attributes > ATTRIBUTES_PER_TAG_MAX {
+            self.end = Some(End::Refused);
+        }
+    }
+
+    fn push_attribute_name(&mut self, piece: &[u8]) {
+        self.tag.push_attribute_name(piece);
+    }
+
+    fn push_attribute_value(&mut self, piece: &[u8]) {
+        self.tag.push_attribute_value(piece);
+    }
+
+    fn emit_current_tag(&mut self) -> Option<State> {
+        self.tag.end_attribute_name();
+        if self.tag.is_end {
+            self.sink.end(&mut self.tag);
+            return None;
+        }
+        let next = self.sink.start(&mut self.tag);
+        if next.is_some() {
+            self.raw_name.clone_from(&self.tag.name);
+        }
+        next
+    }
+
+    fn current_is_appropriate_end_tag_token(&mut self) -> bool {
+        self.tag.is_end && self.tag.name == self.raw_name
+    }
+
+    fn adjusted_current_node_present_but_not_in_html_namespace(&mut self) -> bool {
+        self.sink.has_sections()
+    }
+
+    fn should_emit_errors(&mut self) -> bool {
+        false
+    }
+
+    // The rest is of no interest.
+
+    fn set_last_start_tag(&mut self, _: Option<&[u8]>) {}
+    fn emit_error(&mut self, _: Error) {}
+    fn init_comment(&mut self) {}
+    fn push_comment(&mut self, _: &[u8]) {}
+    fn emit_current_comment(&mut self) {}
+    fn init_doctype(&mut self) {}
+    fn push_doctype_name(&mut self, _: &[u8]) {}
+    fn set_doctype_public_identifier(&mut self, _: &[u8]) {}
+    fn push_doctype_public_identifier(&mut self, _: &[u8]) {}
+    fn set_doctype_system_identifier(&mut self, _: &[u8]) {}
+    fn push_doctype_system_identifier(&mut self, _: &[u8]) {}
+    fn set_force_quirks(&mut self) {}
+    fn emit_current_doctype(&mut self) {}
 }

@@ -8,9 +8,10 @@ use std::collections::HashMap;
 
 use url::Url;
 
+use super::resolve::Resolver;
 use super::words::Words;
 use super::{ANCHOR_CHARS_MAX, ANCHORS_PER_LINK_MAX, LINKS_PER_PAGE_MAX, Link, Skip};
-use crate::address::{URL_BYTES_MAX, canonical, canonical_unbounded};
+use crate::address::{URL_BYTES_MAX, canonical};
 
 /// The most bytes that [`ANCHOR_CHARS_MAX`] characters have.
 const ANCHOR_BYTES_MAX: usize = ANCHOR_CHARS_MAX * 4;
@@ -35,22 +36,32 @@ struct RawLink {
     anchors: Vec<(usize, String)>,
 }
 
-/// The text of an `<a>` whose end has not come yet.
+/// The `<a>` whose end has not come yet. It is one object for all of a page, for its buffers.
 #[derive(Debug)]
 pub(super) struct OpenAnchor {
-    href: Box<str>,
+    pub(super) is_open: bool,
+    href: String,
     pub(super) text: Words,
     /// What the images inside say: the anchor if there is no text.
     pub(super) alt: Words,
 }
 
 impl OpenAnchor {
-    pub(super) fn new(href: &str) -> Self {
+    pub(super) fn new() -> Self {
         OpenAnchor {
-            href: without_fragment(href).into(),
+            is_open: false,
+            href: String::new(),
             text: Words::new(ANCHOR_BYTES_MAX),
             alt: Words::new(ANCHOR_BYTES_MAX),
         }
+    }
+
+    pub(super) fn open(&mut self, href: &str) {
+        self.is_open = true;
+        self.href.clear();
+        self.href.push_str(without_fragment(href));
+        self.text.clear();
+        self.alt.clear();
     }
 }
 
@@ -63,18 +74,18 @@ pub(super) struct Resolved {
 }
 
 impl RawLinks {
-    pub(super) fn add_anchor(&mut self, anchor: OpenAnchor) {
-        let words = if anchor.text.is_empty() { anchor.alt } else { anchor.text };
+    pub(super) fn add_anchor(&mut self, anchor: &OpenAnchor) {
+        let words = if anchor.text.is_empty() { &anchor.alt } else { &anchor.text };
         self.add(&anchor.href, words);
     }
 
     pub(super) fn add_area(&mut self, href: &str, alt: &str) {
         let mut words = Words::new(ANCHOR_BYTES_MAX);
         words.push(alt);
-        self.add(without_fragment(href), words);
+        self.add(without_fragment(href), &words);
     }
 
-    fn add(&mut self, href: &str, words: Words) {
+    fn add(&mut self, href: &str, words: &Words) {
         if href.len() > HREF_BYTES_MAX {
             // A picture as a `data:` URL may be of any length; it is no hyperlink to a page.
             self.overlong += usize::from(!has_other_scheme(href));
@@ -91,9 +102,9 @@ impl RawLinks {
         };
         link.count += 1;
         if link.anchors.len() < ANCHORS_PER_LINK_MAX && !words.is_empty() {
-            let anchor = words.finish_at_char(ANCHOR_CHARS_MAX);
-            if link.anchors.iter().all(|(_, known)| *known != anchor) {
-                link.anchors.push((number, anchor));
+            let anchor = words.cut_at_char(ANCHOR_CHARS_MAX);
+            if link.anchors.iter().all(|(_, known)| known != anchor) {
+                link.anchors.push((number, anchor.to_string()));
             }
         }
     }
@@ -103,10 +114,9 @@ impl RawLinks {
         let mut hyperlinks = self.overlong;
         let mut overlong = self.overlong;
         let mut targets = Vec::with_capacity(self.by_href.len());
+        let resolver = Resolver::new(base);
         for (href, link) in self.by_href {
-            let Some(url) = base.join(&href).ok().as_ref().and_then(canonical_unbounded) else {
-                continue;
-            };
+            let Some(url) = resolver.resolve(&href) else { continue };
             hyperlinks += link.count;
             if url.len() > URL_BYTES_MAX {
                 overlong += link.count;

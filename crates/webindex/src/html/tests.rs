@@ -1,10 +1,10 @@
-//! Tests of whole pages: small hand-written documents, hostile ones, and random bytes.
+//! Tests of whole pages: small hand-written documents and random bytes.
 
 use std::fmt::Write as _;
 
 use super::*;
 
-fn page(html: &str) -> ParsedPage {
+pub(super) fn page(html: &str) -> ParsedPage {
     page_at("https://example.org/dir/page.html", html)
 }
 
@@ -12,7 +12,7 @@ fn page_at(url: &str, html: &str) -> ParsedPage {
     parse(&Url::parse(url).unwrap(), html.as_bytes()).unwrap()
 }
 
-fn skip(bytes: &[u8]) -> Skip {
+pub(super) fn skip(bytes: &[u8]) -> Skip {
     parse(&Url::parse("https://example.org/").unwrap(), bytes).unwrap_err()
 }
 
@@ -336,65 +336,6 @@ fn overlong_targets_are_left_out_and_counted() {
 
 const URL_BYTES_MAX_FOR_TESTS: usize = crate::address::URL_BYTES_MAX;
 
-#[test]
-fn deep_nesting_is_only_long() {
-    let n = 50_000;
-    for tag in ["div", "a href=x", "svg", "template", "b", "table", "foreignObject"] {
-        let open = format!("<{tag}>").repeat(n);
-        let html = format!("<p>{open}x{}", "</div>".repeat(n));
-        page(&html);
-    }
-}
-
-/// The bytes of a page made by repeating `unit`, of half the largest size.
-fn flood(start: &str, unit: impl Fn(usize) -> String) -> String {
-    let mut html = String::from(start);
-    let mut n = 0;
-    while html.len() < 4 << 20 {
-        html.push_str(&unit(n));
-        n += 1;
-    }
-    html
-}
-
-#[test]
-fn tags_that_would_take_quadratic_time_are_refused_soon() {
-    let attribute = |n: usize| format!(" a{n}");
-    let quoted = |n: usize| format!(" a{n}=\">\"b\"");
-    let tags = |n: usize| match n % 1_100 {
-        0 => String::from("><p"),
-        _ => format!(" a{n}"),
-    };
-    let floods = [
-        flood("<p", attribute),
-        flood("<p>text</p", attribute),
-        flood("<p>text <!-- x --><p ", quoted),
-        flood("<p>text <script><!-- </script ", attribute),
-        flood("<p>text <svg><![CDATA[ <!-- ]]><a", attribute),
-        flood("<p", tags),
-    ];
-    for html in &floods {
-        // Without the limit, each of them takes minutes even when optimised.
-        assert_eq!(skip(html.as_bytes()), Skip::TooManyAttributes, "{}", &html[..60]);
-    }
-}
-
-#[test]
-fn long_comments_attributes_and_scripts_are_no_problem() {
-    let words = "word > word ".repeat(40_000);
-    for html in [
-        format!("<p>a<!-- {words} <p x y z -->b"),
-        format!("<p>a<!DOCTYPE {}>b", words.replace('>', "")),
-        format!("<p>a<script><!-- {words} </script>b"),
-        format!("<p>a<? {} >b", words.replace('>', "")),
-        format!("<p>a<!-- {words} --><!-- {words} --><i title='{words}'></i>b"),
-        format!("<p>a<img src=data:{}>b", "x/".repeat(200_000)).replace("img", "i"),
-        format!("<p>a<svg><![CDATA[ {words} ]]></svg>b"),
-    ] {
-        assert_eq!(page(&html).text, "ab", "{}", &html[..20]);
-    }
-}
-
 proptest::proptest! {
     #[test]
     fn random_bytes_never_panic(
@@ -402,6 +343,24 @@ proptest::proptest! {
     ) {
         let url = Url::parse("https://example.org/").unwrap();
         let _ = parse(&url, &bytes);
+    }
+
+    #[test]
+    fn screening_says_what_parsing_says(
+        label in "|<p>|\u{feff}|<meta charset=(utf-8|euc-kr|utf-16|iso-2022-jp|x-user-defined)>",
+        units in proptest::collection::vec(
+            ("[ \u{a0}\u{85}]|[ -~é🦀]|\\PC|[\x01-\x1f]", 1..9_000_usize), 0..3
+        ),
+        tail in proptest::collection::vec(proptest::num::u8::ANY, 0..3),
+    ) {
+        let mut bytes = label.into_bytes();
+        for (unit, count) in units {
+            bytes.extend(unit.repeat(count).into_bytes());
+        }
+        bytes.extend(tail);
+        let parsed = parse(&Url::parse("https://example.org/").unwrap(), &bytes).err();
+        let expected = parsed.filter(|skip| matches!(skip, Skip::Empty | Skip::Binary));
+        proptest::prop_assert_eq!(screen(&bytes).err(), expected);
     }
 
     #[test]

@@ -37,18 +37,25 @@ impl Words {
         if self.text.len() >= self.bytes_max {
             return;
         }
-        self.gap |= piece.starts_with(char::is_whitespace);
-        for word in piece.split_whitespace() {
+        let mut rest = piece;
+        while let Some(start) = rest.find(|c: char| !c.is_whitespace()) {
+            self.gap |= start > 0;
             if self.gap && !self.text.is_empty() {
                 self.text.push(' ');
             }
-            self.text.push_str(word);
-            self.gap = true;
-        }
-        // After the last word the flag is set, whether or not white space followed it.
-        if piece.ends_with(|c: char| !c.is_whitespace()) {
+            let (words, after) = rest[start..].split_at(normal_bytes(&rest[start..]));
+            self.text.push_str(words);
             self.gap = false;
+            rest = after;
         }
+        // What is left is white space only.
+        self.gap |= !rest.is_empty();
+    }
+
+    /// Drops the text.
+    pub(super) fn clear(&mut self) {
+        self.text.clear();
+        self.gap = false;
     }
 
     /// Returns the text.
@@ -57,23 +64,65 @@ impl Words {
     }
 
     /// Returns the text, cut to at most `bytes` at a character boundary.
-    pub(super) fn finish_at_byte(mut self, bytes: usize) -> String {
-        let end = cut::at_bytes(&self.text, bytes).len();
-        self.text.truncate(end);
-        self.trim_end()
+    pub(super) fn cut_at_byte(&self, bytes: usize) -> &str {
+        cut::at_bytes(&self.text, bytes).trim_end()
     }
 
     /// Returns the text, cut to at most `chars` characters.
-    pub(super) fn finish_at_char(mut self, chars: usize) -> String {
-        if let Some((end, _)) = self.text.char_indices().nth(chars) {
-            self.text.truncate(end);
+    pub(super) fn cut_at_char(&self, chars: usize) -> &str {
+        if self.text.len() <= chars {
+            return &self.text;
         }
-        self.trim_end()
+        let end = self.text.char_indices().nth(chars).map_or(self.text.len(), |(end, _)| end);
+        self.text[..end].trim_end()
     }
+}
 
-    fn trim_end(mut self) -> String {
-        let end = self.text.trim_end().len();
-        self.text.truncate(end);
-        self.text
+/// Returns how much of a text that begins with a word is words with single spaces between them.
+///
+/// Most text is, so that whole pieces are copied at once.
+fn normal_bytes(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        if !byte.is_ascii() {
+            let c = text[at..].chars().next().unwrap_or_default();
+            if c.is_whitespace() {
+                return at;
+            }
+            at += c.len_utf8();
+        } else if !is_space(byte) {
+            at += 1;
+        } else if byte == b' ' && bytes.get(at + 1).is_some_and(|&b| b.is_ascii() && !is_space(b)) {
+            at += 2;
+        } else {
+            return at;
+        }
+    }
+    at
+}
+
+/// Returns whether an ASCII character is white space, as `char::is_whitespace` has it.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b'\t'..=b'\r' | b' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn pieces_become_words(
+            pieces in proptest::collection::vec("[a-c\u{e9} \t\u{a0}]{0,6}", 0..8)
+        ) {
+            let mut words = Words::new(usize::MAX);
+            for piece in &pieces {
+                words.push(piece);
+            }
+            let whole = pieces.concat();
+            let expected = whole.split_whitespace().collect::<Vec<_>>().join(" ");
+            proptest::prop_assert_eq!(words.finish(), expected);
+        }
     }
 }
