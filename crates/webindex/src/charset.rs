@@ -20,7 +20,7 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252, X_USER_DEFI
 pub const PRESCAN_BYTES: usize = 4096;
 
 /// How many bytes are decoded at first when only the start of a text is wanted.
-const START_BYTES: usize = 8 << 10;
+const START_BYTES: usize = 5 << 10;
 
 /// A document's text, and the encoding that it was in.
 ///
