@@ -44,6 +44,15 @@ pub trait Store: Send + Sync + Debug {
     /// Those of any mutation.
     async fn raise_floor(&self, floor: Timestamp) -> Result<()>;
 
+    /// Gives back the space of deleted cells, as far as that is worth the work now; returns when it is
+    /// done. A store that gives it back as it goes has nothing to do.
+    ///
+    /// # Errors
+    /// Those of any mutation; no cell is lost by it.
+    async fn reclaim(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// How full the fullest bounded in-memory locality group is: 0 empty, 1 at its bound. Those who
     /// bring in new work slow down from 0.8 on.
     fn pressure(&self) -> f64 {

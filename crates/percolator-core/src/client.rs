@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bigtable::{Store, Timestamp};
 
+use crate::gc::Collection;
 use crate::hints::Hints;
 use crate::layout::{SYSTEM_TABLE, system_schema, table_schema};
 use crate::schema::{Observed, Schema};
@@ -45,6 +46,7 @@ struct Inner {
     verdicts: Verdicts,
     suspects: Suspects,
     hints: Hints,
+    collection: Collection,
     /// How many callers wait for idleness.
     awaited: AtomicUsize,
     counters: Counters,
@@ -108,6 +110,7 @@ impl Client {
             verdicts: Verdicts::default(),
             suspects: Suspects::default(),
             hints: Hints::default(),
+            collection: Collection::default(),
             awaited: AtomicUsize::new(0),
             counters: Counters::default(),
         };
@@ -152,11 +155,13 @@ impl Client {
     /// [`Error::Oracle`] when no timestamp can be had; those of the store when observers were
     /// registered meanwhile and the schema cannot be read.
     pub async fn begin(&self) -> Result<Transaction> {
+        let starting = self.readers().starting();
         let stamp = self.oracle().timestamp().await?;
+        let open = starting.moved_to(stamp.timestamp);
         // Costs nothing unless observers were registered meanwhile; `notify` must know of them.
         self.schema(stamp.schema_version).await?;
         self.counters().begun.bump();
-        Ok(Transaction::new(self.clone(), stamp))
+        Ok(Transaction::new(self.clone(), stamp, open))
     }
 
     /// A read-only view of the data as it was at `ts`.
@@ -168,11 +173,13 @@ impl Client {
         if ts > latest {
             return Err(Error::NotIssued { asked: ts, latest });
         }
+        // Before the floor is looked at: a round that begins after that will see it.
+        let open = self.readers().at(ts);
         let floor = self.services().store.floor();
         if ts < floor {
             return Err(Error::TooOld { asked: ts, floor });
         }
-        Ok(Snapshot::new(self.clone(), ts))
+        Ok(Snapshot::new(self.clone(), ts, open))
     }
 
     /// A read-only view of the data as of the latest timestamp issued; issues none itself.
@@ -180,7 +187,9 @@ impl Client {
     /// # Errors
     /// [`Error::Oracle`] when the oracle cannot be reached.
     pub async fn snapshot(&self) -> Result<Snapshot> {
-        Ok(Snapshot::new(self.clone(), self.oracle().peek().await?))
+        let starting = self.readers().starting();
+        let latest = self.oracle().peek().await?;
+        Ok(Snapshot::new(self.clone(), latest, starting.moved_to(latest)))
     }
 
     /// What this client has done so far.
@@ -253,6 +262,10 @@ impl Client {
 
     pub(crate) fn is_awaited(&self) -> bool {
         self.inner.awaited.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn collection(&self) -> &Collection {
+        &self.inner.collection
     }
 
     pub(crate) fn hints(&self) -> &Hints {

@@ -83,6 +83,14 @@ impl Column {
         self.0.starts_with(b"ack:")
     }
 
+    /// The column whose changes are acknowledged here, if this is a column of acknowledgements.
+    pub(crate) fn acknowledges(&self) -> Option<Column> {
+        let name = self.0.strip_prefix(b"ack:")?;
+        // An observer's name has no slash.
+        let slash = name.iter().position(|b| *b == b'/')?;
+        Some(Column(self.0.slice(self.0.len() - name.len() + slash + 1..)))
+    }
+
     /// The name's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

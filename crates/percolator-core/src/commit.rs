@@ -229,7 +229,7 @@ impl Client {
         loop {
             let why = match row.table.store().check_and_mutate_row(request.clone()).await {
                 Ok(true) => return Ok(commit_ts),
-                Ok(false) => match self.without_lock(plan).await {
+                Ok(false) => match self.without_lock(plan, asked).await {
                     Ok(Some(decided)) => return decided,
                     Ok(None) => "its primary lock is there, but was not a moment ago".to_owned(),
                     Err(error) => error.to_string(),
@@ -254,18 +254,24 @@ impl Client {
     /// What happened to a primary that no longer holds its lock: committed by an earlier request whose
     /// reply was lost, or rolled back. `None` when the lock is there after all: commit again, with the
     /// same `c`.
-    async fn without_lock(&self, plan: &Plan) -> Result<Option<Result<Timestamp>>> {
+    ///
+    /// If the commit was `asked` for before and the floor lies above, a tomb is no evidence: it may have
+    /// been put there after the record of the commit was collected.
+    async fn without_lock(&self, plan: &Plan, asked: bool) -> Result<Option<Result<Timestamp>>> {
         let (primary, start_ts) = (&plan.primary, plan.start_ts);
-        let rolled_back = match self.own_status(primary, start_ts).await? {
+        let status = self.own_status(primary, start_ts).await?;
+        // After the look: what was collected since is in it.
+        let outlived = start_ts <= self.services().store.floor();
+        let rolled_back = match status {
             OwnStatus::Decided(Verdict::Committed(commit_ts)) => return Ok(Some(Ok(commit_ts))),
-            OwnStatus::Decided(Verdict::RolledBack) => true,
+            OwnStatus::Decided(Verdict::RolledBack) if !(asked && outlived) => true,
             OwnStatus::Locked => false,
-            OwnStatus::Nothing if start_ts <= self.services().store.floor() => {
+            OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing if outlived => {
                 // The evidence may have been collected (H06).
                 let why = "its records were garbage collected".to_owned();
                 return Ok(Some(Err(self.unknown(plan, why))));
             }
-            OwnStatus::Nothing => {
+            OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing => {
                 let (row, column) = (&primary.row, &primary.column);
                 let request = rows::roll_back_missing_primary(row, column, start_ts);
                 !primary.table.store().check_and_mutate_row(request).await?
@@ -283,11 +289,11 @@ impl Client {
     /// have taken the evidence (H06): then only what the primary's row still holds is believed.
     async fn outlived(&self, plan: &Plan, asked: bool) -> Result<Option<Result<Timestamp>>> {
         if asked && self.own_status(&plan.primary, plan.start_ts).await? != OwnStatus::Locked {
-            return self.without_lock(plan).await;
+            return self.without_lock(plan, asked).await;
         }
         Ok(match self.abort(plan).await {
             Abort::Done => Some(Err(self.aborted(plan, AbortReason::TooOld))),
-            Abort::AlreadyCommitted => self.without_lock(plan).await?,
+            Abort::AlreadyCommitted => self.without_lock(plan, asked).await?,
             Abort::Unreachable => None,
         })
     }

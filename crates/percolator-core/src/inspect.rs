@@ -191,7 +191,7 @@ impl Client {
     }
 }
 
-fn view(table: &Table, row: &RowKey, cell: &bigtable::Cell) -> Result<LockView> {
+pub(crate) fn view(table: &Table, row: &RowKey, cell: &bigtable::Cell) -> Result<LockView> {
     let lock = Lock::decode(&cell.value)?;
     let column = Column::from_stored(cell.qualifier.clone());
     Ok(LockView {

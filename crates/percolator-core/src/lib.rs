@@ -8,14 +8,14 @@
 //!       |  commit    c, the primary's row, the others         Figure 6, Commit
 //!       '- resolve   locks of others: forward or back         section 2.2
 //!   Observer     register, find, handle                       section 2.4
+//!   Collector    safe point, sweep, collect                   garbage; not in the paper
 //! ```
 //!
 //! This crate has no clock, no threads, no randomness and no runtime of its own: they come in through
 //! [`Runtime`], the data through [`bigtable::Store`], timestamps through [`Oracle`], liveness through
 //! [`LockService`]. Applications use the crate `percolator`, which puts these together.
 //!
-//! Not here: garbage collection of old versions, which a later version brings, and timestamps computed
-//! by anyone but the oracle.
+//! Not here: timestamps computed by anyone but the oracle.
 
 mod abort;
 mod client;
@@ -24,6 +24,7 @@ mod column;
 mod commit;
 mod error;
 mod format;
+mod gc;
 mod get;
 mod heartbeat;
 mod hints;
@@ -61,6 +62,7 @@ pub use client::{Client, Services, fresh_incarnation};
 pub use column::{COLUMN_BYTES_MAX, CellName, Column, Table};
 pub use commit::{Prewritten, PrimaryCommitted};
 pub use error::{AbortReason, Conflict, Error, Result};
+pub use gc::{Collector, GcCounts, GcOptions, GcReport, GcStatus, LastRound, OldestReader};
 pub use inspect::{LockFate, LockView, Moment, WriteView};
 pub use layout::{LOCKS_MAX, NOTIFICATIONS_MAX, table_schema};
 pub use lock::Incarnation;

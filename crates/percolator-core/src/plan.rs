@@ -5,6 +5,7 @@
 use bigtable::RowKey;
 
 use crate::column::{Cell, Table};
+use crate::gc::Open;
 use crate::lock::{Kind, Lock};
 use crate::rows::{LockedCell, NewLock};
 use crate::schema::{Schema, Strength};
@@ -20,6 +21,8 @@ pub(crate) struct Plan {
     pub(crate) primary_row: usize,
     /// The version of the observer schema that the notify bits follow.
     pub(crate) schema_version: u64,
+    /// Keeps the safe point below `start_ts` until the commit has ended.
+    _open: Option<Open>,
 }
 
 /// One row of a plan.
@@ -88,7 +91,8 @@ impl Plan {
             rows[index].cells.push(NewLock { column, lock, long_value });
         }
         let (start_ts, schema_version) = (tx.start_ts(), schema.version);
-        Ok(Some(Plan { start_ts, primary, rows, primary_row, schema_version }))
+        let _open = tx.open.take();
+        Ok(Some(Plan { start_ts, primary, rows, primary_row, schema_version, _open }))
     }
 
     /// The plan's primary lock, as prewrite places it.

@@ -3,6 +3,7 @@
 use bigtable::{RowKey, Timestamp};
 use bytes::Bytes;
 
+use crate::gc::Open;
 use crate::oracle::Stamp;
 use crate::{Client, Column, Result, Scan, Table, Transaction};
 
@@ -24,8 +25,8 @@ use crate::{Client, Column, Result, Scan, Table, Transaction};
 pub struct Snapshot(Transaction);
 
 impl Snapshot {
-    pub(crate) fn new(client: Client, timestamp: Timestamp) -> Self {
-        Snapshot(Transaction::new(client, Stamp { timestamp, schema_version: 0 }))
+    pub(crate) fn new(client: Client, timestamp: Timestamp, open: Open) -> Self {
+        Snapshot(Transaction::new(client, Stamp { timestamp, schema_version: 0 }, open))
     }
 
     /// The timestamp of the view.

@@ -7,6 +7,7 @@ use bigtable::{RowKey, RowRange, Timestamp, VALUE_BYTES_MAX};
 use bytes::Bytes;
 
 use crate::column::Cell;
+use crate::gc::Open;
 use crate::get::{Patience, Version, selection};
 use crate::options::{TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
 use crate::oracle::Stamp;
@@ -46,6 +47,8 @@ pub struct Transaction {
     pub(crate) notifications: BTreeSet<Cell>,
     /// The cell whose row decides; the first written one unless an observer's acknowledgement.
     pub(crate) primary: Option<Cell>,
+    /// Keeps the safe point below; goes on to the plan.
+    pub(crate) open: Option<Open>,
     reads_own_writes: bool,
 }
 
@@ -84,13 +87,14 @@ impl Buffer {
 }
 
 impl Transaction {
-    pub(crate) fn new(client: Client, stamp: Stamp) -> Self {
+    pub(crate) fn new(client: Client, stamp: Stamp, open: Open) -> Self {
         Transaction {
             client,
             stamp,
             buffer: Buffer::default(),
             notifications: BTreeSet::new(),
             primary: None,
+            open: Some(open),
             reads_own_writes: true,
         }
     }
@@ -127,8 +131,9 @@ impl Transaction {
         if let Some(own) = self.own(table, &row, column) {
             return Ok(own);
         }
-        let version = self.version(table, &row, column, Patience::Wait).await?;
-        Ok(version.and_then(|version| version.value))
+        let column = std::slice::from_ref(column);
+        let mut versions = self.versions(table, &row, column, Patience::Wait).await?;
+        Ok(versions.pop().and_then(|version| version.value))
     }
 
     /// Reads several columns of several rows at once: one inner vector for each row, with one entry
@@ -292,18 +297,16 @@ impl Transaction {
         Ok(())
     }
 
-    /// The committed version of a cell that the transaction sees, deletions included.
-    pub(crate) async fn version(
+    /// The committed versions of some cells of one row that the transaction sees, deletions included.
+    pub(crate) async fn versions(
         &self,
         table: &Table,
         row: &RowKey,
-        column: &Column,
+        columns: &[Column],
         patience: Patience,
-    ) -> Result<Option<Version>> {
-        let select = selection(std::slice::from_ref(column), self.start_ts());
-        let s = self.start_ts();
-        let mut versions = self.client.read_row(table, row, &select, s, patience).await?;
-        Ok(versions.pop())
+    ) -> Result<Vec<Version>> {
+        let (select, s) = (selection(columns, self.start_ts()), self.start_ts());
+        self.client.read_row(table, row, &select, s, patience).await
     }
 
     /// What the transaction itself has written to a cell, if it reads its own writes.

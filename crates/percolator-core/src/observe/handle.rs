@@ -21,7 +21,7 @@ use crate::observe::{clear, notifications, row_lock};
 use crate::observer::{Change, Observer, Registration, Runner};
 use crate::runtime::Backoff;
 use crate::schema::Strength;
-use crate::{AbortReason, Error, Result, Transaction};
+use crate::{AbortReason, Column, Error, Result, Transaction};
 
 /// How often an observer's transaction is tried in one visit when it runs into conflicts.
 const CONFLICTS_MAX: u32 = 16;
@@ -185,12 +185,14 @@ impl Context {
 /// Writes the observer's acknowledgement into the transaction, unless the cell is not dirty for it.
 async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Result<bool> {
     let Cell { table, row, column } = cell;
-    // A writer that is still at work will notify again: come back instead of waiting.
-    let version = tx.version(table, row, column, Patience::GiveUp).await?;
     let ack = Cell { column: column.ack_of(observer), ..cell.clone() };
-    let acked = tx.version(table, row, &ack.column, Patience::GiveUp).await?;
-    let acked = acked.and_then(|version| acknowledged(version.value.as_deref()));
-    let dirty = version.is_some_and(|v| acked.is_none_or(|acked| v.commit_ts > acked));
+    // In one read: garbage collection drops a deletion together with its acknowledgements. A writer
+    // that is still at work will notify again: come back instead of waiting.
+    let both = [column.clone(), ack.column.clone()];
+    let versions = tx.versions(table, row, &both, Patience::GiveUp).await?;
+    let of = |column: &Column| versions.iter().find(|version| version.column == *column);
+    let acked = of(&ack.column).and_then(|version| acknowledged(version.value.as_deref()));
+    let dirty = of(column).is_some_and(|v| acked.is_none_or(|acked| v.commit_ts > acked));
     if dirty {
         let s = tx.start_ts().as_u64().to_be_bytes();
         tx.put(ack.clone(), Some(Bytes::copy_from_slice(&s)))?;

@@ -17,6 +17,8 @@ mod register;
 mod set_aside;
 mod workers;
 
+pub(crate) use register::acknowledged;
+
 pub use idle::{Backlog, IdleReport};
 pub use set_aside::SetAside;
 pub use workers::{WorkerOptions, Workers};

@@ -136,7 +136,9 @@ impl Client {
     async fn sweep(&self, entry: &Observed) -> Result<()> {
         let table = self.table(&entry.table).await?;
         let ack = entry.column.ack_of(&entry.observer);
+        let starting = self.readers().starting();
         let s = self.oracle().timestamp().await?.timestamp;
+        let _open = starting.moved_to(s);
         let columns = [entry.column.clone(), ack.clone()];
         let select = crate::get::selection(&columns, s);
         let mut left = Some(RowRange::all());

@@ -41,6 +41,8 @@ pub(crate) enum Op {
     /// Clears notifications alone.
     Clear,
     SetAside,
+    /// Garbage collection.
+    Collect,
     /// A write to Percolator's own table.
     System,
     SystemRead,
@@ -459,6 +461,8 @@ fn classify(request: &ConditionalMutation) -> Op {
         Op::SetAside
     } else if sets(otherwise, &NOTIFY) {
         Op::Notify
+    } else if [WRITE, DATA, ROLLBACK].iter().any(|family| deletes(otherwise, family)) {
+        Op::Collect
     } else if deletes(otherwise, &NOTIFY) {
         Op::Clear
     } else {

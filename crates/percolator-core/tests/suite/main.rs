@@ -4,6 +4,8 @@
 
 mod commit;
 mod faults;
+mod gc;
+mod gc_observed;
 mod hermitage;
 mod limits;
 mod liveness;

@@ -11,7 +11,7 @@ use percolator_core::{
     Transaction, WorkerOptions, Workers,
 };
 
-use crate::faults::{LOCK, Weather};
+use crate::faults::{LOCK, ROLLBACK, WRITE, Weather};
 use crate::world::{BAL, Process, World, add, number, observer, run_seed};
 
 const VERSION: Column = Column::literal("f:version");
@@ -141,6 +141,16 @@ async fn teller(world: World, seed: u64, banks: [Table; 2]) {
     }
 }
 
+/// Collects garbage until told to stop: by turns as far as it can, and behind the present.
+async fn collect(client: Client, mut stop: futures::channel::oneshot::Receiver<()>) {
+    while let Ok(None) = stop.try_recv() {
+        let random = client.runtime().random();
+        // A round that the weather ends is done again.
+        let _ = client.gc(Duration::from_millis(random % 2 * 20)).await;
+        client.runtime().sleep(Duration::from_millis((random >> 8) % 20)).await;
+    }
+}
+
 async fn storm(world: World, seed: u64) {
     let first = world.client_with(options(seed)).await;
     let banks = [first.table("bank-0").await.unwrap(), first.table("bank-1").await.unwrap()];
@@ -158,6 +168,9 @@ async fn storm(world: World, seed: u64) {
     let short_lived = observe(&crashing).await;
     let tellers = (0..4).map(|_| world.beside(teller(world.clone(), seed, banks.clone())));
     let tellers: Vec<_> = tellers.collect();
+    let (stop, stopped) = futures::channel::oneshot::channel();
+    let collector = world.process(options(seed), 0).await;
+    let collecting = world.beside(collect(collector.client.clone(), stopped));
     for _ in 0..4 {
         world.sleep_ms(world.runtime.random() % 60).await;
         if let Ok(sum) = sum(&first, &banks).await {
@@ -173,6 +186,8 @@ async fn storm(world: World, seed: u64) {
     // What is still on its way arrives, then the weather clears.
     world.runtime.sleep(STORM.late_max).await;
     world.store.set_weather(Weather::default());
+    drop(stop);
+    collecting.await.unwrap();
     let report = first.wait_idle(Some(Duration::from_secs(120))).await.unwrap();
     assert!(report.idle && report.set_aside.is_empty(), "seed {seed}: {report:?}");
     assert_eq!(sum(&first, &banks).await.unwrap(), total, "seed {seed}: at the end");
@@ -191,8 +206,19 @@ async fn storm(world: World, seed: u64) {
         assert!(resolved.iter().all(|lock| lock.cell.column.family() == b"ack"), "{resolved:?}");
         world.audit(table).await;
     }
+    drop(tx);
     workers.stop().await;
     assert!(world.cells(&banks[0], LOCK).await < 10);
+    // What the garbage collector leaves is one version of each cell.
+    let report = first.gc(Duration::ZERO).await.unwrap();
+    assert!(report.blocked_by.is_none(), "seed {seed}: {report:?}");
+    assert_eq!(sum(&first, &banks).await.unwrap(), total, "seed {seed}: after collection");
+    for table in &banks {
+        // Balance, version, copy, what was seen and its acknowledgement; nobody ran idly.
+        assert_eq!(world.cells(table, WRITE).await, 5 * ACCOUNTS as usize, "seed {seed}");
+        assert_eq!(world.cells(table, ROLLBACK).await, 0, "seed {seed}");
+        world.audit(table).await;
+    }
 }
 
 /// Every second seed; the environment variable `SEEDS` gives how many there are.

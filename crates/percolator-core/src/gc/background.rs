@@ -1,0 +1,175 @@
+//! Rounds in the background, with a small share of the machine.
+//!
+//! The task holds the client, and with it the store. So that nobody who closes a database has to wait
+//! for it, it lives where its handle can reach it: dropping the handle drops the task where it rests,
+//! at once, and takes with it whatever the task held.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bigtable::Timestamp;
+use futures::future::BoxFuture;
+
+use crate::gc::pace::Pace;
+use crate::gc::readers::LIFETIME;
+use crate::{Client, Result};
+
+/// How often the collector looks at least: registrations must be renewed in time.
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(LIFETIME.as_secs() / 3);
+const LOOK_EVERY_MIN: Duration = Duration::from_millis(20);
+/// In how many steps the safe point follows the present, within one retention.
+const STEPS: u32 = 32;
+/// The name of the advisory lock on collecting: two collectors at once only waste work.
+const LOCK: &[u8] = b"gc";
+const LOCK_LIFETIME: Duration = Duration::from_secs(600);
+
+/// How garbage is collected in the background.
+///
+/// ```
+/// use percolator_core::GcOptions;
+/// let options = GcOptions { retention: std::time::Duration::from_secs(60), ..GcOptions::default() };
+/// assert!(options.share < 0.5);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct GcOptions {
+    /// How long old versions stay readable. What is read for longer holds them back by itself, if its
+    /// client runs a [`Collector`].
+    pub retention: Duration,
+    /// The shortest time from one round to the next.
+    pub interval: Duration,
+    /// The share of one core that a round takes, between 0 and 1.
+    pub share: f64,
+}
+
+impl Default for GcOptions {
+    fn default() -> Self {
+        GcOptions {
+            retention: Duration::from_secs(600),
+            interval: Duration::from_secs(60),
+            share: 0.1,
+        }
+    }
+}
+
+/// A running garbage collection. Dropping it ends it at once, in the middle of a round if need be;
+/// the next round does again what is left.
+///
+/// See [`Client::collect_in_background`].
+#[must_use = "dropping it ends the collection"]
+pub struct Collector {
+    task: Arc<Slot>,
+}
+
+type Slot = Mutex<Option<BoxFuture<'static, ()>>>;
+
+impl std::fmt::Debug for Collector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Collector")
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        // Not under the lock: what it held may take others with it.
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(task);
+    }
+}
+
+/// The task, as the runtime sees it.
+struct Task(Arc<Slot>);
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut task = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(work) = &mut *task else { return Poll::Ready(()) };
+        let polled = work.as_mut().poll(cx);
+        if polled.is_ready() {
+            task.take();
+        }
+        polled
+    }
+}
+
+impl Client {
+    /// Collects garbage in the background from now on, and keeps this client registered as a reader
+    /// of what it has open. A database that nobody writes to costs nothing and gets no timestamps.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator_core::{Column, GcOptions};
+    /// use std::time::Duration;
+    /// let second = Duration::from_secs(1);
+    /// let options = GcOptions { retention: second, interval: second, ..GcOptions::default() };
+    /// let collector = client.collect_in_background(options);
+    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+    /// for balance in ["$10", "$3"] {
+    ///     client.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, balance)).await?;
+    /// }
+    /// client.runtime().sleep(Duration::from_secs(5)).await;
+    /// assert_eq!(client.cell_history(&accounts, "Bob", &bal).await?.len(), 2);
+    /// drop(collector);
+    /// # Ok(()) });
+    /// ```
+    pub fn collect_in_background(&self, options: GcOptions) -> Collector {
+        let client = self.clone();
+        let task: Arc<Slot> = Arc::new(Mutex::new(Some(Box::pin(collect(client, options)))));
+        self.runtime().spawn(Box::pin(Task(task.clone())));
+        Collector { task }
+    }
+}
+
+/// What the task remembers from one look to the next.
+#[derive(Debug, Default)]
+struct Memory {
+    /// The latest timestamp at the last look.
+    before: Timestamp,
+    registered: bool,
+    renewals: u64,
+    /// Up to where everything is collected, as far as this task knows.
+    collected: Timestamp,
+    not_before: Duration,
+}
+
+async fn collect(client: Client, options: GcOptions) {
+    let look_every = (options.retention / STEPS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX);
+    let mut memory = Memory::default();
+    loop {
+        if let Err(error) = client.look(&options, &mut memory).await {
+            // It is tried again at the next look.
+            tracing::warn!(target: "percolator::gc", event = "gc_error", %error);
+        }
+        client.runtime().sleep(look_every).await;
+    }
+}
+
+impl Client {
+    async fn look(&self, options: &GcOptions, memory: &mut Memory) -> Result<()> {
+        memory.renewals += 1;
+        let renewal = self.renew_registration(memory.before, memory.renewals, memory.registered);
+        memory.registered = renewal.await?;
+        memory.before = self.sample().await?;
+        let wanted = self.beyond_retention(options.retention, memory.before);
+        if wanted <= memory.collected || self.runtime().now() < memory.not_before {
+            return Ok(());
+        }
+        let owner = self.incarnation();
+        if !self.locks().try_lock(LOCK, owner, LOCK_LIFETIME).await? {
+            return Ok(());
+        }
+        let pace = Pace::share(options.share, self.runtime().now());
+        let round = self.round(options.retention, pace).await;
+        self.locks().unlock(LOCK, owner);
+        memory.not_before = self.runtime().now() + options.interval;
+        let round = round?;
+        if round.blocked_by.is_none() {
+            memory.collected = round.safe_point;
+        }
+        Ok(())
+    }
+}

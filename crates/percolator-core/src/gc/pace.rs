@@ -1,0 +1,58 @@
+//! How fast a round goes: as fast as it can, or with a share of one core.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::Client;
+
+/// The longest rest after one piece of work.
+const REST_MAX: Duration = Duration::from_secs(1);
+
+/// Divides a round's time into work and rest.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// How much longer than the work before it a rest is; `None` rests never.
+    rest: Option<f64>,
+    /// When the piece of work at hand began.
+    since: Duration,
+}
+
+impl Pace {
+    /// As fast as possible, though others get their turn.
+    pub(super) fn full() -> Self {
+        Pace { rest: None, since: Duration::ZERO }
+    }
+
+    /// With this share of one core, between 0 and 1.
+    pub(super) fn share(share: f64, now: Duration) -> Self {
+        let share = share.clamp(0.001, 1.0);
+        Pace { rest: Some((1.0 - share) / share), since: now }
+    }
+
+    /// To be called after each piece of work.
+    pub(super) async fn pause(&mut self, client: &Client) {
+        let runtime = client.runtime();
+        match self.rest {
+            None => yield_now().await,
+            Some(rest) => {
+                let worked = runtime.now().saturating_sub(self.since);
+                runtime.sleep(worked.mul_f64(rest).min(REST_MAX)).await;
+                self.since = runtime.now();
+            }
+        }
+    }
+}
+
+/// Lets others go first, once.
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,62 @@
+//! Step 2: every lock below the safe point is resolved before anything is collected (H06).
+//!
+//! The floor is raised before, so no new lock below it can be placed, and one pass over the locks
+//! meets all of them. A lock whose transaction is committed is rolled forward, notification included
+//! (H49); one whose owner still lives ends the round, because the owner may need its records.
+
+use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
+
+use crate::gc::GcCounts;
+use crate::gc::pace::Pace;
+use crate::layout::LOCK;
+use crate::resolve::{MetLock, Resolved};
+use crate::{Client, LockView, Result, Table};
+
+/// Most rows of one page.
+const PAGE_ROWS: usize = 256;
+
+impl Client {
+    /// Resolves every lock below the safe point, in all tables; returns the first whose owner lives.
+    pub(super) async fn sweep_locks(
+        &self,
+        safe_point: Timestamp,
+        pace: &mut Pace,
+        counts: &mut GcCounts,
+    ) -> Result<Option<LockView>> {
+        for name in self.table_names().await? {
+            let table = self.table(&name).await?;
+            if let Some(alive) = self.sweep_table(&table, safe_point, pace, counts).await? {
+                return Ok(Some(alive));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn sweep_table(
+        &self,
+        table: &Table,
+        safe_point: Timestamp,
+        pace: &mut Pace,
+        counts: &mut GcCounts,
+    ) -> Result<Option<LockView>> {
+        let below = TimeRange::below(safe_point);
+        let select = Selection::default().family(LOCK, below, u32::MAX);
+        let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
+        let mut left = Some(RowRange::all());
+        while let Some(range) = left {
+            let page = table.store().scan(&range, &select, limit).await?;
+            for row in &page.rows {
+                for cell in &row.cells {
+                    let met = MetLock::decode(table, &row.key, cell)?;
+                    if self.resolve(&met).await? == Resolved::Alive {
+                        return crate::inspect::view(table, &row.key, cell).map(Some);
+                    }
+                    counts.locks += 1;
+                }
+            }
+            left = page.resume;
+            pace.pause(self).await;
+        }
+        Ok(None)
+    }
+}
