@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::Ordering;
 
 use bigtable::{Error, Mutation, Result, RowKey, TimeRange, Timestamp};
 use fjall::{Keyspace, OwnedWriteBatch, Slice};
@@ -162,10 +163,16 @@ impl<'a> Draft<'a> {
             let below = time.to.min(current.timestamp.previous());
             self.delete_versions(history, column, TimeRange { from: time.from, to: below })?;
         }
+        let own = Slice::new(column);
         if !time.contains(current.timestamp) {
+            let all = time.from == Timestamp::ZERO && time.to >= current.timestamp.previous();
+            if current.older && all {
+                // No reader need look into the history any more.
+                let alone = Newest::encode(current.timestamp, false, current.value());
+                self.put(newest, own, Some(alone));
+            }
             return Ok(());
         }
-        let own = Slice::new(column);
         let mut left = Vec::new();
         if current.older {
             let (from, to) = (column.at(current.timestamp), column.at(Timestamp::ZERO));
@@ -272,6 +279,8 @@ impl<'a> Draft<'a> {
                 let put = writes.0.iter().map(|(key, value)| (key.clone(), value.clone()));
                 batch.newest.extend(put);
             }
+            let removed = writes.0.values().filter(|value| value.is_none()).count() as u64;
+            group.removed[usize::from(space.history)].fetch_add(removed, Ordering::Relaxed);
             if group.memory.is_none() {
                 write(&mut batch.writes, group.keyspace(space.history), writes);
             }

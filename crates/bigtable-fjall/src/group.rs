@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bigtable::{Layout, LocalityGroup};
@@ -43,6 +44,9 @@ pub(crate) struct Group {
     pub(crate) history: Option<Keyspace>,
     /// Position among the in-memory groups.
     pub(crate) memory: Option<usize>,
+    /// How many cells were removed from the keyspace, and from that of the history, since their space
+    /// was last given back.
+    pub(crate) removed: [AtomicU64; 2],
 }
 
 impl std::fmt::Debug for Group {
@@ -67,7 +71,8 @@ impl Group {
             }
             Layout::Versions | Layout::InMemory(_) => None,
         };
-        Ok(Group { schema: schema.clone(), cells, history, memory: None })
+        let removed = Default::default();
+        Ok(Group { schema: schema.clone(), cells, history, memory: None, removed })
     }
 
     /// The group's keyspace, or that of its history.

@@ -34,6 +34,7 @@ mod key;
 mod memory;
 mod options;
 mod recent;
+mod reclaim;
 mod row;
 mod scan;
 mod store;

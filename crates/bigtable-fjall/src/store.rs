@@ -15,6 +15,7 @@ use crate::fault::{self, Fault};
 use crate::group::Group;
 use crate::memory::MemoryGroup;
 use crate::options::Options;
+use crate::reclaim::Reclaiming;
 use crate::table::FjallTable;
 
 /// Threads of the engine: one writes new cells out, the other compacts.
@@ -52,6 +53,7 @@ pub struct FjallStore {
 pub(crate) struct Running {
     pub(crate) engine: Arc<Engine>,
     committer: Option<JoinHandle<()>>,
+    pub(crate) reclaiming: Reclaiming,
     /// Last, so that the directory stays locked until the engine is closed.
     _directory: Directory,
 }
@@ -65,6 +67,7 @@ impl std::fmt::Debug for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.reclaiming.stop();
         self.engine.queue.close();
         if let Some(committer) = self.committer.take() {
             // Had it panicked, its callers would have learnt of it.
@@ -98,7 +101,12 @@ impl FjallStore {
             move || engine.run()
         });
         let committer = committer.map_err(|e| fault::io(dir, "starting a thread", &e))?;
-        let running = Running { engine, committer: Some(committer), _directory: directory };
+        let running = Running {
+            engine,
+            committer: Some(committer),
+            reclaiming: Reclaiming::default(),
+            _directory: directory,
+        };
         Ok(FjallStore { running: Arc::new(running) })
     }
 
@@ -156,6 +164,12 @@ impl Store for FjallStore {
             engine.set_floor(floor);
         }
         Ok(())
+    }
+
+    async fn reclaim(&self) -> Result<()> {
+        let reply = self.running.reclaiming.start(&self.running.engine)?;
+        // Dropped without a word: the store is closing.
+        reply.await.unwrap_or(Ok(()))
     }
 
     fn pressure(&self) -> f64 {

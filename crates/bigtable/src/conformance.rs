@@ -123,7 +123,7 @@ cases! {
     } threads: false,
     write {
         order_within_a_request, replacing, older_after_newer, deleting_time_ranges,
-        deleting_the_newest, many_families_at_once, limits, unknown_family, refused_as_a_whole,
+        deleting_the_newest, deleting_the_oldest, many_families_at_once, reclaiming, limits, unknown_family, refused_as_a_whole,
     } threads: false,
     conditional {
         any_probe, nothing_probed, probed_times, value_prefixes, both_branches, repeated, batches,

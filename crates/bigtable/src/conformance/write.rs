@@ -131,6 +131,49 @@ pub(super) async fn deleting_the_newest(store: &dyn Store) {
     }
 }
 
+pub(super) async fn deleting_the_oldest(store: &dyn Store) {
+    let table = &*table(store, "write_oldest").await;
+    for f in &EACH {
+        // What garbage collection does: everything below the newest goes, again and again, and what
+        // was there before must neither come back nor take anything with it.
+        for round in 1..=4 {
+            let newest = 10 * round;
+            for at in newest - 5..=newest {
+                mutate(table, b"r", [set(f, b"q", at, "v")]).await;
+            }
+            mutate(table, b"r", [delete(f, b"q", from_to(0, newest - 3))]).await;
+            let want = [newest, newest - 1, newest - 2].map(|at| format!("q@{at}=v"));
+            assert_eq!(left(table, "r", f).await, want, "{f}: the older half deleted");
+            mutate(table, b"r", [delete(f, b"q", TimeRange::below(ts(newest)))]).await;
+            assert_eq!(left(table, "r", f).await, want[..1], "{f}: all but the newest deleted");
+            assert!(!finds(table, b"r", vec![probe(f, b"q", from_to(0, newest - 1))]).await);
+            let older = read(table, b"r", &column(f, b"q", from_to(0, newest - 1), 9)).await;
+            assert!(older.cells.is_empty(), "{f}: older than the newest, found {older:?}");
+            // An older version that comes afterwards is there.
+            mutate(table, b"r", [set(f, b"q", 1, "late")]).await;
+            let want = [format!("q@{newest}=v"), "q@1=late".to_owned()];
+            assert_eq!(left(table, "r", f).await, want, "{f}: an older version set afterwards");
+        }
+    }
+}
+
+pub(super) async fn reclaiming(store: &dyn Store) {
+    let table = &*table(store, "write_reclaim").await;
+    let versions = 12_000;
+    for f in &EACH {
+        for step in (1..=versions).collect::<Vec<u64>>().chunks(1000) {
+            mutate(table, b"r", step.iter().map(|at| set(f, b"q", *at, "v"))).await;
+        }
+        mutate(table, b"s", [set(f, b"q", 1, "stays")]).await;
+        mutate(table, b"r", [delete(f, b"q", TimeRange::below(ts(versions)))]).await;
+        for _ in 0..2 {
+            ok("giving space back", store.reclaim().await);
+            assert_eq!(left(table, "r", f).await, [format!("q@{versions}=v")], "{f}");
+            assert_eq!(left(table, "s", f).await, ["q@1=stays"], "{f}");
+        }
+    }
+}
+
 pub(super) async fn many_families_at_once(store: &dyn Store) {
     let table = &*table(store, "write_many").await;
     let count = 300;

@@ -225,6 +225,10 @@ impl Versions {
             }
             Mutation::Delete { time, .. } => {
                 self.0.drain(self.positions(*time));
+                // What many overwrites have needed is given back once they are collected.
+                if self.0.capacity() > 4 * self.0.len().max(4) {
+                    self.0.shrink_to(2 * self.0.len());
+                }
             }
         }
     }

@@ -141,17 +141,21 @@ async fn teller(world: World, seed: u64, banks: [Table; 2]) {
     }
 }
 
-/// Collects garbage until told to stop: by turns as far as it can, and behind the present.
-async fn collect(client: Client, mut stop: futures::channel::oneshot::Receiver<()>) {
+/// Collects garbage until told to stop: by turns as far as it can, and behind the present. Returns
+/// how many rounds dropped something.
+async fn collect(client: Client, mut stop: futures::channel::oneshot::Receiver<()>) -> usize {
+    let mut rounds = 0;
     while let Ok(None) = stop.try_recv() {
         let random = client.runtime().random();
         // A round that the weather ends is done again.
-        let _ = client.gc(Duration::from_millis(random % 2 * 20)).await;
+        let round = client.gc(Duration::from_millis(random % 2 * 20)).await;
+        rounds += usize::from(round.is_ok_and(|round| round.counts.writes > 0));
         client.runtime().sleep(Duration::from_millis((random >> 8) % 20)).await;
     }
+    rounds
 }
 
-async fn storm(world: World, seed: u64) {
+async fn storm(world: World, seed: u64) -> usize {
     let first = world.client_with(options(seed)).await;
     let banks = [first.table("bank-0").await.unwrap(), first.table("bank-1").await.unwrap()];
     let mut tx = first.begin().await.unwrap();
@@ -187,7 +191,7 @@ async fn storm(world: World, seed: u64) {
     world.runtime.sleep(STORM.late_max).await;
     world.store.set_weather(Weather::default());
     drop(stop);
-    collecting.await.unwrap();
+    let rounds = collecting.await.unwrap();
     let report = first.wait_idle(Some(Duration::from_secs(120))).await.unwrap();
     assert!(report.idle && report.set_aside.is_empty(), "seed {seed}: {report:?}");
     assert_eq!(sum(&first, &banks).await.unwrap(), total, "seed {seed}: at the end");
@@ -219,14 +223,17 @@ async fn storm(world: World, seed: u64) {
         assert_eq!(world.cells(table, ROLLBACK).await, 0, "seed {seed}");
         world.audit(table).await;
     }
+    rounds
 }
 
 /// Every second seed; the environment variable `SEEDS` gives how many there are.
 fn storms(first: u64) {
     let seeds = std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(200);
+    let mut rounds = 0;
     for seed in (first..seeds).step_by(2) {
-        run_seed(seed, async |world| storm(world, seed).await);
+        rounds += run_seed(seed, async |world| storm(world, seed).await);
     }
+    assert!(rounds > seeds as usize, "collection took place in the middle of the storms: {rounds}");
 }
 
 #[test]

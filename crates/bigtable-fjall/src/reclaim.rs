@@ -1,0 +1,137 @@
+//! Giving back the space of removed cells.
+//!
+//! The engine keeps a removed cell, and the mark that it is removed, until a merge of sorted runs
+//! meets both in the last level. It merges when new runs come in; after a garbage collection none may
+//! come for a long time. So whoever has removed much asks for it: what is in memory is written out,
+//! and each keyspace of which a good part was removed is merged into one level. Large values lie in
+//! files of their own, which a first merge finds to be mostly dead and a second one rewrites.
+//!
+//! It runs in a thread of its own, because the engine blocks, and one at a time. Closing the store
+//! waits for the keyspace at hand; that is why large ones are left to the merges of every day.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bigtable::Result;
+use fjall::Keyspace;
+use futures::channel::oneshot;
+
+use crate::engine::Engine;
+use crate::fault::{self, Fault};
+use crate::group::Group;
+
+/// The least that must have been removed from a keyspace to be worth a merge.
+const REMOVED_MIN: u64 = 10_000;
+/// The part of its entries that must have been removed: one in so many.
+const REMOVED_PART: u64 = 4;
+/// A keyspace of more bytes than this is not merged as a whole.
+const KEYSPACE_BYTES_MAX: u64 = 256 << 20;
+/// How long new cells may take to be written out, and how often that is looked at.
+const WRITING_OUT_MAX: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// The thread that gives space back, if one runs.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaiming {
+    stop: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Reclaiming {
+    fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the work, unless it is under way.
+    pub(crate) fn start(&self, engine: &Arc<Engine>) -> Result<oneshot::Receiver<Result<()>>> {
+        let (done, reply) = oneshot::channel();
+        let mut thread = self.thread();
+        if thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            let _ = done.send(Ok(()));
+            return Ok(reply);
+        }
+        let work = Work { engine: engine.clone(), stop: self.stop.clone() };
+        let started = std::thread::Builder::new().name("bigtable-reclaim".to_owned()).spawn({
+            move || {
+                // Nobody may be waiting any more.
+                let _ = done.send(work.run());
+            }
+        });
+        *thread = Some(started.map_err(|e| fault::io(&engine.path, "starting a thread", &e))?);
+        Ok(reply)
+    }
+
+    /// Ends the work after the keyspace at hand.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread().take() {
+            // Had it panicked, its caller would have learnt of it.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work {
+    engine: Arc<Engine>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Work {
+    fn run(&self) -> Result<()> {
+        let groups = self.engine.wait_to_lead()?.groups.clone();
+        let worth: Vec<_> = groups.iter().flat_map(keyspaces).filter(is_worth).collect();
+        for (group, history) in worth {
+            let keyspace = group.keyspace(history);
+            let removed = group.removed[usize::from(history)].swap(0, Ordering::Relaxed);
+            if let Err(fault) = self.merge(keyspace) {
+                group.removed[usize::from(history)].fetch_add(removed, Ordering::Relaxed);
+                return Err(fault.at(&self.engine.path, "giving space back"));
+            }
+            if self.is_stopping() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge(&self, keyspace: &Keyspace) -> std::result::Result<(), Fault> {
+        // A snapshot of earlier days keeps what was removed since.
+        self.engine.forget_snapshot();
+        keyspace.rotate_memtable()?;
+        let looks = WRITING_OUT_MAX.as_millis() / LOOK_EVERY.as_millis();
+        for _ in 0..looks {
+            if keyspace.sealed_memtable_count() == 0 || self.is_stopping() {
+                break;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        if self.is_stopping() {
+            return Ok(());
+        }
+        keyspace.major_compact()?;
+        if keyspace.is_kv_separated() && keyspace.fragmented_blob_bytes() > 0 {
+            keyspace.major_compact()?;
+        }
+        Ok(())
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+}
+
+/// The keyspaces of a group, each with whether it is that of the history.
+fn keyspaces(group: &Arc<Group>) -> impl Iterator<Item = (Arc<Group>, bool)> {
+    let history = group.history.is_some().then(|| (group.clone(), true));
+    std::iter::once((group.clone(), false)).chain(history)
+}
+
+fn is_worth((group, history): &(Arc<Group>, bool)) -> bool {
+    let keyspace = group.keyspace(*history);
+    let removed = group.removed[usize::from(*history)].load(Ordering::Relaxed);
+    removed >= REMOVED_MIN
+        && removed >= keyspace.approximate_len() as u64 / REMOVED_PART
+        && keyspace.disk_space() <= KEYSPACE_BYTES_MAX
+}
