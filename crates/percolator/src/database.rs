@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bigtable::{MemoryStore, Store};
 use bigtable_fjall::FjallStore;
 use percolator_core::{
-    Client, Options, ProcessLocks, Result, Runtime, Services, WindowOracle, fresh_incarnation,
+    Client, Collector, GcOptions, Options, ProcessLocks, Result, Runtime, Services, WindowOracle,
+    fresh_incarnation,
 };
 
 use crate::TokioRuntime;
@@ -27,6 +28,9 @@ use crate::TokioRuntime;
 #[derive(Debug, Clone)]
 pub struct Percolator {
     client: Client,
+    gc: Option<GcOptions>,
+    /// Ends with the last handle.
+    _collector: Option<Arc<Collector>>,
 }
 
 /// How a database on disk is opened.
@@ -42,6 +46,9 @@ pub struct OpenOptions {
     pub durability: bigtable_fjall::Durability,
     /// Memory for blocks read from disk.
     pub cache_bytes: u64,
+    /// How old versions are collected in the background; `None` keeps them until
+    /// [`gc`](Client::gc) is called.
+    pub gc: Option<GcOptions>,
     /// The client's own options.
     pub client: Options,
 }
@@ -51,6 +58,7 @@ impl Default for OpenOptions {
         OpenOptions {
             durability: bigtable_fjall::Durability::Sync,
             cache_bytes: 128 << 20,
+            gc: Some(GcOptions::default()),
             client: Options::default(),
         }
     }
@@ -89,7 +97,7 @@ impl Percolator {
             ..bigtable_fjall::Options::default()
         };
         let store = FjallStore::open(dir.as_ref(), engine)?;
-        Self::over(Arc::new(store), options.client).await
+        Self::start(Arc::new(store), options.client, options.gc).await
     }
 
     /// A database in memory, gone with its last handle.
@@ -97,20 +105,30 @@ impl Percolator {
     /// # Errors
     /// None but those of a store that is full.
     pub async fn in_memory() -> Result<Self> {
-        Self::over(Arc::new(MemoryStore::new()), Options::default()).await
+        let gc = Some(GcOptions::default());
+        Self::start(Arc::new(MemoryStore::new()), Options::default(), gc).await
     }
 
-    /// A database over any store, with oracle and lock service in this process.
+    /// A database over any store, with oracle and lock service in this process. Garbage is collected
+    /// when [`gc`](Client::gc) or [`collect_in_background`](Client::collect_in_background) is called.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn over(store: Arc<dyn Store>, options: Options) -> Result<Self> {
+        Self::start(store, options, None).await
+    }
+
+    async fn start(
+        store: Arc<dyn Store>,
+        options: Options,
+        gc: Option<GcOptions>,
+    ) -> Result<Self> {
         let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current());
         let holder = fresh_incarnation(&*runtime);
         let oracle = Arc::new(WindowOracle::open(&*store, holder).await?);
         let locks = Arc::new(ProcessLocks::new(runtime.clone()));
         let services = Services { store, oracle, locks, runtime };
-        Ok(Percolator { client: Client::open(services, options).await? })
+        Ok(Self::with(Client::open(services, options).await?, gc))
     }
 
     /// A second client of the same database, with a liveness token of its own: what it leaves behind
@@ -121,7 +139,12 @@ impl Percolator {
     pub async fn another_client(&self) -> Result<Self> {
         let services = self.client.services().clone();
         let client = Client::open(services, self.client.options().clone()).await?;
-        Ok(Percolator { client })
+        Ok(Self::with(client, self.gc.clone()))
+    }
+
+    fn with(client: Client, gc: Option<GcOptions>) -> Self {
+        let collector = gc.clone().map(|gc| Arc::new(client.collect_in_background(gc)));
+        Percolator { client, gc, _collector: collector }
     }
 }
 
