@@ -23,11 +23,13 @@ use crate::fault::{self, Fault};
 use crate::group::Group;
 
 /// The least that must have been removed from a keyspace to be worth a merge.
-const REMOVED_MIN: u64 = 10_000;
+const REMOVED_MIN: u64 = 1000;
 /// The part of its entries that must have been removed: one in so many.
 const REMOVED_PART: u64 = 4;
 /// A keyspace of more bytes than this is not merged as a whole.
 const KEYSPACE_BYTES_MAX: u64 = 256 << 20;
+/// Shorter than every key of a cell.
+const NO_KEY: [u8; 1] = [0];
 /// How long new cells may take to be written out, and how often that is looked at.
 const WRITING_OUT_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -82,37 +84,63 @@ impl Work {
     fn run(&self) -> Result<()> {
         let groups = self.engine.wait_to_lead()?.groups.clone();
         let worth: Vec<_> = groups.iter().flat_map(keyspaces).filter(is_worth).collect();
-        for (group, history) in worth {
-            let keyspace = group.keyspace(history);
-            let removed = group.removed[usize::from(history)].swap(0, Ordering::Relaxed);
-            if let Err(fault) = self.merge(keyspace) {
-                group.removed[usize::from(history)].fetch_add(removed, Ordering::Relaxed);
-                return Err(fault.at(&self.engine.path, "giving space back"));
-            }
-            if self.is_stopping() {
-                break;
+        let fault = |fault: Fault| fault.at(&self.engine.path, "giving space back");
+        for (group, history) in &worth {
+            let (keyspace, removed) =
+                (group.keyspace(*history), &group.removed[usize::from(*history)]);
+            let counted = removed.swap(0, Ordering::Relaxed);
+            if let Err(error) = self.merge(keyspace) {
+                removed.fetch_add(counted, Ordering::Relaxed);
+                return Err(fault(error));
             }
         }
-        Ok(())
+        let merged: Vec<_> =
+            worth.iter().map(|(group, history)| group.keyspace(*history)).collect();
+        self.settle(&merged)
     }
 
+    /// Merges all of a keyspace into its last level.
     fn merge(&self, keyspace: &Keyspace) -> std::result::Result<(), Fault> {
         // A snapshot of earlier days keeps what was removed since.
         self.engine.forget_snapshot();
-        keyspace.rotate_memtable()?;
-        let looks = WRITING_OUT_MAX.as_millis() / LOOK_EVERY.as_millis();
-        for _ in 0..looks {
-            if keyspace.sealed_memtable_count() == 0 || self.is_stopping() {
-                break;
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
+        self.write_out(keyspace)?;
         if self.is_stopping() {
             return Ok(());
         }
         keyspace.major_compact()?;
         if keyspace.is_kv_separated() && keyspace.fragmented_blob_bytes() > 0 {
             keyspace.major_compact()?;
+        }
+        Ok(())
+    }
+
+    /// Has the engine let go of the files that were merged, and of the journal of what they held: it
+    /// does so when something newer than the merge has been written and written out. The removal of a
+    /// key that is never there will do.
+    fn settle(&self, merged: &[&Keyspace]) -> Result<()> {
+        if merged.is_empty() || self.is_stopping() {
+            return Ok(());
+        }
+        {
+            let _lead = self.engine.wait_to_lead()?;
+            let mut batch = self.engine.db.batch();
+            for keyspace in merged {
+                batch.remove(*keyspace, NO_KEY);
+            }
+            self.engine.write(batch, Vec::new(), false)?;
+        }
+        let fault = |fault: Fault| fault.at(&self.engine.path, "giving space back");
+        merged.iter().try_for_each(|keyspace| self.write_out(keyspace)).map_err(fault)
+    }
+
+    /// Writes new cells out of memory, and waits for it as long as that usually takes.
+    fn write_out(&self, keyspace: &Keyspace) -> std::result::Result<(), Fault> {
+        keyspace.rotate_memtable()?;
+        for _ in 0..WRITING_OUT_MAX.as_millis() / LOOK_EVERY.as_millis() {
+            if keyspace.sealed_memtable_count() == 0 || self.is_stopping() {
+                break;
+            }
+            std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
     }

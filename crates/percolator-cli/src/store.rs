@@ -55,6 +55,14 @@ impl StoreArgs {
         Ok(Percolator::open_with(&self.data, options).await?)
     }
 
+    /// Opens a store that must be there, without a garbage collection in the background.
+    pub(crate) async fn open_existing_alone(&self) -> anyhow::Result<Percolator> {
+        check_there(&self.data)?;
+        let durability = self.durability.into();
+        let options = OpenOptions { durability, gc: None, ..OpenOptions::default() };
+        Ok(Percolator::open_with(&self.data, options).await?)
+    }
+
     /// Opens a store that must be there.
     pub(crate) async fn open_existing(&self) -> anyhow::Result<Percolator> {
         check_there(&self.data)?;

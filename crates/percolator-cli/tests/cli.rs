@@ -59,6 +59,42 @@ impl From<Output> for Ran {
     }
 }
 
+#[test]
+fn gc_drops_what_was_overwritten_and_says_how_far() {
+    let shell = Shell::new();
+    let data = shell.data();
+    let data = data.to_str().unwrap();
+    run(&["gc", "run", "--data", data]).refused(2, "no store is there", "--data");
+    for value in ["10", "3", "7"] {
+        run(&["set", "Bob", "bal", value, "--data", data]).with(0);
+    }
+    let status = run(&["gc", "status", "--json", "--data", data]).with(0).json();
+    assert_eq!((&status["safe_point"], &status["last_round"]), (&json!(0), &Value::Null));
+    // Everything is younger than the retention.
+    let kept = run(&["gc", "run", "--json", "--data", data]).with(0).json();
+    assert_eq!(kept["counts"]["writes"], 0);
+    let ran = run(&["gc", "run", "--retention", "0s", "--json", "--data", data]).with(0).json();
+    assert_eq!((&ran["counts"]["writes"], &ran["blocked_by"]), (&json!(2), &Value::Null));
+    let status = run(&["gc", "status", "--json", "--data", data]).with(0).json();
+    assert_eq!(status["safe_point"], ran["safe_point"]);
+    assert_eq!(status["last_round"]["counts"], ran["counts"]);
+    let table = run(&["gc", "status", "--data", data]).with(0);
+    assert!(
+        table.stdout.contains("safe point") && table.stdout.contains("writes"),
+        "{}",
+        table.stdout
+    );
+    assert_eq!(run(&["get", "Bob", "bal", "--data", data]).with(0).stdout, "7\n");
+    run(&["get", "Bob", "bal", "--at", "3", "--data", data]).refused(2, "safe point", "--at");
+    // The lock that a crash left is resolved, and goes with its tomb.
+    let crash = shell.dir.path().join("crash");
+    std::fs::write(&crash, "begin\nset Bob bal 1\nprewrite\ncrash\n").unwrap();
+    run(&["tx", crash.to_str().unwrap(), "--data", data]);
+    let ran = run(&["gc", "run", "--retention", "0s", "--data", data]).with(0);
+    let line = |what: &str| ran.stdout.lines().find(|line| line.contains(what)).unwrap().to_owned();
+    assert!(line("locks").ends_with('1') && line("tombs").ends_with('1'), "{}", ran.stdout);
+}
+
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
     for variable in ["PERCOLATOR_DATA", "NO_COLOR", "CLICOLOR_FORCE"] {

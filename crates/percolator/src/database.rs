@@ -118,11 +118,7 @@ impl Percolator {
         Self::start(store, options, None).await
     }
 
-    async fn start(
-        store: Arc<dyn Store>,
-        options: Options,
-        gc: Option<GcOptions>,
-    ) -> Result<Self> {
+    async fn start(store: Arc<dyn Store>, options: Options, gc: Option<GcOptions>) -> Result<Self> {
         let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current());
         let holder = fresh_incarnation(&*runtime);
         let oracle = Arc::new(WindowOracle::open(&*store, holder).await?);

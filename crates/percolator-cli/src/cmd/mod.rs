@@ -3,6 +3,7 @@
 mod bench;
 mod cell;
 mod demo;
+mod gc;
 mod locks;
 mod observers;
 mod read;
@@ -45,11 +46,13 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Observers(observers::Observers),
     #[command(subcommand)]
+    Gc(gc::Gc),
+    #[command(subcommand)]
     Bench(bench::Bench),
 }
 
 impl Command {
-    /// Runs the command. What only reads is cut off by Ctrl-C; the others look for it themselves, or
+    /// Runs the command. What only reads, or can end anywhere, is cut off by Ctrl-C; the others look for it themselves, or
     /// end soon anyway.
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let interrupt = &context.interrupt;
@@ -59,6 +62,7 @@ impl Command {
             Command::Cell(cell) => interrupt.cut_off(cell.run(context)).await,
             Command::Locks(locks) => interrupt.cut_off(locks.run(context)).await,
             Command::Backlog(backlog) => interrupt.cut_off(backlog.run(context)).await,
+            Command::Gc(gc) => interrupt.cut_off(gc.run(context)).await,
             Command::Set(set) => Some(set.run(context).await),
             Command::Delete(delete) => Some(delete.run(context).await),
             Command::Tx(tx) => Some(tx.run(context).await),

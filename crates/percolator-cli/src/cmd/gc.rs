@@ -1,0 +1,154 @@
+//! `gc run|status`: dropping old versions, and how far that has come.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use percolator::{GcCounts, GcReport, GcStatus, LastRound, Timestamp};
+use serde_json::{Value, json};
+
+use crate::clock;
+use crate::cmd::{Context, cell};
+use crate::exit::Exit;
+use crate::output::{Column, grouped};
+use crate::store::StoreArgs;
+
+/// Drop versions that were overwritten or deleted, or see how far that has come.
+///
+/// A process that has the store open for long does so by itself.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Example:
+  percolator gc run --retention 1h --data D")]
+pub(crate) enum Gc {
+    Run(Run),
+    Status(Status),
+}
+
+impl Gc {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        match self {
+            Gc::Run(run) => run.run(context).await,
+            Gc::Status(status) => status.run(context).await,
+        }
+    }
+}
+
+/// Collect once, as fast as possible.
+///
+/// Nothing below the safe point can be read afterwards (`get --at`). Ends with 1 if a lock whose owner
+/// lives is in the way.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator gc run --retention 0s --json --data D")]
+pub(crate) struct Run {
+    /// Keep what was readable this long ago, as far as the store remembers when that was.
+    #[arg(long, value_name = "DURATION", value_parser = clock::duration, default_value = "10m")]
+    retention: Duration,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+/// Show the safe point, who holds it back, and the last round.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator gc status --json --data D")]
+pub(crate) struct Status {
+    /// The retention to look ahead with: what the safe point of a round would be now.
+    #[arg(long, value_name = "DURATION", value_parser = clock::duration, default_value = "10m")]
+    retention: Duration,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Run {
+    async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let out = context.out;
+        let db = self.store.open_existing_alone().await?;
+        let report = db.gc(self.retention).await?;
+        if out.json {
+            out.json(&report_json(&report))?;
+        } else {
+            let mut rows = vec![vec!["safe point".to_owned(), report.safe_point.to_string()]];
+            rows.extend(counts_rows(&report.counts));
+            out.table(&[Column::left("round"), Column::right("")], rows)?;
+        }
+        let Some(lock) = &report.blocked_by else { return Ok(Exit::Done) };
+        out.warn(&format!(
+            "nothing was dropped: {} is locked by transaction {}, whose owner {} lives; \
+             `percolator locks ls` shows it",
+            lock.cell, lock.start_ts, lock.owner
+        ));
+        Ok(Exit::No)
+    }
+}
+
+impl Status {
+    async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let out = context.out;
+        let db = self.store.open_existing_alone().await?;
+        let status = db.gc_status(self.retention).await?;
+        if out.json {
+            out.json(&status_json(&status))?;
+            return Ok(Exit::Done);
+        }
+        let ts = |name: &str, ts: Timestamp| vec![name.to_owned(), ts.to_string()];
+        let mut rows = vec![
+            ts("safe point", status.safe_point),
+            ts("safe point of a round now", status.next),
+            ts("latest timestamp", status.latest),
+        ];
+        for reader in &status.readers {
+            rows.push(ts(&format!("held open by {}", reader.client), reader.oldest));
+        }
+        match &status.last {
+            None => rows.push(vec!["last round".to_owned(), "none yet".to_owned()]),
+            Some(last) => {
+                rows.push(vec!["last round".to_owned(), clock::rfc3339(last.wall_ms)]);
+                if last.blocked {
+                    rows.push(vec!["  ended by a living owner's lock".to_owned(), String::new()]);
+                }
+                rows.extend(counts_rows(&last.counts));
+            }
+        }
+        out.table(&[Column::left("garbage collection"), Column::right("")], rows)?;
+        Ok(Exit::Done)
+    }
+}
+
+fn counts_rows(counts: &GcCounts) -> impl Iterator<Item = Vec<String>> {
+    counts.entries().into_iter().map(|(name, count)| vec![format!("  {name}"), grouped(count)])
+}
+
+fn counts_json(counts: &GcCounts) -> Value {
+    let entries = counts.entries().into_iter();
+    entries.map(|(name, count)| (name.to_owned(), Value::from(count))).collect()
+}
+
+fn report_json(report: &GcReport) -> Value {
+    json!({
+        "safe_point": report.safe_point.as_u64(),
+        "blocked_by": report.blocked_by.as_ref().map(cell::lock_json),
+        "counts": counts_json(&report.counts),
+    })
+}
+
+fn status_json(status: &GcStatus) -> Value {
+    let readers = status.readers.iter().map(|reader| {
+        json!({ "client": reader.client.to_string(), "oldest_ts": reader.oldest.as_u64() })
+    });
+    let last = |last: &LastRound| {
+        json!({
+            "time": clock::rfc3339(last.wall_ms),
+            "safe_point": last.safe_point.as_u64(),
+            "collected": last.collected.as_u64(),
+            "blocked": last.blocked,
+            "counts": counts_json(&last.counts),
+        })
+    };
+    json!({
+        "safe_point": status.safe_point.as_u64(),
+        "next_safe_point": status.next.as_u64(),
+        "latest_ts": status.latest.as_u64(),
+        "readers": readers.collect::<Value>(),
+        "last_round": status.last.as_ref().map(last),
+    })
+}
