@@ -281,6 +281,11 @@ impl<'a> Draft<'a> {
             }
             let removed = writes.0.values().filter(|value| value.is_none()).count() as u64;
             group.removed[usize::from(space.history)].fetch_add(removed, Ordering::Relaxed);
+            if space.history {
+                // What moved into the history was overwritten under the column's own key.
+                let moved = writes.0.len() as u64 - removed;
+                group.removed[0].fetch_add(moved, Ordering::Relaxed);
+            }
             if group.memory.is_none() {
                 write(&mut batch.writes, group.keyspace(space.history), writes);
             }

@@ -44,8 +44,8 @@ pub(crate) struct Group {
     pub(crate) history: Option<Keyspace>,
     /// Position among the in-memory groups.
     pub(crate) memory: Option<usize>,
-    /// How many cells were removed from the keyspace, and from that of the history, since their space
-    /// was last given back.
+    /// How many entries were removed or overwritten in the keyspace, and in that of the history, since
+    /// their space was last given back.
     pub(crate) removed: [AtomicU64; 2],
 }
 

@@ -125,7 +125,7 @@ impl Work {
             let _lead = self.engine.wait_to_lead()?;
             let mut batch = self.engine.db.batch();
             for keyspace in merged {
-                batch.remove(*keyspace, NO_KEY);
+                batch.remove(keyspace, NO_KEY);
             }
             self.engine.write(batch, Vec::new(), false)?;
         }

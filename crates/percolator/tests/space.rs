@@ -1,5 +1,7 @@
 //! What garbage collection gives back: on disk, in memory, by itself, and without holding up a close.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -12,7 +14,7 @@ const TEXT: Column = Column::literal("doc:text");
 const CELLS: u32 = 1000;
 const ROUNDS: u32 = 100;
 /// How many of the rows have a long value, too.
-const LONG: u32 = 20;
+const LONG: u32 = 12;
 const VALUE: [u8; 100] = [b'v'; 100];
 
 fn row(n: u32) -> RowKey {

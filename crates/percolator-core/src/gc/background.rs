@@ -124,6 +124,15 @@ impl Client {
     }
 }
 
+/// Gives the advisory lock back, also when the task is dropped in the middle of a round.
+struct Alone<'a>(&'a Client);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.locks().unlock(LOCK, self.0.incarnation());
+    }
+}
+
 /// What the task remembers from one look to the next.
 #[derive(Debug, Default)]
 struct Memory {
@@ -162,9 +171,10 @@ impl Client {
         if !self.locks().try_lock(LOCK, owner, LOCK_LIFETIME).await? {
             return Ok(());
         }
+        let alone = Alone(self);
         let pace = Pace::share(options.share, self.runtime().now());
         let round = self.round(options.retention, pace).await;
-        self.locks().unlock(LOCK, owner);
+        drop(alone);
         memory.not_before = self.runtime().now() + options.interval;
         let round = round?;
         if round.blocked_by.is_none() {

@@ -468,3 +468,32 @@ fn two_clients_collect_at_once() {
         });
     }
 }
+
+#[test]
+fn what_finishes_a_decision_is_never_fenced() {
+    run(async |world| {
+        let (owner, other) = (world.client().await, world.client().await);
+        let table = owner.table("t").await.unwrap();
+        let pair = |a: &'static str, b: &'static str| [(a, "1"), (b, "1")];
+        let committed = writing(&owner, &table, &pair("a", "b")).await.prewrite().await.unwrap();
+        let committed = committed.commit_primary().await.unwrap();
+        let aborted = writing(&owner, &table, &pair("c", "d")).await.prewrite().await.unwrap();
+        let crashed = writing(&other, &table, &pair("e", "f")).await;
+        let s = crashed.start_ts();
+        drop(crashed.prewrite().await.unwrap());
+        world.declare_dead(&other);
+        let latest = owner.begin().await.unwrap().start_ts();
+        world.store.raise_floor(latest.next()).await.unwrap();
+        // A secondary commit.
+        committed.commit_secondaries().await;
+        assert_eq!(world.raw(&table, "b", WRITE, &BAL).await.len(), 1);
+        // An owner's abort, and with it rollback of its other rows.
+        assert!(is_aborted(&aborted.commit_primary().await.map(|d| d.commit_ts())));
+        // A tomb, and rollback by whoever meets the lock.
+        owner.begin().await.unwrap();
+        assert_eq!(get(&owner, &table, "f").await, None);
+        assert_eq!(world.raw(&table, "e", ROLLBACK, &BAL).await, [s]);
+        assert_eq!(world.cells(&table, LOCK).await, 0);
+        assert_eq!(get(&owner, &table, "b").await.as_deref(), Some("1"));
+    });
+}
