@@ -17,7 +17,7 @@ use crate::gc::pace::Pace;
 use crate::gc::readers::LIFETIME;
 use crate::{Client, Result};
 
-/// How often the collector looks at least: registrations must be renewed in time.
+/// How often a registration is renewed, and the collector looks at least.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(LIFETIME.as_secs() / 3);
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(20);
 /// In how many steps the safe point follows the present, within one retention.
@@ -136,10 +136,11 @@ impl Drop for Alone<'_> {
 /// What the task remembers from one look to the next.
 #[derive(Debug, Default)]
 struct Memory {
-    /// The latest timestamp at the last look.
+    /// The latest timestamp when the registration was last looked after.
     before: Timestamp,
     registered: bool,
     renewals: u64,
+    next_renewal: Duration,
     /// Up to where everything is collected, as far as this task knows.
     collected: Timestamp,
     not_before: Duration,
@@ -159,11 +160,15 @@ async fn collect(client: Client, options: GcOptions) {
 
 impl Client {
     async fn look(&self, options: &GcOptions, memory: &mut Memory) -> Result<()> {
-        memory.renewals += 1;
-        let renewal = self.renew_registration(memory.before, memory.renewals, memory.registered);
-        memory.registered = renewal.await?;
-        memory.before = self.sample().await?;
-        let wanted = self.beyond_retention(options.retention, memory.before);
+        let latest = self.sample().await?;
+        if self.runtime().now() >= memory.next_renewal {
+            let Memory { before, registered, renewals, .. } = *memory;
+            memory.renewals = renewals + 1;
+            memory.registered = self.renew_registration(before, renewals, registered).await?;
+            memory.before = latest;
+            memory.next_renewal = self.runtime().now() + LOOK_EVERY_MAX;
+        }
+        let wanted = self.beyond_retention(options.retention, latest);
         if wanted <= memory.collected || self.runtime().now() < memory.not_before {
             return Ok(());
         }
