@@ -122,6 +122,11 @@ pub struct History {
     pub observed: Vec<(u8, Cell, Option<Timestamp>)>,
     /// Every timestamp the oracle handed out, with the virtual times of call and return.
     pub stamps: Vec<(Timestamp, Duration, Duration)>,
+    /// Reads of the past without a transaction: a timestamp that was issued for something else, and
+    /// what was read at it. They are free of the order in real time.
+    pub views: Vec<(Timestamp, Vec<Op>)>,
+    /// The store's floor at the end: garbage collection may have taken what it hides up to here.
+    pub floor: Timestamp,
 }
 
 /// What a checker found wrong: the property, and the facts in words.

@@ -1,4 +1,5 @@
 //! Seeded, deterministic simulation of the shipped protocol: one thread, virtual time, faults, and
 //! checkers of what came out.
 
+pub mod check;
 pub mod history;

@@ -1,0 +1,26 @@
+//! One commit timestamp for each transaction, one writer for each version (H20, H29, P5).
+
+use std::collections::BTreeMap;
+
+use super::facts::Facts;
+use super::{name, property, report};
+use crate::history::Finding;
+
+pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
+    let mut commits = BTreeMap::new();
+    let mut versions = BTreeMap::new();
+    for record in &facts.records {
+        let c = *commits.entry(record.start_ts).or_insert(record.commit_ts);
+        if c != record.commit_ts {
+            let (s, other) = (record.start_ts, record.commit_ts);
+            let facts = format!("transaction {s} has records at {c} and at {other}");
+            report(findings, property::ONE_COMMIT, facts);
+        }
+        let s = *versions.entry((record.cell, record.commit_ts)).or_insert(record.start_ts);
+        if s != record.start_ts {
+            let (cell, c, other) = (name(&record.cell), record.commit_ts, record.start_ts);
+            let facts = format!("the record of {cell} at {c} pointed at {s} and at {other}");
+            report(findings, property::ONE_COMMIT, facts);
+        }
+    }
+}

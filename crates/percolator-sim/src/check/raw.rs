@@ -1,0 +1,171 @@
+//! What a store holds, read past the client: its records, tombs, locks and notifications, and what
+//! is wrong with them by themselves.
+//!
+//! It decodes the records by itself, so that a mistake of the client's own decoding shows.
+
+use std::collections::BTreeSet;
+
+use bigtable::{
+    Family, PageLimit, Result, RowKey, RowRange, Selection, Store, TimeRange, Timestamp,
+};
+use bytes::Bytes;
+
+use super::{property, report};
+use crate::history::Finding;
+
+/// The family of long values.
+pub const DATA: Family = Family::from_static("data");
+/// The family of locks.
+pub const LOCK: Family = Family::from_static("lock");
+/// The family of write records.
+pub const WRITE: Family = Family::from_static("write");
+/// The family of tombs.
+pub const ROLLBACK: Family = Family::from_static("rollback");
+/// The family of notifications.
+pub const NOTIFY: Family = Family::from_static("notify");
+
+const DELETE: u8 = 1;
+const SHORT_VALUE: u8 = 2;
+
+/// A cell of the application, by its names in the store.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RawCell {
+    /// The table.
+    pub table: String,
+    /// The row.
+    pub row: RowKey,
+    /// The column.
+    pub column: Bytes,
+}
+
+/// A write record.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RawRecord {
+    /// The cell.
+    pub cell: RawCell,
+    /// The record's own time.
+    pub commit_ts: Timestamp,
+    /// What it points at.
+    pub start_ts: Timestamp,
+    /// Whether it is a delete.
+    pub delete: bool,
+    /// The value, wherever it is kept; `None` for a delete or when it is missing.
+    pub value: Option<Bytes>,
+}
+
+/// What a store holds of the tables for transactions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Dump {
+    /// Its write records, in order.
+    pub records: Vec<RawRecord>,
+    /// Its tombs.
+    pub tombs: Vec<(RawCell, Timestamp)>,
+    /// Its locks, with their bytes.
+    pub locks: Vec<(RawCell, Timestamp, Bytes)>,
+    /// Its notifications.
+    pub notifications: Vec<(RawCell, Timestamp)>,
+    /// Its long values.
+    pub data: Vec<(RawCell, Timestamp, Bytes)>,
+}
+
+impl Dump {
+    /// Reads a whole store. Percolator's own tables are left out.
+    ///
+    /// # Errors
+    /// Those of the store; `InvalidRequest` for a record that does not decode.
+    pub async fn of(store: &dyn Store) -> Result<Self> {
+        let mut dump = Dump::default();
+        for name in store.table_names().await? {
+            if name.starts_with("percolator.") {
+                continue;
+            }
+            let table = store.open_table(&name, &percolator_core::table_schema()).await?;
+            let mut select = Selection::default();
+            for family in [DATA, LOCK, WRITE, ROLLBACK, NOTIFY] {
+                select = select.family(family, TimeRange::ALL, u32::MAX);
+            }
+            let mut left = Some(RowRange::all());
+            while let Some(range) = left {
+                let page = table.scan(&range, &select, PageLimit::default()).await?;
+                for row in &page.rows {
+                    dump.add(&name, row)?;
+                }
+                left = page.resume;
+            }
+        }
+        Ok(dump)
+    }
+
+    fn add(&mut self, table: &str, row: &bigtable::Row) -> Result<()> {
+        for found in &row.cells {
+            let column = found.qualifier.clone();
+            let cell = RawCell { table: table.to_owned(), row: row.key.clone(), column };
+            let at = found.timestamp;
+            if found.family == WRITE {
+                self.records.push(record(cell, row, found)?);
+            } else if found.family == LOCK {
+                self.locks.push((cell, at, found.value.clone()));
+            } else if found.family == ROLLBACK {
+                self.tombs.push((cell, at));
+            } else if found.family == NOTIFY {
+                self.notifications.push((cell, at));
+            } else {
+                self.data.push((cell, at, found.value.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest committed value of a cell; `None` when it has none or was deleted.
+    pub fn newest(&self, cell: &RawCell) -> Option<&Bytes> {
+        let of = self.records.iter().filter(|record| record.cell == *cell);
+        of.max_by_key(|record| record.commit_ts)?.value.as_ref()
+    }
+
+    /// What must hold of every store at any moment: one record for each start timestamp in a cell,
+    /// no lock or tomb beside one, and a value for each that needs one (P5).
+    pub fn audit(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let locks: BTreeSet<_> = self.locks.iter().map(|(cell, s, _)| (cell, s)).collect();
+        let tombs: BTreeSet<_> = self.tombs.iter().map(|(_, s)| s).collect();
+        let mut pointers = BTreeSet::new();
+        for record in &self.records {
+            let RawRecord { cell, commit_ts, start_ts, delete, value } = record;
+            let what = format!("{cell:?}, written by {start_ts}, committed at {commit_ts}");
+            if !pointers.insert((cell, start_ts)) {
+                report(&mut findings, property::ONE_COMMIT, format!("two records of {what}"));
+            }
+            if locks.contains(&(cell, start_ts)) {
+                report(&mut findings, property::TOMB_OR_RECORD, format!("a lock beside {what}"));
+            }
+            if tombs.contains(start_ts) {
+                report(&mut findings, property::TOMB_OR_RECORD, format!("a tomb and {what}"));
+            }
+            if !delete && value.is_none() {
+                report(&mut findings, property::DATA, format!("no value for {what}"));
+            }
+        }
+        findings
+    }
+}
+
+fn record(cell: RawCell, row: &bigtable::Row, found: &bigtable::Cell) -> Result<RawRecord> {
+    let parsed = (|| {
+        let (pointer, rest) = found.value.split_first_chunk::<8>()?;
+        Some((Timestamp::new(u64::from_be_bytes(*pointer))?, *rest.first()?))
+    })();
+    let Some((start_ts, flags)) = parsed else {
+        return Err(bigtable::Error::invalid(format!("a damaged write record of {cell:?}")));
+    };
+    let long = || {
+        let versions = row.versions(&DATA, &cell.column);
+        versions.iter().find(|data| data.timestamp == start_ts).map(|data| data.value.clone())
+    };
+    let delete = flags & DELETE != 0;
+    let value = match (delete, flags & SHORT_VALUE != 0) {
+        (true, _) => None,
+        (false, true) => Some(found.value.slice(9..)),
+        (false, false) => long(),
+    };
+    Ok(RawRecord { cell, commit_ts: found.timestamp, start_ts, delete, value })
+}

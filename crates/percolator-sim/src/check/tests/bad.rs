@@ -1,0 +1,246 @@
+//! Histories that must be rejected, each by the property that it breaks.
+
+use super::*;
+use crate::check::property as p;
+
+#[test]
+fn g0_dirty_write() {
+    let both = [write(X), write(Y)];
+    rejects(&history(&[(1, Some(3), &both), (2, Some(4), &both)]), &[p::NO_CONFLICT]);
+}
+
+#[test]
+fn g1a_read_of_an_aborted_write() {
+    let history = history(&[(1, None, &[write(X)]), (2, None, &[read(X, 1)])]);
+    rejects(&history, &[p::SNAPSHOT_READ]);
+}
+
+/// The version before its writer's delete.
+#[test]
+fn g1b_read_of_an_intermediate_version() {
+    let history = history(&[(1, Some(2), &[write(X), delete(X)]), (3, None, &[read(X, 1)])]);
+    rejects(&history, &[p::SNAPSHOT_READ]);
+}
+
+#[test]
+fn g1c_two_transactions_that_read_each_other() {
+    let history =
+        history(&[(1, Some(3), &[read(Y, 2), write(X)]), (2, Some(4), &[read(X, 1), write(Y)])]);
+    rejects(&history, &[p::SNAPSHOT_READ]);
+}
+
+#[test]
+fn p4_lost_update() {
+    let increment = [read(X, 1), write(X)];
+    let history =
+        history(&[(1, Some(2), &[write(X)]), (3, Some(5), &increment), (4, Some(6), &increment)]);
+    rejects(&history, &[p::NO_CONFLICT]);
+}
+
+#[test]
+fn g_single_read_skew() {
+    let both = [write(X), write(Y)];
+    let history =
+        history(&[(1, Some(2), &both), (3, Some(5), &both), (4, None, &[read(X, 1), read(Y, 3)])]);
+    rejects(&history, &[p::SNAPSHOT_READ]);
+}
+
+#[test]
+fn long_fork() {
+    let history = history(&[
+        (1, Some(3), &[write(X)]),
+        (2, Some(4), &[write(Y)]),
+        (5, None, &[read(X, 1), read_absent(Y)]),
+        (6, None, &[read_absent(X), read(Y, 2)]),
+    ]);
+    rejects(&history, &[p::SNAPSHOT_READ]);
+}
+
+#[test]
+fn phantom() {
+    let setup: (u64, Option<u64>, &[Op]) = (1, Some(2), &[write(X), write(Y)]);
+    for (what, seen) in [
+        ("missing", scan(0, 9, 9, &[(X, 1)])),
+        ("late", scan(0, 9, 9, &[(X, 1), (Y, 1), (Cell { row: 3, ..X }, 5)])),
+        ("out of range", scan(2, 9, 9, &[(X, 1), (Y, 1)])),
+        ("beyond the limit", scan(0, 9, 1, &[(X, 1), (Y, 1)])),
+        ("short of the limit", scan(0, 9, 2, &[(X, 1)])),
+        ("twice", scan(0, 9, 9, &[(X, 1), (X, 1), (Y, 1)])),
+        ("out of order", scan(0, 9, 9, &[(Y, 1), (X, 1)])),
+    ] {
+        let late = write(Cell { row: 3, ..X });
+        let history = history(&[setup, (5, Some(6), &[late]), (4, None, &[seen])]);
+        assert_eq!(properties(&check(&history)), [p::SNAPSHOT_SCAN], "{what}");
+    }
+}
+
+#[test]
+fn own_writes_unseen() {
+    rejects(&history(&[(1, None, &[write(X), read_absent(X)])]), &[p::OWN_WRITES]);
+    rejects(&history(&[(1, None, &[delete(X), read(X, 1)])]), &[p::OWN_WRITES]);
+    let scans = [write(X), scan(0, 9, 9, &[])];
+    rejects(&history(&[(1, None, &scans)]), &[p::SNAPSHOT_SCAN]);
+}
+
+/// Its secondary was rolled back.
+#[test]
+fn half_a_commit() {
+    let mut history = history(&[(1, Some(2), &[write(X), write(Y)])]);
+    history.records.retain(|record| record.cell == X);
+    rejects(&history, &[p::WHOLE]);
+}
+
+#[test]
+fn a_record_of_a_cell_that_was_not_written() {
+    let mut history = history(&[(1, Some(2), &[write(X)])]);
+    let record = Record { cell: Y, ..history.records[0] };
+    history.records.push(record);
+    rejects(&history, &[p::WHOLE]);
+    history.records[1] = Record { start_ts: ts(7), commit_ts: ts(8), ..record };
+    rejects(&history, &[p::WHOLE]);
+}
+
+#[test]
+fn a_delete_that_was_written_as_a_value() {
+    let mut history = history(&[(1, Some(2), &[delete(X)])]);
+    history.records[0].delete = false;
+    rejects(&history, &[p::WHOLE]);
+}
+
+#[test]
+fn a_timestamp_used_twice() {
+    let start = history(&[(1, Some(2), &[write(X)]), (1, None, &[])]);
+    rejects(&start, &[p::TIMESTAMPS, p::ORACLE]);
+    let commit = history(&[(1, Some(4), &[write(X)]), (2, Some(4), &[write(Y)])]);
+    rejects(&commit, &[p::TIMESTAMPS, p::ORACLE]);
+    let both = history(&[(1, Some(3), &[write(X)]), (3, None, &[])]);
+    rejects(&both, &[p::TIMESTAMPS, p::ORACLE]);
+}
+
+#[test]
+fn a_commit_before_its_start() {
+    rejects(&history(&[(3, Some(2), &[write(X)])]), &[p::TIMESTAMPS]);
+}
+
+/// It began after another had been told its commit, at a lower timestamp.
+#[test]
+fn real_time_inversion() {
+    let mut of_a_commit = history(&[(2, Some(5), &[write(X)]), (4, None, &[read_absent(X)])]);
+    let begin = &mut of_a_commit.txns[1];
+    (begin.begin_call, begin.begin_return) = (ms(6), ms(7));
+    rejects(&of_a_commit, &[p::REAL_TIME]);
+    let mut of_two_starts = history(&[(2, None, &[]), (1, None, &[])]);
+    let begin = &mut of_two_starts.txns[1];
+    (begin.begin_call, begin.begin_return) = (ms(3), ms(4));
+    rejects(&of_two_starts, &[p::REAL_TIME]);
+}
+
+#[test]
+fn committed_but_no_record() {
+    let mut history = history(&[(1, Some(2), &[write(X)])]);
+    history.records.clear();
+    rejects(&history, &[p::NO_LOST_COMMIT]);
+}
+
+#[test]
+fn committed_at_another_timestamp() {
+    let mut history = history(&[(1, Some(2), &[write(X)])]);
+    history.txns[0].outcome = Outcome::Committed(ts(3));
+    rejects(&history, &[p::NO_LOST_COMMIT]);
+}
+
+#[test]
+fn aborted_but_a_record() {
+    let mut history = history(&[(1, Some(2), &[write(X)])]);
+    history.txns[0].outcome = Outcome::Aborted;
+    rejects(&history, &[p::NO_FALSE_ABORT]);
+}
+
+#[test]
+fn two_commit_timestamps() {
+    let mut history = history(&[(1, Some(2), &[write(X), write(Y)])]);
+    history.records[1].commit_ts = ts(3);
+    rejects(&history, &[p::ONE_COMMIT]);
+}
+
+#[test]
+fn a_record_overwritten_by_another() {
+    let mut history = history(&[(1, Some(4), &[write(X)]), (2, Some(3), &[write(Y)])]);
+    history.records[1] = Record { cell: X, commit_ts: ts(4), start_ts: ts(2), delete: false };
+    let by = [p::ONE_COMMIT, p::NO_LOST_COMMIT, p::WHOLE, p::TIMESTAMPS];
+    rejects(&history, &by);
+}
+
+#[test]
+fn tomb_and_record() {
+    let mut history = history(&[(1, Some(2), &[write(X)])]);
+    history.tombs.push((X, ts(1)));
+    rejects(&history, &[p::TOMB_OR_RECORD]);
+}
+
+#[test]
+fn a_lock_that_is_left() {
+    let mut history = history(&[(1, None, &[write(X)])]);
+    history.locks.push((X, ts(1)));
+    rejects(&history, &[p::NO_LOCK_LEFT]);
+}
+
+#[test]
+fn an_observer_ran_twice_for_one_change() {
+    rejects(&observed(&[(1, 2)], &[3, 5]), &[p::OBSERVED_ONCE]);
+}
+
+#[test]
+fn an_observer_ran_before_any_change() {
+    rejects(&observed(&[(1, 5)], &[3, 6]), &[p::OBSERVED_ONCE]);
+}
+
+#[test]
+fn an_observer_was_lost() {
+    rejects(&observed(&[(1, 2)], &[]), &[p::OBSERVED]);
+    rejects(&observed(&[(1, 2), (5, 8)], &[3]), &[p::OBSERVED]);
+    // A write between the run's start and its commit: the acknowledgement must not cover it (H50).
+    let mut covered = observed(&[(1, 2), (10, 14)], &[13]);
+    covered.records.iter_mut().filter(|r| r.cell != X).for_each(|r| r.commit_ts = ts(15));
+    covered.txns[2].outcome = Outcome::Committed(ts(15));
+    covered.stamps.clear();
+    rejects(&covered, &[p::OBSERVED]);
+}
+
+#[test]
+fn an_acknowledgement_of_another_run() {
+    let mut history = observed(&[(1, 2)], &[3]);
+    history.observed[0].2 = Some(ts(4));
+    rejects(&history, &[p::OBSERVED_ONCE]);
+}
+
+#[test]
+fn a_run_that_committed_although_told_otherwise() {
+    let mut history = observed(&[(1, 2)], &[3]);
+    history.txns[1].outcome = Outcome::Aborted;
+    rejects(&history, &[p::NO_FALSE_ABORT]);
+}
+
+#[test]
+fn the_oracle_goes_back() {
+    let mut history = history(&[(1, None, &[]), (2, None, &[])]);
+    history.stamps = vec![(ts(2), ms(0), ms(1)), (ts(1), ms(2), ms(3))];
+    rejects(&history, &[p::ORACLE]);
+    history.stamps = vec![(ts(1), ms(0), ms(1)), (ts(2), ms(2), ms(3)), (ts(2), ms(3), ms(4))];
+    rejects(&history, &[p::ORACLE]);
+}
+
+#[test]
+fn a_timestamp_that_was_never_handed_out() {
+    let mut history = history(&[(1, Some(7), &[write(X)])]);
+    history.stamps.pop();
+    rejects(&history, &[p::ORACLE]);
+}
+
+/// Garbage collection took a version that an older snapshot still reads.
+#[test]
+fn a_version_collected_too_early() {
+    let mut history = history(&[(1, Some(2), &[write(X)]), (5, Some(6), &[write(X)])]);
+    history.views.push((ts(4), vec![read_absent(X)]));
+    rejects(&history, &[p::SNAPSHOT_READ]);
+}
