@@ -2,4 +2,6 @@
 //! checkers of what came out.
 
 pub mod check;
+pub mod crash_points;
 pub mod history;
+mod logged;

@@ -1,0 +1,221 @@
+//! One case: a transaction, the faults that befall it, and who comes after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::{MemoryStore, Timestamp};
+use futures::future::{AbortHandle, Abortable};
+use percolator_core::testing::VirtualRuntime;
+use percolator_core::{
+    Change, Client, Incarnation, LockService, Observer, Options, Oracle, ProcessLocks,
+    Registration, Result, Runtime, Services, Transaction, WindowOracle, WorkerOptions, async_trait,
+};
+
+use super::recover::{Recoverer, resolve_all_locks};
+use super::wire::{End, Fault, Kind, Tamper, Wire, WireOracle, WireStore};
+use crate::check::raw::Dump;
+use crate::check::{check, property};
+use crate::history::{Cell, Finding, Outcome};
+use crate::logged::{COLUMN, Log, LoggedOracle, Step, cell, open_tables, raw, table_name};
+
+/// Most cells of the victim.
+pub(super) const CELLS_MAX: usize = 3;
+
+/// Where the three cells lie; the first is the primary, the last is observed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Placement {
+    OneTable,
+    TwoTables,
+}
+
+impl Placement {
+    pub(super) const ALL: [Placement; 2] = [Placement::OneTable, Placement::TwoTables];
+
+    fn cells(self) -> [Cell; CELLS_MAX] {
+        match self {
+            Placement::OneTable => [cell(0, 1), cell(0, 2), cell(0, 3)],
+            Placement::TwoTables => [cell(0, 1), cell(0, 2), cell(1, 3)],
+        }
+    }
+}
+
+/// What a case came to.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// The requests that were numbered: the victim's, then the recoverer's.
+    pub(super) requests: Vec<Kind>,
+    /// How many of them are the victim's.
+    pub(super) of_victim: usize,
+    /// The victim's commit timestamp, as the store has it.
+    pub(super) committed: Option<Timestamp>,
+    /// Whether its client was told.
+    pub(super) told: bool,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// A case to run.
+#[derive(Debug, Clone)]
+pub(super) struct Case {
+    pub(super) placement: Placement,
+    pub(super) recoverer: Recoverer,
+    pub(super) faults: Vec<Fault>,
+    pub(super) tamper: Tamper,
+}
+
+impl Case {
+    /// Runs it.
+    pub(super) fn run(&self) -> Result<Report> {
+        let runtime = VirtualRuntime::new(1);
+        runtime.clone().block_on(async {
+            let world = World::new(runtime, self).await?;
+            world.play(self.recoverer).await
+        })
+    }
+}
+
+struct World {
+    runtime: VirtualRuntime,
+    store: Arc<MemoryStore>,
+    oracle: Arc<dyn Oracle>,
+    locks: Arc<ProcessLocks>,
+    wire: Arc<Wire>,
+    log: Log,
+    cells: [Cell; CELLS_MAX],
+}
+
+/// A client with its end of the wire.
+struct Process {
+    client: Client,
+    end: Arc<End>,
+}
+
+impl World {
+    /// A store whose cells hold a first value, and an observer of the last cell's table.
+    async fn new(runtime: VirtualRuntime, case: &Case) -> Result<Self> {
+        let (store, log) = (Arc::new(MemoryStore::new()), Log::default());
+        let inner: Arc<dyn Oracle> = Arc::new(WindowOracle::open(&*store, Incarnation(1)).await?);
+        let oracle = Arc::new(LoggedOracle { inner, log: log.clone() });
+        let locks = Arc::new(ProcessLocks::new(Arc::new(runtime.clone())));
+        let (wire, cells) = (Wire::new(&case.faults, case.tamper), case.placement.cells());
+        let world = World { runtime, store, oracle, locks, wire, log, cells };
+        let setup = world.process().await?;
+        let table = table_name(world.observed().table);
+        let registration = Registration::strong("o", table, COLUMN, Nothing);
+        let options = WorkerOptions { threads: 1, ..WorkerOptions::default() };
+        setup.client.observe(vec![registration], options).await?.stop().await;
+        world.log.transaction(&setup.client, &world.cells.map(Step::Write)).await?;
+        Ok(world)
+    }
+
+    fn observed(&self) -> Cell {
+        self.cells[CELLS_MAX - 1]
+    }
+
+    async fn process(&self) -> Result<Process> {
+        let end = End::new(&self.wire);
+        let services = Services {
+            store: Arc::new(WireStore { inner: self.store.clone(), end: end.clone() }),
+            oracle: Arc::new(WireOracle { inner: self.oracle.clone(), end: end.clone() }),
+            locks: self.locks.clone(),
+            runtime: Arc::new(self.runtime.clone()),
+        };
+        let client = Client::open(services, Options::default()).await?;
+        open_tables(&client, &self.cells).await?;
+        Ok(Process { client, end })
+    }
+
+    /// Runs a numbered client's task until it has ended, died or stalled.
+    async fn start(&self, process: &Process, task: impl Future<Output = ()> + Send + 'static) {
+        let (handle, registration) = AbortHandle::new_pair();
+        process.end.number(handle.clone());
+        let (done, mut ended) = futures::channel::oneshot::channel::<()>();
+        let task = Abortable::new(task, registration);
+        self.runtime.spawn(Box::pin(async move {
+            // That it was aborted was the plan.
+            let _ = task.await;
+            let _ = done.send(());
+        }));
+        while !process.end.is_stalled() && matches!(ended.try_recv(), Ok(None)) {
+            self.runtime.sleep(Duration::from_millis(1)).await;
+        }
+        // Whoever ended without dying keeps its token; that must not matter.
+        if process.end.is_dead() || process.end.is_stalled() {
+            self.locks.unregister(process.client.incarnation());
+        }
+    }
+
+    async fn play(self, recoverer: Recoverer) -> Result<Report> {
+        let victim = self.process().await?;
+        let (log, client, steps) =
+            (self.log.clone(), victim.client.clone(), self.cells.map(Step::Write));
+        self.start(&victim, async move { drop(log.transaction(&client, &steps).await) }).await;
+        let of_victim = self.wire.seen().len();
+        let first = self.process().await?;
+        let (log, client, cells) = (self.log.clone(), first.client.clone(), self.cells);
+        let recovery = async move { drop(recoverer.recover(&client, &log, &cells).await) };
+        self.start(&first, recovery).await;
+        let second = self.process().await?;
+        recoverer.insist(&second.client, &self.log, &self.cells).await?;
+        let recovered = Dump::of(&*self.store).await?;
+        self.wire.release().await;
+        let late = Dump::of(&*self.store).await?;
+        // Those who stood still go on, to their ends.
+        self.runtime.sleep(Duration::from_secs(60)).await;
+        self.wire.release().await;
+        let last = self.process().await?;
+        resolve_all_locks(&last.client).await?;
+        self.log.transaction(&last.client, &self.cells.map(Step::Read)).await?;
+        let dump = Dump::of(&*self.store).await?;
+        let mut findings = self.findings(&dump);
+        if recovered.records != late.records {
+            let facts = "what arrived late changed the records".to_owned();
+            findings.push(Finding { property: property::WHOLE, facts });
+        }
+        let s = victim.end.first_timestamp();
+        let record = dump.records.iter().find(|record| Some(record.start_ts) == s);
+        Ok(Report {
+            requests: self.wire.seen(),
+            of_victim,
+            committed: record.map(|record| record.commit_ts),
+            told: s.and_then(|s| self.log.outcome(s)).is_some_and(|o| o != Outcome::Unknown),
+            findings,
+        })
+    }
+
+    /// What is wrong at the end.
+    fn findings(&self, dump: &Dump) -> Vec<Finding> {
+        let mut history = self.log.history(dump);
+        history.observed = vec![(0, self.observed(), None)];
+        let mut findings = check(&history);
+        findings.extend(dump.audit());
+        // Nobody handles notifications here, so the newest commit's own is there.
+        let observed = raw(self.observed());
+        let of = dump.records.iter().filter(|record| record.cell == observed);
+        let newest = of.map(|record| record.commit_ts).max();
+        let noted = |c| dump.notifications.iter().any(|(cell, at)| *cell == observed && *at == c);
+        if newest.is_some_and(|c| !noted(c)) {
+            let facts = format!("the commit at {newest:?} left no notification of its own");
+            findings.push(Finding { property: property::OBSERVED, facts });
+        }
+        for cell in &self.cells {
+            let value = dump.newest(&raw(*cell)).cloned();
+            let record = dump.records.iter().filter(|r| r.cell == raw(*cell)).next_back();
+            let writer = value.as_deref().and_then(crate::logged::written_by);
+            if writer.is_none() || record.is_none() {
+                let facts = format!("{cell:?} holds no writer's value: {value:?}");
+                findings.push(Finding { property: property::DATA, facts });
+            }
+        }
+        findings
+    }
+}
+
+/// An observer whose registration alone matters.
+struct Nothing;
+
+#[async_trait]
+impl Observer for Nothing {
+    async fn observe(&self, _: &mut Transaction, _: &Change) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! Who comes after the victim: a reader, a writer, or a sweep as garbage collection makes it.
+
+use std::time::Duration;
+
+use percolator_core::{Client, Result};
+
+use super::case::CELLS_MAX;
+use crate::history::Cell;
+use crate::logged::{Log, Step};
+
+/// How the locks that the victim left are met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recoverer {
+    /// It reads the cells, the primary last.
+    Reader,
+    /// It writes the cells without reading them.
+    Writer,
+    /// It resolves whatever is locked anywhere.
+    Sweep,
+}
+
+impl Recoverer {
+    pub(super) const ALL: [Recoverer; 3] = [Recoverer::Reader, Recoverer::Writer, Recoverer::Sweep];
+
+    /// Meets the locks of the cells once.
+    pub(super) async fn recover(self, client: &Client, log: &Log, cells: &[Cell]) -> Result<()> {
+        match self {
+            Recoverer::Reader => {
+                let steps: Vec<_> = cells.iter().rev().map(|cell| Step::Read(*cell)).collect();
+                log.transaction(client, &steps).await?;
+            }
+            Recoverer::Writer => {
+                let steps: Vec<_> = cells.iter().map(|cell| Step::Write(*cell)).collect();
+                log.transaction(client, &steps).await?;
+            }
+            Recoverer::Sweep => resolve_all_locks(client).await?,
+        }
+        Ok(())
+    }
+
+    /// Meets the locks again and again until that succeeds: locks of the living have to be waited for.
+    pub(super) async fn insist(self, client: &Client, log: &Log, cells: &[Cell]) -> Result<()> {
+        const TRIES_MAX: usize = 100;
+        const { assert!(TRIES_MAX > CELLS_MAX) };
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.recover(client, log, cells).await {
+                Err(_) if tries < TRIES_MAX => {
+                    client.runtime().sleep(Duration::from_secs(1)).await;
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+/// Resolves every lock of every table, as garbage collection does before it collects: here by reading
+/// every row at a timestamp that is above all of them.
+pub(super) async fn resolve_all_locks(client: &Client) -> Result<()> {
+    let tx = client.begin().await?;
+    for name in client.table_names().await? {
+        let table = client.table(&name).await?;
+        tx.scan(&table).collect().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! Transactions that write their own start timestamps and keep a history of what they saw.
+//!
+//! Time is a counter that every event of the history advances, so that what happened before what is
+//! never in doubt.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bigtable::Timestamp;
+use percolator_core::{Client, Column, Error, Oracle, Result, Stamp, Table, async_trait};
+
+use crate::check::raw::{Dump, RawCell};
+use crate::history::{Cell, History, Op, Outcome, Record, Txn};
+
+/// The column that the transactions use.
+pub(crate) const COLUMN: Column = Column::literal("c");
+
+/// A step of a transaction, on a cell of [`COLUMN`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    Read(Cell),
+    Write(Cell),
+}
+
+/// The cell of a table and a row.
+pub(crate) const fn cell(table: u8, row: u16) -> Cell {
+    Cell { table, row, column: 0 }
+}
+
+/// The name of a table.
+pub(crate) fn table_name(table: u8) -> String {
+    format!("t{table}")
+}
+
+/// The name of a row.
+pub(crate) fn row_name(row: u16) -> String {
+    format!("r{row}")
+}
+
+/// What happened so far; clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Log {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    events: u64,
+    history: History,
+}
+
+impl Log {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tick(&self) -> Duration {
+        let mut state = self.state();
+        state.events += 1;
+        Duration::from_nanos(state.events)
+    }
+
+    /// Runs a transaction of these steps. What it saw and how it ended goes into the history, also
+    /// when it is dropped on the way. Returns its commit timestamp, if it wrote anything.
+    pub(crate) async fn transaction(
+        &self,
+        client: &Client,
+        steps: &[Step],
+    ) -> Result<Option<Timestamp>> {
+        let begin_call = self.tick();
+        let mut tx = client.begin().await?;
+        let (start_ts, begin_return) = (tx.start_ts(), self.tick());
+        let txn = Txn {
+            start_ts,
+            begin_call,
+            begin_return,
+            commit_return: None,
+            ops: Vec::new(),
+            outcome: Outcome::Unknown,
+        };
+        let index = {
+            let mut state = self.state();
+            state.history.txns.push(txn);
+            state.history.txns.len() - 1
+        };
+        let mut writes = false;
+        for step in steps {
+            let op = match step {
+                Step::Read(cell) => {
+                    let table = client.table(&table_name(cell.table)).await?;
+                    let value = tx.get(&table, row_name(cell.row), &COLUMN).await?;
+                    Op::Read { cell: *cell, writer: value.as_deref().and_then(written_by) }
+                }
+                Step::Write(cell) => {
+                    writes = true;
+                    let table = client.table(&table_name(cell.table)).await?;
+                    tx.set(&table, row_name(cell.row), &COLUMN, start_ts.to_string())?;
+                    Op::Write { cell: *cell, delete: false }
+                }
+            };
+            self.state().history.txns[index].ops.push(op);
+        }
+        let result = tx.commit().await;
+        let outcome = match &result {
+            Ok(commit_ts) if writes => Outcome::Committed(*commit_ts),
+            Ok(_) | Err(Error::Aborted { .. }) => Outcome::Aborted,
+            Err(_) => Outcome::Unknown,
+        };
+        let commit_return = Some(self.tick());
+        let txn = &mut self.state().history.txns[index];
+        (txn.outcome, txn.commit_return) = (outcome, commit_return);
+        Ok(result?).map(|commit_ts| writes.then_some(commit_ts))
+    }
+
+    /// How the transaction of this start timestamp ended, as far as its client was told.
+    pub(crate) fn outcome(&self, start_ts: Timestamp) -> Option<Outcome> {
+        let state = self.state();
+        let txn = state.history.txns.iter().find(|txn| txn.start_ts == start_ts);
+        txn.map(|txn| txn.outcome)
+    }
+
+    /// The history, with what the store holds at its end.
+    pub(crate) fn history(&self, dump: &Dump) -> History {
+        let mut history = self.state().history.clone();
+        for record in &dump.records {
+            let (commit_ts, start_ts) = (record.commit_ts, record.start_ts);
+            if let Some(cell) = numbered(&record.cell) {
+                history.records.push(Record { cell, commit_ts, start_ts, delete: record.delete });
+            }
+        }
+        let at = |(cell, ts): (&RawCell, Timestamp)| Some((numbered(cell)?, ts));
+        history.tombs = dump.tombs.iter().filter_map(|(cell, s)| at((cell, *s))).collect();
+        history.locks = dump.locks.iter().filter_map(|(cell, s, _)| at((cell, *s))).collect();
+        history.notifications =
+            dump.notifications.iter().filter_map(|(cell, ts)| at((cell, *ts))).collect();
+        history
+    }
+}
+
+/// The writer that a value names.
+pub(crate) fn written_by(value: &[u8]) -> Option<Timestamp> {
+    Timestamp::new(std::str::from_utf8(value).ok()?.parse().ok()?)
+}
+
+/// The cell of these names; acknowledgements are column 1.
+fn numbered(cell: &RawCell) -> Option<Cell> {
+    let row = std::str::from_utf8(cell.row.as_bytes()).ok()?;
+    Some(Cell {
+        table: cell.table.strip_prefix('t')?.parse().ok()?,
+        row: row.strip_prefix('r')?.parse().ok()?,
+        column: u8::from(cell.column != COLUMN.as_bytes()),
+    })
+}
+
+/// The raw name of a cell.
+pub(crate) fn raw(cell: Cell) -> RawCell {
+    RawCell {
+        table: table_name(cell.table),
+        row: row_name(cell.row).into(),
+        column: COLUMN.to_bytes(),
+    }
+}
+
+/// Opens the tables that cells lie in.
+pub(crate) async fn open_tables(client: &Client, cells: &[Cell]) -> Result<Vec<Table>> {
+    let mut tables = Vec::new();
+    for cell in cells {
+        tables.push(client.table(&table_name(cell.table)).await?);
+    }
+    Ok(tables)
+}
+
+/// An oracle that notes every timestamp it hands out.
+#[derive(Debug)]
+pub(crate) struct LoggedOracle {
+    pub(crate) inner: Arc<dyn Oracle>,
+    pub(crate) log: Log,
+}
+
+#[async_trait]
+impl Oracle for LoggedOracle {
+    async fn timestamp(&self) -> Result<Stamp> {
+        let call = self.log.tick();
+        let stamp = self.inner.timestamp().await?;
+        let returned = self.log.tick();
+        self.log.state().history.stamps.push((stamp.timestamp, call, returned));
+        Ok(stamp)
+    }
+
+    async fn peek(&self) -> Result<Timestamp> {
+        self.inner.peek().await
+    }
+
+    async fn schema_version(&self) -> Result<u64> {
+        self.inner.schema_version().await
+    }
+
+    async fn raise_schema_version(&self, version: u64) -> Result<()> {
+        self.inner.raise_schema_version(version).await
+    }
+}
