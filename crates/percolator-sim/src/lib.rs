@@ -5,3 +5,4 @@ pub mod check;
 pub mod crash_points;
 pub mod history;
 mod logged;
+pub mod model;

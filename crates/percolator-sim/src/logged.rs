@@ -119,6 +119,14 @@ impl Log {
         txn.map(|txn| txn.outcome)
     }
 
+    /// Adds the transaction of an observer, which its worker began and will commit.
+    pub(crate) fn add_run(&self, start_ts: Timestamp, ops: Vec<Op>) {
+        let (begin_call, begin_return) = (Duration::ZERO, self.tick());
+        let (commit_return, outcome) = (None, Outcome::Unknown);
+        let txn = Txn { start_ts, begin_call, begin_return, commit_return, ops, outcome };
+        self.state().history.txns.push(txn);
+    }
+
     /// The history, with what the store holds at its end.
     pub(crate) fn history(&self, dump: &Dump) -> History {
         let mut history = self.state().history.clone();

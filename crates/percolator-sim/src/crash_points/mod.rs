@@ -7,7 +7,7 @@
 //! observed cell is notified.
 
 mod case;
-mod recover;
+pub(crate) mod recover;
 #[cfg(test)]
 mod tests;
 mod wire;

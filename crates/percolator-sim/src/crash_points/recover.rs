@@ -57,7 +57,7 @@ impl Recoverer {
 
 /// Resolves every lock of every table, as garbage collection does before it collects: here by reading
 /// every row at a timestamp that is above all of them.
-pub(super) async fn resolve_all_locks(client: &Client) -> Result<()> {
+pub(crate) async fn resolve_all_locks(client: &Client) -> Result<()> {
     let tx = client.begin().await?;
     for name in client.table_names().await? {
         let table = client.table(&name).await?;

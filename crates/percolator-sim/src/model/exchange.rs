@@ -1,0 +1,463 @@
+//! Where every request waits until the explorer lets it through, and the tasks that make them.
+//!
+//! Between two choices of the explorer all tasks run until each waits for a request or sleeps, so that
+//! what happens depends on the choices alone. A sleeper wakes as soon as something it has looked at
+//! since it last woke has changed: to look again earlier would show it the same.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::hash::{Hash, Hasher};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bigtable::{ConditionalMutation, RowKey, Table};
+use futures::future::BoxFuture;
+use futures::task::ArcWake;
+
+/// Which client makes a request.
+pub(super) type Actor = usize;
+
+/// What a request reads or changes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Object {
+    Oracle,
+    Tokens,
+    Advisory(Vec<u8>),
+    Row(String, RowKey),
+    /// All rows of a table.
+    Table(String),
+}
+
+impl Object {
+    /// Whether a change of one may be seen in the other.
+    pub(super) fn meets(&self, other: &Object) -> bool {
+        match (self, other) {
+            (Object::Table(a), Object::Row(b, _) | Object::Table(b)) => a == b,
+            (Object::Row(a, _), Object::Table(b)) => a == b,
+            (a, b) => a == b,
+        }
+    }
+}
+
+/// A request on its way.
+#[derive(Clone)]
+pub(super) struct Message {
+    pub(super) object: Object,
+    /// What it asks, as a hash.
+    pub(super) content: u64,
+    /// Whether it cannot change anything.
+    pub(super) reads: bool,
+    /// What to apply when it arrives without anybody waiting for the reply.
+    pub(super) mutation: Option<(Arc<dyn Table>, ConditionalMutation)>,
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.mutation {
+            Some((_, request)) => write!(f, "{request:?}"),
+            None => write!(f, "{:?} {:?}", if self.reads { "read" } else { "ask" }, self.object),
+        }
+    }
+}
+
+struct Pending {
+    actor: Actor,
+    message: Message,
+    waker: Waker,
+}
+
+struct Sleeper {
+    actor: Actor,
+    waker: Waker,
+}
+
+/// What is known of a client.
+#[derive(Default)]
+struct Client {
+    /// The sum of the hashes of its requests with their replies: where its program stands.
+    position: u64,
+    /// What it has looked at since it last woke, and what that was.
+    watched: BTreeMap<Object, u64>,
+    /// Whether it has done more than look since it last woke.
+    acted: bool,
+    gone: bool,
+    /// Its clock, which shows how long it has slept.
+    now: Duration,
+}
+
+type Task = (Actor, BoxFuture<'static, ()>);
+
+#[derive(Default)]
+struct State {
+    /// Whether requests wait at all.
+    parks: bool,
+    next_id: u64,
+    tasks: Vec<Option<Task>>,
+    pending: BTreeMap<u64, Pending>,
+    granted: Option<u64>,
+    /// Copies, and what senders no longer wait for: they may arrive at any time, or never.
+    flying: Vec<Message>,
+    sleepers: BTreeMap<u64, Sleeper>,
+    clients: Vec<Client>,
+    /// What each object holds, as a hash; one that is not here is as at the start.
+    objects: BTreeMap<Object, u64>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Exchange {
+    state: Mutex<State>,
+    /// Tasks that can go on. Apart, so that a waker can be called while the state is held.
+    ready: Mutex<VecDeque<usize>>,
+}
+
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Exchange")
+    }
+}
+
+/// A hash that is the same in every run.
+pub(super) fn hash_of(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Sleeps this long are heartbeats, whose time does not come in a model.
+const NEVER: Duration = Duration::from_secs(100);
+
+impl Exchange {
+    pub(super) fn new(actors: usize) -> Arc<Self> {
+        let exchange = Exchange::default();
+        exchange.state().clients.resize_with(actors, Client::default);
+        Arc::new(exchange)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ready(&self) -> MutexGuard<'_, VecDeque<usize>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on requests wait, or from now on they do not.
+    pub(super) fn park(&self, parks: bool) {
+        self.state().parks = parks;
+    }
+
+    pub(super) fn spawn(&self, actor: Actor, task: BoxFuture<'static, ()>) {
+        let mut state = self.state();
+        let id = state.tasks.len();
+        state.tasks.push(Some((actor, task)));
+        self.ready().push_back(id);
+    }
+
+    /// Runs all tasks until each waits.
+    pub(super) fn run(self: &Arc<Self>) {
+        loop {
+            let Some(id) = self.ready().pop_front() else { return };
+            let Some((actor, mut task)) = self.state().tasks[id].take() else { continue };
+            let waker = futures::task::waker(Arc::new(Wake { exchange: self.clone(), id }));
+            let polled = task.as_mut().poll(&mut Context::from_waker(&waker));
+            let mut state = self.state();
+            if polled.is_pending() && !state.clients[actor].gone {
+                state.tasks[id] = Some((actor, task));
+            }
+        }
+    }
+
+    /// Waits until the explorer lets the request through; the caller then does what it asks at once.
+    pub(super) fn arrive(&self, actor: Actor, message: Message) -> Arrival<'_> {
+        Arrival { exchange: self, actor, message: Some(message), id: None }
+    }
+
+    /// Notes what a client has learned.
+    pub(super) fn learned(&self, actor: Actor, object: &Object, reads: bool, what: u64) {
+        let mut state = self.state();
+        if !state.parks {
+            return;
+        }
+        let holds = state.holds(object);
+        let client = &mut state.clients[actor];
+        client.position = client.position.wrapping_add(what);
+        client.watched.insert(object.clone(), holds);
+        client.acted |= !reads;
+    }
+
+    /// Notes what an object holds now, and wakes who has looked at it.
+    pub(super) fn holds(&self, object: &Object, what: u64) {
+        let mut state = self.state();
+        if state.parks && state.holds(object) != what {
+            state.objects.insert(object.clone(), what);
+            state.wake_watchers();
+        }
+    }
+
+    /// The requests that wait: who made it, and what it is.
+    pub(super) fn pending(&self) -> Vec<(u64, Actor, Message)> {
+        let state = self.state();
+        state.pending.iter().map(|(id, p)| (*id, p.actor, p.message.clone())).collect()
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.state().pending.is_empty()
+    }
+
+    /// Messages for which nobody waits, each kind once.
+    pub(super) fn flying(&self) -> Vec<Message> {
+        let mut messages = self.state().flying.clone();
+        messages.sort_by_key(|message| message.content);
+        messages.dedup_by_key(|message| message.content);
+        messages
+    }
+
+    /// Lets a request through; with `copied`, a copy of it stays on its way.
+    pub(super) fn grant(&self, id: u64, copied: bool) {
+        let mut state = self.state();
+        let Some(pending) = state.pending.remove(&id) else { return };
+        if copied {
+            state.flying.push(pending.message);
+        }
+        state.granted = Some(id);
+        drop(state);
+        pending.waker.wake();
+    }
+
+    /// Takes a message that nobody waits for out of the air.
+    pub(super) fn land(&self, content: u64) -> Option<Message> {
+        let mut state = self.state();
+        let index = state.flying.iter().position(|message| message.content == content)?;
+        Some(state.flying.swap_remove(index))
+    }
+
+    /// Ends a client where it stands. What it has sent stays on its way.
+    pub(super) fn crash(&self, actor: Actor) {
+        let mut gone = Vec::new();
+        let mut state = self.state();
+        state.clients[actor].gone = true;
+        for task in &mut state.tasks {
+            if task.as_ref().is_some_and(|(of, _)| *of == actor) {
+                gone.extend(task.take());
+            }
+        }
+        state.sleepers.retain(|_, sleeper| sleeper.actor != actor);
+        drop(state);
+        drop(gone);
+    }
+
+    /// Nothing else can happen: wakes those who have done more than look before they fell asleep.
+    /// Returns whether there are any.
+    pub(super) fn wake_the_busy(&self) -> bool {
+        let mut state = self.state();
+        let actors: Vec<_> = (0..state.clients.len()).filter(|a| state.clients[*a].acted).collect();
+        let mut woken = false;
+        for actor in actors {
+            woken |= state.wake(actor);
+        }
+        woken
+    }
+
+    /// Everything that decides what can happen from here on, but for the explorer's own budget.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let state = self.state();
+        let mut hasher = DefaultHasher::new();
+        state.objects.hash(&mut hasher);
+        for (actor, client) in state.clients.iter().enumerate() {
+            let asleep = state.sleepers.values().filter(|s| s.actor == actor).count();
+            (client.position, &client.watched, client.acted, client.gone, asleep).hash(&mut hasher);
+        }
+        let mut pending: Vec<_> =
+            state.pending.values().map(|p| (p.actor, p.message.content)).collect();
+        pending.sort_unstable();
+        pending.hash(&mut hasher);
+        let mut flying: Vec<_> = state.flying.iter().map(|message| message.content).collect();
+        flying.sort_unstable();
+        flying.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// What the store holds.
+    pub(super) fn contents(&self) -> u64 {
+        hash_of(&self.state().objects)
+    }
+
+    /// A client's clock.
+    pub(super) fn now(&self, actor: Actor) -> Duration {
+        self.state().clients[actor].now
+    }
+
+    /// Completes when the client is to look again.
+    pub(super) fn sleep(
+        self: &Arc<Self>,
+        actor: Actor,
+        duration: Duration,
+    ) -> BoxFuture<'static, ()> {
+        if duration >= NEVER {
+            return Box::pin(std::future::pending());
+        }
+        let until = self.now(actor) + duration;
+        Box::pin(Sleep { exchange: self.clone(), actor, until, id: None })
+    }
+}
+
+impl State {
+    fn fresh_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn holds(&self, object: &Object) -> u64 {
+        match object {
+            Object::Table(_) => {
+                hash_of(self.objects.iter().filter(|(of, _)| of.meets(object)).collect::<Vec<_>>())
+            }
+            object => self.objects.get(object).copied().unwrap_or_default(),
+        }
+    }
+
+    fn saw_old(&self, actor: Actor) -> bool {
+        self.clients[actor].watched.iter().any(|(object, was)| self.holds(object) != *was)
+    }
+
+    fn wake_watchers(&mut self) {
+        for actor in 0..self.clients.len() {
+            if self.saw_old(actor) {
+                self.wake(actor);
+            }
+        }
+    }
+
+    /// Wakes a client if it sleeps.
+    fn wake(&mut self, actor: Actor) -> bool {
+        let of: Vec<_> =
+            self.sleepers.iter().filter(|(_, s)| s.actor == actor).map(|(id, _)| *id).collect();
+        for id in &of {
+            if let Some(sleeper) = self.sleepers.remove(id) {
+                sleeper.waker.wake();
+            }
+        }
+        if !of.is_empty() {
+            let client = &mut self.clients[actor];
+            client.watched.clear();
+            client.acted = false;
+        }
+        !of.is_empty()
+    }
+}
+
+struct Wake {
+    exchange: Arc<Exchange>,
+    id: usize,
+}
+
+impl ArcWake for Wake {
+    fn wake_by_ref(this: &Arc<Self>) {
+        let mut ready = this.exchange.ready();
+        if !ready.contains(&this.id) {
+            ready.push_back(this.id);
+        }
+    }
+}
+
+/// A request that waits.
+pub(super) struct Arrival<'a> {
+    exchange: &'a Exchange,
+    actor: Actor,
+    message: Option<Message>,
+    id: Option<u64>,
+}
+
+impl Future for Arrival<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.exchange.state();
+        if let Some(message) = self.message.take() {
+            if !state.parks {
+                return Poll::Ready(());
+            }
+            let id = state.fresh_id();
+            let pending = Pending { actor: self.actor, message, waker: cx.waker().clone() };
+            state.pending.insert(id, pending);
+            self.id = Some(id);
+            return Poll::Pending;
+        }
+        if self.id.is_none() || state.granted == self.id {
+            state.granted = None;
+            self.id = None;
+            return Poll::Ready(());
+        }
+        if let Some(pending) = self.id.and_then(|id| state.pending.get_mut(&id)) {
+            pending.waker = cx.waker().clone();
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Arrival<'_> {
+    /// Its sender gave up: what could change something is on its way nevertheless.
+    fn drop(&mut self) {
+        let Some(id) = self.id else { return };
+        let mut state = self.exchange.state();
+        if let Some(pending) = state.pending.remove(&id)
+            && pending.message.mutation.is_some()
+        {
+            state.flying.push(pending.message);
+        }
+    }
+}
+
+struct Sleep {
+    exchange: Arc<Exchange>,
+    actor: Actor,
+    until: Duration,
+    id: Option<u64>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let exchange = self.exchange.clone();
+        let mut state = exchange.state();
+        let (actor, until) = (self.actor, self.until);
+        let Some(id) = self.id else {
+            if !state.parks || state.saw_old(actor) {
+                let client = &mut state.clients[actor];
+                client.watched.clear();
+                client.acted = false;
+                client.now = client.now.max(until);
+                return Poll::Ready(());
+            }
+            let id = state.fresh_id();
+            state.sleepers.insert(id, Sleeper { actor, waker: cx.waker().clone() });
+            self.id = Some(id);
+            return Poll::Pending;
+        };
+        match state.sleepers.get_mut(&id) {
+            Some(sleeper) => {
+                sleeper.waker = cx.waker().clone();
+                Poll::Pending
+            }
+            None => {
+                let client = &mut state.clients[actor];
+                client.now = client.now.max(until);
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.exchange.state().sleepers.remove(&id);
+        }
+    }
+}

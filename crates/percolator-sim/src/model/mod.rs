@@ -1,0 +1,125 @@
+//! Small models of the protocol that ships, explored to exhaustion.
+//!
+//! A model is a handful of clients with short programs over one store in memory. Every request of
+//! theirs, to store or oracle, waits until the explorer lets it through; the explorer tries every
+//! order, and, within the model's bounds, messages that arrive twice or late, clients that die, and
+//! clients that are taken for dead although they live. What runs is the code of `percolator-core`
+//! itself, not a description of it.
+//!
+//! Bounds of all models: each transaction is tried once; no heartbeats; time passes only as the loss of
+//! a liveness token; a reply arrives with its request (between the two nothing could happen that could
+//! not happen after), and a waiting client looks again when something that it has looked at changes,
+//! or when nothing else can happen.
+
+mod exchange;
+mod explore;
+mod parked;
+#[cfg(test)]
+mod tests;
+mod world;
+
+use std::io::{self, Write};
+
+use crate::history::Cell;
+use crate::logged::{Step, cell};
+use explore::{Explored, explore};
+use world::{Model, Program};
+
+/// Explores all models and prints what that came to. Returns how many findings there were.
+///
+/// # Errors
+/// Those of `out`; an execution that cannot be played.
+pub fn run(out: &mut dyn Write) -> io::Result<usize> {
+    let mut violations = 0;
+    for model in models() {
+        violations += print(out, &model, usize::MAX)?;
+    }
+    Ok(violations)
+}
+
+fn print(out: &mut dyn Write, model: &Model, states_max: usize) -> io::Result<usize> {
+    let explored = explore(model, states_max)
+        .map_err(|error| io::Error::other(format!("{}: {error}", model.name)))?;
+    let Explored { states, steps, ends, executions, depth, exhausted, findings } = explored;
+    writeln!(
+        out,
+        "{}: {states} states, {steps} steps, {ends} ends checked, {executions} executions of at \
+         most {depth} steps, {}, {} violations\n  bounds: {}",
+        model.name,
+        if exhausted { "exhausted" } else { "not exhausted" },
+        findings.len(),
+        model.bounds
+    )?;
+    for (finding, path) in &findings {
+        writeln!(out, "  {}: {}", finding.property, finding.facts)?;
+        for step in path {
+            writeln!(out, "    {step}")?;
+        }
+    }
+    Ok(findings.len())
+}
+
+const X: Cell = cell(0, 1);
+const Y: Cell = cell(0, 2);
+const Z: Cell = cell(0, 3);
+
+fn models() -> Vec<Model> {
+    vec![two_writers(), three_cells(), observers(), dying_writer()]
+}
+
+fn transaction(steps: &[Step]) -> Program {
+    Program::Transactions(vec![steps.to_vec()])
+}
+
+fn base(name: &'static str, bounds: &'static str, cells: &[Cell], programs: Vec<Program>) -> Model {
+    Model {
+        name,
+        bounds,
+        cells: cells.to_vec(),
+        programs,
+        copies: 0,
+        mortal: Vec::new(),
+        suspected: Vec::new(),
+        tamper: |request| request,
+    }
+}
+
+fn two_writers() -> Model {
+    let write = [Step::Write(X), Step::Write(Y)];
+    let read = [Step::Read(Y), Step::Read(X)];
+    let programs = vec![transaction(&write), transaction(&write), transaction(&read)];
+    let bounds =
+        "two transactions write both of two cells, one reads them; one message arrives twice";
+    Model { copies: 1, ..base("two writers", bounds, &[X, Y], programs) }
+}
+
+fn three_cells() -> Model {
+    let write = [Step::Write(X), Step::Write(Y), Step::Write(Z)];
+    let read = [Step::Read(Z), Step::Read(Y), Step::Read(X)];
+    let programs = vec![transaction(&write), transaction(&read)];
+    let bounds = "one transaction writes three cells, one reads them; one message arrives twice; the \
+                  writer may be taken for dead at any point";
+    Model { copies: 1, suspected: vec![0], ..base("three cells", bounds, &[X, Y, Z], programs) }
+}
+
+fn observers() -> Model {
+    let write = [Step::Write(X)];
+    let programs = vec![transaction(&write), transaction(&write), Program::Worker, Program::Worker];
+    let bounds = "two transactions write one observed cell; two workers run its observer";
+    base("observers", bounds, &[X], programs)
+}
+
+fn dying_writer() -> Model {
+    let write = [Step::Write(X), Step::Write(Y)];
+    let read = [Step::Read(Y), Step::Read(X)];
+    let programs = vec![transaction(&write), transaction(&read)];
+    let bounds = "a transaction writes two cells, its client dies at any point, or is taken for dead \
+                  and lives; what it has sent arrives at any time or never; one reads the cells; one \
+                  message arrives twice";
+    Model {
+        copies: 1,
+        mortal: vec![0],
+        suspected: vec![0],
+        ..base("dying writer", bounds, &[X, Y], programs)
+    }
+}

@@ -1,0 +1,310 @@
+//! Store, oracle, lock service and runtime of a client in a model: every request waits in the exchange.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::{
+    ConditionalMutation, MemoryStore, Mutation, Page, PageLimit, Probe, Qualifiers, Result, Row,
+    RowKey, RowMutation, RowRange, Selection, Store, Table, TableSchema, TimeRange, Timestamp,
+};
+use futures::future::BoxFuture;
+use percolator_core::{
+    Incarnation, LockService, Oracle, ProcessLocks, Runtime, Stamp, async_trait,
+};
+
+use super::exchange::{Actor, Exchange, Message, Object, hash_of};
+use super::world::Tamper;
+use crate::check::raw::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
+
+/// What a client's requests go through.
+#[derive(Debug, Clone)]
+pub(super) struct Way {
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) actor: Actor,
+}
+
+impl Way {
+    /// Waits for the explorer to let a request through that is not kept when its sender gives up.
+    async fn ask(&self, object: &Object, content: u64, reads: bool) {
+        let message = Message { object: object.clone(), content, reads, mutation: None };
+        self.exchange.arrive(self.actor, message).await;
+    }
+
+    fn learned(&self, object: &Object, reads: bool, content: u64, reply: impl Hash) {
+        self.exchange.learned(self.actor, object, reads, hash_of((content, reply)));
+    }
+}
+
+/// The store as one client reaches it.
+#[derive(Debug)]
+pub(super) struct ParkedStore {
+    pub(super) inner: Arc<MemoryStore>,
+    pub(super) way: Way,
+    pub(super) tamper: Tamper,
+}
+
+#[async_trait]
+impl Store for ParkedStore {
+    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
+        let inner = self.inner.open_table(name, schema).await?;
+        Ok(Arc::new(ParkedTable { inner, way: self.way.clone(), tamper: self.tamper }))
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        self.inner.table_names().await
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.inner.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
+        self.inner.raise_floor(floor).await
+    }
+}
+
+#[derive(Debug)]
+struct ParkedTable {
+    inner: Arc<dyn Table>,
+    way: Way,
+    tamper: Tamper,
+}
+
+impl ParkedTable {
+    /// Percolator's own table is read and written at the start only.
+    fn is_system(&self) -> bool {
+        self.inner.name().starts_with("percolator.")
+    }
+}
+
+#[async_trait]
+impl Table for ParkedTable {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
+        if self.is_system() {
+            return self.inner.read_row(row, select).await;
+        }
+        let object = Object::Row(self.name().to_owned(), row.clone());
+        let content = hash_of((&object, selection_hash(select)));
+        self.way.ask(&object, content, true).await;
+        let found = self.inner.read_row(row, select).await?;
+        self.way.learned(&object, true, content, row_hash(&found));
+        Ok(found)
+    }
+
+    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
+        if self.is_system() {
+            return self.inner.scan(range, select, limit).await;
+        }
+        let object = Object::Table(self.name().to_owned());
+        let content = hash_of((&object, format!("{range:?}"), selection_hash(select)));
+        self.way.ask(&object, content, true).await;
+        let page = self.inner.scan(range, select, limit).await?;
+        let rows: Vec<_> = page.rows.iter().map(row_hash).collect();
+        self.way.learned(&object, true, content, rows);
+        Ok(page)
+    }
+
+    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
+        self.inner.mutate_row(request).await
+    }
+
+    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
+        if self.is_system() {
+            return self.inner.check_and_mutate_row(request).await;
+        }
+        let request = (self.tamper)(request);
+        let object = Object::Row(self.name().to_owned(), request.row.clone());
+        let content = hash_of((&object, mutation_hash(&request)));
+        let message = Message {
+            object: object.clone(),
+            content,
+            reads: false,
+            mutation: Some((self.inner.clone(), request.clone())),
+        };
+        self.way.exchange.arrive(self.way.actor, message).await;
+        let reply = apply(&self.way.exchange, &*self.inner, request).await?;
+        self.way.learned(&object, false, content, reply);
+        Ok(reply)
+    }
+
+    /// Each is a message of its own.
+    async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
+        let each = requests.into_iter().map(|request| self.check_and_mutate_row(request));
+        futures::future::join_all(each).await
+    }
+}
+
+/// Applies a mutation, and notes what the row holds then.
+pub(super) async fn apply(
+    exchange: &Exchange,
+    table: &dyn Table,
+    request: ConditionalMutation,
+) -> Result<bool> {
+    let object = Object::Row(table.name().to_owned(), request.row.clone());
+    let row = request.row.clone();
+    let reply = table.check_and_mutate_row(request).await?;
+    let mut select = Selection::default();
+    for family in [DATA, LOCK, WRITE, ROLLBACK, NOTIFY] {
+        select = select.family(family, TimeRange::ALL, u32::MAX);
+    }
+    exchange.holds(&object, row_hash(&table.read_row(&row, &select).await?));
+    Ok(reply)
+}
+
+/// The oracle as one client reaches it.
+#[derive(Debug)]
+pub(super) struct ParkedOracle {
+    pub(super) inner: Arc<dyn Oracle>,
+    pub(super) way: Way,
+}
+
+#[async_trait]
+impl Oracle for ParkedOracle {
+    async fn timestamp(&self) -> percolator_core::Result<Stamp> {
+        let content = hash_of("timestamp");
+        self.way.ask(&Object::Oracle, content, false).await;
+        let stamp = self.inner.timestamp().await?;
+        self.way.exchange.holds(&Object::Oracle, stamp.timestamp.as_u64());
+        // Nobody looks again because the next timestamp is another.
+        let what = hash_of((content, stamp.timestamp));
+        self.way.exchange.learned(self.way.actor, &Object::Tokens, false, what);
+        Ok(stamp)
+    }
+
+    async fn peek(&self) -> percolator_core::Result<Timestamp> {
+        self.inner.peek().await
+    }
+
+    async fn schema_version(&self) -> percolator_core::Result<u64> {
+        self.inner.schema_version().await
+    }
+
+    async fn raise_schema_version(&self, version: u64) -> percolator_core::Result<()> {
+        self.inner.raise_schema_version(version).await
+    }
+}
+
+/// The lock service as one client reaches it. Its answers come at once: what could happen before an
+/// answer arrives could as well happen before the request that follows.
+#[derive(Debug)]
+pub(super) struct ParkedLocks {
+    pub(super) inner: Arc<ProcessLocks>,
+    pub(super) way: Way,
+}
+
+#[async_trait]
+impl LockService for ParkedLocks {
+    async fn register(&self, owner: Incarnation) -> percolator_core::Result<()> {
+        self.inner.register(owner).await
+    }
+
+    fn unregister(&self, owner: Incarnation) {
+        self.inner.unregister(owner);
+    }
+
+    async fn is_alive(&self, owner: Incarnation) -> percolator_core::Result<bool> {
+        let alive = self.inner.is_alive(owner).await?;
+        self.way.learned(&Object::Tokens, true, hash_of(owner), alive);
+        Ok(alive)
+    }
+
+    async fn try_lock(
+        &self,
+        name: &[u8],
+        owner: Incarnation,
+        lifetime: Duration,
+    ) -> percolator_core::Result<bool> {
+        let object = Object::Advisory(name.to_vec());
+        let taken = self.inner.try_lock(name, owner, lifetime).await?;
+        if taken {
+            self.way.exchange.holds(&object, hash_of(owner));
+        }
+        self.way.learned(&object, true, hash_of(&object), taken);
+        Ok(taken)
+    }
+
+    fn unlock(&self, name: &[u8], owner: Incarnation) {
+        self.inner.unlock(name, owner);
+        self.way.exchange.holds(&Object::Advisory(name.to_vec()), 0);
+    }
+}
+
+/// A client's runtime. Its time moves only while it sleeps, far from any lifetime: what that would bring
+/// about is a choice.
+#[derive(Debug)]
+pub(super) struct ParkedRuntime {
+    pub(super) way: Way,
+}
+
+impl Runtime for ParkedRuntime {
+    fn now(&self) -> Duration {
+        self.way.exchange.now(self.way.actor)
+    }
+
+    fn wall_ms(&self) -> u64 {
+        1_300_000_000_000
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.way.exchange.sleep(self.way.actor, duration)
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.way.exchange.spawn(self.way.actor, task);
+    }
+
+    /// A different one for each client, and always the same: it names the client, and nothing else in
+    /// a model depends on it.
+    fn random(&self) -> u64 {
+        self.way.actor as u64 + 1
+    }
+}
+
+fn row_hash(row: &Row) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for cell in &row.cells {
+        (cell.family.as_str(), &cell.qualifier, cell.timestamp, &cell.value).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn selection_hash(select: &Selection) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for column in &select.columns {
+        let qualifier = match &column.qualifiers {
+            Qualifiers::All => None,
+            Qualifiers::Is(qualifier) => Some(qualifier),
+        };
+        let TimeRange { from, to } = column.time;
+        (column.family.as_str(), qualifier, from, to, column.versions_max).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn mutation_hash(request: &ConditionalMutation) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    request.above.hash(&mut hasher);
+    for Probe { family, qualifier, time, value_prefix } in &request.predicate {
+        (family.as_str(), qualifier, time.from, time.to, value_prefix).hash(&mut hasher);
+    }
+    for (side, mutations) in [&request.then, &request.otherwise].into_iter().enumerate() {
+        for mutation in mutations {
+            side.hash(&mut hasher);
+            match mutation {
+                Mutation::Set { family, qualifier, timestamp, value } => {
+                    (family.as_str(), qualifier, timestamp, value).hash(&mut hasher);
+                }
+                Mutation::Delete { family, qualifier, time } => {
+                    (family.as_str(), qualifier, time.from, time.to).hash(&mut hasher);
+                }
+            }
+        }
+    }
+    hasher.finish()
+}

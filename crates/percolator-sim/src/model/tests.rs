@@ -1,0 +1,93 @@
+//! The models; and that they show what a broken protocol does.
+
+use bigtable::{ConditionalMutation, Family, Mutation};
+
+use super::*;
+use crate::check::raw::{LOCK, NOTIFY, ROLLBACK, WRITE};
+
+/// All of it in the subcommand and in optimised tests; unoptimised it takes minutes.
+const STATES_MAX: usize = if cfg!(debug_assertions) { 1_000 } else { usize::MAX };
+
+#[track_caller]
+fn holds(model: &Model) {
+    let mut out = Vec::new();
+    let violations = print(&mut out, model, STATES_MAX).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    println!("{text}");
+    assert_eq!(violations, 0, "{text}");
+}
+
+#[test]
+fn two_writers_hold() {
+    holds(&two_writers());
+}
+
+#[test]
+fn three_cells_hold() {
+    holds(&three_cells());
+}
+
+#[test]
+fn observers_hold() {
+    holds(&observers());
+}
+
+#[test]
+fn a_dying_writer_holds() {
+    holds(&dying_writer());
+}
+
+/// Something must be found in the model, of this property among others.
+#[track_caller]
+fn shows(model: Model, tamper: world::Tamper, property: &str) {
+    let explored = explore(&Model { tamper, ..model }, 100_000).unwrap();
+    let found: Vec<_> = explored.findings.iter().map(|(finding, _)| finding.property).collect();
+    assert!(found.contains(&property), "{found:?} after {} states", explored.states);
+}
+
+fn sets(mutations: &[Mutation], of: &Family) -> bool {
+    mutations.iter().any(|m| matches!(m, Mutation::Set { family, .. } if family == of))
+}
+
+fn without(mut request: ConditionalMutation, family: &Family) -> ConditionalMutation {
+    let keep = |m: &Mutation| !matches!(m, Mutation::Set { family: of, .. } if of == family);
+    request.then.retain(keep);
+    request.otherwise.retain(keep);
+    request
+}
+
+/// H02.
+#[test]
+fn rolling_back_without_a_tomb_shows() {
+    shows(dying_writer(), |request| without(request, &ROLLBACK), "whole transactions");
+}
+
+/// H12.
+#[test]
+fn a_blind_commit_shows() {
+    fn tamper(mut request: ConditionalMutation) -> ConditionalMutation {
+        if sets(&request.then, &WRITE) {
+            request.otherwise = request.then.clone();
+        }
+        request
+    }
+    shows(dying_writer(), tamper, "tomb or record");
+}
+
+/// Figure 6, line 32: a prewrite that does not look for newer writes.
+#[test]
+fn a_prewrite_that_ignores_newer_writes_shows() {
+    fn tamper(mut request: ConditionalMutation) -> ConditionalMutation {
+        if sets(&request.otherwise, &LOCK) {
+            request.predicate.retain(|probe| probe.family != WRITE);
+        }
+        request
+    }
+    shows(two_writers(), tamper, "no overlapping writers");
+}
+
+/// H48.
+#[test]
+fn a_commit_without_notification_shows() {
+    shows(observers(), |request| without(request, &NOTIFY), "observed");
+}

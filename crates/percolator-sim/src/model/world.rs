@@ -1,0 +1,365 @@
+//! The world of a model: its clients over one store, at one point of one execution.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bigtable::{MemoryStore, Timestamp};
+use futures::executor::block_on;
+use percolator_core::{
+    Change, Client, Incarnation, LockService, Observer, Options, Oracle, ProcessLocks,
+    Registration, Result, Services, Transaction, WindowOracle, WorkerOptions, Workers, async_trait,
+};
+
+use super::exchange::{Actor, Exchange, Message, Object, hash_of};
+use super::parked::{ParkedLocks, ParkedOracle, ParkedRuntime, ParkedStore, Way, apply};
+use crate::check::check;
+use crate::check::raw::Dump;
+use crate::crash_points::recover::resolve_all_locks;
+use crate::history::{Cell, Finding, Op, Run};
+use crate::logged::{COLUMN, Log, LoggedOracle, Step, open_tables, table_name, written_by};
+
+/// What a client does.
+#[derive(Debug, Clone)]
+pub(super) enum Program {
+    /// These transactions, one after the other, each tried once.
+    Transactions(Vec<Vec<Step>>),
+    /// A worker that runs the model's observer of the first cell's column.
+    Worker,
+}
+
+/// What is explored, and its bounds.
+#[derive(Debug, Clone)]
+pub(super) struct Model {
+    pub(super) name: &'static str,
+    pub(super) bounds: &'static str,
+    pub(super) cells: Vec<Cell>,
+    pub(super) programs: Vec<Program>,
+    /// How many messages may arrive twice.
+    pub(super) copies: usize,
+    /// Who may die, at any point.
+    pub(super) mortal: Vec<Actor>,
+    /// Who may be taken for dead while it lives; whoever died is taken for dead some time later.
+    pub(super) suspected: Vec<Actor>,
+    pub(super) tamper: Tamper,
+}
+
+/// What becomes of a mutation on its way: nothing, except where a test breaks the protocol to see that
+/// it shows.
+pub(super) type Tamper = fn(bigtable::ConditionalMutation) -> bigtable::ConditionalMutation;
+
+/// Something that can happen next.
+#[derive(Debug, Clone)]
+pub(super) enum Choice {
+    /// A request arrives, and its reply too.
+    Deliver(u64),
+    /// The same, and a copy stays on its way.
+    Copy(u64),
+    /// A copy, or a message whose sender gave up, arrives.
+    Land(u64),
+    /// A client dies.
+    Die(Actor),
+    /// A client's liveness token vanishes.
+    Vanish(Actor),
+}
+
+/// What a choice has to do with others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Footprint {
+    /// Its name, the same on all ways to the same state.
+    pub(super) key: u64,
+    actor: Option<Actor>,
+    worker: bool,
+    object: Option<Object>,
+    reads: bool,
+    copies: bool,
+}
+
+impl Footprint {
+    /// Whether it makes no difference which of the two comes first.
+    pub(super) fn is_independent(&self, other: &Footprint) -> bool {
+        let (Some(a), Some(b)) = (&self.object, &other.object) else { return false };
+        let apart = self.actor.is_none() || self.actor != other.actor;
+        // Workers share advisory locks, which they take and leave in passing.
+        let workers = self.worker && other.worker;
+        let both_copy = self.copies && other.copies;
+        apart && !workers && !both_copy && (!a.meets(b) || (self.reads && other.reads))
+    }
+}
+
+/// See the module.
+pub(super) struct World {
+    model: Model,
+    store: Arc<MemoryStore>,
+    locks: Arc<ProcessLocks>,
+    oracle: Arc<dyn Oracle>,
+    exchange: Arc<Exchange>,
+    log: Log,
+    clients: Vec<Client>,
+    /// Kept: dropping them stops them.
+    _workers: Vec<Workers>,
+    /// A bit for each client whose transactions have all ended.
+    finished: Arc<AtomicUsize>,
+    copies: usize,
+    died: Vec<Actor>,
+    vanished: Vec<Actor>,
+    /// What the store held when those who wait were last woken for want of anything else.
+    idle_at: Option<u64>,
+}
+
+impl World {
+    /// The model's first state.
+    pub(super) fn new(model: &Model) -> Result<Self> {
+        let (store, log) = (Arc::new(MemoryStore::new()), Log::default());
+        let actors = model.programs.len();
+        let exchange = Exchange::new(actors + 1);
+        let way = Way { exchange: exchange.clone(), actor: actors };
+        let locks = Arc::new(ProcessLocks::new(Arc::new(ParkedRuntime { way })));
+        let inner: Arc<dyn Oracle> =
+            Arc::new(block_on(WindowOracle::open(&*store, Incarnation(1)))?);
+        let oracle = Arc::new(LoggedOracle { inner, log: log.clone() });
+        let mut world = World {
+            model: model.clone(),
+            store,
+            locks,
+            oracle,
+            exchange,
+            log,
+            clients: Vec::new(),
+            _workers: Vec::new(),
+            finished: Arc::default(),
+            copies: model.copies,
+            died: Vec::new(),
+            vanished: Vec::new(),
+            idle_at: None,
+        };
+        // Before the others: they are to know the observers.
+        let is_worker = |program: &&Program| matches!(program, Program::Worker);
+        world.populate(model.programs.iter().filter(is_worker).count())?;
+        world.exchange.park(true);
+        world.settle();
+        Ok(world)
+    }
+
+    fn populate(&mut self, workers: usize) -> Result<()> {
+        for actor in 0..self.model.programs.len() {
+            let client = self.client(actor)?;
+            self.clients.push(client);
+        }
+        if workers > 0 {
+            for (actor, program) in self.model.programs.iter().enumerate() {
+                if matches!(program, Program::Worker) {
+                    let (log, table) = (self.log.clone(), table_name(self.model.cells[0].table));
+                    let seen = Watch { log, cell: self.model.cells[0] };
+                    let registration = Registration::strong("o", table, COLUMN, seen);
+                    let options = WorkerOptions { threads: 1, ..WorkerOptions::default() };
+                    let observe = self.clients[actor].observe(vec![registration], options);
+                    self._workers.push(block_on(observe)?);
+                }
+            }
+        }
+        for (actor, program) in self.model.programs.iter().enumerate() {
+            let Program::Transactions(transactions) = program.clone() else { continue };
+            let (log, client) = (self.log.clone(), self.clients[actor].clone());
+            let finished = self.finished.clone();
+            self.exchange.spawn(
+                actor,
+                Box::pin(async move {
+                    for steps in transactions {
+                        // How it ended is in the log.
+                        drop(log.transaction(&client, &steps).await);
+                    }
+                    finished.fetch_or(1 << actor, Ordering::Relaxed);
+                }),
+            );
+        }
+        Ok(())
+    }
+
+    fn client(&self, actor: Actor) -> Result<Client> {
+        let way = Way { exchange: self.exchange.clone(), actor };
+        let services = Services {
+            store: Arc::new(ParkedStore {
+                inner: self.store.clone(),
+                way: way.clone(),
+                tamper: self.model.tamper,
+            }),
+            oracle: Arc::new(ParkedOracle { inner: self.oracle.clone(), way: way.clone() }),
+            locks: Arc::new(ParkedLocks { inner: self.locks.clone(), way: way.clone() }),
+            runtime: Arc::new(ParkedRuntime { way }),
+        };
+        // The longest that others believe, so that heartbeats are far away.
+        let lock_lifetime = std::time::Duration::from_secs(600);
+        let client =
+            block_on(Client::open(services, Options { lock_lifetime, ..Options::default() }))?;
+        block_on(open_tables(&client, &self.model.cells))?;
+        Ok(client)
+    }
+
+    /// Runs everything up to the next choice.
+    fn settle(&mut self) {
+        self.exchange.run();
+        while self.exchange.is_quiet() && self.idle_at != Some(self.exchange.contents()) {
+            self.idle_at = Some(self.exchange.contents());
+            if !self.exchange.wake_the_busy() {
+                break;
+            }
+            self.exchange.run();
+        }
+    }
+
+    /// What can happen next.
+    pub(super) fn choices(&self) -> Vec<(Choice, Footprint)> {
+        let mut choices = Vec::new();
+        for (id, actor, message) in self.exchange.pending() {
+            let deliver = self.footprint("deliver", Some(actor), &message);
+            if self.copies > 0 && message.mutation.is_some() {
+                let copy = self.footprint("copy", Some(actor), &message);
+                choices.push((Choice::Copy(id), Footprint { copies: true, ..copy }));
+            }
+            choices.push((Choice::Deliver(id), deliver));
+        }
+        for message in self.exchange.flying() {
+            let land = self.footprint("land", None, &message);
+            choices.push((Choice::Land(message.content), land));
+        }
+        let special = |what: &str, actor: Actor| Footprint {
+            key: hash_of((what, actor)),
+            actor: Some(actor),
+            worker: false,
+            object: None,
+            reads: false,
+            copies: false,
+        };
+        let mortal = self.model.mortal.iter().filter(|actor| !self.has_finished(**actor));
+        for actor in mortal.filter(|_| self.died.is_empty()) {
+            choices.push((Choice::Die(*actor), special("die", *actor)));
+        }
+        let suspects = self.model.suspected.iter().filter(|_| self.vanished.is_empty());
+        let lost = self.died.iter().chain(suspects);
+        for actor in lost.filter(|actor| !self.vanished.contains(actor)) {
+            choices.push((Choice::Vanish(*actor), special("vanish", *actor)));
+        }
+        choices
+    }
+
+    fn footprint(&self, what: &str, actor: Option<Actor>, message: &Message) -> Footprint {
+        let is_worker = |actor| matches!(self.model.programs[actor], Program::Worker);
+        Footprint {
+            key: hash_of((what, actor, message.content)),
+            actor,
+            worker: actor.is_some_and(is_worker),
+            object: Some(message.object.clone()),
+            reads: message.reads,
+            copies: false,
+        }
+    }
+
+    /// Lets something happen.
+    pub(super) fn apply(&mut self, choice: &Choice) -> Result<()> {
+        match choice {
+            Choice::Deliver(id) => self.exchange.grant(*id, false),
+            Choice::Copy(id) => {
+                self.copies -= 1;
+                self.exchange.grant(*id, true);
+            }
+            Choice::Land(content) => {
+                let message = self.exchange.land(*content);
+                if let Some((table, request)) = message.and_then(|message| message.mutation) {
+                    block_on(apply(&self.exchange, &*table, request))?;
+                }
+            }
+            Choice::Die(actor) => {
+                self.died.push(*actor);
+                self.exchange.crash(*actor);
+            }
+            Choice::Vanish(actor) => {
+                self.vanished.push(*actor);
+                self.locks.unregister(self.clients[*actor].incarnation());
+                self.exchange.holds(&Object::Tokens, hash_of(&self.vanished));
+            }
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// What decides everything that can still happen.
+    pub(super) fn fingerprint(&self) -> u64 {
+        hash_of((
+            self.exchange.fingerprint(),
+            self.copies,
+            &self.died,
+            &self.vanished,
+            self.idle_at,
+        ))
+    }
+
+    /// Whether nobody waits for a reply.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.exchange.is_quiet()
+    }
+
+    /// Whether every transaction has ended or lost its client.
+    pub(super) fn is_finished(&self) -> bool {
+        let programs = self.model.programs.iter().enumerate();
+        let mut with_end = programs.filter(|(_, p)| matches!(p, Program::Transactions(_)));
+        with_end.all(|(actor, _)| self.has_finished(actor) || self.died.contains(&actor))
+    }
+
+    fn has_finished(&self, actor: Actor) -> bool {
+        self.finished.load(Ordering::Relaxed) & (1 << actor) != 0
+    }
+
+    /// Ends everything, resolves what is left and checks what came out. Nothing can follow.
+    pub(super) fn check(&mut self) -> Result<Vec<Finding>> {
+        self.exchange.park(false);
+        for (actor, client) in self.clients.iter().enumerate() {
+            self.exchange.crash(actor);
+            self.locks.unregister(client.incarnation());
+        }
+        let last = self.client(self.model.programs.len())?;
+        block_on(resolve_all_locks(&last))?;
+        let reads: Vec<_> = self.model.cells.iter().map(|cell| Step::Read(*cell)).collect();
+        block_on(self.log.transaction(&last, &reads))?;
+        let dump = block_on(Dump::of(&*self.store))?;
+        let mut history = self.log.history(&dump);
+        if !self._workers.is_empty() {
+            let cell = self.model.cells[0];
+            let acks = history.records.iter().filter(|record| record.cell.column == 1);
+            let run = |ack: &crate::history::Record| Run {
+                observer: 0,
+                cell: Cell { column: 0, ..ack.cell },
+                start_ts: ack.start_ts,
+            };
+            history.runs = acks.map(run).collect();
+            history.runs.sort_by_key(|run| run.start_ts);
+            history.observed = vec![(0, cell, acknowledged(&dump))];
+        }
+        let mut findings = check(&history);
+        findings.extend(dump.audit());
+        Ok(findings)
+    }
+}
+
+/// The newest acknowledgement in a store that has one acknowledged cell.
+fn acknowledged(dump: &Dump) -> Option<Timestamp> {
+    let acks = dump.records.iter().filter(|record| record.cell.column.starts_with(b"ack:"));
+    let newest = acks.max_by_key(|record| record.commit_ts)?;
+    let bytes: [u8; 8] = newest.value.as_deref()?.try_into().ok()?;
+    Timestamp::new(u64::from_be_bytes(bytes))
+}
+
+/// An observer that reads the observed cell and notes what it saw.
+struct Watch {
+    log: Log,
+    cell: Cell,
+}
+
+#[async_trait]
+impl Observer for Watch {
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+        let value = tx.get(&change.table, change.row.clone(), &change.column).await?;
+        let writer = value.as_deref().and_then(written_by);
+        self.log.add_run(tx.start_ts(), vec![Op::Read { cell: self.cell, writer }]);
+        Ok(())
+    }
+}
