@@ -40,5 +40,7 @@ mod scan;
 mod store;
 mod table;
 
+#[doc(hidden)]
+pub use key::check as check_key;
 pub use options::{Durability, Options};
 pub use store::FjallStore;

@@ -209,3 +209,25 @@ pub fn doc_test<F: Future<Output = Result<()>>>(example: impl FnOnce(Client) -> 
         panic!("{error}");
     }
 }
+
+/// For the fuzzers: bytes that decode as a lock record are the encoding of that record.
+///
+/// # Panics
+/// When they are not.
+pub fn check_lock_record(bytes: &[u8]) {
+    let bytes = bytes::Bytes::copy_from_slice(bytes);
+    if let Ok(lock) = crate::lock::Lock::decode(&bytes) {
+        assert_eq!(lock.encode(), bytes, "{lock:?} has two encodings");
+    }
+}
+
+/// For the fuzzers: bytes that decode as a write record are the encoding of that record.
+///
+/// # Panics
+/// When they are not.
+pub fn check_write_record(bytes: &[u8]) {
+    let bytes = bytes::Bytes::copy_from_slice(bytes);
+    if let Ok(write) = crate::write::Write::decode(&bytes) {
+        assert_eq!(write.encode(), bytes, "{write:?} has two encodings");
+    }
+}

@@ -6,3 +6,4 @@ pub mod crash_points;
 pub mod history;
 mod logged;
 pub mod model;
+pub mod typed_ops;
