@@ -127,6 +127,15 @@ impl Log {
         self.state().history.txns.push(txn);
     }
 
+    /// What every transaction saw and was told, in order of start timestamps; not when.
+    pub(crate) fn seen(&self) -> Vec<(Timestamp, String)> {
+        let state = self.state();
+        let of = |txn: &Txn| (txn.start_ts, format!("{:?} {:?}", txn.ops, txn.outcome));
+        let mut seen: Vec<_> = state.history.txns.iter().map(of).collect();
+        seen.sort();
+        seen
+    }
+
     /// The history, with what the store holds at its end.
     pub(crate) fn history(&self, dump: &Dump) -> History {
         let mut history = self.state().history.clone();

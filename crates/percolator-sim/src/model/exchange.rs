@@ -87,6 +87,8 @@ struct Client {
     gone: bool,
     /// Its clock, which shows how long it has slept.
     now: Duration,
+    /// Whether it begins anew whenever it has nothing to do, so that nothing before matters.
+    forgets: bool,
 }
 
 type Task = (Actor, BoxFuture<'static, ()>);
@@ -128,6 +130,8 @@ pub(super) fn hash_of(value: impl Hash) -> u64 {
     hasher.finish()
 }
 
+/// Workers sleep this long between two passes only.
+const REST: Duration = Duration::from_millis(250);
 /// Sleeps this long are heartbeats, whose time does not come in a model.
 const NEVER: Duration = Duration::from_secs(100);
 
@@ -156,6 +160,11 @@ impl Exchange {
         let id = state.tasks.len();
         state.tasks.push(Some((actor, task)));
         self.ready().push_back(id);
+    }
+
+    /// Marks a client that, whenever it rests, has nothing on its mind: a worker between two passes.
+    pub(super) fn forgets(&self, actor: Actor) {
+        self.state().clients[actor].forgets = true;
     }
 
     /// Runs all tasks until each waits.
@@ -321,6 +330,13 @@ impl State {
         }
     }
 
+    /// Whether a client has no task but the one that runs, and no request and no sleep of another.
+    fn is_all_that_is_left(&self, actor: Actor) -> bool {
+        let tasks = self.tasks.iter().flatten().filter(|(of, _)| *of == actor).count();
+        let sleeps = self.sleepers.values().any(|sleeper| sleeper.actor == actor);
+        tasks == 0 && !sleeps && self.pending.values().all(|pending| pending.actor != actor)
+    }
+
     fn saw_old(&self, actor: Actor) -> bool {
         self.clients[actor].watched.iter().any(|(object, was)| self.holds(object) != *was)
     }
@@ -434,6 +450,10 @@ impl Future for Sleep {
                 client.acted = false;
                 client.now = client.now.max(until);
                 return Poll::Ready(());
+            }
+            let rests = until.saturating_sub(state.clients[actor].now) >= REST;
+            if rests && state.clients[actor].forgets && state.is_all_that_is_left(actor) {
+                state.clients[actor].position = 0;
             }
             let id = state.fresh_id();
             state.sleepers.insert(id, Sleeper { actor, waker: cx.waker().clone() });

@@ -6,12 +6,12 @@ use super::*;
 use crate::check::raw::{LOCK, NOTIFY, ROLLBACK, WRITE};
 
 /// All of it in the subcommand and in optimised tests; unoptimised it takes minutes.
-const STATES_MAX: usize = if cfg!(debug_assertions) { 1_000 } else { usize::MAX };
+const STATES: usize = if cfg!(debug_assertions) { 1_000 } else { STATES_MAX };
 
 #[track_caller]
 fn holds(model: &Model) {
     let mut out = Vec::new();
-    let violations = print(&mut out, model, STATES_MAX).unwrap();
+    let violations = print(&mut out, model, STATES).unwrap();
     let text = String::from_utf8(out).unwrap();
     println!("{text}");
     assert_eq!(violations, 0, "{text}");
@@ -23,13 +23,23 @@ fn two_writers_hold() {
 }
 
 #[test]
+fn writers_and_reader_hold() {
+    holds(&writers_and_reader());
+}
+
+#[test]
 fn three_cells_hold() {
     holds(&three_cells());
 }
 
 #[test]
-fn observers_hold() {
-    holds(&observers());
+fn two_observers_hold() {
+    holds(&two_observers());
+}
+
+#[test]
+fn two_workers_hold() {
+    holds(&two_workers());
 }
 
 #[test]
@@ -89,5 +99,5 @@ fn a_prewrite_that_ignores_newer_writes_shows() {
 /// H48.
 #[test]
 fn a_commit_without_notification_shows() {
-    shows(observers(), |request| without(request, &NOTIFY), "observed");
+    shows(two_observers(), |request| without(request, &NOTIFY), "observed");
 }

@@ -23,8 +23,8 @@ use crate::logged::{COLUMN, Log, LoggedOracle, Step, open_tables, table_name, wr
 pub(super) enum Program {
     /// These transactions, one after the other, each tried once.
     Transactions(Vec<Vec<Step>>),
-    /// A worker that runs the model's observer of the first cell's column.
-    Worker,
+    /// A worker that runs so many observers of the first cell's column.
+    Worker(u8),
 }
 
 /// What is explored, and its bounds.
@@ -95,8 +95,8 @@ pub(super) struct World {
     exchange: Arc<Exchange>,
     log: Log,
     clients: Vec<Client>,
-    /// Kept: dropping them stops them.
-    _workers: Vec<Workers>,
+    /// To be kept: dropping them stops them.
+    workers: Vec<Workers>,
     /// A bit for each client whose transactions have all ended.
     finished: Arc<AtomicUsize>,
     copies: usize,
@@ -125,7 +125,7 @@ impl World {
             exchange,
             log,
             clients: Vec::new(),
-            _workers: Vec::new(),
+            workers: Vec::new(),
             finished: Arc::default(),
             copies: model.copies,
             died: Vec::new(),
@@ -133,7 +133,7 @@ impl World {
             idle_at: None,
         };
         // Before the others: they are to know the observers.
-        let is_worker = |program: &&Program| matches!(program, Program::Worker);
+        let is_worker = |program: &&Program| matches!(program, Program::Worker(_));
         world.populate(model.programs.iter().filter(is_worker).count())?;
         world.exchange.park(true);
         world.settle();
@@ -147,13 +147,12 @@ impl World {
         }
         if workers > 0 {
             for (actor, program) in self.model.programs.iter().enumerate() {
-                if matches!(program, Program::Worker) {
-                    let (log, table) = (self.log.clone(), table_name(self.model.cells[0].table));
-                    let seen = Watch { log, cell: self.model.cells[0] };
-                    let registration = Registration::strong("o", table, COLUMN, seen);
+                if let Program::Worker(observers) = program {
+                    let registrations = (0..*observers).map(|n| self.registration(n)).collect();
                     let options = WorkerOptions { threads: 1, ..WorkerOptions::default() };
-                    let observe = self.clients[actor].observe(vec![registration], options);
-                    self._workers.push(block_on(observe)?);
+                    let observe = self.clients[actor].observe(registrations, options);
+                    self.workers.push(block_on(observe)?);
+                    self.exchange.forgets(actor);
                 }
             }
         }
@@ -173,6 +172,12 @@ impl World {
             );
         }
         Ok(())
+    }
+
+    fn registration(&self, observer: u8) -> Registration {
+        let (log, cell) = (self.log.clone(), self.model.cells[0]);
+        let seen = Watch { log, cell };
+        Registration::strong(observer_name(observer), table_name(cell.table), COLUMN, seen)
     }
 
     fn client(&self, actor: Actor) -> Result<Client> {
@@ -243,7 +248,7 @@ impl World {
     }
 
     fn footprint(&self, what: &str, actor: Option<Actor>, message: &Message) -> Footprint {
-        let is_worker = |actor| matches!(self.model.programs[actor], Program::Worker);
+        let is_worker = |actor| matches!(self.model.programs[actor], Program::Worker(_));
         Footprint {
             key: hash_of((what, actor, message.content)),
             actor,
@@ -284,13 +289,10 @@ impl World {
 
     /// What decides everything that can still happen.
     pub(super) fn fingerprint(&self) -> u64 {
-        hash_of((
-            self.exchange.fingerprint(),
-            self.copies,
-            &self.died,
-            &self.vanished,
-            self.idle_at,
-        ))
+        let budget = (self.copies, &self.died, &self.vanished);
+        // Workers forget what they did, but an end is judged by it.
+        let seen = if self.workers.is_empty() { Vec::new() } else { self.log.seen() };
+        hash_of((self.exchange.fingerprint(), budget, self.idle_at, seen))
     }
 
     /// Whether nobody waits for a reply.
@@ -322,17 +324,20 @@ impl World {
         block_on(self.log.transaction(&last, &reads))?;
         let dump = block_on(Dump::of(&*self.store))?;
         let mut history = self.log.history(&dump);
-        if !self._workers.is_empty() {
+        let observers = self.model.programs.iter().filter_map(|program| match program {
+            Program::Worker(observers) => Some(*observers),
+            Program::Transactions(_) => None,
+        });
+        for observer in 0..observers.max().unwrap_or(0) {
             let cell = self.model.cells[0];
-            let acks = history.records.iter().filter(|record| record.cell.column == 1);
-            let run = |ack: &crate::history::Record| Run {
-                observer: 0,
-                cell: Cell { column: 0, ..ack.cell },
-                start_ts: ack.start_ts,
+            let acks = acknowledgements(&dump, observer);
+            let run = |(_, start_ts): &(Timestamp, Timestamp)| Run {
+                observer,
+                cell,
+                start_ts: *start_ts,
             };
-            history.runs = acks.map(run).collect();
-            history.runs.sort_by_key(|run| run.start_ts);
-            history.observed = vec![(0, cell, acknowledged(&dump))];
+            history.runs.extend(acks.iter().map(run));
+            history.observed.push((observer, cell, acks.last().map(|(_, s)| *s)));
         }
         let mut findings = check(&history);
         findings.extend(dump.audit());
@@ -340,12 +345,32 @@ impl World {
     }
 }
 
-/// The newest acknowledgement in a store that has one acknowledged cell.
-fn acknowledged(dump: &Dump) -> Option<Timestamp> {
-    let acks = dump.records.iter().filter(|record| record.cell.column.starts_with(b"ack:"));
-    let newest = acks.max_by_key(|record| record.commit_ts)?;
-    let bytes: [u8; 8] = newest.value.as_deref()?.try_into().ok()?;
-    Timestamp::new(u64::from_be_bytes(bytes))
+impl Drop for World {
+    /// The tasks hold the exchange, which holds the tasks.
+    fn drop(&mut self) {
+        for actor in 0..=self.model.programs.len() {
+            self.exchange.crash(actor);
+        }
+    }
+}
+
+fn observer_name(observer: u8) -> String {
+    format!("o{observer}")
+}
+
+/// An observer's acknowledgements in a store with one observed cell: when they were committed, and as
+/// of when.
+fn acknowledgements(dump: &Dump, observer: u8) -> Vec<(Timestamp, Timestamp)> {
+    let column = format!("ack:{}/", observer_name(observer));
+    let acks = dump.records.iter().filter(|r| r.cell.column.starts_with(column.as_bytes()));
+    let mut acks: Vec<_> = acks
+        .filter_map(|record| {
+            let as_of: [u8; 8] = record.value.as_deref()?.try_into().ok()?;
+            Some((record.commit_ts, Timestamp::new(u64::from_be_bytes(as_of))?))
+        })
+        .collect();
+    acks.sort();
+    acks
 }
 
 /// An observer that reads the observed cell and notes what it saw.
