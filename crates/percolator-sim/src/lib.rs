@@ -1,9 +1,53 @@
 //! Seeded, deterministic simulation of the shipped protocol: one thread, virtual time, faults, and
 //! checkers of what came out.
+//!
+//! ```text
+//!   workload  clients and observers, written against the core's own API
+//!   nemesis   kills, pauses, partitions, clock steps, fail-overs, ...
+//!   --------  percolator-core, unchanged
+//!   remote_store, oracle, lock_service    what its processes hold
+//!   codec, transport                      bytes that are lost, late, doubled, out of order
+//!   store (journal), oracle, lock_service what answers
+//!   executor                              every choice from one seed
+//! ```
+//!
+//! The same seed gives the same run, in every build.
+
+mod book;
+mod codec;
+mod executor;
+mod journal;
+mod lock_service;
+mod logged;
+mod names;
+mod nemesis;
+mod oracle;
+mod process;
+mod random;
+mod remote_store;
+mod report;
+mod run;
+mod store;
+mod swarm;
+mod tally;
+mod trace;
+mod transport;
+mod workload;
+mod world;
 
 pub mod check;
 pub mod crash_points;
 pub mod history;
-mod logged;
 pub mod model;
 pub mod typed_ops;
+
+pub use report::{Report, Totals};
+pub use run::run_seed;
+pub use tally::{Fault, Sometimes};
+
+use history::{Finding, History};
+
+/// What the checkers find wrong with a history.
+fn findings(history: &History) -> Vec<Finding> {
+    check::check(history)
+}

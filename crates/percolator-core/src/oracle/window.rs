@@ -11,9 +11,16 @@
 //! win (H41); in one life neither `next` nor `limit` ever goes back, but for the `limit` of an
 //! oracle that was superseded, which ends at zero; so "below the limit, then swap" needs no lock
 //! (H44); after a restart service begins at the stored limit.
+//!
+//! A window alone does not make fail-over safe: an oracle that was paused may wake inside its window
+//! and serve timestamps below those of its successor. Where several processes may serve one store,
+//! each therefore *leads* under a lease ([`WindowOracle::lead`]): it answers only what arrived before a
+//! moment at which its lease still held on its own clock, and its successor, who has taken the record
+//! over, waits until that lease has run out (H41).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bigtable::{
@@ -26,7 +33,7 @@ use crate::codec::Reader;
 use crate::layout::SYSTEM;
 use crate::lock::Incarnation;
 use crate::oracle::{Oracle, Stamp};
-use crate::{Error, Result};
+use crate::{Error, Result, Runtime};
 
 const ROW: &str = "oracle";
 const QUALIFIER: &str = "window";
@@ -36,6 +43,13 @@ pub(crate) const WINDOW: u64 = 1_000_000;
 
 /// How often one change of the record is tried.
 const WRITES_MAX: u32 = 4;
+
+/// How long an oracle that leads may serve after it asked for the record and found it its own. All
+/// oracles of a store must agree on it, so it is no option.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// How long a successor waits on its own clock: the lease, and a fifth for clocks that run unevenly.
+const LEASE_WAIT: Duration = Duration::from_millis(2400);
 
 /// The oracle of a single process.
 ///
@@ -59,8 +73,20 @@ pub struct WindowOracle {
     /// The first timestamp that is not reserved.
     limit: AtomicU64,
     schema_version: AtomicU64,
+    /// How many timestamps one write to the store reserves.
+    window: u64,
+    /// `None` when no other process can serve this store.
+    lease: Option<Lease>,
     /// The stored record as this oracle last wrote it; `None` once another oracle has taken over.
     record: Mutex<Option<Record>>,
+}
+
+/// Until when an oracle may serve without asking for the record again.
+#[derive(Debug)]
+struct Lease {
+    runtime: Arc<dyn Runtime>,
+    /// On the runtime's monotonic clock, in nanoseconds.
+    until: AtomicU64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,9 +100,50 @@ struct Record {
 impl WindowOracle {
     /// Takes over the store's oracle record under a new epoch. `holder` must be fresh.
     ///
+    /// Only for a store that no two processes have open at a time: an oracle that was opened so before
+    /// must not serve any more. Use [`lead`](WindowOracle::lead) for any other.
+    ///
     /// # Errors
     /// [`Error::Oracle`] when another oracle takes over at the same moment; those of the store.
     pub async fn open(store: &dyn bigtable::Store, holder: Incarnation) -> Result<Self> {
+        let (oracle, _) = WindowOracle::take_over(store, holder, WINDOW, None).await?;
+        Ok(oracle)
+    }
+
+    /// Takes over the store's oracle record from whoever serves it, and waits until the lease of that
+    /// oracle has run out, on `runtime`'s clock; safe with any number of oracles that lead. Reserves
+    /// `window` timestamps at a time. `holder` must be fresh.
+    ///
+    /// Clocks may run up to 9 percent too fast or too slow.
+    ///
+    /// # Errors
+    /// As [`open`](WindowOracle::open); [`Error::Invalid`] for an empty window.
+    pub async fn lead(
+        store: &dyn bigtable::Store,
+        holder: Incarnation,
+        runtime: Arc<dyn Runtime>,
+        window: u64,
+    ) -> Result<Self> {
+        if window == 0 {
+            return Err(Error::Invalid("an oracle's window of no timestamps".to_owned()));
+        }
+        let lease = Lease { runtime: runtime.clone(), until: AtomicU64::new(0) };
+        let (oracle, succeeds) =
+            WindowOracle::take_over(store, holder, window, Some(lease)).await?;
+        if succeeds {
+            // The record is this oracle's now, so the other cannot renew its lease any more.
+            runtime.sleep(LEASE_WAIT).await;
+        }
+        Ok(oracle)
+    }
+
+    /// Makes the record this oracle's own; returns also whether there was another before.
+    async fn take_over(
+        store: &dyn bigtable::Store,
+        holder: Incarnation,
+        window: u64,
+        lease: Option<Lease>,
+    ) -> Result<(Self, bool)> {
         let schema = crate::layout::system_schema();
         let table = store.open_table(crate::layout::SYSTEM_TABLE, &schema).await?;
         let stored = read(&*table).await?;
@@ -87,13 +154,31 @@ impl WindowOracle {
         if !replace(&*table, stored, record).await? {
             return Err(superseded());
         }
-        Ok(WindowOracle {
+        let oracle = WindowOracle {
             table,
             next: AtomicU64::new(record.limit),
             limit: AtomicU64::new(record.limit),
             schema_version: AtomicU64::new(record.schema_version),
+            window,
+            lease,
             record: Mutex::new(Some(record)),
-        })
+        };
+        Ok((oracle, stored.is_some()))
+    }
+
+    /// Makes sure that this oracle has led at a moment after the call: by its lease, or else by asking
+    /// the store. A successor serves nothing before that moment, so whatever this oracle answers, after
+    /// however long a pause, was asked for before the successor's first answer (H41).
+    async fn lead_now(&self) -> Result<()> {
+        let Some(lease) = &self.lease else { return Ok(()) };
+        if lease.holds() {
+            return Ok(());
+        }
+        let mut held = self.record.lock().await;
+        if !lease.holds() {
+            self.write(&mut held, Ok).await?;
+        }
+        Ok(())
     }
 
     /// Takes the next timestamp out of the window, or finds it used up.
@@ -118,7 +203,7 @@ impl WindowOracle {
         if self.next.load(Ordering::SeqCst) < self.limit.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let extended = |old: Record| match old.limit.saturating_add(WINDOW) {
+        let extended = |old: Record| match old.limit.saturating_add(self.window) {
             limit if limit < Timestamp::MAX.as_u64() => Ok(Record { limit, ..old }),
             _ => Err(Error::Oracle("the 2^53 timestamps are used up".to_owned())),
         };
@@ -136,8 +221,12 @@ impl WindowOracle {
         for _ in 0..WRITES_MAX {
             let old = held.ok_or_else(superseded)?;
             let new = change(old)?;
+            let asked = self.lease.as_ref().map(|lease| (lease, lease.runtime.now()));
             if replace(&*self.table, Some(old), new).await? {
                 *held = Some(new);
+                if let Some((lease, asked)) = asked {
+                    lease.extend(asked + LEASE);
+                }
                 return Ok(new);
             }
             // A request of this oracle's own may have arrived late, after its reply was given up:
@@ -153,9 +242,21 @@ impl WindowOracle {
     }
 }
 
+impl Lease {
+    fn holds(&self) -> bool {
+        self.runtime.now() < Duration::from_nanos(self.until.load(Ordering::SeqCst))
+    }
+
+    fn extend(&self, until: Duration) {
+        let nanos = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
+        self.until.fetch_max(nanos, Ordering::SeqCst);
+    }
+}
+
 #[async_trait]
 impl Oracle for WindowOracle {
     async fn timestamp(&self) -> Result<Stamp> {
+        self.lead_now().await?;
         loop {
             if let Some(timestamp) = self.take() {
                 // After the timestamp, never before: whoever sees an old version here holds a
@@ -168,6 +269,7 @@ impl Oracle for WindowOracle {
     }
 
     async fn peek(&self) -> Result<Timestamp> {
+        self.lead_now().await?;
         let next = self.next.load(Ordering::SeqCst);
         if self.limit.load(Ordering::SeqCst) == 0 {
             return Err(superseded());
@@ -176,6 +278,7 @@ impl Oracle for WindowOracle {
     }
 
     async fn schema_version(&self) -> Result<u64> {
+        self.lead_now().await?;
         Ok(self.schema_version.load(Ordering::SeqCst))
     }
 

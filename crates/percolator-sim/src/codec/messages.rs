@@ -1,0 +1,173 @@
+//! Requests to store, oracle and lock service, and their replies.
+
+use std::time::Duration;
+
+use bigtable::{
+    ConditionalMutation, Page, PageLimit, Row, RowKey, RowMutation, RowRange, Selection, Timestamp,
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use percolator_core::{Incarnation, Stamp};
+
+use super::{Wire, wire_enum, wire_struct};
+
+/// To the store; the first field names the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StoreRequest {
+    Read(Bytes, RowKey, Selection),
+    Scan(Bytes, RowRange, Selection, PageLimit),
+    Mutate(Bytes, RowMutation),
+    Check(Bytes, ConditionalMutation),
+    CheckMany(Bytes, Vec<ConditionalMutation>),
+    Tablets(Bytes),
+    RaiseFloor(Timestamp),
+}
+
+/// From the store: one for each kind of request, or an error.
+#[derive(Debug, Clone)]
+pub(crate) enum StoreReply {
+    Row(Row),
+    Page(Page),
+    Done,
+    Checked(bool),
+    CheckedMany(Vec<Result<bool, bigtable::Error>>),
+    Tablets(Vec<RowRange>),
+    Failed(bigtable::Error),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OracleRequest {
+    Timestamp,
+    Peek,
+    SchemaVersion,
+    RaiseSchemaVersion(u64),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OracleReply {
+    Stamp(Stamp),
+    Latest(Timestamp),
+    SchemaVersion(u64),
+    Done,
+    Failed(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LockRequest {
+    Register(Incarnation),
+    Unregister(Incarnation),
+    IsAlive(Incarnation),
+    TryLock(Bytes, Incarnation, Duration),
+    Unlock(Bytes, Incarnation),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LockReply {
+    Done,
+    Answer(bool),
+}
+
+impl Wire for Incarnation {
+    fn put(&self, out: &mut BytesMut) {
+        self.0.put(out);
+    }
+
+    fn take(input: &mut Bytes) -> Option<Self> {
+        u128::take(input).map(Incarnation)
+    }
+}
+
+impl Wire for Duration {
+    fn put(&self, out: &mut BytesMut) {
+        u64::try_from(self.as_nanos()).unwrap_or(u64::MAX).put(out);
+    }
+
+    fn take(input: &mut Bytes) -> Option<Self> {
+        u64::take(input).map(Duration::from_nanos)
+    }
+}
+
+wire_struct!(Stamp { timestamp, schema_version });
+
+wire_enum!(StoreRequest {
+    0 => Read(table, row, select),
+    1 => Scan(table, range, select, limit),
+    2 => Mutate(table, request),
+    3 => Check(table, request),
+    4 => CheckMany(table, requests),
+    5 => Tablets(table),
+    6 => RaiseFloor(floor),
+});
+
+wire_enum!(StoreReply {
+    0 => Row(row),
+    1 => Page(page),
+    2 => Done,
+    3 => Checked(matched),
+    4 => CheckedMany(results),
+    5 => Tablets(ranges),
+    6 => Failed(error),
+});
+
+wire_enum!(OracleRequest {
+    0 => Timestamp,
+    1 => Peek,
+    2 => SchemaVersion,
+    3 => RaiseSchemaVersion(version),
+});
+
+wire_enum!(OracleReply {
+    0 => Stamp(stamp),
+    1 => Latest(timestamp),
+    2 => SchemaVersion(version),
+    3 => Done,
+    4 => Failed(why),
+});
+
+wire_enum!(LockRequest {
+    0 => Register(owner),
+    1 => Unregister(owner),
+    2 => IsAlive(owner),
+    3 => TryLock(name, owner, lifetime),
+    4 => Unlock(name, owner),
+});
+
+wire_enum!(LockReply { 0 => Done, 1 => Answer(yes) });
+
+#[cfg(test)]
+mod tests {
+    use super::super::{decode, encode};
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_asked_of_the_services_arrives(
+            name in proptest::collection::vec(any::<u8>(), 0..20),
+            owner in any::<u128>(),
+            number in 0..=Timestamp::MAX.as_u64(),
+        ) {
+            let (name, owner) = (Bytes::from(name), Incarnation(owner));
+            let lock = LockRequest::TryLock(name.clone(), owner, Duration::from_nanos(number));
+            prop_assert_eq!(decode(encode(&lock)), Some(lock));
+            let raise = OracleRequest::RaiseSchemaVersion(number);
+            prop_assert_eq!(decode(encode(&raise)), Some(raise));
+            let timestamp = Timestamp::new(number).unwrap();
+            let stamp = OracleReply::Stamp(Stamp { timestamp, schema_version: 3 });
+            prop_assert_eq!(decode(encode(&stamp)), Some(stamp));
+            let read = StoreRequest::Read(name, RowKey::from("r"), Selection::default());
+            prop_assert_eq!(decode(encode(&read)), Some(read));
+            prop_assert_eq!(decode(encode(&LockReply::Answer(true))), Some(LockReply::Answer(true)));
+        }
+
+        #[test]
+        fn decoding_any_bytes_does_not_panic(
+            input in proptest::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let input = Bytes::from(input);
+            let _ = decode::<StoreRequest>(input.clone());
+            let _ = decode::<StoreReply>(input.clone());
+            let _ = decode::<OracleReply>(input.clone());
+            let _ = decode::<LockRequest>(input);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The binary form of every request and reply between simulated processes.
+//!
+//! What a process sends is encoded, and what another receives was decoded, so a value that does not
+//! survive the journey shows in every run. Invariants: decoding is the inverse of encoding, takes
+//! all bytes, and never panics; integers are big-endian.
+
+mod messages;
+mod table;
+
+pub(crate) use messages::{
+    LockReply, LockRequest, OracleReply, OracleRequest, StoreReply, StoreRequest,
+};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+/// What can be sent.
+pub(crate) trait Wire: Sized {
+    fn put(&self, out: &mut BytesMut);
+
+    /// Takes the value from the front; `None` if the bytes are not of this form.
+    fn take(input: &mut Bytes) -> Option<Self>;
+}
+
+/// The bytes of a message.
+pub(crate) fn encode(message: &impl Wire) -> Bytes {
+    let mut out = BytesMut::with_capacity(256);
+    message.put(&mut out);
+    out.freeze()
+}
+
+/// The message that these bytes are, all of them.
+pub(crate) fn decode<T: Wire>(mut bytes: Bytes) -> Option<T> {
+    let message = T::take(&mut bytes)?;
+    bytes.is_empty().then_some(message)
+}
+
+/// Encodes the fields of a struct one after the other.
+macro_rules! wire_struct {
+    ($($name:ident { $($field:ident),* })*) => {$(
+        impl Wire for $name {
+            fn put(&self, out: &mut BytesMut) {
+                $(self.$field.put(out);)*
+            }
+            fn take(input: &mut Bytes) -> Option<Self> {
+                Some($name { $($field: Wire::take(input)?),* })
+            }
+        }
+    )*};
+}
+
+/// Encodes an enum as a tag and the fields of its variant.
+macro_rules! wire_enum {
+    ($name:ident { $($tag:literal => $variant:ident $(($($field:ident),*))? $({$($part:ident),*})?),* $(,)? }) => {
+        impl Wire for $name {
+            fn put(&self, out: &mut BytesMut) {
+                match self {
+                    $($name::$variant $(($($field),*))? $({$($part),*})? => {
+                        out.put_u8($tag);
+                        $($($field.put(out);)*)?
+                        $($($part.put(out);)*)?
+                    })*
+                }
+            }
+            fn take(input: &mut Bytes) -> Option<Self> {
+                Some(match u8::take(input)? {
+                    $($tag => {
+                        $($(let $field = Wire::take(input)?;)*)?
+                        $($(let $part = Wire::take(input)?;)*)?
+                        $name::$variant $(($($field),*))? $({$($part),*})?
+                    })*
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use {wire_enum, wire_struct};
+
+macro_rules! wire_integer {
+    ($($type:ty, $put:ident, $get:ident, $size:literal;)*) => {$(
+        impl Wire for $type {
+            fn put(&self, out: &mut BytesMut) {
+                out.$put(*self);
+            }
+            fn take(input: &mut Bytes) -> Option<Self> {
+                (input.len() >= $size).then(|| input.$get())
+            }
+        }
+    )*};
+}
+
+wire_integer! {
+    u8, put_u8, get_u8, 1;
+    u32, put_u32, get_u32, 4;
+    u64, put_u64, get_u64, 8;
+    u128, put_u128, get_u128, 16;
+}
+
+impl Wire for () {
+    fn put(&self, _: &mut BytesMut) {}
+
+    fn take(_: &mut Bytes) -> Option<Self> {
+        Some(())
+    }
+}
+
+impl Wire for bool {
+    fn put(&self, out: &mut BytesMut) {
+        out.put_u8(u8::from(*self));
+    }
+
+    fn take(input: &mut Bytes) -> Option<Self> {
+        match u8::take(input)? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+}
+
+impl Wire for Bytes {
+    fn put(&self, out: &mut BytesMut) {
+        put_length(self.len(), out);
+        out.put_slice(self);
+    }
+
+    fn take(input: &mut Bytes) -> Option<Self> {
+        let length = take_length(input)?;
+        (length <= input.len()).then(|| input.split_to(length))
+    }
+}
+
+impl Wire for String {
+    fn put(&self, out: &mut BytesMut) {
+        put_length(self.len(), out);
+        out.put_slice(self.as_bytes());
+    }
+
+    fn take(input: &mut Bytes) -> Option<Self> {
+        let bytes = <Bytes as Wire>::take(input)?;
+        std::str::from_utf8(&bytes).ok().map(str::to_owned)
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    fn put(&self, out: &mut BytesMut) {
+        out.put_u8(u8::from(self.is_some()));
+        if let Some(value) = self {
+            value.put(out);
+        }
+    }
+
+    fn take(input: &mut Bytes) -> Option<Self> {
+        match bool::take(input)? {
+            true => T::take(input).map(Some),
+            false => Some(None),
+        }
+    }
+}
+
+impl<T: Wire, E: Wire> Wire for Result<T, E> {
+    fn put(&self, out: &mut BytesMut) {
+        out.put_u8(u8::from(self.is_ok()));
+        match self {
+            Ok(value) => value.put(out),
+            Err(error) => error.put(out),
+        }
+    }
+
+    fn take(input: &mut Bytes) -> Option<Self> {
+        match bool::take(input)? {
+            true => T::take(input).map(Ok),
+            false => E::take(input).map(Err),
+        }
+    }
+}
+
+impl<T: Wire> Wire for Vec<T> {
+    fn put(&self, out: &mut BytesMut) {
+        put_length(self.len(), out);
+        for value in self {
+            value.put(out);
+        }
+    }
+
+    fn take(input: &mut Bytes) -> Option<Self> {
+        let length = take_length(input)?;
+        // Every value has at least one byte; a length that cannot be is not believed.
+        if length > input.len() {
+            return None;
+        }
+        let mut values = Vec::with_capacity(length);
+        for _ in 0..length {
+            values.push(T::take(input)?);
+        }
+        Some(values)
+    }
+}
+
+fn put_length(length: usize, out: &mut BytesMut) {
+    u32::try_from(length).expect("a message is shorter than 4 GiB").put(out);
+}
+
+fn take_length(input: &mut Bytes) -> Option<usize> {
+    usize::try_from(u32::take(input)?).ok()
+}

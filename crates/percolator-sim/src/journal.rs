@@ -1,0 +1,193 @@
+//! What the simulated store applied, row mutation by row mutation: the records and tombs of the
+//! history, and what the protocol's traffic shows to have happened.
+//!
+//! It only grows, so garbage collection hides nothing from the checkers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bigtable::{ConditionalMutation, Family, Mutation, Timestamp};
+
+use crate::executor::ProcessId;
+use crate::history::{Cell, Record};
+use crate::names::{ACK, LOCK, NOTIFY, ROLLBACK, WRITE, cell};
+use crate::oracle::Given;
+use crate::tally::{Sometimes, Tally};
+
+/// The journal of one run.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    pub(crate) records: Vec<Record>,
+    pub(crate) tombs: BTreeSet<(Cell, Timestamp)>,
+    /// The commit timestamp of each committed transaction.
+    pub(crate) committed: BTreeMap<Timestamp, Timestamp>,
+    transactions: BTreeMap<Timestamp, Facts>,
+    /// The newest acknowledgement of each cell.
+    acknowledged: BTreeMap<Cell, Timestamp>,
+}
+
+/// What is known of a transaction.
+#[derive(Debug)]
+struct Facts {
+    owner: ProcessId,
+    primary_locked: Option<Duration>,
+    lifetime: Duration,
+    heartbeats: u64,
+}
+
+/// A conditional mutation that was applied, and the circumstances.
+pub(crate) struct Applied<'a> {
+    pub(crate) table: &'a [u8],
+    pub(crate) request: &'a ConditionalMutation,
+    pub(crate) matched: bool,
+    pub(crate) from: ProcessId,
+    pub(crate) now: Duration,
+}
+
+/// What more the store must look up to complete an entry.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum LookUp {
+    Nothing,
+    /// Notifications of these columns were cleared up to these versions.
+    Cleared(Vec<(bytes::Bytes, Timestamp)>),
+}
+
+impl Journal {
+    /// Enters a conditional mutation.
+    pub(crate) fn enter(
+        &mut self,
+        applied: &Applied<'_>,
+        tally: &Tally,
+        is_dead: impl Fn(ProcessId) -> bool,
+    ) -> LookUp {
+        let Applied { request, matched, .. } = applied;
+        let prewrites = request.otherwise.iter().any(|m| sets(m, &LOCK));
+        if prewrites && *matched {
+            self.rejected(applied, tally);
+        }
+        let effect = if *matched { &request.then } else { &request.otherwise };
+        for mutation in effect {
+            let Mutation::Set { family, qualifier, timestamp, value } = mutation else { continue };
+            let Some(cell) = cell(applied.table, &request.row, qualifier) else { continue };
+            if *family == LOCK {
+                self.locked(applied, *timestamp, value);
+            } else if *family == WRITE {
+                self.written(applied, cell, *timestamp, value, tally);
+            } else if *family == ROLLBACK {
+                let owner = self.transactions.get(timestamp).map(|facts| facts.owner);
+                let other = owner.filter(|owner| *owner != applied.from);
+                // A tomb in place of a lock: the primary was there to be rolled back.
+                if *matched && other.is_some_and(|owner| !is_dead(owner)) {
+                    tally.happened(Sometimes::LeaseCleanedLiveOwner);
+                }
+                self.tombs.insert((cell, *timestamp));
+            }
+        }
+        match effect.iter().any(|m| matches!(m, Mutation::Set { .. })) {
+            true => LookUp::Nothing,
+            false => cleared(effect),
+        }
+    }
+
+    /// Counts timestamps that came from two oracles.
+    pub(crate) fn count_failovers(&self, stamps: &[Given], tally: &Tally) {
+        let by: BTreeMap<_, _> = stamps.iter().map(|given| (given.timestamp, given.by)).collect();
+        for (start_ts, commit_ts) in &self.committed {
+            let (start, commit) = (by.get(start_ts), by.get(commit_ts));
+            if start.is_some() && commit.is_some() && start != commit {
+                tally.happened(Sometimes::OracleFailoverMidCommit);
+            }
+        }
+    }
+
+    fn rejected(&self, applied: &Applied<'_>, tally: &Tally) {
+        let (mut tomb, mut ack) = (false, false);
+        for mutation in &applied.request.otherwise {
+            let Mutation::Set { family, qualifier, timestamp, .. } = mutation else { continue };
+            if *family != LOCK {
+                continue;
+            }
+            if let Some(cell) = cell(applied.table, &applied.request.row, qualifier) {
+                tomb |= self.tombs.contains(&(cell, *timestamp));
+                ack |= cell.column >= ACK
+                    && self.acknowledged.get(&cell).is_some_and(|newest| newest > timestamp)
+                    && !self.committed.contains_key(timestamp);
+            }
+        }
+        if tomb {
+            tally.happened(Sometimes::TombBlockedPrewrite);
+        }
+        if ack {
+            tally.happened(Sometimes::AckConflict);
+        }
+    }
+
+    fn locked(&mut self, applied: &Applied<'_>, start_ts: Timestamp, lock: &[u8]) {
+        let facts = self.transactions.entry(start_ts).or_insert_with(|| Facts {
+            owner: applied.from,
+            primary_locked: None,
+            lifetime: lifetime(lock),
+            heartbeats: 0,
+        });
+        if applied.matched {
+            facts.heartbeats += 1;
+        } else if lock.first() == Some(&b'P') {
+            facts.primary_locked = Some(applied.now);
+        }
+    }
+
+    fn written(
+        &mut self,
+        applied: &Applied<'_>,
+        cell: Cell,
+        commit_ts: Timestamp,
+        write: &[u8],
+        tally: &Tally,
+    ) {
+        let Some((pointer, flags)) = write.split_first_chunk::<8>() else { return };
+        let Some(start_ts) = Timestamp::new(u64::from_be_bytes(*pointer)) else { return };
+        let delete = flags.first().is_some_and(|flags| flags & 1 != 0);
+        self.records.push(Record { cell, commit_ts, start_ts, delete });
+        let first = self.committed.insert(start_ts, commit_ts).is_none();
+        if cell.column >= ACK {
+            let newest = self.acknowledged.entry(cell).or_insert(commit_ts);
+            *newest = commit_ts.max(*newest);
+        }
+        let Some(facts) = self.transactions.get(&start_ts) else { return };
+        let age = facts.primary_locked.map(|since| applied.now.saturating_sub(since));
+        if first && facts.heartbeats > 0 && age.is_some_and(|age| age > facts.lifetime) {
+            tally.happened(Sometimes::HeartbeatSavedLock);
+        }
+        if facts.owner != applied.from {
+            tally.happened(Sometimes::RollForwardByOther);
+        }
+    }
+}
+
+fn sets(mutation: &Mutation, of: &Family) -> bool {
+    matches!(mutation, Mutation::Set { family, .. } if family == of)
+}
+
+/// The lifetime in a lock record: tag, version, flags, owner, wall time, lifetime.
+fn lifetime(lock: &[u8]) -> Duration {
+    let bytes = lock.get(27..31).and_then(|bytes| bytes.try_into().ok());
+    Duration::from_millis(u64::from(bytes.map_or(0, u32::from_be_bytes)))
+}
+
+fn cleared(effect: &[Mutation]) -> LookUp {
+    let mut columns: BTreeMap<bytes::Bytes, Timestamp> = BTreeMap::new();
+    for mutation in effect {
+        if let Mutation::Delete { family, qualifier, time } = mutation
+            && *family == NOTIFY
+        {
+            let newest = columns.entry(qualifier.clone()).or_insert(time.to);
+            *newest = time.to.max(*newest);
+        } else {
+            return LookUp::Nothing;
+        }
+    }
+    match columns.is_empty() {
+        true => LookUp::Nothing,
+        false => LookUp::Cleared(columns.into_iter().collect()),
+    }
+}

@@ -1,0 +1,79 @@
+//! The command `percolator-sim`: runs many seeds, or replays one.
+
+#![allow(clippy::print_stdout, reason = "printing is what this program is for")]
+
+mod batch;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use percolator_sim::run_seed;
+
+use batch::Seeds;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// The exit code when a run shows something wrong.
+const FOUND: u8 = 3;
+
+/// Simulates Percolator with faults, every choice drawn from a seed, and checks what comes out.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs seeds, each in a world of its own, and prints what happened in them. Exits with 3 when
+    /// anything is found wrong, or when something that must happen sometimes never did in a batch of a
+    /// thousand seeds or more.
+    Run {
+        /// The seeds: `A..B`, B excluded.
+        #[arg(long, default_value = "0..1000")]
+        seeds: Seeds,
+        /// How many run at once; one for each core unless told otherwise.
+        #[arg(long)]
+        jobs: Option<usize>,
+    },
+    /// Runs a seed twice and prints the hash of each run's trace, which must be the same. Exits with 3
+    /// when they differ, or when anything is found wrong.
+    Replay {
+        /// The seed.
+        #[arg(long)]
+        seed: u64,
+        /// Prints every event of the run.
+        #[arg(long)]
+        trace: bool,
+    },
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let good = match Arguments::parse().command {
+        Command::Run { seeds, jobs } => {
+            let jobs = jobs.map_or_else(std::thread::available_parallelism, |jobs| {
+                Ok(std::num::NonZero::new(jobs).unwrap_or(std::num::NonZero::<usize>::MIN))
+            })?;
+            batch::run(seeds, jobs.get())?
+        }
+        Command::Replay { seed, trace } => replay(seed, trace),
+    };
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
+}
+
+fn replay(seed: u64, trace: bool) -> bool {
+    let (first, second) = (run_seed(seed, trace), run_seed(seed, false));
+    first.trace.iter().for_each(|line| println!("{line}"));
+    for report in [&first, &second] {
+        println!("seed {seed}: trace hash {:016x}", report.hash);
+    }
+    for finding in &first.findings {
+        println!("seed {seed}: {}: {}", finding.property, finding.facts);
+    }
+    if first.hash != second.hash {
+        println!("seed {seed}: the two runs differ");
+    }
+    first.hash == second.hash && first.findings.is_empty()
+}

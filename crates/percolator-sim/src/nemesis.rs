@@ -1,0 +1,180 @@
+//! Whatever goes wrong beyond single messages: each kind of fault has a task of its own, which strikes
+//! at random intervals until the world is healed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use percolator_core::Timestamp;
+
+use crate::executor::{ProcessId, WORLD};
+use crate::names::row_key;
+use crate::tally::Fault;
+use crate::world::World;
+
+/// Starts the faults that the seed's swarm has switched on.
+pub(crate) fn unleash(world: &Arc<World>) {
+    let on = world.swarm.faults;
+    every(world, on.partition, partition);
+    every(world, on.pause, pause);
+    every(world, on.kill, async |world| kill(&world));
+    every(world, on.clock_step, async |world| step_clock(&world));
+    every(world, on.store_kill, kill_store);
+    every(world, on.oracle, replace_oracle);
+    every(world, on.session_loss, async |world| lose_session(&world));
+    every(world, on.lock_restart, async |world| restart_locks(&world));
+    every(world, on.tablet_move, async |world| move_tablets(&world));
+    if let Some(interval) = on.floor {
+        world.executor.spawn(WORLD, Box::pin(raise_floors(world.clone(), interval)));
+    }
+}
+
+fn every<F, W>(world: &Arc<World>, interval: Option<Duration>, strike: F)
+where
+    F: Fn(Arc<World>) -> W + Send + Sync + 'static,
+    W: Future<Output = ()> + Send + 'static,
+{
+    let Some(interval) = interval else { return };
+    let own = world.clone();
+    world.executor.spawn(
+        WORLD,
+        Box::pin(async move {
+            loop {
+                wait(&own, interval).await;
+                if own.is_healed() {
+                    return;
+                }
+                strike(own.clone()).await;
+            }
+        }),
+    );
+}
+
+async fn wait(world: &World, mean: Duration) {
+    let ms = mean.as_millis() as u64;
+    world.sleep_ms(world.between(ms / 2, ms + ms / 2)).await;
+}
+
+fn note(world: &World, fault: Fault, of: ProcessId) {
+    world.tally.fault(fault);
+    world.executor.note("fault", (fault as u64, u64::from(of.0)), || {
+        format!("{} of process {}", fault.name(), of.0)
+    });
+}
+
+/// A process of any kind.
+fn anybody(world: &World) -> Option<ProcessId> {
+    match world.between(0, 7) {
+        0 => Some(world.store.process),
+        1 => Some(world.locks.process),
+        2 => world.oracles.newest(),
+        _ => world.any_member().map(|member| member.process),
+    }
+}
+
+async fn partition(world: Arc<World>) {
+    let server = match world.between(0, 3) {
+        0 => Some(world.locks.process),
+        1 => world.oracles.newest(),
+        _ => Some(world.store.process),
+    };
+    let (Some(server), Some(client)) = (server, anybody(&world)) else { return };
+    let ways: &[(ProcessId, ProcessId)] = match world.between(0, 3) {
+        0 => &[(client, server)],
+        1 => &[(server, client)],
+        _ => &[(client, server), (server, client)],
+    };
+    note(&world, if ways.len() == 1 { Fault::OneWay } else { Fault::Partition }, client);
+    ways.iter().for_each(|(from, to)| world.transport.cut(*from, *to));
+    world.sleep_ms(world.between(10, 1200)).await;
+    ways.iter().for_each(|(from, to)| world.transport.mend(*from, *to));
+}
+
+async fn pause(world: Arc<World>) {
+    let Some(process) = anybody(&world) else { return };
+    note(&world, Fault::Pause, process);
+    world.executor.pause(process);
+    let longest = if process == world.store.process { 300 } else { 3000 };
+    world.sleep_ms(world.between(5, longest)).await;
+    world.executor.resume(process);
+}
+
+fn kill(world: &World) {
+    let Some(member) = world.any_member() else { return };
+    note(world, Fault::Kill, member.process);
+    world.kill(member.process);
+}
+
+fn step_clock(world: &World) {
+    let Some(member) = world.any_member() else { return };
+    note(world, Fault::ClockStep, member.process);
+    let hour = 3_600_000;
+    member.clock.step(world.between(0, 2 * hour) as i64 - hour as i64);
+}
+
+async fn kill_store(world: Arc<World>) {
+    note(&world, Fault::StoreKill, world.store.process);
+    world.store.kill();
+    world.sleep_ms(world.between(1, 300)).await;
+    world.store.restart();
+}
+
+async fn replace_oracle(world: Arc<World>) {
+    let Some(old) = world.oracles.newest() else { return };
+    match world.between(0, 2) {
+        0 => {
+            note(&world, Fault::OracleKill, old);
+            world.executor.kill(old);
+            world.sleep_ms(world.between(0, 200)).await;
+            world.start_oracle();
+        }
+        1 => {
+            note(&world, Fault::OraclePause, old);
+            world.executor.pause(old);
+            world.start_oracle();
+            world.sleep_ms(world.between(50, 6000)).await;
+            world.executor.resume(old);
+        }
+        _ => {
+            note(&world, Fault::OracleRival, old);
+            world.start_oracle();
+        }
+    }
+}
+
+fn lose_session(world: &World) {
+    let Some(member) = world.any_member() else { return };
+    note(world, Fault::SessionLoss, member.process);
+    world.locks.end_sessions(member.process, Duration::from_millis(world.between(5, 800)));
+}
+
+fn restart_locks(world: &World) {
+    note(world, Fault::LockRestart, world.locks.process);
+    world.locks.restart(Duration::from_millis(world.between(5, 800)));
+}
+
+fn move_tablets(world: &World) {
+    let mut rows: Vec<u16> =
+        (0..world.between(0, 4)).map(|_| world.between(0, 300) as u16).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    note(world, Fault::TabletMove, world.store.process);
+    world.store.set_boundaries(rows.into_iter().map(row_key).collect());
+}
+
+/// Garbage collection as far as it exists: the floor goes up, behind a random number of timestamps.
+async fn raise_floors(world: Arc<World>, interval: Duration) {
+    let collector = world.new_process();
+    let client = world.client(&collector).await;
+    loop {
+        wait(&world, interval).await;
+        if world.is_healed() {
+            return;
+        }
+        let Ok(latest) = client.oracle().peek().await else { continue };
+        let behind = world.between(0, 60);
+        let floor = Timestamp::new(latest.as_u64().saturating_sub(behind)).unwrap_or(latest);
+        note(&world, Fault::FloorRaised, collector.process);
+        // A raise that is lost is made up for by the next.
+        drop(client.services().store.raise_floor(floor).await);
+    }
+}

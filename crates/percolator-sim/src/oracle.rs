@@ -1,0 +1,251 @@
+//! The simulated oracle: processes that lead in turn, and what clients hold.
+//!
+//! Each is the core's own oracle over the simulated store. Clients know several addresses, the latest
+//! leader's and those of its predecessors, and may ask any of them: a deposed oracle that wakes must
+//! defend itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bigtable::Timestamp;
+use bytes::Bytes;
+use percolator_core::{
+    Error, Oracle, Result, Runtime, Stamp, WindowOracle, async_trait, fresh_incarnation,
+};
+
+use crate::codec::{OracleReply, OracleRequest, decode, encode};
+use crate::executor::ProcessId;
+use crate::process::ProcessRuntime;
+use crate::remote_store::RemoteStore;
+use crate::transport::{ReplyTo, Server, Transport};
+
+/// How many oracles clients know of.
+const KNOWN_MAX: usize = 3;
+
+/// How long a client tries to get an answer.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// An oracle process.
+pub(crate) struct OracleServer {
+    runtime: ProcessRuntime,
+    leading: Mutex<Option<Arc<WindowOracle>>>,
+}
+
+impl OracleServer {
+    /// Starts to lead as soon as the store lets it.
+    pub(crate) fn start(
+        runtime: ProcessRuntime,
+        store: RemoteStore,
+        window: u64,
+    ) -> Arc<OracleServer> {
+        let server = Arc::new(OracleServer { runtime, leading: Mutex::default() });
+        let (own, runtime) = (server.clone(), server.runtime.clone());
+        server.runtime.spawn(Box::pin(async move {
+            loop {
+                let holder = fresh_incarnation(&runtime);
+                let clock = Arc::new(runtime.clone());
+                if let Ok(oracle) = WindowOracle::lead(&store, holder, clock, window).await {
+                    runtime.executor.note("leads", (u64::from(runtime.process.0), 0), || {
+                        format!("oracle {}", runtime.process.0)
+                    });
+                    *own.leading() = Some(Arc::new(oracle));
+                    return;
+                }
+                runtime.sleep(Duration::from_millis(20)).await;
+            }
+        }));
+        server
+    }
+
+    fn leading(&self) -> MutexGuard<'_, Option<Arc<WindowOracle>>> {
+        self.leading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The server as the network knows it.
+pub(crate) struct OracleEndpoint(pub(crate) Arc<OracleServer>);
+
+impl Server for OracleEndpoint {
+    fn receive(&self, request: Bytes, _: ProcessId, reply: ReplyTo) {
+        let request: OracleRequest = decode(request).expect("what a client encodes decodes");
+        let Some(oracle) = self.0.leading().clone() else {
+            return reply.send(encode(&OracleReply::Failed("not leading yet".to_owned())));
+        };
+        let executor = self.0.runtime.executor.clone();
+        self.0.runtime.spawn(Box::pin(async move {
+            let answer = answer(&oracle, &request).await;
+            executor.note("oracle", (0, 0), || format!("{request:?}: {answer:?}"));
+            reply.send(encode(&answer));
+        }));
+    }
+}
+
+async fn answer(oracle: &WindowOracle, request: &OracleRequest) -> OracleReply {
+    let answer = match request {
+        OracleRequest::Timestamp => oracle.timestamp().await.map(OracleReply::Stamp),
+        OracleRequest::Peek => oracle.peek().await.map(OracleReply::Latest),
+        OracleRequest::SchemaVersion => {
+            oracle.schema_version().await.map(OracleReply::SchemaVersion)
+        }
+        OracleRequest::RaiseSchemaVersion(version) => {
+            oracle.raise_schema_version(*version).await.map(|()| OracleReply::Done)
+        }
+    };
+    answer.unwrap_or_else(|error| OracleReply::Failed(error.to_string()))
+}
+
+/// The oracles that clients know of, the newest last, and what they answered.
+#[derive(Default)]
+pub(crate) struct Oracles {
+    state: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    servers: Vec<(ProcessId, Arc<dyn Server>)>,
+    stamps: Vec<Given>,
+    by_timestamp: BTreeMap<Timestamp, Given>,
+}
+
+/// A timestamp that reached a client: the virtual times of request and arrival, and by whom it was
+/// given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Given {
+    pub(crate) timestamp: Timestamp,
+    pub(crate) asked: Duration,
+    pub(crate) arrived: Duration,
+    pub(crate) by: ProcessId,
+}
+
+impl Oracles {
+    fn state(&self) -> MutexGuard<'_, Known> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, process: ProcessId, server: Arc<dyn Server>) {
+        let mut state = self.state();
+        state.servers.push((process, server));
+        if state.servers.len() > KNOWN_MAX {
+            state.servers.remove(0);
+        }
+    }
+
+    /// Forgets all but the newest.
+    pub(crate) fn keep_newest(&self) {
+        let mut state = self.state();
+        let old = state.servers.len().saturating_sub(1);
+        state.servers.drain(..old);
+    }
+
+    pub(crate) fn newest(&self) -> Option<ProcessId> {
+        self.state().servers.last().map(|(process, _)| *process)
+    }
+
+    /// All timestamps that reached a client, in the order of their arrival.
+    pub(crate) fn stamps(&self) -> Vec<Given> {
+        self.state().stamps.clone()
+    }
+
+    /// When a timestamp was asked for, and when it arrived.
+    pub(crate) fn stamp(&self, timestamp: Timestamp) -> Option<(Duration, Duration)> {
+        self.state().by_timestamp.get(&timestamp).map(|given| (given.asked, given.arrived))
+    }
+}
+
+/// The oracle, seen from one process.
+pub(crate) struct RemoteOracle {
+    pub(crate) runtime: ProcessRuntime,
+    pub(crate) transport: Transport,
+    pub(crate) oracles: Arc<Oracles>,
+    pub(crate) timeout: Duration,
+}
+
+impl fmt::Debug for RemoteOracle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RemoteOracle")
+    }
+}
+
+impl RemoteOracle {
+    /// Asks the oracles until one answers. A request without an answer is not repeated but made anew, so
+    /// that a late answer to it is nobody's (H09).
+    async fn ask(&self, request: OracleRequest) -> Result<OracleReply> {
+        let executor = &self.runtime.executor;
+        let from = self.runtime.process;
+        let since = executor.now();
+        let mut why = "no oracle is known".to_owned();
+        while executor.now().saturating_sub(since) < PATIENCE {
+            if let Some(server) = self.one() {
+                let asked = executor.now();
+                let to = (server.0, &server.1);
+                let reply = self.transport.call(from, to, encode(&request), self.timeout).await;
+                let decoded = reply.map(|reply| decode::<OracleReply>(reply));
+                match decoded.map(|reply| reply.expect("what an oracle encodes decodes")) {
+                    Some(OracleReply::Failed(error)) => why = error,
+                    Some(reply) => {
+                        self.note(&reply, asked, server.0);
+                        return Ok(reply);
+                    }
+                    None => "no answer".clone_into(&mut why),
+                }
+            }
+            let pause = executor.draw(|rng| rng.between(1, 40));
+            executor.sleep(Duration::from_millis(pause)).await;
+        }
+        Err(Error::Oracle(why))
+    }
+
+    /// Mostly the newest, sometimes any.
+    fn one(&self) -> Option<(ProcessId, Arc<dyn Server>)> {
+        let state = self.oracles.state();
+        let draw = self.runtime.executor.draw(|rng| rng.below(4 * KNOWN_MAX as u64)) as usize;
+        state.servers.get(draw).or(state.servers.last()).cloned()
+    }
+
+    fn note(&self, reply: &OracleReply, asked: Duration, by: ProcessId) {
+        if let OracleReply::Stamp(stamp) = reply {
+            let mut state = self.oracles.state();
+            let arrived = self.runtime.executor.now();
+            let given = Given { timestamp: stamp.timestamp, asked, arrived, by };
+            state.stamps.push(given);
+            state.by_timestamp.insert(stamp.timestamp, given);
+        }
+    }
+}
+
+fn misdirected() -> Error {
+    Error::Oracle("the reply answers another request".to_owned())
+}
+
+#[async_trait]
+impl Oracle for RemoteOracle {
+    async fn timestamp(&self) -> Result<Stamp> {
+        match self.ask(OracleRequest::Timestamp).await? {
+            OracleReply::Stamp(stamp) => Ok(stamp),
+            _ => Err(misdirected()),
+        }
+    }
+
+    async fn peek(&self) -> Result<Timestamp> {
+        match self.ask(OracleRequest::Peek).await? {
+            OracleReply::Latest(timestamp) => Ok(timestamp),
+            _ => Err(misdirected()),
+        }
+    }
+
+    async fn schema_version(&self) -> Result<u64> {
+        match self.ask(OracleRequest::SchemaVersion).await? {
+            OracleReply::SchemaVersion(version) => Ok(version),
+            _ => Err(misdirected()),
+        }
+    }
+
+    async fn raise_schema_version(&self, version: u64) -> Result<()> {
+        match self.ask(OracleRequest::RaiseSchemaVersion(version)).await? {
+            OracleReply::Done => Ok(()),
+            _ => Err(misdirected()),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The store as a process sees it: every operation is a request to the server, and may come to
+//! nothing.
+//!
+//! A read without an answer failed; a mutation without one may have been applied, or may yet be.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::{
+    ConditionalMutation, Error, Page, PageLimit, Result, Row, RowKey, RowMutation, RowRange,
+    Selection, Store, Table, TableSchema, Timestamp,
+};
+use bytes::Bytes;
+use futures::future::join_all;
+use percolator_core::async_trait;
+
+use crate::codec::{StoreReply, StoreRequest, decode, encode};
+use crate::executor::ProcessId;
+use crate::store::{StoreServer, unavailable};
+use crate::transport::{Server, Transport};
+
+/// The store, seen from one process.
+#[derive(Clone)]
+pub(crate) struct RemoteStore {
+    pub(crate) process: ProcessId,
+    pub(crate) transport: Transport,
+    pub(crate) server: Arc<StoreServer>,
+    pub(crate) endpoint: Arc<dyn Server>,
+    pub(crate) timeout: Duration,
+    pub(crate) splits_batches: bool,
+}
+
+impl fmt::Debug for RemoteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RemoteStore")
+    }
+}
+
+impl RemoteStore {
+    async fn call(&self, request: &StoreRequest) -> Option<Result<StoreReply>> {
+        let to = (self.server.process, &self.endpoint);
+        let bytes = self.transport.call(self.process, to, encode(request), self.timeout).await?;
+        Some(match decode(bytes).expect("what the store encodes decodes") {
+            StoreReply::Failed(error) => Err(error),
+            reply => Ok(reply),
+        })
+    }
+
+    async fn read(&self, request: StoreRequest) -> Result<StoreReply> {
+        self.call(&request).await.unwrap_or_else(|| Err(unavailable("no answer")))
+    }
+
+    async fn mutate(&self, request: StoreRequest) -> Result<StoreReply> {
+        self.call(&request).await.unwrap_or_else(|| Err(unknown()))
+    }
+}
+
+#[async_trait]
+impl Store for RemoteStore {
+    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
+        let bytes = self.server.open_table(name, schema).await?;
+        Ok(Arc::new(RemoteTable { name: name.to_owned(), bytes, store: self.clone() }))
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        self.server.inner().table_names().await
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.server.inner().floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
+        self.mutate(StoreRequest::RaiseFloor(floor)).await.map(drop)
+    }
+}
+
+/// A table, seen from one process.
+#[derive(Debug)]
+struct RemoteTable {
+    name: String,
+    bytes: Bytes,
+    store: RemoteStore,
+}
+
+#[async_trait]
+impl Table for RemoteTable {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
+        let request = StoreRequest::Read(self.bytes.clone(), row.clone(), select.clone());
+        match self.store.read(request).await? {
+            StoreReply::Row(row) => Ok(row),
+            _ => Err(misdirected()),
+        }
+    }
+
+    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
+        let request = StoreRequest::Scan(self.bytes.clone(), range.clone(), select.clone(), limit);
+        match self.store.read(request).await? {
+            StoreReply::Page(page) => Ok(page),
+            _ => Err(misdirected()),
+        }
+    }
+
+    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
+        let request = StoreRequest::Mutate(self.bytes.clone(), request);
+        self.store.mutate(request).await.map(drop)
+    }
+
+    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
+        match self.store.mutate(StoreRequest::Check(self.bytes.clone(), request)).await? {
+            StoreReply::Checked(matched) => Ok(matched),
+            _ => Err(misdirected()),
+        }
+    }
+
+    async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
+        if self.store.splits_batches || requests.len() < 2 {
+            let each = requests.into_iter().map(|request| self.check_and_mutate_row(request));
+            return join_all(each).await;
+        }
+        let count = requests.len();
+        match self.store.mutate(StoreRequest::CheckMany(self.bytes.clone(), requests)).await {
+            Ok(StoreReply::CheckedMany(results)) => results,
+            Ok(_) => vec![Err(misdirected()); count],
+            Err(error) => vec![Err(error); count],
+        }
+    }
+
+    async fn tablets(&self) -> Result<Vec<RowRange>> {
+        match self.store.read(StoreRequest::Tablets(self.bytes.clone())).await? {
+            StoreReply::Tablets(tablets) => Ok(tablets),
+            _ => Err(misdirected()),
+        }
+    }
+}
+
+fn unknown() -> Error {
+    Error::Unknown { why: "no answer".to_owned() }
+}
+
+fn misdirected() -> Error {
+    Error::invalid("the reply answers another request")
+}

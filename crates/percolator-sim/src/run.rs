@@ -1,0 +1,298 @@
+//! One run: set up, storm, heal, drain, judge.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::{RowRange, Selection, Store, Timestamp};
+use futures::channel::oneshot;
+use futures::future::join_all;
+use percolator_core::{Result, Workers};
+
+use crate::book::Session;
+use crate::executor::WORLD;
+use crate::history::{Finding, History, Run};
+use crate::names::{ACK, LOCK, NOTIFY, OBSERVERS, TABLES, cell};
+use crate::process::ProcessRuntime;
+use crate::report::Report;
+use crate::tally::{Fault, Sometimes};
+use crate::workload::{self, LATE, observe, with_late};
+use crate::world::World;
+use crate::{findings, nemesis};
+
+/// How long the storm lasts at most.
+const STORM: Duration = Duration::from_secs(30);
+/// Within what time after the storm everything must have come to rest.
+const REST: Duration = Duration::from_secs(120);
+/// More steps than any run takes that goes on at all.
+const STEPS_MAX: u64 = 30_000_000;
+
+/// Runs a seed; with `trace` the report holds every event as a line of text.
+pub fn run_seed(seed: u64, trace: bool) -> Report {
+    let world = World::new(seed, trace);
+    let ended = world.executor.block_on(STEPS_MAX, live(world.clone()));
+    let mut history = history(&world);
+    let mut found = std::mem::take(&mut world.book().findings);
+    match ended {
+        Some(more) => found.extend(more),
+        None => {
+            let facts = format!("no end in sight at {:?}", world.now());
+            found.push(Finding { property: "liveness", facts });
+        }
+    }
+    found.extend(findings(&history));
+    count_sometimes(&world);
+    let report = Report::of(&world, seed, &mut history, found);
+    world.executor.shut_down();
+    report
+}
+
+/// The life of a world; what was found wrong with its end.
+async fn live(world: Arc<World>) -> Vec<Finding> {
+    let auditor = world.new_process();
+    let session = Session::open(&world, world.client(&auditor).await).await;
+    workload::set_up(&session).await;
+    world.begin_storm();
+    nemesis::unleash(&world);
+    let workers = start_workers(&world);
+    let clients = (0..world.swarm.clients).map(|_| supervise(&world, client_life));
+    let clients = join_all(clients.collect::<Vec<_>>());
+    let storm = world.executor.sleep(STORM);
+    let clients = match futures::future::select(clients, storm).await {
+        futures::future::Either::Left(_) => None,
+        futures::future::Either::Right((_, clients)) => Some(clients),
+    };
+    world.end_quota();
+    world.heal();
+    let healed = world.now();
+    if let Some(clients) = clients {
+        let rest = world.executor.sleep(REST);
+        if let futures::future::Either::Right(_) = futures::future::select(clients, rest).await {
+            return vec![stuck(&world, "a client did not end")];
+        }
+    }
+    drop(workers);
+    let result = drain(&world, &session, healed).await;
+    match result {
+        Ok(findings) => findings,
+        Err(error) => vec![stuck(&world, &format!("at the end: {error}"))],
+    }
+}
+
+fn stuck(world: &World, what: &str) -> Finding {
+    Finding { property: "liveness", facts: format!("{what}, at {:?}", world.now()) }
+}
+
+/// Keeps a process going: after a kill another one takes its place, until nothing is left to do.
+fn supervise<F, W>(world: &Arc<World>, life: F) -> oneshot::Receiver<()>
+where
+    F: Fn(Arc<World>, ProcessRuntime) -> W + Send + Sync + 'static,
+    W: Future<Output = ()> + Send + 'static,
+{
+    let (ended, end) = oneshot::channel();
+    let own = world.clone();
+    world.executor.spawn(
+        WORLD,
+        Box::pin(async move {
+            loop {
+                let member = own.new_member();
+                let (done, killed) = oneshot::channel::<()>();
+                let life = life(own.clone(), member.clone());
+                own.executor.spawn(
+                    member.process,
+                    Box::pin(async move {
+                        life.await;
+                        let _ = done.send(());
+                    }),
+                );
+                if killed.await.is_ok() || !own.has_quota() {
+                    break;
+                }
+                own.sleep_ms(own.between(1, 100)).await;
+            }
+            let _ = ended.send(());
+        }),
+    );
+    end
+}
+
+async fn client_life(world: Arc<World>, member: ProcessRuntime) {
+    let session = Session::open(&world, world.client(&member).await).await;
+    while world.take_quota() {
+        // What comes of it is in the book.
+        drop(workload::step(&session).await);
+        if world.one_in(4) {
+            world.sleep_ms(world.between(0, 20)).await;
+        }
+    }
+}
+
+/// Starts the workers that run observers while the storm lasts; some of them late.
+fn start_workers(world: &Arc<World>) -> Vec<oneshot::Receiver<()>> {
+    let mut all = Vec::new();
+    if !world.mix.observes() {
+        return all;
+    }
+    if !world.one_in(4) {
+        all.push(supervise(world, async |world, member| worker_life(world, member, false).await));
+    }
+    if with_late(world) {
+        all.push(supervise(world, async |world, member| worker_life(world, member, true).await));
+    }
+    all
+}
+
+async fn worker_life(world: Arc<World>, member: ProcessRuntime, late: bool) {
+    if late {
+        world.sleep_ms(world.between(1, 1500)).await;
+        world.tally.fault(Fault::Registration);
+    }
+    let session = Session::open(&world, world.client(&member).await).await;
+    let workers = observe(&session, late).await;
+    while !world.is_healed() {
+        world.sleep_ms(50).await;
+    }
+    workers.stop().await;
+}
+
+/// Waits until everything has come to rest, and looks at what is left.
+async fn drain(world: &Arc<World>, session: &Session, healed: Duration) -> Result<Vec<Finding>> {
+    let deadline = healed + REST;
+    // What is still on its way arrives: nothing that comes later may disturb the rest.
+    while world.transport.in_flight() > 0 && world.now() < deadline {
+        world.sleep_ms(50).await;
+    }
+    let workers = final_workers(world).await;
+    while world.now() < deadline {
+        if world.mix.observes() {
+            let wait = deadline.saturating_sub(world.now());
+            let report = session.client.wait_idle(Some(wait)).await?;
+            if !report.set_aside.is_empty() {
+                session.client.replay(None).await?;
+                continue;
+            }
+        }
+        resolve_all(session).await?;
+        let locks = left(world, LOCK).len();
+        if locks == 0 && left(world, NOTIFY).is_empty() {
+            break;
+        }
+        world.sleep_ms(20).await;
+    }
+    let mut findings = Vec::new();
+    let (locks, dirty) = (left(world, LOCK), left(world, NOTIFY));
+    if !locks.is_empty() || !dirty.is_empty() {
+        let what = format!("left after {REST:?}: locks {locks:?}, notifications {dirty:?}");
+        findings.push(stuck(world, &what));
+    }
+    findings.extend(workload::verify(session).await?);
+    if let Some(workers) = workers {
+        workers.stop().await;
+    }
+    Ok(findings)
+}
+
+/// Workers that know every observer.
+async fn final_workers(world: &Arc<World>) -> Option<Workers> {
+    if !world.mix.observes() {
+        return None;
+    }
+    let runtime = world.new_process();
+    let session = Session::open(world, world.client(&runtime).await).await;
+    let registered = loop {
+        if let Ok(registered) = session.client.observers().await {
+            break registered;
+        }
+    };
+    let late = registered.iter().any(|entry| entry.observer == OBSERVERS[usize::from(LATE)]);
+    let all = workload::OBSERVED.iter().map(|(observer, _)| *observer);
+    world.book().registered = all.filter(|observer| late || *observer != LATE).collect();
+    Some(observe(&session, late).await)
+}
+
+/// Reads everything, so that whoever left a lock is judged.
+async fn resolve_all(session: &Session) -> Result<()> {
+    for table in session.tables.iter() {
+        match session.client.begin().await?.scan(table).collect().await {
+            Ok(_) => {}
+            // Its owner lives as far as anybody knows; its time will come.
+            Err(percolator_core::Error::Locked { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The cells of one of Percolator's families in the store, without the network in between.
+fn left(world: &World, family: bigtable::Family) -> Vec<(crate::history::Cell, Timestamp)> {
+    use futures::FutureExt;
+    const READY: &str = "the store in memory answers at once";
+    let select = Selection::default().family(family, bigtable::TimeRange::ALL, u32::MAX);
+    let mut found = Vec::new();
+    for name in TABLES {
+        let schema = percolator_core::table_schema();
+        let opened = world.store.inner().open_table(name, &schema);
+        let table = opened.now_or_never().expect(READY).expect("the schema is always the same");
+        let mut rest = Some(RowRange::all());
+        while let Some(range) = rest {
+            let page = table.scan(&range, &select, bigtable::PageLimit::default());
+            let page = page.now_or_never().expect(READY).expect("the selection is well formed");
+            for row in &page.rows {
+                for found_cell in &row.cells {
+                    let cell = cell(name.as_bytes(), &row.key, &found_cell.qualifier);
+                    found.extend(cell.map(|cell| (cell, found_cell.timestamp)));
+                }
+            }
+            rest = page.resume;
+        }
+    }
+    found
+}
+
+/// What the run leaves to its checkers.
+fn history(world: &World) -> History {
+    let journal = world.store.journal();
+    let committed = |run: &&Run| journal.committed.contains_key(&run.start_ts);
+    let mut book = world.book();
+    let mut runs: Vec<Run> = book.runs.iter().filter(committed).copied().collect();
+    runs.sort_by_key(|run| run.start_ts);
+    let mut observed: Vec<(u8, crate::history::Cell, Option<Timestamp>)> = Vec::new();
+    for (observer, column) in workload::OBSERVED {
+        let observes = book.registered.contains(observer);
+        let mut cells: Vec<_> = journal
+            .records
+            .iter()
+            .map(|record| record.cell)
+            .filter(|cell| observes && (cell.table, cell.column) == *column)
+            .collect();
+        cells.sort_unstable();
+        cells.dedup();
+        for cell in cells {
+            let ack = crate::history::Cell { column: ACK + observer, ..cell };
+            let acks = journal.records.iter().filter(|record| record.cell == ack);
+            let newest = acks.max_by_key(|record| record.commit_ts);
+            observed.push((*observer, cell, newest.map(|record| record.start_ts)));
+        }
+    }
+    let stamps = world.oracles.stamps();
+    History {
+        txns: std::mem::take(&mut book.txns),
+        records: journal.records.clone(),
+        tombs: journal.tombs.iter().copied().collect(),
+        locks: left(world, LOCK),
+        notifications: left(world, NOTIFY),
+        runs,
+        observed,
+        stamps: stamps.iter().map(|s| (s.timestamp, s.asked, s.arrived)).collect(),
+    }
+}
+
+fn count_sometimes(world: &World) {
+    let journal = world.store.journal();
+    journal.count_failovers(&world.oracles.stamps(), &world.tally);
+    for start_ts in &world.book().told_unknown {
+        world.tally.happened(match journal.committed.contains_key(start_ts) {
+            true => Sometimes::UnknownThenCommitted,
+            false => Sometimes::UnknownThenAborted,
+        });
+    }
+}

@@ -1,0 +1,300 @@
+//! The simulated store: a server process over [`MemoryStore`], and the [`Store`] that clients hold.
+//!
+//! Mutations gather in a group until the next sync, and are applied and answered then: nothing is
+//! visible before it is durable. A kill in between loses a tail of the group (a torn log) and applies
+//! the rest without answering. Reads are answered at once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bigtable::{
+    ConditionalMutation, Error, MemoryStore, RowKey, RowRange, Selection, Store, Table, TimeRange,
+    Timestamp,
+};
+use bytes::Bytes;
+use futures::FutureExt;
+
+use crate::codec::{StoreReply, StoreRequest, decode, encode};
+use crate::executor::{Executor, ProcessId};
+use crate::journal::{Applied, Journal, LookUp};
+use crate::names::{LOCK, NOTIFY, table_number};
+use crate::tally::{Sometimes, Tally};
+use crate::transport::{ReplyTo, Server, Transport};
+
+const READY: &str = "the store in memory answers at once";
+
+/// The server.
+pub(crate) struct StoreServer {
+    pub(crate) process: ProcessId,
+    executor: Executor,
+    transport: Transport,
+    tally: Arc<Tally>,
+    inner: MemoryStore,
+    sync_max: Duration,
+    refuses: bool,
+    state: Mutex<State>,
+    journal: Mutex<Journal>,
+}
+
+struct State {
+    down: bool,
+    group: Vec<Pending>,
+    tables: BTreeMap<Bytes, Arc<dyn Table>>,
+    boundaries: Vec<RowKey>,
+}
+
+/// A mutation that waits for the next sync.
+struct Pending {
+    request: StoreRequest,
+    from: ProcessId,
+    reply: ReplyTo,
+}
+
+impl fmt::Debug for StoreServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreServer")
+    }
+}
+
+impl StoreServer {
+    pub(crate) fn new(
+        executor: &Executor,
+        transport: &Transport,
+        tally: &Arc<Tally>,
+        (sync_max, refuses): (Duration, bool),
+    ) -> Self {
+        StoreServer {
+            process: executor.new_process(),
+            executor: executor.clone(),
+            transport: transport.clone(),
+            tally: tally.clone(),
+            inner: MemoryStore::new(),
+            sync_max,
+            refuses,
+            state: Mutex::new(State {
+                down: false,
+                group: Vec::new(),
+                tables: BTreeMap::new(),
+                boundaries: Vec::new(),
+            }),
+            journal: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The store itself, for looking at it without a network in between.
+    pub(crate) fn inner(&self) -> &MemoryStore {
+        &self.inner
+    }
+
+    pub(crate) fn set_boundaries(&self, boundaries: Vec<RowKey>) {
+        self.state().boundaries = boundaries;
+    }
+
+    /// Takes the store down: of the mutations that wait for a sync, some first ones made it to the
+    /// log, and nobody is told.
+    pub(crate) fn kill(&self) {
+        let group = {
+            let mut state = self.state();
+            state.down = true;
+            std::mem::take(&mut state.group)
+        };
+        let kept = self.executor.draw(|rng| rng.below(group.len() as u64 + 1)) as usize;
+        self.executor.note("torn", (kept as u64, group.len() as u64), || {
+            format!("{kept} of {} unsynced mutations are kept", group.len())
+        });
+        if kept < group.len() {
+            self.tally.happened(Sometimes::TornWalRecovered);
+        }
+        for pending in group.into_iter().take(kept) {
+            self.apply(&pending.request, pending.from);
+        }
+    }
+
+    pub(crate) fn restart(&self) {
+        self.state().down = false;
+    }
+
+    fn open(&self, name: &Bytes, table: Arc<dyn Table>) {
+        self.state().tables.insert(name.clone(), table);
+    }
+
+    fn table(&self, name: &Bytes) -> Arc<dyn Table> {
+        self.state().tables.get(name).expect("a table is opened before it is used").clone()
+    }
+
+    fn flush(&self) {
+        let group = std::mem::take(&mut self.state().group);
+        for Pending { request, from, reply } in group {
+            let result = self.apply(&request, from);
+            reply.send(encode(&result));
+        }
+    }
+
+    fn read(&self, request: &StoreRequest) -> StoreReply {
+        let reply = match request {
+            StoreRequest::Read(table, row, select) => {
+                let read = self.table(table);
+                let read = read.read_row(row, select).now_or_never().expect(READY);
+                let reader = select.above.is_some() && table_number(table).is_some();
+                if reader && read.iter().any(|row| row.cells.iter().any(|c| c.family == LOCK)) {
+                    self.tally.happened(Sometimes::ReadBlocked);
+                }
+                read.map(StoreReply::Row)
+            }
+            StoreRequest::Scan(table, range, select, limit) => {
+                let table = self.table(table);
+                let scan = table.scan(range, select, *limit).now_or_never().expect(READY);
+                scan.map(StoreReply::Page)
+            }
+            _ => Ok(StoreReply::Tablets(self.tablets())),
+        };
+        reply.unwrap_or_else(|error| {
+            if matches!(error, Error::TooOld { .. }) {
+                self.tally.happened(Sometimes::TooOldRead);
+            }
+            StoreReply::Failed(error)
+        })
+    }
+
+    fn tablets(&self) -> Vec<RowRange> {
+        use std::ops::Bound;
+        let mut tablets = Vec::new();
+        let mut start = Bound::Unbounded;
+        for boundary in &self.state().boundaries {
+            tablets.push(RowRange { start, end: Bound::Excluded(boundary.clone()) });
+            start = Bound::Included(boundary.clone());
+        }
+        tablets.push(RowRange { start, end: Bound::Unbounded });
+        tablets
+    }
+
+    fn apply(&self, request: &StoreRequest, from: ProcessId) -> StoreReply {
+        let reply = match request {
+            StoreRequest::Mutate(table, request) => {
+                let table = self.table(table);
+                let mutated = table.mutate_row(request.clone()).now_or_never().expect(READY);
+                mutated.map(|()| StoreReply::Done)
+            }
+            StoreRequest::Check(table, request) => {
+                self.check(table, request, from).map(StoreReply::Checked)
+            }
+            StoreRequest::CheckMany(table, requests) => {
+                let check = |request| self.check(table, request, from);
+                Ok(StoreReply::CheckedMany(requests.iter().map(check).collect()))
+            }
+            StoreRequest::RaiseFloor(floor) => {
+                let raised = self.inner.raise_floor(*floor).now_or_never().expect(READY);
+                raised.map(|()| StoreReply::Done)
+            }
+            read => Ok(self.read(read)),
+        };
+        let reply = reply.unwrap_or_else(StoreReply::Failed);
+        self.executor.note("applied", (0, 0), || format!("{request:?}: {reply:?}"));
+        reply
+    }
+
+    fn check(
+        &self,
+        name: &Bytes,
+        request: &ConditionalMutation,
+        from: ProcessId,
+    ) -> Result<bool, Error> {
+        let table = self.table(name);
+        let checked = table.check_and_mutate_row(request.clone()).now_or_never().expect(READY);
+        if let Ok(matched) = checked
+            && table_number(name).is_some()
+        {
+            let now = self.executor.now();
+            let applied = Applied { table: name, request, matched, from, now };
+            let is_dead = |process| self.executor.is_dead(process);
+            let more = self.journal().enter(&applied, &self.tally, is_dead);
+            if let LookUp::Cleared(columns) = more {
+                self.note_kept(&*table, &request.row, &columns);
+            }
+        }
+        checked
+    }
+
+    /// Counts notifications that a clearing left because they are newer.
+    fn note_kept(&self, table: &dyn Table, row: &RowKey, cleared: &[(Bytes, Timestamp)]) {
+        for (column, newest) in cleared {
+            let newer = TimeRange::above(*newest);
+            let select = Selection::default().column(NOTIFY, column.clone(), newer, 1);
+            let row = table.read_row(row, &select).now_or_never().expect(READY);
+            if row.is_ok_and(|row| !row.cells.is_empty()) {
+                self.tally.happened(Sometimes::NotifyKeptByNewer);
+            }
+        }
+    }
+}
+
+/// The server as the network knows it.
+#[derive(Debug)]
+pub(crate) struct StoreEndpoint(pub(crate) Arc<StoreServer>);
+
+impl Server for StoreEndpoint {
+    fn receive(&self, request: Bytes, from: ProcessId, reply: ReplyTo) {
+        let store = &self.0;
+        let request: StoreRequest = decode(request).expect("what a client encodes decodes");
+        if store.state().down {
+            if store.refuses {
+                reply.send(encode(&StoreReply::Failed(unavailable("the store is down"))));
+            }
+            return;
+        }
+        if store.transport.is_busy() {
+            reply.send(encode(&StoreReply::Failed(unavailable("the store is busy"))));
+            return;
+        }
+        match &request {
+            StoreRequest::Read(..) | StoreRequest::Scan(..) | StoreRequest::Tablets(_) => {
+                let answer = store.read(&request);
+                store.executor.note("read", (0, 0), || format!("{request:?}: {answer:?}"));
+                reply.send(encode(&answer));
+            }
+            _ if store.sync_max.is_zero() => {
+                let answer = store.apply(&request, from);
+                reply.send(encode(&answer));
+            }
+            _ => {
+                let mut state = store.state();
+                state.group.push(Pending { request, from, reply });
+                if state.group.len() == 1 {
+                    let nanos = store.sync_max.as_nanos() as u64;
+                    let delay = store.executor.draw(|rng| rng.below(nanos));
+                    let server = store.clone();
+                    let delay = Duration::from_nanos(delay);
+                    store.executor.after(delay, store.process, move || server.flush());
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn unavailable(why: &str) -> Error {
+    Error::Unavailable { why: why.to_owned() }
+}
+
+impl StoreServer {
+    /// Opens a table for whoever asks; the network has no part in it.
+    pub(crate) async fn open_table(
+        &self,
+        name: &str,
+        schema: &bigtable::TableSchema,
+    ) -> Result<Bytes, Error> {
+        let table = self.inner.open_table(name, schema).await?;
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        self.open(&name, table);
+        Ok(name)
+    }
+}

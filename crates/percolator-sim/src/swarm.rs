@@ -1,0 +1,157 @@
+//! What a seed's world is like: every kind of fault is on or off, and its rate is drawn ("swarm
+//! testing": a run with few kinds of faults goes deeper than one with all of them).
+
+use std::time::Duration;
+
+use percolator_core::{Options, Secondaries};
+
+use crate::random::Rng;
+
+/// How messages fare. Rates are in ten thousand.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Weather {
+    pub(crate) delay_min: Duration,
+    pub(crate) delay_max: Duration,
+    /// One in so many messages takes four times as long, one in its square sixteen times, ...
+    pub(crate) tail: u64,
+    pub(crate) lose_request: u64,
+    pub(crate) lose_reply: u64,
+    pub(crate) duplicate: u64,
+    pub(crate) late_duplicate: u64,
+    pub(crate) late_max: Duration,
+    pub(crate) busy: u64,
+}
+
+/// A seed's world.
+#[derive(Debug, Clone)]
+pub(crate) struct Swarm {
+    pub(crate) weather: Weather,
+    pub(crate) timeout: Duration,
+    /// How long the store gathers mutations before it syncs them; zero for each by itself.
+    pub(crate) sync_max: Duration,
+    /// Whether a store that is down says so.
+    pub(crate) refuses: bool,
+    /// Whether the mutations of one request travel apart.
+    pub(crate) splits_batches: bool,
+    pub(crate) session_timeout: Duration,
+    /// By how much monotonic clocks may be fast or slow, in parts per million.
+    pub(crate) drift_ppm_max: u64,
+    pub(crate) wall_offset_ms_max: u64,
+    /// How many timestamps an oracle reserves at once.
+    pub(crate) window: u64,
+    pub(crate) faults: Intervals,
+    pub(crate) options: Options,
+    pub(crate) clients: u64,
+    pub(crate) transactions: u64,
+}
+
+/// The mean time between two faults of a kind; `None` if it is off.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Intervals {
+    pub(crate) partition: Option<Duration>,
+    pub(crate) pause: Option<Duration>,
+    pub(crate) kill: Option<Duration>,
+    pub(crate) clock_step: Option<Duration>,
+    pub(crate) store_kill: Option<Duration>,
+    pub(crate) oracle: Option<Duration>,
+    pub(crate) session_loss: Option<Duration>,
+    pub(crate) lock_restart: Option<Duration>,
+    pub(crate) tablet_move: Option<Duration>,
+    pub(crate) floor: Option<Duration>,
+}
+
+impl Weather {
+    /// Nothing but short delays.
+    pub(crate) fn fair() -> Self {
+        Weather {
+            delay_min: Duration::from_micros(50),
+            delay_max: Duration::from_micros(300),
+            tail: 0,
+            lose_request: 0,
+            lose_reply: 0,
+            duplicate: 0,
+            late_duplicate: 0,
+            late_max: Duration::ZERO,
+            busy: 0,
+        }
+    }
+
+    fn draw(rng: &mut Rng) -> Self {
+        Weather {
+            delay_min: Duration::from_micros(rng.between(10, 200)),
+            delay_max: Duration::from_micros(rng.between(200, 4000)),
+            tail: *rng.pick(&[0, 6, 12, 30]).unwrap_or(&0),
+            lose_request: rate(rng, 300),
+            lose_reply: rate(rng, 300),
+            duplicate: rate(rng, 500),
+            late_duplicate: rate(rng, 200),
+            late_max: Duration::from_millis(rng.between(200, 20_000)),
+            busy: rate(rng, 200),
+        }
+    }
+}
+
+impl Swarm {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        // Some worlds are calm, so that what goes wrong there is not the weather's fault.
+        let calm = rng.below(16) == 0;
+        let weather = if calm { Weather::fair() } else { Weather::draw(rng) };
+        let faults = if calm { Intervals::default() } else { Intervals::draw(rng) };
+        Swarm {
+            weather,
+            timeout: Duration::from_millis(rng.between(50, 500)),
+            sync_max: Duration::from_micros(*rng.pick(&[0, 300, 3000]).unwrap_or(&0)),
+            refuses: rng.below(2) == 0,
+            splits_batches: rng.below(4) != 0,
+            session_timeout: Duration::from_millis(rng.between(20, 3000)),
+            drift_ppm_max: if rng.below(2) == 0 { 0 } else { rng.between(0, 50_000) },
+            wall_offset_ms_max: if rng.below(2) == 0 { 0 } else { rng.between(0, 7_200_000) },
+            window: *rng.pick(&[20, 200, 1_000_000]).unwrap_or(&200),
+            faults,
+            options: options(rng),
+            clients: rng.between(2, 6),
+            transactions: rng.between(100, 240),
+        }
+    }
+}
+
+impl Intervals {
+    fn draw(rng: &mut Rng) -> Self {
+        let mut some = |low_ms, high_ms| {
+            let drawn = Duration::from_millis(rng.between(low_ms, high_ms));
+            (rng.below(2) == 0).then_some(drawn)
+        };
+        Intervals {
+            partition: some(50, 1000),
+            pause: some(50, 1000),
+            kill: some(50, 1500),
+            clock_step: some(50, 1000),
+            store_kill: some(100, 2000),
+            oracle: some(300, 4000),
+            session_loss: some(50, 1000),
+            lock_restart: some(200, 3000),
+            tablet_move: some(20, 500),
+            floor: some(20, 500),
+        }
+    }
+}
+
+/// Zero in half of the worlds, else up to `max`.
+fn rate(rng: &mut Rng, max: u64) -> u64 {
+    if rng.below(2) == 0 { 0 } else { rng.between(1, max) }
+}
+
+fn options(rng: &mut Rng) -> Options {
+    Options {
+        lock_lifetime: Duration::from_millis(rng.between(60, 2000)),
+        transaction_life_max: Duration::from_secs(rng.between(2, 30)),
+        read_wait_max: Duration::from_millis(rng.between(50, 5000)),
+        commit_deadline: Duration::from_millis(rng.between(20, 4000)),
+        short_value_bytes_max: *rng.pick(&[0, 12, 255]).unwrap_or(&255),
+        attempts_max: 12,
+        secondaries: match rng.below(2) {
+            0 => Secondaries::Awaited,
+            _ => Secondaries::Background,
+        },
+    }
+}

@@ -1,0 +1,139 @@
+//! What befell a run: faults by kind, and things that must happen sometimes, or the simulation tests
+//! nothing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! kinds {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name { $($(#[$variant_doc])* $variant,)* }
+
+        impl $name {
+            /// All of them, in order.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// Its name in reports.
+            pub fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A kind of fault.
+    Fault {
+        /// A request that never arrived.
+        RequestLost = "request_lost",
+        /// A reply that never arrived.
+        ReplyLost = "reply_lost",
+        /// A request that arrived twice.
+        Duplicate = "duplicate",
+        /// A copy that arrived long after its transaction.
+        LateDuplicate = "late_duplicate",
+        /// A message that took the long tail of delays.
+        Slow = "slow",
+        /// A request that its server refused as busy.
+        Busy = "busy",
+        /// A message stopped by a partition.
+        Partitioned = "partitioned",
+        /// A partition both ways.
+        Partition = "partition",
+        /// A partition one way.
+        OneWay = "one_way_partition",
+        /// A process stopped for a while.
+        Pause = "pause",
+        /// A process killed, and another life of it started.
+        Kill = "kill",
+        /// A wall clock stepped.
+        ClockStep = "clock_step",
+        /// The store killed and restarted.
+        StoreKill = "store_kill",
+        /// The oracle killed, and a successor started.
+        OracleKill = "oracle_kill",
+        /// The oracle paused, a successor started, and the old one woken.
+        OraclePause = "oracle_pause",
+        /// A second oracle started beside the first.
+        OracleRival = "oracle_rival",
+        /// A living client's session with the lock service lost.
+        SessionLoss = "session_loss",
+        /// The lock service restarted with nothing in memory.
+        LockRestart = "lock_service_restart",
+        /// Tablet boundaries moved.
+        TabletMove = "tablet_move",
+        /// The garbage collection floor raised.
+        FloorRaised = "floor_raised",
+        /// Observers registered while writers ran.
+        Registration = "late_registration",
+    }
+}
+
+kinds! {
+    /// Something that must happen sometimes.
+    Sometimes {
+        /// A prewrite was rejected where its own transaction's tomb stood.
+        TombBlockedPrewrite = "tomb_blocked_prewrite",
+        /// Somebody else rolled a committed transaction forward.
+        RollForwardByOther = "roll_forward_by_other",
+        /// A client was told Unknown of a transaction that had committed.
+        UnknownThenCommitted = "commit_unknown_then_committed",
+        /// A client was told Unknown of a transaction that had not.
+        UnknownThenAborted = "commit_unknown_then_aborted",
+        /// A transaction committed on a primary lock older than its lifetime, kept by heartbeats.
+        HeartbeatSavedLock = "heartbeat_saved_lock",
+        /// A living owner's primary was rolled back by another.
+        LeaseCleanedLiveOwner = "lease_cleaned_live_owner",
+        /// A reader met a lock.
+        ReadBlocked = "read_blocked",
+        /// A clearing of notifications left a newer one standing.
+        NotifyKeptByNewer = "notify_kept_by_newer",
+        /// An observer's run was rejected because another had acknowledged.
+        AckConflict = "ack_conflict",
+        /// A transaction's two timestamps came from two oracles.
+        OracleFailoverMidCommit = "oracle_failover_mid_commit",
+        /// A reader was refused below the floor.
+        TooOldRead = "too_old_read",
+        /// A store kill lost mutations that were not synced yet.
+        TornWalRecovered = "torn_wal_recovered",
+    }
+}
+
+/// Counters of one run.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    messages: AtomicU64,
+    faults: [AtomicU64; 32],
+    sometimes: [AtomicU64; 16],
+}
+
+const _: () = assert!(Fault::ALL.len() <= 32 && Sometimes::ALL.len() <= 16);
+
+impl Tally {
+    pub(crate) fn message(&self) {
+        self.messages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn fault(&self, fault: Fault) {
+        self.faults[fault as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn happened(&self, what: Sometimes) {
+        self.sometimes[what as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn messages(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    /// The counts, in the order of [`Fault::ALL`].
+    pub(crate) fn faults(&self) -> Vec<u64> {
+        Fault::ALL.iter().map(|f| self.faults[*f as usize].load(Ordering::Relaxed)).collect()
+    }
+
+    /// The counts, in the order of [`Sometimes::ALL`].
+    pub(crate) fn sometimes(&self) -> Vec<u64> {
+        let count = |s: &Sometimes| self.sometimes[*s as usize].load(Ordering::Relaxed);
+        Sometimes::ALL.iter().map(count).collect()
+    }
+}

@@ -1,0 +1,321 @@
+//! The network: messages are bytes, and each copy of one fares by itself.
+//!
+//! A request is a list of copies: none (lost), one, or more (duplicated, perhaps to arrive long after
+//! everybody has forgotten it); each has a delay of its own, so they overtake one another. Replies
+//! are lost and delayed in the same way; the first to arrive counts. Nothing ties a message to the life
+//! of its sender: what was sent arrives.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::executor::{Executor, ProcessId, Sleep};
+use crate::random::{Rng, mix_bytes};
+use crate::swarm::Weather;
+use crate::tally::{Fault, Tally};
+
+/// The longest tail: a message may take 4^5 times as long as usual.
+const TAIL_MAX: u32 = 5;
+
+/// Something that answers requests.
+pub(crate) trait Server: Send + Sync {
+    /// Handles a request; the reply may be sent later, or never.
+    fn receive(&self, request: Bytes, from: ProcessId, reply: ReplyTo);
+}
+
+/// The network; clones are one.
+#[derive(Clone)]
+pub(crate) struct Transport {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    executor: Executor,
+    tally: Arc<Tally>,
+    in_flight: Arc<AtomicU64>,
+    state: Mutex<State>,
+}
+
+struct State {
+    weather: Weather,
+    /// From whom to whom nothing gets through.
+    cut: BTreeSet<(ProcessId, ProcessId)>,
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Transport")
+    }
+}
+
+/// Counts a copy that is on its way, until it has arrived or was dropped.
+struct Flight(Arc<AtomicU64>);
+
+impl Flight {
+    fn new(counter: &Arc<AtomicU64>) -> Self {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Flight(counter.clone())
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Which way a message goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Request,
+    Reply,
+}
+
+impl Transport {
+    pub(crate) fn new(executor: &Executor, tally: &Arc<Tally>, weather: Weather) -> Self {
+        let shared = Shared {
+            executor: executor.clone(),
+            tally: tally.clone(),
+            in_flight: Arc::default(),
+            state: Mutex::new(State { weather, cut: BTreeSet::new() }),
+        };
+        Transport { shared: Arc::new(shared) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_weather(&self, weather: Weather) {
+        self.state().weather = weather;
+    }
+
+    /// Lets nothing through from one process to another, until it is mended.
+    pub(crate) fn cut(&self, from: ProcessId, to: ProcessId) {
+        self.state().cut.insert((from, to));
+    }
+
+    pub(crate) fn mend(&self, from: ProcessId, to: ProcessId) {
+        self.state().cut.remove(&(from, to));
+    }
+
+    pub(crate) fn mend_all(&self) {
+        self.state().cut.clear();
+    }
+
+    /// How many copies of messages are on their way.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.shared.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Whether a server that is up refuses this request all the same.
+    pub(crate) fn is_busy(&self) -> bool {
+        let busy = self.state().weather.busy;
+        let is = busy > 0 && self.shared.executor.draw(|rng| rng.chance(busy));
+        if is {
+            self.shared.tally.fault(Fault::Busy);
+        }
+        is
+    }
+
+    /// Asks a server and waits for its answer; `None` when none came in time.
+    pub(crate) async fn call(
+        &self,
+        from: ProcessId,
+        (to, server): (ProcessId, &Arc<dyn Server>),
+        request: Bytes,
+        timeout: Duration,
+    ) -> Option<Bytes> {
+        let slot = Arc::new(Slot::default());
+        self.request(from, to, server, request, Some(slot.clone()));
+        Answer { slot, sleep: self.shared.executor.sleep(timeout) }.await
+    }
+
+    /// Tells a server something and waits for nothing.
+    pub(crate) fn tell(
+        &self,
+        from: ProcessId,
+        (to, server): (ProcessId, &Arc<dyn Server>),
+        request: Bytes,
+    ) {
+        self.request(from, to, server, request, None);
+    }
+
+    fn request(
+        &self,
+        from: ProcessId,
+        to: ProcessId,
+        server: &Arc<dyn Server>,
+        request: Bytes,
+        slot: Option<Arc<Slot>>,
+    ) {
+        for delay in self.delays(from, to, Way::Request) {
+            let flight = Flight::new(&self.shared.in_flight);
+            let (server, request) = (server.clone(), request.clone());
+            let (transport, slot) = (self.clone(), slot.clone());
+            self.shared.executor.after(delay, to, move || {
+                drop(flight);
+                transport.note("request", from, to, &request);
+                let reply = ReplyTo { transport, server: to, client: from, slot };
+                server.receive(request, from, reply);
+            });
+        }
+    }
+
+    fn note(&self, kind: &'static str, from: ProcessId, to: ProcessId, bytes: &Bytes) {
+        self.shared.tally.message();
+        let ends = u64::from(from.0) << 32 | u64::from(to.0);
+        self.shared.executor.note(kind, (ends, mix_bytes(0, bytes)), || {
+            format!("{} -> {}: {} bytes", from.0, to.0, bytes.len())
+        });
+    }
+
+    /// The copies of a message that will arrive, each with its delay.
+    fn delays(&self, from: ProcessId, to: ProcessId, way: Way) -> Copies {
+        let Shared { executor, tally, .. } = &*self.shared;
+        let (weather, cut) = {
+            let state = self.state();
+            (state.weather, state.cut.contains(&(from, to)))
+        };
+        if executor.is_dead(from) {
+            return Copies::default();
+        }
+        if cut {
+            tally.fault(Fault::Partitioned);
+            return Copies::default();
+        }
+        executor.draw(|rng| copies(rng, &weather, way, tally))
+    }
+}
+
+/// Up to three delays.
+#[derive(Default)]
+struct Copies([Option<Duration>; 3]);
+
+impl IntoIterator for Copies {
+    type Item = Duration;
+    type IntoIter = std::iter::Flatten<std::array::IntoIter<Option<Duration>, 3>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter().flatten()
+    }
+}
+
+fn copies(rng: &mut Rng, weather: &Weather, way: Way, tally: &Tally) -> Copies {
+    let (lose, fault) = match way {
+        Way::Request => (weather.lose_request, Fault::RequestLost),
+        Way::Reply => (weather.lose_reply, Fault::ReplyLost),
+    };
+    let mut copies = Copies::default();
+    if rng.chance(lose) {
+        tally.fault(fault);
+    } else {
+        copies.0[0] = Some(delay(rng, weather, tally));
+    }
+    if way == Way::Request {
+        if rng.chance(weather.duplicate) {
+            tally.fault(Fault::Duplicate);
+            copies.0[1] = Some(delay(rng, weather, tally));
+        }
+        if rng.chance(weather.late_duplicate) {
+            tally.fault(Fault::LateDuplicate);
+            let nanos = rng.below(weather.late_max.as_nanos() as u64);
+            copies.0[2] = Some(Duration::from_nanos(nanos));
+        }
+    }
+    copies
+}
+
+fn delay(rng: &mut Rng, weather: &Weather, tally: &Tally) -> Duration {
+    let range = weather.delay_max.saturating_sub(weather.delay_min).as_nanos() as u64;
+    let mut delay = weather.delay_min + Duration::from_nanos(rng.below(range + 1));
+    if weather.tail > 0 {
+        let mut times = 0;
+        while times < TAIL_MAX && rng.below(weather.tail) == 0 {
+            times += 1;
+        }
+        if times > 0 {
+            tally.fault(Fault::Slow);
+            delay *= 4_u32.pow(times);
+        }
+    }
+    delay
+}
+
+/// Where the answer to a request goes.
+pub(crate) struct ReplyTo {
+    transport: Transport,
+    server: ProcessId,
+    client: ProcessId,
+    slot: Option<Arc<Slot>>,
+}
+
+impl ReplyTo {
+    pub(crate) fn send(self, reply: Bytes) {
+        let ReplyTo { transport, server, client, slot } = self;
+        let Some(slot) = slot else { return };
+        for delay in transport.delays(server, client, Way::Reply) {
+            let flight = Flight::new(&transport.shared.in_flight);
+            let (slot, reply) = (slot.clone(), reply.clone());
+            let network = transport.clone();
+            transport.shared.executor.after(delay, client, move || {
+                drop(flight);
+                network.note("reply", server, client, &reply);
+                slot.fill(reply);
+            });
+        }
+    }
+}
+
+/// Where a caller waits.
+#[derive(Default)]
+struct Slot(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    reply: Option<Bytes>,
+    waker: Option<Waker>,
+}
+
+impl Slot {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first reply counts; nobody looks at a later one.
+    fn fill(&self, reply: Bytes) {
+        let mut waiting = self.waiting();
+        waiting.reply.get_or_insert(reply);
+        let waker = waiting.waker.take();
+        drop(waiting);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+struct Answer {
+    slot: Arc<Slot>,
+    sleep: Sleep,
+}
+
+impl Future for Answer {
+    type Output = Option<Bytes>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let mut waiting = self.slot.waiting();
+        if let Some(reply) = waiting.reply.take() {
+            return Poll::Ready(Some(reply));
+        }
+        waiting.waker = Some(cx.waker().clone());
+        drop(waiting);
+        Pin::new(&mut self.sleep).poll(cx).map(|()| None)
+    }
+}

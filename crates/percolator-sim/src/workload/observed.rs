@@ -1,0 +1,294 @@
+//! Observers, and those who give them work.
+//!
+//! ```text
+//! t7  f:a  -o0-> f:b -o3-> f:d    a chain, and weak notifications on t8 f:a
+//!          -o1-> f:c              counts its runs
+//!          -o2->                  writes nothing
+//!          -o8-> f:i              registered while writers run
+//!     f:e  -o4-> f:e              counts down to zero on its own column
+//!     f:g  -o5-> f:h              fails as long as the world is broken
+//! t8  f:a  -o6-> f:b              weak
+//!     f:c  -o7->                  weak, in batches: an export
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bigtable::Timestamp;
+use percolator_core::{
+    Batch, BatchObserver, Change, Error, Observer, Registration, Result, Table, Transaction,
+    WorkerOptions, Workers, async_trait,
+};
+
+use crate::book::{Log, Session};
+use crate::history::{Cell, Finding, Run};
+use crate::names::{ACK, COLUMNS, OBSERVERS, TABLES, cell as named, row_key};
+use crate::workload::cell;
+use crate::world::World;
+
+const TABLE: u8 = 7;
+const WEAK: u8 = 8;
+const ROWS: u64 = 5;
+const SOURCE: u8 = 0;
+const COUNT: u8 = 2;
+const DOWN: u8 = 4;
+const FRAGILE: u8 = 6;
+const NOTIFIED: u8 = 0;
+const EXPORTED: u8 = 2;
+const COUNTING: u8 = 1;
+/// The observer that is registered while writers run.
+pub(crate) const LATE: u8 = 8;
+
+/// The strong observers, each with the table and the column it observes.
+pub(crate) const OBSERVED: &[(u8, (u8, u8))] = &[
+    (0, (TABLE, SOURCE)),
+    (COUNTING, (TABLE, SOURCE)),
+    (2, (TABLE, SOURCE)),
+    (3, (TABLE, 1)),
+    (4, (TABLE, DOWN)),
+    (5, (TABLE, FRAGILE)),
+    (LATE, (TABLE, SOURCE)),
+];
+
+/// An observer of the picture above.
+struct Numbered {
+    world: Arc<World>,
+    number: u8,
+}
+
+#[async_trait]
+impl Observer for Numbered {
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+        let Some(observed) = changed(change) else { return Ok(()) };
+        let mut log = Log::of(&self.world, tx);
+        let (number, start_ts) = (self.number, tx.start_ts());
+        if observed.table == TABLE {
+            log.writes(Cell { column: ACK + number, ..observed }, false);
+            self.world.book().runs.push(Run { observer: number, cell: observed, start_ts });
+        } else {
+            self.world.book().weak_runs.push((observed, start_ts));
+        }
+        let table = &change.table;
+        let to = |column| Cell { column, ..observed };
+        match number {
+            0 => {
+                copy(&mut log, tx, table, observed, to(1)).await?;
+                let weak = tx.client().table(TABLES[usize::from(WEAK)]).await?;
+                tx.notify(&weak, row_key(observed.row), &COLUMNS[usize::from(NOTIFIED)])?;
+                let left = (start_ts, cell(WEAK, u64::from(observed.row), NOTIFIED), None);
+                self.world.book().notified.push(left);
+                Ok(())
+            }
+            COUNTING => {
+                let old = log.get(tx, table, to(COUNT)).await?.map_or(0, |body| body.len());
+                log.set(tx, table, to(COUNT), &vec![b'1'; old + 1])
+            }
+            3 => copy(&mut log, tx, table, observed, to(3)).await,
+            4 => match log.get(tx, table, observed).await? {
+                Some(left) if !left.is_empty() => log.set(tx, table, observed, &left[1..]),
+                _ => Ok(()),
+            },
+            5 if self.world.broken.load(Ordering::Relaxed) && !self.world.one_in(4) => {
+                fail(&self.world)
+            }
+            5 => copy(&mut log, tx, table, observed, to(7)).await,
+            6 => log.set(tx, table, to(1), b""),
+            LATE => copy(&mut log, tx, table, observed, to(8)).await,
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Fails in one way or another.
+fn fail(world: &World) -> Result<()> {
+    match world.one_in(2) {
+        true => Err(Error::application("it was told to fail")),
+        // Not `panic!`: nothing is to be printed.
+        false => std::panic::resume_unwind(Box::new("it was told to panic")),
+    }
+}
+
+async fn copy(
+    log: &mut Log,
+    tx: &mut Transaction,
+    table: &Table,
+    from: Cell,
+    to: Cell,
+) -> Result<()> {
+    match log.get(tx, table, from).await? {
+        Some(body) => log.set(tx, table, to, &body),
+        None => log.delete(tx, table, to),
+    }
+}
+
+/// The batch observer: it tells another system, which nothing takes back.
+struct Export {
+    world: Arc<World>,
+}
+
+#[async_trait]
+impl BatchObserver for Export {
+    async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
+        if self.world.broken.load(Ordering::Relaxed) && self.world.one_in(4) {
+            return Err(Error::application("the other system is down"));
+        }
+        let cells = changes.iter().filter_map(changed).map(|cell| (cell, tx.start_ts()));
+        self.world.book().exported.extend(cells);
+        Ok(())
+    }
+}
+
+fn changed(change: &Change) -> Option<Cell> {
+    named(change.table.name().as_bytes(), &change.row, change.column.as_bytes())
+}
+
+/// Registers the observers and starts workers, however often it takes.
+pub(crate) async fn observe(session: &Session, late: bool) -> Workers {
+    let world = &session.world;
+    let options = WorkerOptions {
+        threads: world.between(1, 3) as usize,
+        scan_period: Duration::from_millis(world.between(20, 200)),
+        idle_max: Duration::from_millis(world.between(300, 1500)),
+        row_lock_lifetime: Duration::from_millis(world.between(50, 2000)),
+        failure_delay: Duration::from_millis(world.between(1, 20)),
+        failure_delay_max: Duration::from_millis(500),
+        failures_max: world.between(2, 6) as u32,
+    };
+    loop {
+        match session.client.observe(registrations(world, late), options.clone()).await {
+            Ok(workers) => return workers,
+            Err(_) => world.sleep_ms(world.between(1, 30)).await,
+        }
+    }
+}
+
+/// Whether a world has an observer that is registered while writers run.
+pub(crate) fn with_late(world: &World) -> bool {
+    world.mix.observes() && world.one_in(2)
+}
+
+fn registrations(world: &Arc<World>, late: bool) -> Vec<Registration> {
+    let strong = |number: u8, column: u8| {
+        let observer = Numbered { world: world.clone(), number };
+        let column = COLUMNS[usize::from(column)].clone();
+        let name = OBSERVERS[usize::from(number)];
+        Registration::strong(name, TABLES[usize::from(TABLE)], column, observer)
+    };
+    let mut all = vec![
+        strong(0, SOURCE),
+        strong(COUNTING, SOURCE),
+        strong(2, SOURCE),
+        strong(3, 1),
+        strong(4, DOWN),
+        strong(5, FRAGILE),
+    ];
+    if late {
+        all.push(strong(LATE, SOURCE));
+    }
+    let weak = Numbered { world: world.clone(), number: 6 };
+    let table = TABLES[usize::from(WEAK)];
+    let column = |number: u8| COLUMNS[usize::from(number)].clone();
+    all.push(Registration::weak(OBSERVERS[6], table, column(NOTIFIED), weak));
+    let batch = Batch {
+        changes_max: world.between(1, 8) as usize,
+        interval: Duration::from_millis(world.between(20, 400)),
+    };
+    let export = Export { world: world.clone() };
+    all.push(Registration::batched(OBSERVERS[7], table, column(EXPORTED), batch, export));
+    all
+}
+
+/// Writes observed columns.
+pub(super) async fn source(session: &Session) -> Result<()> {
+    let world = &session.world;
+    let mut tx = session.begin().await?;
+    let row = world.between(0, ROWS - 1);
+    for _ in 0..world.between(1, 2) {
+        let body = vec![b'x'; world.between(0, 3) as usize];
+        match world.between(0, 7) {
+            0 => tx.set(cell(TABLE, row, DOWN), &body)?,
+            1 => tx.set(cell(TABLE, row, FRAGILE), &body)?,
+            2 => tx.delete(cell(TABLE, row, SOURCE))?,
+            _ => tx.set(cell(TABLE, row, SOURCE), &body)?,
+        }
+    }
+    tx.commit().await.map(drop)
+}
+
+/// Leaves weak notifications, with a write or without.
+pub(super) async fn notifier(session: &Session) -> Result<()> {
+    let world = &session.world;
+    let mut tx = session.begin().await?;
+    let row = world.between(0, ROWS - 1);
+    if !world.one_in(4) {
+        tx.set(cell(WEAK, row, 3), b"")?;
+    }
+    if world.one_in(2) {
+        tx.notify(cell(WEAK, row, NOTIFIED))?;
+    }
+    tx.notify(cell(WEAK, row, EXPORTED))?;
+    tx.commit().await.map(drop)
+}
+
+/// Whether every run had its effect once, and every weak notification was handled.
+pub(super) async fn verify(session: &Session) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    if !session.world.mix.observes() {
+        return Ok(findings);
+    }
+    for row in 0..ROWS {
+        let runs = committed_runs(&session.world, COUNTING, cell(TABLE, row, SOURCE));
+        let counted = session.begin().await?.get(cell(TABLE, row, COUNT)).await?;
+        let counted = counted.map_or(0, |body| body.len());
+        if runs != counted {
+            let facts = format!("row {row}: {runs} runs left {counted} effects");
+            findings.push(Finding { property: "observer effects", facts });
+        }
+        let same = [(SOURCE, 1), (1, 3), (FRAGILE, 7)];
+        for (from, to) in same {
+            let mut tx = session.begin().await?;
+            let (from, to) = (cell(TABLE, row, from), cell(TABLE, row, to));
+            let (source, copied) = (tx.get(from).await?, tx.get(to).await?);
+            if source != copied {
+                let facts = format!("{from:?} is {source:?}, its copy is {copied:?}");
+                findings.push(Finding { property: "observer copies", facts });
+            }
+        }
+    }
+    findings.extend(unhandled(&session.world));
+    Ok(findings)
+}
+
+fn committed_runs(world: &World, observer: u8, of: Cell) -> usize {
+    let (book, journal) = (world.book(), world.store.journal());
+    let committed: BTreeSet<Timestamp> = book
+        .runs
+        .iter()
+        .filter(|run| run.observer == observer && run.cell == of)
+        .filter(|run| journal.committed.contains_key(&run.start_ts))
+        .map(|run| run.start_ts)
+        .collect();
+    committed.len()
+}
+
+/// Weak notifications whose transaction committed, and that no run handled which began later.
+fn unhandled(world: &World) -> Vec<Finding> {
+    let (book, journal) = (world.book(), world.store.journal());
+    let committed = |(at, start): &&(Cell, Timestamp)| {
+        // A run of the weak observer writes; the export's effect is outside, at once.
+        at.column == EXPORTED || journal.committed.contains_key(start)
+    };
+    let handled: Vec<(Cell, Timestamp)> =
+        book.weak_runs.iter().chain(&book.exported).filter(committed).copied().collect();
+    let mut findings = Vec::new();
+    for (start_ts, at, told) in &book.notified {
+        let Some(commit_ts) = told.or(journal.committed.get(start_ts).copied()) else { continue };
+        if !handled.iter().any(|(cell, start)| cell == at && *start > commit_ts) {
+            let facts = format!("{at:?}, notified at {commit_ts} by {start_ts}, was not handled");
+            findings.push(Finding { property: "weak notification", facts });
+        }
+    }
+    findings
+}

@@ -1,0 +1,226 @@
+//! A world: store, oracles, lock service, network, and the processes of the protocol in it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use percolator_core::{Client, Services};
+
+use crate::book::Book;
+use crate::executor::{Executor, ProcessId};
+use crate::lock_service::{LockEndpoint, LockServer, RemoteLocks};
+use crate::oracle::{OracleEndpoint, OracleServer, Oracles, RemoteOracle};
+use crate::process::{Clock, ProcessRuntime};
+use crate::remote_store::RemoteStore;
+use crate::store::{StoreEndpoint, StoreServer};
+use crate::swarm::{Swarm, Weather};
+use crate::tally::Tally;
+use crate::transport::{Server, Transport};
+use crate::workload::Mix;
+
+/// Everything in one seed's world.
+pub(crate) struct World {
+    pub(crate) executor: Executor,
+    pub(crate) transport: Transport,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) swarm: Swarm,
+    pub(crate) mix: Mix,
+    pub(crate) store: Arc<StoreServer>,
+    pub(crate) locks: Arc<LockServer>,
+    pub(crate) oracles: Arc<Oracles>,
+    store_endpoint: Arc<dyn Server>,
+    lock_endpoint: Arc<dyn Server>,
+    /// The processes that faults may befall.
+    members: Mutex<Vec<ProcessRuntime>>,
+    book: Mutex<Book>,
+    quota: AtomicU64,
+    healed: AtomicBool,
+    /// Whether the failing observer fails.
+    pub(crate) broken: AtomicBool,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("World")
+    }
+}
+
+impl World {
+    /// A world in fair weather, with an oracle but without clients.
+    pub(crate) fn new(seed: u64, trace: bool) -> Arc<World> {
+        let executor = Executor::new(seed, trace);
+        let swarm = executor.draw(Swarm::draw);
+        let mix = executor.draw(Mix::draw);
+        let tally = Arc::new(Tally::default());
+        let transport = Transport::new(&executor, &tally, Weather::fair());
+        let durability = (swarm.sync_max, swarm.refuses);
+        let store = Arc::new(StoreServer::new(&executor, &transport, &tally, durability));
+        let locks = Arc::new(LockServer::new(new_runtime(&executor, &swarm)));
+        let world = Arc::new(World {
+            store_endpoint: Arc::new(StoreEndpoint(store.clone())),
+            lock_endpoint: Arc::new(LockEndpoint(locks.clone())),
+            quota: AtomicU64::new(swarm.transactions),
+            executor,
+            transport,
+            tally,
+            swarm,
+            mix,
+            store,
+            locks,
+            oracles: Arc::default(),
+            members: Mutex::default(),
+            book: Mutex::default(),
+            healed: AtomicBool::new(false),
+            broken: AtomicBool::new(true),
+        });
+        world.start_oracle();
+        world
+    }
+
+    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn members_mut(&self) -> MutexGuard<'_, Vec<ProcessRuntime>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.executor.now()
+    }
+
+    /// Waits, in virtual time.
+    pub(crate) async fn sleep_ms(&self, ms: u64) {
+        self.executor.sleep(Duration::from_millis(ms)).await;
+    }
+
+    /// A number from `low` to `high`.
+    pub(crate) fn between(&self, low: u64, high: u64) -> u64 {
+        self.executor.draw(|rng| rng.between(low, high))
+    }
+
+    /// True once in `n`.
+    pub(crate) fn one_in(&self, n: u64) -> bool {
+        self.between(1, n) == 1
+    }
+
+    /// Takes one transaction out of the quota.
+    pub(crate) fn take_quota(&self) -> bool {
+        let take = |left: u64| left.checked_sub(1);
+        self.quota.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
+    /// Lets clients begin nothing new.
+    pub(crate) fn end_quota(&self) {
+        self.quota.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_quota(&self) -> bool {
+        self.quota.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn is_healed(&self) -> bool {
+        self.healed.load(Ordering::Relaxed)
+    }
+
+    /// Lets the weather of the seed begin.
+    pub(crate) fn begin_storm(&self) {
+        self.transport.set_weather(self.swarm.weather);
+    }
+
+    /// Ends all faults, and gives everybody an oracle that leads.
+    pub(crate) fn heal(self: &Arc<Self>) {
+        self.healed.store(true, Ordering::Relaxed);
+        self.broken.store(false, Ordering::Relaxed);
+        self.transport.set_weather(Weather::fair());
+        self.transport.mend_all();
+        self.store.restart();
+        let servers = [self.store.process, self.locks.process];
+        let members = self.members_mut().clone();
+        let oracle = self.oracles.newest();
+        for process in members.iter().map(|m| m.process).chain(servers).chain(oracle) {
+            self.executor.resume(process);
+        }
+        self.start_oracle();
+        self.oracles.keep_newest();
+        self.executor.note("healed", (0, 0), String::new);
+    }
+
+    /// A process that faults may befall.
+    pub(crate) fn new_member(&self) -> ProcessRuntime {
+        let member = self.new_process();
+        self.members_mut().push(member.clone());
+        member
+    }
+
+    pub(crate) fn new_process(&self) -> ProcessRuntime {
+        new_runtime(&self.executor, &self.swarm)
+    }
+
+    /// One of the members that live.
+    pub(crate) fn any_member(&self) -> Option<ProcessRuntime> {
+        let mut members = self.members_mut();
+        members.retain(|member| !self.executor.is_dead(member.process));
+        self.executor.draw(|rng| rng.pick(&members).cloned())
+    }
+
+    /// Ends a process where it stands; its session with the lock service ends a while later.
+    pub(crate) fn kill(&self, process: ProcessId) {
+        self.executor.kill(process);
+        self.locks.end_sessions(process, self.swarm.session_timeout);
+    }
+
+    /// Starts an oracle that takes over from those before it.
+    pub(crate) fn start_oracle(&self) {
+        let runtime = self.new_process();
+        let process = runtime.process;
+        let server = OracleServer::start(runtime, self.remote_store(process), self.swarm.window);
+        self.oracles.add(process, Arc::new(OracleEndpoint(server)));
+    }
+
+    pub(crate) fn remote_store(&self, process: ProcessId) -> RemoteStore {
+        RemoteStore {
+            process,
+            transport: self.transport.clone(),
+            server: self.store.clone(),
+            endpoint: self.store_endpoint.clone(),
+            timeout: self.swarm.timeout,
+            splits_batches: self.swarm.splits_batches,
+        }
+    }
+
+    /// Opens a client in a process, however often it takes.
+    pub(crate) async fn client(&self, runtime: &ProcessRuntime) -> Client {
+        let (process, timeout) = (runtime.process, self.swarm.timeout);
+        let services = Services {
+            store: Arc::new(self.remote_store(process)),
+            oracle: Arc::new(RemoteOracle {
+                runtime: runtime.clone(),
+                transport: self.transport.clone(),
+                oracles: self.oracles.clone(),
+                timeout,
+            }),
+            locks: Arc::new(RemoteLocks {
+                process,
+                transport: self.transport.clone(),
+                server: self.locks.clone(),
+                endpoint: self.lock_endpoint.clone(),
+                timeout,
+            }),
+            runtime: Arc::new(runtime.clone()),
+        };
+        loop {
+            match Client::open(services.clone(), self.swarm.options.clone()).await {
+                Ok(client) => return client,
+                Err(_) => self.sleep_ms(self.between(1, 20)).await,
+            }
+        }
+    }
+}
+
+fn new_runtime(executor: &Executor, swarm: &Swarm) -> ProcessRuntime {
+    let process = executor.new_process();
+    let clock = Arc::new(executor.draw(|rng| Clock::draw(rng, swarm)));
+    ProcessRuntime { executor: executor.clone(), process, clock }
+}
