@@ -125,7 +125,9 @@ async fn replace_oracle(world: Arc<World>) {
             note(&world, Fault::OracleKill, old);
             world.executor.kill(old);
             world.sleep_ms(world.between(0, 200)).await;
-            world.start_oracle();
+            if !world.is_healed() {
+                world.start_oracle();
+            }
         }
         1 => {
             note(&world, Fault::OraclePause, old);

@@ -105,6 +105,7 @@ pub(crate) struct Oracles {
 #[derive(Default)]
 struct Known {
     servers: Vec<(ProcessId, Arc<dyn Server>)>,
+    all: Vec<ProcessId>,
     stamps: Vec<Given>,
     by_timestamp: BTreeMap<Timestamp, Given>,
 }
@@ -127,16 +128,19 @@ impl Oracles {
     pub(crate) fn add(&self, process: ProcessId, server: Arc<dyn Server>) {
         let mut state = self.state();
         state.servers.push((process, server));
+        state.all.push(process);
         if state.servers.len() > KNOWN_MAX {
             state.servers.remove(0);
         }
     }
 
-    /// Forgets all but the newest.
-    pub(crate) fn keep_newest(&self) {
+    /// Forgets all but the newest, and returns every other that there ever was.
+    pub(crate) fn keep_newest(&self) -> Vec<ProcessId> {
         let mut state = self.state();
         let old = state.servers.len().saturating_sub(1);
         state.servers.drain(..old);
+        let newest = state.all.pop();
+        std::mem::replace(&mut state.all, newest.into_iter().collect())
     }
 
     pub(crate) fn newest(&self) -> Option<ProcessId> {

@@ -24,7 +24,7 @@ const STORM: Duration = Duration::from_secs(30);
 /// Within what time after the storm everything must have come to rest.
 const REST: Duration = Duration::from_secs(120);
 /// More steps than any run takes that goes on at all.
-const STEPS_MAX: u64 = 30_000_000;
+const STEPS_MAX: u64 = 4_000_000;
 
 /// Runs a seed; with `trace` the report holds every event as a line of text.
 pub fn run_seed(seed: u64, trace: bool) -> Report {
@@ -70,7 +70,11 @@ async fn live(world: Arc<World>) -> Vec<Finding> {
             return vec![stuck(&world, "a client did not end")];
         }
     }
-    drop(workers);
+    let rest = world.executor.sleep(REST);
+    let workers = join_all(workers);
+    if let futures::future::Either::Right(_) = futures::future::select(workers, rest).await {
+        return vec![stuck(&world, "a worker did not end")];
+    }
     let result = drain(&world, &session, healed).await;
     match result {
         Ok(findings) => findings,

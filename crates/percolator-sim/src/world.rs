@@ -143,7 +143,8 @@ impl World {
             self.executor.resume(process);
         }
         self.start_oracle();
-        self.oracles.keep_newest();
+        // One that still tries to lead must not take over from it.
+        self.oracles.keep_newest().into_iter().for_each(|old| self.executor.kill(old));
         self.executor.note("healed", (0, 0), String::new);
     }
 
