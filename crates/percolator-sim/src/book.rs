@@ -18,6 +18,8 @@ use crate::world::World;
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     pub(crate) txns: Vec<Txn>,
+    /// Reads of the past without a transaction.
+    pub(crate) views: Vec<(Timestamp, Vec<Op>)>,
     /// Runs of strong observers, committed or not.
     pub(crate) runs: Vec<Run>,
     /// Transactions whose client was told that the outcome is unknown.
@@ -174,6 +176,21 @@ impl Session {
             }
         }
         Session { world: world.clone(), client, tables: Arc::new(tables) }
+    }
+
+    /// Reads cells as of the latest timestamp, without a transaction.
+    pub(crate) async fn view(&self, cells: &[Cell]) -> Result<()> {
+        let view = self.client.snapshot().await?;
+        let mut ops = Vec::new();
+        for cell in cells {
+            let column = &COLUMNS[usize::from(cell.column)];
+            let table = &self.tables[usize::from(cell.table)];
+            let read = view.get(table, row_key(cell.row), column).await?;
+            let writer = read.as_deref().and_then(parse_value).map(|(writer, _)| writer);
+            ops.push(Op::Read { cell: *cell, writer });
+        }
+        self.world.book().views.push((view.timestamp(), ops));
+        Ok(())
     }
 
     pub(crate) async fn begin(&self) -> Result<Tx> {

@@ -469,7 +469,9 @@ mod tests {
         executor.pause(processes[0]);
         executor.kill(processes[1]);
         let acted = ticks[1].clone();
-        executor.after(ms(1), processes[1], move || drop(acted.fetch_add(100, Ordering::Relaxed)));
+        executor.after(ms(1), processes[1], move || {
+            acted.fetch_add(100, Ordering::Relaxed);
+        });
         wait(100);
         assert_eq!(seen(), [3, 3]);
         executor.resume(processes[0]);

@@ -185,7 +185,7 @@ impl RemoteOracle {
                 let asked = executor.now();
                 let to = (server.0, &server.1);
                 let reply = self.transport.call(from, to, encode(&request), self.timeout).await;
-                let decoded = reply.map(|reply| decode::<OracleReply>(reply));
+                let decoded = reply.map(decode::<OracleReply>);
                 match decoded.map(|reply| reply.expect("what an oracle encodes decodes")) {
                     Some(OracleReply::Failed(error)) => why = error,
                     Some(reply) => {

@@ -287,6 +287,8 @@ fn history(world: &World) -> History {
         runs,
         observed,
         stamps: stamps.iter().map(|s| (s.timestamp, s.asked, s.arrived)).collect(),
+        views: std::mem::take(&mut book.views),
+        floor: world.store.inner().floor(),
     }
 }
 

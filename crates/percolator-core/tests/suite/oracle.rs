@@ -13,6 +13,11 @@ async fn open(world: &World, holder: u128) -> WindowOracle {
     WindowOracle::open(&*world.store, Incarnation(holder)).await.unwrap()
 }
 
+async fn lead(world: World, holder: u128) -> WindowOracle {
+    let runtime = Arc::new(world.runtime.clone());
+    WindowOracle::lead(&*world.store, Incarnation(holder), runtime, 10).await.unwrap()
+}
+
 async fn next(oracle: &dyn Oracle) -> Timestamp {
     oracle.timestamp().await.unwrap().timestamp
 }
@@ -60,6 +65,48 @@ fn h41_h42_an_oracle_that_was_superseded_serves_nothing_once_it_knows() {
         assert!(matches!(first.peek().await, Err(Error::Oracle(_))));
         assert!(next(&second).await > b);
         assert_eq!(second.schema_version().await.unwrap(), 0);
+    });
+}
+
+/// A window alone does not keep an oracle that wakes from serving below its successor: its lease does.
+#[test]
+fn h41_a_leader_serves_while_its_lease_holds_and_its_successor_waits_for_that() {
+    run(async |world| {
+        let first = lead(world.clone(), 10).await;
+        let mut last = next(&first).await;
+        let second = world.beside(lead(world.clone(), 11));
+        for _ in 0..3 {
+            world.sleep_ms(500).await;
+            // Taken over already, but nothing is served above it yet.
+            let timestamp = next(&first).await;
+            assert!(timestamp > last);
+            last = timestamp;
+        }
+        let second = second.await.unwrap();
+        assert!(next(&second).await > last);
+        // It has window left, and does not know yet that it was taken over.
+        assert!(matches!(first.timestamp().await, Err(Error::Oracle(_))));
+        assert!(matches!(first.peek().await, Err(Error::Oracle(_))));
+        assert!(matches!(first.schema_version().await, Err(Error::Oracle(_))));
+        assert!(next(&second).await > last);
+    });
+}
+
+#[test]
+fn h41_h43_a_leader_whose_lease_has_run_out_asks_the_store_before_it_serves() {
+    run(async |world| {
+        let oracle = lead(world.clone(), 10).await;
+        let mut last = next(&oracle).await;
+        for fault in [None, Some(Fault::DropReply), Some(Fault::Fail)] {
+            world.sleep_ms(10_000).await;
+            let rule = fault.map(|fault| world.store.on(Op::System, "oracle", 1, fault));
+            let served = oracle.timestamp().await.map(|stamp| stamp.timestamp);
+            assert_eq!(served.is_ok(), fault != Some(Fault::Fail));
+            assert!(rule.is_none_or(|rule| rule.count() == 1));
+            let timestamp = next(&oracle).await;
+            assert!(timestamp > served.unwrap_or(last));
+            last = timestamp;
+        }
     });
 }
 

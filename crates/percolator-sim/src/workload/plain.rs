@@ -66,11 +66,15 @@ pub(super) async fn skew(session: &Session) -> Result<()> {
     first.and(second).map(drop)
 }
 
-/// Reads the same cells again and again, with pauses: a snapshot does not change.
+/// Reads the same cells again and again, with pauses: a snapshot does not change. Or once, without a
+/// transaction.
 pub(super) async fn long_reader(session: &Session) -> Result<()> {
     let world = &session.world;
-    let mut tx = session.begin().await?;
     let cells: Vec<_> = (0..4).map(|_| any_cell(session)).collect();
+    if world.one_in(3) {
+        return session.view(&cells).await;
+    }
+    let mut tx = session.begin().await?;
     for _ in 0..world.between(2, 4) {
         for at in &cells {
             drop(tx.get(*at).await?);

@@ -1,0 +1,29 @@
+//! Some worlds, each run twice: nothing is found wrong, and both runs are the same, event by event.
+
+use percolator_sim::{Totals, run_seed};
+
+const SEEDS: u64 = 50;
+
+#[test]
+fn nothing_is_found_wrong_and_the_same_seed_gives_the_same_run() {
+    let mut totals = Totals::default();
+    let mut hashes = std::collections::BTreeSet::new();
+    for seed in 0..SEEDS {
+        let (first, second) = (run_seed(seed, false), run_seed(seed, false));
+        assert!(first.findings.is_empty(), "seed {seed}: {:?}", first.findings);
+        assert_eq!(first.hash, second.hash, "seed {seed}");
+        assert_eq!(first.totals, second.totals, "seed {seed}");
+        hashes.insert(first.hash);
+        totals.add(&first.totals);
+    }
+    assert_eq!(hashes.len() as u64, SEEDS, "different seeds give different runs");
+    assert!(totals.committed > 10 * SEEDS && totals.skews > 0, "{totals:?}");
+    assert!(totals.faults.iter().filter(|count| **count > 0).count() > 10, "{totals:?}");
+}
+
+#[test]
+fn a_trace_that_is_kept_is_the_trace_that_is_hashed() {
+    let (kept, hashed) = (run_seed(3, true), run_seed(3, false));
+    assert_eq!(kept.hash, hashed.hash);
+    assert!(kept.trace.len() > 1000 && hashed.trace.is_empty());
+}
