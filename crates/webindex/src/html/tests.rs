@@ -336,6 +336,15 @@ fn overlong_targets_are_left_out_and_counted() {
 
 const URL_BYTES_MAX_FOR_TESTS: usize = crate::address::URL_BYTES_MAX;
 
+#[test]
+fn odd_ascii_is_what_the_check_by_characters_has() {
+    for byte in 0..=0x7f_u8 {
+        let c = char::from(byte);
+        let odd = c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{c}');
+        assert_eq!(is_odd_ascii(byte), odd, "{byte}");
+    }
+}
+
 proptest::proptest! {
     #[test]
     fn random_bytes_never_panic(
