@@ -1,4 +1,4 @@
-//! Small models of the protocol that ships, explored to exhaustion.
+//! Small models of the protocol that ships, explored to exhaustion, or up to a number of states.
 //!
 //! A model is a handful of clients with short programs over one store in memory. Every request of
 //! theirs, to store or oracle, waits until the explorer lets it through; the explorer tries every
@@ -25,8 +25,8 @@ use crate::logged::{Step, cell};
 use explore::{Explored, explore};
 use world::{Model, Program};
 
-/// No model has more; one that came to have them would be reported as not exhausted.
-const STATES_MAX: usize = 1_000_000;
+/// Where an exploration ends that is not exhausted by then, and says so.
+const STATES_MAX: usize = 150_000;
 
 /// Explores all models and prints what that came to. Returns how many findings there were.
 ///
