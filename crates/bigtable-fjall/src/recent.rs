@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 
 use fjall::Slice;
+use foldhash::fast::RandomState;
 
 /// The most bytes of keys and values in one generation.
 const GENERATION_BYTES_MAX: usize = 16 << 20;
@@ -21,8 +22,8 @@ const VALUE_BYTES_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    young: HashMap<Slice, Slice>,
-    old: HashMap<Slice, Slice>,
+    young: HashMap<Slice, Slice, RandomState>,
+    old: HashMap<Slice, Slice, RandomState>,
     young_bytes: usize,
 }
 
@@ -52,7 +53,9 @@ impl Recent {
         self.young_bytes += key.len() + value.len() + ENTRY_BYTES;
         self.young.insert(key, value);
         if self.young_bytes > GENERATION_BYTES_MAX {
-            self.old = std::mem::take(&mut self.young);
+            // As many will come again: a map that grows hashes everything anew each time.
+            let next = HashMap::with_capacity_and_hasher(self.young.len(), RandomState::default());
+            self.old = std::mem::replace(&mut self.young, next);
             self.young_bytes = 0;
         }
     }
