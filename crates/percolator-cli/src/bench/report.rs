@@ -19,7 +19,7 @@ struct Ratio {
 const RATIOS: [Ratio; 7] = [
     Ratio { over: (Arm::RawRead, Arm::FjallGet), bar: Some(0.6), paper: None },
     Ratio { over: (Arm::RawWrite, Arm::FjallInsert), bar: Some(0.6), paper: None },
-    Ratio { over: (Arm::RawAppend, Arm::FjallInsert), bar: None, paper: None },
+    Ratio { over: (Arm::RawAppend, Arm::FjallInsert), bar: Some(0.6), paper: None },
     Ratio { over: (Arm::TxRead, Arm::RawRead), bar: Some(0.80), paper: Some(0.94) },
     Ratio { over: (Arm::SnapshotRead, Arm::RawRead), bar: None, paper: None },
     Ratio { over: (Arm::TxWrite, Arm::RawWrite), bar: Some(0.23), paper: Some(0.23) },
