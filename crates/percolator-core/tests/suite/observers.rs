@@ -1,4 +1,4 @@
-//! Failing observers, weak and batching ones, and late timestamps (H56, H57, H60).
+//! Failing observers, weak ones, and late timestamps (H56, H57, H60).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use percolator_core::testing::VirtualRuntime;
 use percolator_core::{
-    Batch, BatchObserver, Change, Client, Column, Error, Options, Oracle, Registration, Result,
-    Runtime, Services, Stamp, Timestamp, Transaction, WorkerOptions, async_trait,
+    Client, Column, Error, Options, Oracle, Registration, Result, Runtime, Services, Stamp,
+    Timestamp, WorkerOptions, async_trait,
 };
 
 use crate::faults::{Fault, NOTIFY, Op};
@@ -249,99 +249,6 @@ fn h57_a_writer_that_dies_at_its_commit_point_has_notified() {
         worker.wait_idle(None).await.unwrap();
         assert_eq!(*seen.lock().unwrap(), [Some("new".to_owned())]);
         workers.stop().await;
-    });
-}
-
-/// Counts deliveries of each row, and fails for a row while it is told to.
-struct Export {
-    delivered: Arc<Mutex<Vec<String>>>,
-    poison: Arc<AtomicBool>,
-}
-
-#[async_trait]
-impl BatchObserver for Export {
-    async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
-        tx.set(&changes[0].table, "export", &COUNT, changes.len().to_string())?;
-        let rows: Vec<String> = changes.iter().map(|change| change.row.to_string()).collect();
-        if self.poison.load(SeqCst) && rows.iter().any(|row| row == "bad") {
-            return Err(Error::application("poison"));
-        }
-        self.delivered.lock().unwrap().extend(rows);
-        Ok(())
-    }
-}
-
-#[test]
-fn a_batch_is_delivered_again_after_a_crash_before_it_was_cleared() {
-    for op in [Op::Prewrite, Op::CommitPrimary, Op::Clear] {
-        run(async |world| {
-            let (writer, crashing) =
-                (world.client().await, world.process(Options::default(), 0).await);
-            let table = writer.table("t").await.unwrap();
-            let delivered = Arc::new(Mutex::new(Vec::new()));
-            let poison = Arc::new(AtomicBool::new(false));
-            let batched = || {
-                let export = Export { delivered: delivered.clone(), poison: poison.clone() };
-                let batch = Batch { changes_max: 3, interval: Duration::from_secs(1) };
-                vec![Registration::batched("export", "t", CHANGED, batch, export)]
-            };
-            let notify = async |rows: &[&str]| {
-                let mut tx = writer.begin().await.unwrap();
-                rows.iter().for_each(|row| tx.notify(&table, *row, &CHANGED).unwrap());
-                tx.commit().await.unwrap();
-            };
-            let lost = crashing.client.observe(batched(), one_thread()).await.unwrap();
-            let held = world.store.when(3, Fault::Hold, move |request| request.op == op);
-            notify(&["a", "b", "c", "d"]).await;
-            held.arrived().await;
-            crashing.crash();
-            drop(lost);
-            held.release();
-            let workers = writer.observe(batched(), one_thread()).await.unwrap();
-            writer.wait_idle(None).await.unwrap();
-            let mut rows = std::mem::take(&mut *delivered.lock().unwrap());
-            rows.sort();
-            assert_eq!(rows, ["a", "a", "b", "b", "c", "c", "d"], "{op:?}");
-            workers.stop().await;
-        });
-    }
-}
-
-#[test]
-fn h56_a_batch_with_one_bad_change_delivers_the_others() {
-    run(async |world| {
-        let writer = world.client().await;
-        let table = writer.table("t").await.unwrap();
-        let delivered = Arc::new(Mutex::new(Vec::new()));
-        let poison = Arc::new(AtomicBool::new(false));
-        let batched = || {
-            let export = Export { delivered: delivered.clone(), poison: poison.clone() };
-            let batch = Batch { changes_max: 3, interval: Duration::from_secs(1) };
-            vec![Registration::batched("export", "t", CHANGED, batch, export)]
-        };
-        let notify = async |rows: &[&str]| {
-            let mut tx = writer.begin().await.unwrap();
-            rows.iter().for_each(|row| tx.notify(&table, *row, &CHANGED).unwrap());
-            tx.commit().await.unwrap();
-        };
-        let workers = writer.observe(batched(), one_thread()).await.unwrap();
-        poison.store(true, SeqCst);
-        notify(&["a", "bad", "c"]).await;
-        let report = writer.wait_idle(None).await.unwrap();
-        assert_eq!(report.set_aside.len(), 1);
-        let mut rows = std::mem::take(&mut *delivered.lock().unwrap());
-        rows.sort();
-        assert_eq!(rows, ["a", "c"]);
-        poison.store(false, SeqCst);
-        assert_eq!(writer.replay(None).await.unwrap(), 1);
-        writer.wait_idle(None).await.unwrap();
-        assert_eq!(*delivered.lock().unwrap(), ["bad"]);
-        workers.stop().await;
-        // Another observer on its column would be robbed of its notifications.
-        let second = Registration::weak("second", "t", CHANGED, counting(COUNT));
-        let mut both = batched();
-        both.push(second);
-        assert!(writer.observe(both, one_thread()).await.is_err());
     });
 }
 

@@ -1,0 +1,152 @@
+//! Batching observers: delivery after a crash, one bad change, and an outage of what they feed (H56).
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use percolator_core::{
+    Batch, BatchObserver, Change, Column, Error, Options, Registration, Result, Transaction,
+    async_trait,
+};
+
+use crate::faults::{Fault, Op};
+use crate::notifications::{COUNT, one_thread};
+use crate::world::{counting, run};
+
+const CHANGED: Column = Column::literal("f:changed");
+
+/// Counts deliveries of each row, and fails for a row while it is told to.
+struct Export {
+    delivered: Arc<Mutex<Vec<String>>>,
+    poison: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl BatchObserver for Export {
+    async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
+        tx.set(&changes[0].table, "export", &COUNT, changes.len().to_string())?;
+        let rows: Vec<String> = changes.iter().map(|change| change.row.to_string()).collect();
+        if self.poison.load(SeqCst) && rows.iter().any(|row| row == "bad") {
+            return Err(Error::application("poison"));
+        }
+        self.delivered.lock().unwrap().extend(rows);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_batch_is_delivered_again_after_a_crash_before_it_was_cleared() {
+    for op in [Op::Prewrite, Op::CommitPrimary, Op::Clear] {
+        run(async |world| {
+            let (writer, crashing) =
+                (world.client().await, world.process(Options::default(), 0).await);
+            let table = writer.table("t").await.unwrap();
+            let delivered = Arc::new(Mutex::new(Vec::new()));
+            let poison = Arc::new(AtomicBool::new(false));
+            let batched = || {
+                let export = Export { delivered: delivered.clone(), poison: poison.clone() };
+                let batch = Batch { changes_max: 3, interval: Duration::from_secs(1) };
+                vec![Registration::batched("export", "t", CHANGED, batch, export)]
+            };
+            let notify = async |rows: &[&str]| {
+                let mut tx = writer.begin().await.unwrap();
+                rows.iter().for_each(|row| tx.notify(&table, *row, &CHANGED).unwrap());
+                tx.commit().await.unwrap();
+            };
+            let lost = crashing.client.observe(batched(), one_thread()).await.unwrap();
+            let held = world.store.when(3, Fault::Hold, move |request| request.op == op);
+            notify(&["a", "b", "c", "d"]).await;
+            held.arrived().await;
+            crashing.crash();
+            drop(lost);
+            held.release();
+            let workers = writer.observe(batched(), one_thread()).await.unwrap();
+            writer.wait_idle(None).await.unwrap();
+            let mut rows = std::mem::take(&mut *delivered.lock().unwrap());
+            rows.sort();
+            assert_eq!(rows, ["a", "a", "b", "b", "c", "c", "d"], "{op:?}");
+            workers.stop().await;
+        });
+    }
+}
+
+#[test]
+fn h56_a_batch_with_one_bad_change_delivers_the_others() {
+    run(async |world| {
+        let writer = world.client().await;
+        let table = writer.table("t").await.unwrap();
+        let delivered = Arc::new(Mutex::new(Vec::new()));
+        let poison = Arc::new(AtomicBool::new(false));
+        let batched = || {
+            let export = Export { delivered: delivered.clone(), poison: poison.clone() };
+            let batch = Batch { changes_max: 3, interval: Duration::from_secs(1) };
+            vec![Registration::batched("export", "t", CHANGED, batch, export)]
+        };
+        let notify = async |rows: &[&str]| {
+            let mut tx = writer.begin().await.unwrap();
+            rows.iter().for_each(|row| tx.notify(&table, *row, &CHANGED).unwrap());
+            tx.commit().await.unwrap();
+        };
+        let workers = writer.observe(batched(), one_thread()).await.unwrap();
+        poison.store(true, SeqCst);
+        notify(&["a", "bad", "c"]).await;
+        let report = writer.wait_idle(None).await.unwrap();
+        assert_eq!(report.set_aside.len(), 1);
+        let mut rows = std::mem::take(&mut *delivered.lock().unwrap());
+        rows.sort();
+        assert_eq!(rows, ["a", "c"]);
+        poison.store(false, SeqCst);
+        assert_eq!(writer.replay(None).await.unwrap(), 1);
+        writer.wait_idle(None).await.unwrap();
+        assert_eq!(*delivered.lock().unwrap(), ["bad"]);
+        workers.stop().await;
+        // Another observer on its column would be robbed of its notifications.
+        let second = Registration::weak("second", "t", CHANGED, counting(COUNT));
+        let mut both = batched();
+        both.push(second);
+        assert!(writer.observe(both, one_thread()).await.is_err());
+    });
+}
+
+/// Feeds a system that may be down.
+struct Feed {
+    down: Arc<AtomicBool>,
+    delivered: Arc<Mutex<Vec<String>>>,
+}
+
+#[async_trait]
+impl BatchObserver for Feed {
+    async fn observe(&self, _: &mut Transaction, changes: &[Change]) -> Result<()> {
+        if self.down.load(SeqCst) {
+            return Err(Error::application("it is down"));
+        }
+        self.delivered.lock().unwrap().extend(changes.iter().map(|c| c.row.to_string()));
+        Ok(())
+    }
+}
+
+#[test]
+fn h56_an_outage_of_what_a_batch_feeds_sets_no_change_aside() {
+    run(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let (down, delivered) = (Arc::new(AtomicBool::new(true)), Arc::default());
+        let feed = Feed { down: down.clone(), delivered: Arc::clone(&delivered) };
+        let batch = Batch { changes_max: 100, interval: Duration::from_millis(100) };
+        let feed = Registration::batched("feed", "t", CHANGED, batch, feed);
+        let workers = client.observe(vec![feed], one_thread()).await.unwrap();
+        let mut tx = client.begin().await.unwrap();
+        let rows: Vec<String> = (0..40).map(|n| format!("r{n:02}")).collect();
+        rows.iter().for_each(|row| tx.notify(&table, row.as_str(), &CHANGED).unwrap());
+        tx.commit().await.unwrap();
+        // A thousand rounds: each change would have used up its attempts many times over.
+        world.sleep_ms(100_000).await;
+        assert!(client.set_aside().await.unwrap().is_empty());
+        down.store(false, SeqCst);
+        assert!(client.wait_idle(None).await.unwrap().set_aside.is_empty());
+        let mut all = std::mem::take(&mut *delivered.lock().unwrap());
+        all.sort();
+        assert_eq!(all, rows);
+        workers.stop().await;
+    });
+}
