@@ -32,6 +32,7 @@ mod fault;
 mod group;
 mod key;
 mod memory;
+mod mend;
 mod options;
 mod recent;
 mod reclaim;

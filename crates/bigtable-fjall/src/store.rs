@@ -14,6 +14,7 @@ use crate::engine::{Engine, FamilyInfo, Lead, TableInfo};
 use crate::fault::{self, Fault};
 use crate::group::Group;
 use crate::memory::MemoryGroup;
+use crate::mend;
 use crate::options::Options;
 use crate::reclaim::Reclaiming;
 use crate::table::FjallTable;
@@ -86,6 +87,8 @@ impl FjallStore {
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<FjallStore> {
         let dir = dir.as_ref();
         let mut directory = Directory::open(dir)?;
+        let mending = |e: std::io::Error| fault::io(dir, "reading the journal", &e);
+        mend::journal(&directory.engine()).map_err(mending)?;
         let db = guarded(dir, || open_engine(&directory, &options))?;
         // The engine begins anew where it finds no files; a store that was complete must not.
         if directory.is_complete() && !db.keyspace_exists(catalog::KEYSPACE) {

@@ -5,6 +5,7 @@ mod contention;
 mod failures;
 mod kill;
 mod opening;
+mod power_cut;
 mod reopening;
 
 use std::path::Path;

@@ -1,0 +1,314 @@
+//! Power cuts: what a mutation's reply or a read has shown is in every image that a cut can leave.
+//!
+//! The engine's journal only grows, and a reply comes after it was synced. So the durable image is told from
+//! outside: the directory as it lies there, and of the journal what was in it when the reply came.
+//! Images are made of it by cutting the journal at every byte, by zeroes or garbage behind the cut, and
+//! by sectors that are missing from the last record. The journal's file is allocated ahead: where its
+//! data ends is looked for, not taken from the file's length.
+
+mod image;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use bigtable::{
+    ConditionalMutation, Mutation, PageLimit, Probe, Row, RowKey, RowMutation, RowRange,
+};
+use bigtable::{Store, Table, TimeRange, Timestamp};
+use bigtable_fjall::{Durability, FjallStore, Options};
+use futures::executor::block_on;
+
+use crate::{EACH, MEMORY, NEWEST, PLAIN, SPILL, contents, everything, open, options, set, ts};
+use image::{Image, Tail, journal_end};
+
+const SECTOR: usize = 4096;
+
+/// What replies have shown, and how long the journal was then.
+#[derive(Debug, Clone)]
+struct Shown {
+    end: usize,
+    rows: BTreeMap<RowKey, Row>,
+    floor: Timestamp,
+}
+
+fn rows_of(table: &dyn Table) -> BTreeMap<RowKey, Row> {
+    contents(table).into_iter().map(|row| (row.key.clone(), row)).collect()
+}
+
+fn request(row: &str, otherwise: Vec<Mutation>) -> ConditionalMutation {
+    ConditionalMutation { otherwise, ..ConditionalMutation::new(row) }
+}
+
+fn delete(family: &bigtable::Family, time: TimeRange) -> Mutation {
+    Mutation::delete(family.clone(), "q", time)
+}
+
+/// Text of several sectors that the engine cannot make shorter.
+fn incompressible() -> String {
+    let mut state = 1u32;
+    let next = |_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        char::from(b' ' + (state >> 24) as u8 % 94)
+    };
+    (0..10_000).map(next).collect()
+}
+
+/// One request of each kind, each of which must be there wholly or not at all. The last of a round is
+/// as long as several sectors.
+fn step(store: &FjallStore, table: &dyn Table, number: u64) {
+    let now = number + 10;
+    let mutate = |request| block_on(table.check_and_mutate_row(request)).unwrap();
+    let all = |value: &str| EACH.iter().map(|f| set(f, now, value)).collect();
+    match number % 8 {
+        0 => assert!(!mutate(request("a", all("everywhere")))),
+        // The version before it moves to the history.
+        1 => {
+            assert!(!mutate(request(
+                "a",
+                vec![set(&NEWEST, now, "newer"), set(&PLAIN, now, "newer")]
+            )))
+        }
+        2 => {
+            let predicate = vec![Probe::new(MEMORY, "q", TimeRange::since(ts(now)))];
+            let lock = request("b", vec![set(&MEMORY, now, "lock"), set(&PLAIN, now, "data")]);
+            assert!(!mutate(ConditionalMutation { predicate, ..lock }));
+        }
+        3 => {
+            let held = TimeRange::at(ts(now - 1));
+            let commit = ConditionalMutation {
+                predicate: vec![Probe::new(MEMORY, "q", held)],
+                then: vec![set(&NEWEST, now, "write"), delete(&MEMORY, held)],
+                ..ConditionalMutation::new("b")
+            };
+            assert!(mutate(commit));
+        }
+        4 => {
+            let rows = ["a", "c", "d"].map(|row| request(row, all("together")));
+            let replies = block_on(table.check_and_mutate_rows(rows.to_vec()));
+            replies.into_iter().for_each(|reply| assert!(!reply.unwrap()));
+        }
+        // The history gives back what it holds.
+        5 => {
+            let gone = EACH.iter().map(|f| delete(f, TimeRange::since(ts(now - 1))));
+            assert!(!mutate(request("a", gone.collect())));
+        }
+        6 => block_on(store.raise_floor(ts(number))).unwrap(),
+        _ => assert!(!mutate(request(
+            "e",
+            vec![set(&PLAIN, now, &incompressible()), set(&SPILL, now, "s")]
+        ))),
+    }
+}
+
+/// Does `steps` on a store and says what was shown after each.
+fn shown_by(
+    dir: &Path,
+    store: &FjallStore,
+    table: &dyn Table,
+    steps: std::ops::Range<u64>,
+) -> Vec<Shown> {
+    let look = || Shown { end: journal_end(dir), rows: rows_of(table), floor: store.floor() };
+    let mut shown = vec![look()];
+    for number in steps {
+        step(store, table, number);
+        shown.push(look());
+    }
+    assert!(shown.is_sorted_by(|a, b| a.end < b.end), "every step has added to the journal");
+    shown
+}
+
+/// Opens an image and checks it against what was shown before the cut, and what was under way.
+fn check(image: &Image, tail: Tail, shown: &[Shown], again: bool) {
+    let durable =
+        shown.iter().rfind(|shown| shown.end <= tail.cut()).expect("the first is durable");
+    let next = shown.iter().find(|shown| shown.end > tail.cut()).unwrap_or(durable);
+    let dir = image::directory();
+    image.write(dir.path(), tail);
+    let (store, table) = open(dir.path(), Durability::Sync);
+    let found = rows_of(&*table);
+    for key in found.keys().chain(durable.rows.keys()) {
+        let row = found.get(key);
+        let whole = row == durable.rows.get(key) || row == next.rows.get(key);
+        assert!(whole, "{tail:?}: row {key} is {row:?}, was {:?}", durable.rows.get(key));
+    }
+    assert!([durable.floor, next.floor].contains(&store.floor()), "{tail:?}: {:?}", store.floor());
+    let more = RowMutation::new("after").mutation(set(&NEWEST, 99, "more"));
+    block_on(table.mutate_row(more)).unwrap_or_else(|e| panic!("{tail:?}: {e}"));
+    if !again {
+        return;
+    }
+    let (before, floor) = (rows_of(&*table), store.floor());
+    drop((store, table));
+    for _ in 0..2 {
+        let (store, table) = open(dir.path(), Durability::Sync);
+        assert_eq!((rows_of(&*table), store.floor()), (before.clone(), floor), "{tail:?}");
+    }
+}
+
+/// Checks many images on all processors.
+fn check_all(image: &Image, tails: &[Tail], shown: &[Shown]) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                while let Some(tail) = tails.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    check(image, *tail, shown, tail.cut() % 64 == 0);
+                }
+            });
+        }
+    });
+}
+
+/// Where the records are cut: each of the last short ones at every so many bytes, the others less often.
+fn cuts(shown: &[Shown], every: usize) -> Vec<usize> {
+    let mut cuts = Vec::new();
+    for (left, pair) in shown.windows(2).rev().enumerate() {
+        let (from, to) = (pair[0].end, pair[1].end);
+        let step = match to - from > SECTOR {
+            true => 500,
+            false if left <= 3 => every,
+            false => every * 5,
+        };
+        cuts.extend((from..to).step_by(step));
+        cuts.extend([to - 1, to]);
+    }
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts
+}
+
+/// A store with a round of steps behind it, reopened `times`, and another round to be cut.
+fn round(times: u64, steps: u64) -> (Image, Vec<Shown>) {
+    let dir = tempfile::tempdir().unwrap();
+    for time in 0..times {
+        let (store, table) = open(dir.path(), Durability::Sync);
+        (8 * time..8 * time + 8).for_each(|number| step(&store, &*table, number));
+    }
+    let (store, table) = open(dir.path(), Durability::Sync);
+    let shown = shown_by(dir.path(), &store, &*table, 8 * times..8 * times + steps);
+    // While the store is open: closing it is more than a power cut leaves it time for.
+    (Image::of(dir.path()), shown)
+}
+
+#[test]
+fn a_cut_at_every_byte() {
+    let (image, shown) = round(1, 8);
+    let tails: Vec<_> = cuts(&shown, 1).into_iter().map(Tail::Ends).collect();
+    check_all(&image, &tails, &shown);
+}
+
+#[test]
+fn zeroes_or_garbage_behind_the_cut() {
+    // The first journal is allocated ahead, a reopened one ends with its data.
+    for times in [0, 1] {
+        let (image, shown) = round(times, 8);
+        let tails: Vec<_> = cuts(&shown, 11)
+            .into_iter()
+            .flat_map(|cut| [Tail::Zeroes(cut), Tail::Garbage(cut)])
+            .collect();
+        check_all(&image, &tails, &shown);
+    }
+}
+
+#[test]
+fn sectors_missing_from_the_last_record() {
+    for times in [0, 1] {
+        let (image, shown) = round(times, 8);
+        let [.., before, last] = &shown[..] else { panic!("eight steps") };
+        let first = before.end / SECTOR * SECTOR;
+        let tails: Vec<_> = (first..last.end)
+            .step_by(SECTOR)
+            .map(|at| Tail::Hole { from: at.max(before.end), to: (at + SECTOR).min(last.end) })
+            .collect();
+        assert!(tails.len() >= 3, "the last record is as long as several sectors");
+        check_all(&image, &tails, &shown);
+    }
+}
+
+#[test]
+fn cuts_around_flushes() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = Options { write_buffer_bytes: 64 << 10, ..options(Durability::Sync) };
+    let store = FjallStore::open(dir.path(), small).unwrap();
+    let table = block_on(store.open_table("t", &crate::schema())).unwrap();
+    let mut segments = 0;
+    for moment in 0..12 {
+        for row in 0..10 {
+            let value = format!("{moment}").repeat(1500);
+            let sets = EACH.iter().map(|f| set(f, moment + 1, &value)).collect();
+            let row = format!("row{row}");
+            block_on(table.check_and_mutate_row(request(&row, sets))).unwrap();
+        }
+        let shown = shown_by(dir.path(), &store, &*table, 8 * moment..8 * moment + 2);
+        let image = Image::of(dir.path());
+        segments = segments.max(image.segments());
+        let tails: Vec<_> = cuts(&shown, 60).into_iter().map(Tail::Ends).collect();
+        check_all(&image, &tails, &shown);
+    }
+    assert!(segments > 0, "nothing was written out as a sorted run");
+}
+
+/// What a reader saw, and the journal's end right after it.
+type Seen = (usize, BTreeMap<RowKey, Row>);
+
+/// Reads and scans until told to stop, and keeps some of what it saw.
+fn read_on(dir: &Path, table: &dyn Table, stop: &AtomicBool, seen: &Mutex<Vec<Seen>>) {
+    for turn in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let rows = match turn % 2 {
+            0 => vec![block_on(table.read_row(&RowKey::from("w0"), &everything())).unwrap()],
+            _ => {
+                let (all, limit) = (RowRange::all(), PageLimit::default());
+                block_on(table.scan(&all, &everything(), limit)).unwrap().rows
+            }
+        };
+        if turn % 16 < 2 {
+            let end = journal_end(dir);
+            let rows = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
+            seen.lock().unwrap().push((end, rows));
+        }
+    }
+}
+
+#[test]
+fn readers_see_nothing_that_a_cut_takes_back() {
+    const WRITES: u64 = 60;
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, table) = open(dir.path(), Durability::Sync);
+    let (stop, seen) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        let writer = |writer: usize| {
+            let table = &*table;
+            move || {
+                for number in 1..=WRITES {
+                    let sets = EACH.iter().map(|f| set(f, number, &"v".repeat(writer * 900)));
+                    let write = request(&format!("w{writer}"), sets.collect());
+                    block_on(table.check_and_mutate_row(write)).unwrap();
+                }
+            }
+        };
+        let writers: Vec<_> = (0..4).map(|number| scope.spawn(writer(number))).collect();
+        for _ in 0..2 {
+            scope.spawn(|| read_on(dir.path(), &*table, &stop, &seen));
+        }
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+    });
+    let (image, seen) = (Image::of(dir.path()), seen.into_inner().unwrap());
+    let step = (seen.len() / 100).max(1);
+    for (end, rows) in seen.iter().step_by(step) {
+        let cut = image::directory();
+        image.write(cut.path(), Tail::Ends(*end));
+        let (_store, table) = open(cut.path(), Durability::Sync);
+        let found = rows_of(&*table);
+        for (key, row) in rows {
+            let there = found.get(key).map_or(&[][..], |row| &row.cells);
+            let lost = row.cells.iter().find(|cell| !there.contains(cell));
+            assert!(lost.is_none(), "a cut at {end} takes back {lost:?} of {key}");
+        }
+    }
+}

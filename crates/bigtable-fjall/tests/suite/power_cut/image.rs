@@ -1,0 +1,151 @@
+//! A store's directory as a power cut may leave it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+/// No record holds so many zeroes.
+const ZEROES: usize = 64 << 10;
+/// The start of nothing that the engine writes, and of the tags and lengths that it does.
+const GARBAGE: [u8; 7] = [0xa5, 2, 0, 1, 3, 0xff, 9];
+
+/// What is left of the journal.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Tail {
+    /// The file ends at the cut.
+    Ends(usize),
+    /// Zeroes follow, up to the file's length.
+    Zeroes(usize),
+    /// Garbage follows in the place of what was written.
+    Garbage(usize),
+    /// Everything was written but this.
+    Hole { from: usize, to: usize },
+}
+
+impl Tail {
+    /// Up to where everything is there.
+    pub(super) fn cut(self) -> usize {
+        match self {
+            Tail::Ends(cut) | Tail::Zeroes(cut) | Tail::Garbage(cut) => cut,
+            Tail::Hole { from, .. } => from,
+        }
+    }
+}
+
+/// The files of a directory; of the newest journal, what was written to it.
+#[derive(Debug)]
+pub(super) struct Image {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    journal: PathBuf,
+    journal_len: u64,
+}
+
+impl Image {
+    /// Copies a directory at a moment at which nothing in it changes.
+    pub(super) fn of(dir: &Path) -> Self {
+        loop {
+            let listing = list(dir);
+            let journal = newest_journal(dir);
+            let mut files = BTreeMap::new();
+            for (path, _) in &listing {
+                let data = match *path == journal {
+                    true => data_of(path),
+                    false => fs::read(path).unwrap_or_default(),
+                };
+                files.insert(path.strip_prefix(dir).unwrap().to_owned(), data);
+            }
+            if list(dir) == listing {
+                let written = files[journal.strip_prefix(dir).unwrap()].len() as u64;
+                // Of what is allocated ahead, enough to be told from a file that ends with its data.
+                let journal_len = listing[&journal].0.min(written + (1 << 20));
+                let journal = journal.strip_prefix(dir).unwrap().to_owned();
+                return Image { files, journal, journal_len };
+            }
+        }
+    }
+
+    /// How many sorted runs there are.
+    pub(super) fn segments(&self) -> usize {
+        let in_tables = |path: &&PathBuf| path.parent().is_some_and(|dir| dir.ends_with("tables"));
+        self.files.keys().filter(in_tables).count()
+    }
+
+    /// Writes the directory that is left.
+    pub(super) fn write(&self, dir: &Path, tail: Tail) {
+        for (path, data) in &self.files {
+            let path = dir.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            if path.ends_with(&self.journal) {
+                self.write_journal(&path, data, tail);
+            } else {
+                fs::write(path, data).unwrap();
+            }
+        }
+    }
+
+    fn write_journal(&self, path: &Path, data: &[u8], tail: Tail) {
+        let mut file = File::create(path).unwrap();
+        file.write_all(&data[..tail.cut()]).unwrap();
+        match tail {
+            Tail::Ends(_) => {}
+            Tail::Zeroes(_) => file.set_len(self.journal_len).unwrap(),
+            Tail::Garbage(cut) => {
+                let garbage: Vec<u8> = GARBAGE.into_iter().cycle().take(data.len() - cut).collect();
+                file.write_all(&garbage[cut % 7 % (garbage.len().max(1))..]).unwrap();
+                file.set_len(self.journal_len).unwrap();
+            }
+            Tail::Hole { from, to } => {
+                file.write_all(&vec![0; to - from]).unwrap();
+                file.write_all(&data[to..]).unwrap();
+                file.set_len(self.journal_len).unwrap();
+            }
+        }
+    }
+}
+
+/// A place for an image, in memory if there is one: its engine's syncs are not what is tested.
+pub(super) fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// Where the data in the newest journal ends.
+pub(super) fn journal_end(dir: &Path) -> usize {
+    data_of(&newest_journal(dir)).len()
+}
+
+fn newest_journal(dir: &Path) -> PathBuf {
+    let number = |path: &Path| path.file_stem()?.to_str()?.parse::<u64>().ok();
+    let files = fs::read_dir(dir.join("engine")).unwrap().map(|entry| entry.unwrap().path());
+    let journals = files.filter(|path| path.extension().is_some_and(|e| e == "jnl"));
+    journals.max_by_key(|path| number(path)).expect("a journal")
+}
+
+/// A file's content without the zeroes it was allocated with.
+fn data_of(path: &Path) -> Vec<u8> {
+    let file = File::open(path).unwrap();
+    let mut data = Vec::new();
+    loop {
+        let read = (&file).take(ZEROES as u64).read_to_end(&mut data).unwrap();
+        let end = data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        if read < ZEROES || data.len() - end >= ZEROES {
+            data.truncate(end);
+            return data;
+        }
+    }
+}
+
+/// Lengths and times of all files.
+fn list(dir: &Path) -> BTreeMap<PathBuf, (u64, std::time::SystemTime)> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(meta) = fs::metadata(&path) else { continue };
+        if meta.is_dir() {
+            files.append(&mut list(&path));
+        } else {
+            files.insert(path, (meta.len(), meta.modified().unwrap()));
+        }
+    }
+    files
+}
