@@ -5,6 +5,7 @@
 //!   cli      the tree of commands and the global options; runs one command
 //!   cmd      one module for each group of commands
 //!   bench    what is measured, and how
+//!   torture  what is killed, and what must hold afterwards
 //!   store    --data, --table: opening
 //!   keys     rows, columns and values as people write them
 //!   script   the language of `percolator tx`
@@ -27,6 +28,7 @@ mod output;
 mod progress;
 mod script;
 mod store;
+mod torture;
 
 /// Many small buffers are allocated on one thread and freed on another; with the system's allocator
 /// that alone takes a quarter of the time of `demo`.

@@ -7,6 +7,7 @@ mod gc;
 mod locks;
 mod observers;
 mod read;
+mod torture;
 mod tx;
 mod wait;
 pub(crate) mod webindex;
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     Gc(gc::Gc),
     #[command(subcommand)]
     Bench(bench::Bench),
+    Torture(torture::Torture),
+    TortureWorker(torture::Worker),
 }
 
 impl Command {
@@ -69,6 +72,8 @@ impl Command {
             Command::Wait(wait) => Some(wait.run(context).await),
             Command::Observers(observers) => Some(observers.run(context).await),
             Command::Bench(bench) => Some(bench.run(context).await),
+            Command::Torture(torture) => Some(torture.run(context).await),
+            Command::TortureWorker(worker) => Some(worker.run().await),
             Command::Demo(demo) => Some(demo.run(context).await),
             Command::Webindex(webindex) => Some(webindex.run(context).await),
         };
