@@ -16,5 +16,6 @@ mod oracle;
 mod reads;
 mod registration;
 mod rollback;
+mod scripts;
 mod stress;
 mod world;

@@ -30,12 +30,7 @@ pub(crate) struct World {
 /// Runs a test in a world whose random numbers follow from `seed`.
 pub(crate) fn run_seed<T>(seed: u64, test: impl AsyncFnOnce(World) -> T) -> T {
     let runtime = VirtualRuntime::new(seed);
-    runtime.clone().block_on(async move {
-        let store = Arc::new(FaultyStore::new(&runtime));
-        let oracle = Arc::new(WindowOracle::open(&*store, Incarnation(1)).await.unwrap());
-        let locks = Arc::new(ProcessLocks::new(Arc::new(runtime.clone())));
-        test(World { runtime, store, oracle, locks }).await
-    })
+    runtime.clone().block_on(async move { test(World::open(runtime).await).await })
 }
 
 /// Runs a test.
@@ -106,6 +101,14 @@ impl Process {
 }
 
 impl World {
+    /// A world over an empty store.
+    pub(crate) async fn open(runtime: VirtualRuntime) -> Self {
+        let store = Arc::new(FaultyStore::new(&runtime));
+        let oracle = Arc::new(WindowOracle::open(&*store, Incarnation(1)).await.unwrap());
+        let locks = Arc::new(ProcessLocks::new(Arc::new(runtime.clone())));
+        World { runtime, store, oracle, locks }
+    }
+
     pub(crate) async fn process(&self, options: Options, wall_offset_ms: i64) -> Process {
         let runtime = Arc::new(ProcessRuntime {
             inner: self.runtime.clone(),

@@ -1,0 +1,102 @@
+//! The observers of scripts: a handful of deeds, and a log of their runs.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use percolator_core::{Client, Column, Error, Registration, Result, WorkerOptions};
+
+use crate::world::{add, number, observer};
+
+/// An observer that a script has introduced.
+#[derive(Debug, Clone)]
+pub(super) struct Watch {
+    pub(super) name: String,
+    pub(super) column: Column,
+    pub(super) weak: bool,
+    pub(super) deed: Deed,
+}
+
+/// What an observer does.
+#[derive(Debug, Clone)]
+pub(super) enum Deed {
+    Nothing,
+    /// Adds one to a number in the same row.
+    Count(Column),
+    /// Counts the number in the observed cell itself down to zero.
+    CountDown,
+    /// Fails until it is healed, then counts.
+    Fail(Column),
+}
+
+/// What the observers of a script share.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Log {
+    pub(super) runs: Arc<Mutex<Vec<String>>>,
+    pub(super) healed: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Watch {
+    fn registration(&self, log: &Log) -> Registration {
+        let (watch, log) = (self.clone(), log.clone());
+        let run = observer(move |tx, change| {
+            let (watch, log) = (watch.clone(), log.clone());
+            Box::pin(async move {
+                let (table, row, column) = (&change.table, &change.row, &change.column);
+                let run = format!("{} runs for {row}.{column} at {}", watch.name, tx.start_ts());
+                log.runs.lock().unwrap().push(run);
+                match &watch.deed {
+                    Deed::Nothing => Ok(()),
+                    Deed::Fail(_) if !log.healed.lock().unwrap().contains(&watch.name) => {
+                        Err(Error::application("no luck"))
+                    }
+                    Deed::Count(counter) | Deed::Fail(counter) => {
+                        add(tx, table, row.clone(), counter, 1).await
+                    }
+                    Deed::CountDown => match number(tx.get(table, row.clone(), column).await?) {
+                        0 => Ok(()),
+                        n => tx.set(table, row.clone(), column, (n - 1).to_string()),
+                    },
+                }
+            })
+        });
+        let (name, column) = (self.name.clone(), self.column.clone());
+        match self.weak {
+            true => Registration::weak(name, "t", column, run),
+            false => Registration::strong(name, "t", column, run),
+        }
+    }
+}
+
+fn options() -> WorkerOptions {
+    WorkerOptions { threads: 1, failures_max: 3, ..WorkerOptions::default() }
+}
+
+/// Puts an observer into the schema; the workers are stopped before they do anything.
+pub(super) async fn register(client: &Client, watch: &Watch, log: &Log) -> Result<String> {
+    client.observe(vec![watch.registration(log)], options()).await?.stop().await;
+    Ok(String::new())
+}
+
+/// Runs a process's observers until nothing is dirty, and tells what they did.
+pub(super) async fn work(client: Client, watches: Vec<Watch>, log: Log) -> Result<String> {
+    let registrations = watches.iter().map(|watch| watch.registration(&log)).collect();
+    let before = client.stats();
+    let workers = client.observe(registrations, options()).await?;
+    let report = client.wait_idle(Some(Duration::from_secs(100))).await?;
+    workers.stop().await;
+    let mut lines = std::mem::take(&mut *log.runs.lock().unwrap());
+    for ((name, before), (_, after)) in before.entries().iter().zip(client.stats().entries()) {
+        let told = ["conflicts", "observer_failures", "notifications_stale", "rolled_forward"];
+        if told.contains(name) && after > *before {
+            lines.push(format!("{name}: {}", after - before));
+        }
+    }
+    lines.extend(report.set_aside.iter().map(|aside| {
+        let (row, column, attempts) = (&aside.row, &aside.column, aside.attempts);
+        let (observer, error) = (&aside.observer, &aside.error);
+        format!("set aside after {attempts} attempts of {observer}: {row}.{column}: {error}")
+    }));
+    lines.push(if report.idle { "idle" } else { "not idle" }.to_owned());
+    Ok(lines.join("\n"))
+}
