@@ -12,7 +12,8 @@
 //!         | 4 keyspace:u64
 //! ```
 //!
-//! All numbers are little-endian.
+//! All numbers are little-endian. This is the format of the one engine version that the workspace names;
+//! with another, the tests of power cuts say whether it still is.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
 const TRAILER: &[u8] = b"FJL\x03";
-const ZEROES: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Cuts a torn batch off the end of the journal that the engine wrote last.
 pub(crate) fn journal(engine: &Path) -> io::Result<()> {

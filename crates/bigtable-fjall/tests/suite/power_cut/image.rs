@@ -48,7 +48,7 @@ impl Image {
             let listing = list(dir);
             let journal = newest_journal(dir);
             let mut files = BTreeMap::new();
-            for (path, _) in &listing {
+            for path in listing.keys() {
                 let data = match *path == journal {
                     true => data_of(path),
                     false => fs::read(path).unwrap_or_default(),
