@@ -232,16 +232,16 @@ impl Client {
                 Ok(false) => match self.without_lock(plan, asked).await {
                     Ok(Some(decided)) => return decided,
                     Ok(None) => "its primary lock is there, but was not a moment ago".to_owned(),
-                    Err(error) => error.to_string(),
+                    Err(error) => error.without_advice(),
                 },
                 Err(bigtable::Error::TooOld { .. }) => match self.outlived(plan, asked).await {
                     Ok(Some(decided)) => return decided,
                     Ok(None) => "its primary cannot be reached".to_owned(),
-                    Err(error) => error.to_string(),
+                    Err(error) => error.without_advice(),
                 },
                 Err(error) => {
                     asked |= matches!(error, bigtable::Error::Unknown { .. });
-                    error.to_string()
+                    Error::Store(error).without_advice()
                 }
             };
             if runtime.now().saturating_sub(started) > self.options().commit_deadline {

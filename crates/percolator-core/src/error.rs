@@ -106,6 +106,20 @@ impl Error {
         Error::Application(Arc::from(error.into()))
     }
 
+    /// What happened, without the store's advice: in a message that gives its own, "repeat" would
+    /// contradict it.
+    pub(crate) fn without_advice(&self) -> String {
+        match self {
+            Error::Store(bigtable::Error::Unavailable { why }) => {
+                format!("the store is unavailable ({why})")
+            }
+            Error::Store(bigtable::Error::Unknown { why }) => {
+                format!("no reply came ({why})")
+            }
+            error => error.to_string(),
+        }
+    }
+
     pub(crate) fn aborted(start_ts: Timestamp, reason: AbortReason) -> Self {
         Error::Aborted { start_ts, reason }
     }
@@ -142,7 +156,7 @@ pub enum AbortReason {
     #[error("{0}")]
     Conflict(Box<Conflict>),
     /// Somebody took this transaction's owner for dead and rolled it back.
-    #[error("another client rolled it back, because its locks stayed unchanged for too long")]
+    #[error("another client took its owner for dead and rolled it back")]
     RolledBack,
     /// Its start timestamp fell below the garbage collection safe point.
     #[error("it outlived the garbage collection safe point")]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use percolator_core::{Error, Options};
+use percolator_core::{AbortReason, Error, Options};
 
 use crate::faults::{Fault, LOCK, Op, ROLLBACK, WRITE};
 use crate::world::{BAL, add, get, is_aborted, number, run, set, writing};
@@ -310,4 +310,43 @@ fn h23_a_lost_reply_of_any_prewrite_changes_nothing() {
             });
         }
     }
+}
+
+#[test]
+fn a_conflict_names_the_winner_by_its_commit_or_by_its_owner() {
+    run(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let conflict = |result| match result {
+            Err(Error::Aborted { reason: AbortReason::Conflict(conflict), .. }) => conflict,
+            result => panic!("the second must lose: {result:?}"),
+        };
+        let one = writing(&client, &table, &[("x", "1")]).await;
+        let two = writing(&client, &table, &[("x", "2")]).await;
+        let (s, c) = (one.start_ts(), one.commit().await.unwrap());
+        let lost = conflict(two.commit().await);
+        assert_eq!(lost.cell.to_string(), "t/x/bal");
+        assert_eq!((lost.winner_start_ts, lost.winner_commit_ts), (s, Some(c)));
+        assert_eq!(lost.winner_owner, None);
+        let one = writing(&client, &table, &[("x", "1")]).await;
+        let two = writing(&client, &table, &[("x", "2")]).await;
+        let s = one.start_ts();
+        let _prewritten = one.prewrite().await.unwrap();
+        let lost = conflict(two.commit().await);
+        assert_eq!((lost.winner_start_ts, lost.winner_commit_ts), (s, None));
+        assert_eq!(lost.winner_owner, Some(client.incarnation()));
+    });
+}
+
+#[test]
+fn h22_the_helper_reads_again_before_it_writes_again() {
+    run(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        set(&client, &table, &[("x", "0")]).await;
+        let add_one = || client.transact(async |mut tx| add(&mut tx, &table, "x", &BAL, 1).await);
+        let (one, two) = futures::join!(add_one(), add_one());
+        assert!(one.is_ok() && two.is_ok());
+        assert_eq!(get(&client, &table, "x").await.as_deref(), Some("2"));
+    });
 }

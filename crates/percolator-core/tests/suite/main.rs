@@ -7,7 +7,6 @@ mod commit;
 mod faults;
 mod gc;
 mod gc_observed;
-mod hermitage;
 mod limits;
 mod liveness;
 mod notifications;

@@ -4,6 +4,7 @@
 //! `UPDATE_GOLDENFILES=1` writes the answers down, for a person to read before they are kept.
 
 mod actor;
+mod commands;
 mod dump;
 mod hermitage;
 mod runner;
@@ -48,6 +49,8 @@ fn observers() {
     run_folder("observers");
 }
 
+/// The tests of talent-plan's Percolator lab, but for the one of an oracle behind a network that loses
+/// requests: here the oracle is a library, and whoever puts a network before it tests that.
 #[test]
 fn lab() {
     run_folder("lab");

@@ -9,8 +9,8 @@
 //! t1: crash | lose-token          the process dies; it lives on but is taken for dead
 //! hold|hold-reply|lose-reply|late|duplicate|fail OP ROW [TIMES]      what befalls the next requests
 //! release                         lets go of what is held, then delivers what is late
-//! observe NAME COL nothing|count|count-down|fail [TARGET] "[weak]"    an observer, in the schema
-//! work | heal NAME | replay       runs the observers; mends one; brings back what was set aside
+//! observe NAME COL nothing|count|count-down|fail [TARGET]            an observer; a weak one if tagged [weak]
+//! work [1s] | heal NAME | replay  runs the observers; mends one; brings back what was set aside
 //! wait 10s | timestamps N         virtual time passes; the oracle hands out N
 //! gc [RETENTION] | dump           collects garbage; draws the paper's table
 //! anomaly NAME FACT=VALUE...      it occurred if all this is so (t1=committed, t1.x=10, t1.scan=...)
@@ -27,20 +27,19 @@ use futures::channel::oneshot;
 use futures::future::{Either, select};
 use goldenscript::{Argument, Command, Context, Runner};
 use percolator_core::testing::VirtualRuntime;
-use percolator_core::{Column, Options, Runtime};
+use percolator_core::{Options, Runtime};
 
 use super::actor::{Actor, Done, Pending, State, Step};
-use super::dump::dump;
-use super::watch::{Deed, Log, Watch, register, work};
-use crate::faults::{Caught, Fault, Op};
+use super::watch::{Log, Watch};
+use crate::faults::{Caught, Op};
 use crate::world::World;
 
 /// How long a step may take before it counts as waiting.
-const SETTLE: Duration = Duration::from_millis(10);
+pub(super) const SETTLE: Duration = Duration::from_millis(10);
 /// How long `result` waits.
-const PATIENCE: Duration = Duration::from_secs(1000);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1000);
 /// The process of commands without a prefix.
-const MAIN: &str = "main";
+pub(super) const MAIN: &str = "main";
 
 /// What a script found out about an anomaly.
 #[derive(Debug, Clone)]
@@ -52,17 +51,17 @@ pub(super) struct Finding {
 
 /// A script that runs.
 pub(super) struct Script {
-    name: String,
-    runtime: VirtualRuntime,
+    pub(super) name: String,
+    pub(super) runtime: VirtualRuntime,
     world: Option<World>,
-    actors: BTreeMap<String, Actor>,
+    pub(super) actors: BTreeMap<String, Actor>,
     /// Every incarnation so far, with the name it has in answers.
     incarnations: Vec<(String, String)>,
-    rules: Vec<(Op, Arc<Caught>)>,
-    watches: BTreeMap<String, Vec<Watch>>,
-    log: Log,
-    facts: BTreeMap<String, String>,
-    findings: Vec<Finding>,
+    pub(super) rules: Vec<(Op, Arc<Caught>)>,
+    pub(super) watches: BTreeMap<String, Vec<Watch>>,
+    logs: BTreeMap<String, Log>,
+    pub(super) facts: BTreeMap<String, String>,
+    pub(super) findings: Vec<Finding>,
 }
 
 impl Script {
@@ -75,7 +74,7 @@ impl Script {
             incarnations: Vec::new(),
             rules: Vec::new(),
             watches: BTreeMap::new(),
-            log: Log::default(),
+            logs: BTreeMap::new(),
             facts: BTreeMap::new(),
             findings: Vec::new(),
         }
@@ -85,11 +84,16 @@ impl Script {
         self.findings
     }
 
-    fn world(&self) -> World {
+    pub(super) fn world(&self) -> World {
         self.world.clone().unwrap()
     }
 
-    fn actor(&mut self, name: &str) -> &mut Actor {
+    /// What the observers of a process have done.
+    pub(super) fn log(&mut self, process: &str) -> Log {
+        self.logs.entry(process.to_owned()).or_default().clone()
+    }
+
+    pub(super) fn actor(&mut self, name: &str) -> &mut Actor {
         if !self.actors.contains_key(name) {
             let world = self.world();
             // No values inside locks and write records: what the dump shows is what is there.
@@ -116,7 +120,11 @@ impl Script {
         self.start(name, step)
     }
 
-    fn start(&mut self, name: &str, step: impl Future<Output = Done> + Send + 'static) -> String {
+    pub(super) fn start(
+        &mut self,
+        name: &str,
+        step: impl Future<Output = Done> + Send + 'static,
+    ) -> String {
         let (done, result) = oneshot::channel();
         let since = self.runtime.now();
         let actor = self.actor(name);
@@ -129,7 +137,7 @@ impl Script {
     }
 
     /// Waits for the actor's step.
-    fn result(&mut self, name: &str, longest: Duration) -> String {
+    pub(super) fn result(&mut self, name: &str, longest: Duration) -> String {
         let runtime = self.runtime.clone();
         let actor = self.actor(name);
         let Some(Pending { result, since }) = actor.pending.take() else {
@@ -153,187 +161,6 @@ impl Script {
                 "waits".to_owned()
             }
         }
-    }
-
-    fn crash(&mut self, name: &str) -> String {
-        if let Some(actor) = self.actors.remove(name) {
-            actor.process.crash();
-        }
-        String::new()
-    }
-
-    fn fault(&mut self, fault: &str, op: &str, row: &str, times: usize) -> String {
-        let fault = match fault {
-            "hold" => Fault::Hold,
-            "hold-reply" => Fault::HoldReply,
-            "lose-reply" => Fault::DropReply,
-            "late" => Fault::Late,
-            "duplicate" => Fault::Duplicate,
-            _ => Fault::Fail,
-        };
-        let op = match op {
-            "read" => Op::Read,
-            "prewrite" => Op::Prewrite,
-            "commit-primary" => Op::CommitPrimary,
-            "commit-secondary" => Op::Commit,
-            "rollback-primary" => Op::RollBackPrimary,
-            "rollback" => Op::RollBack,
-            "heartbeat" => Op::Heartbeat,
-            "clear" => Op::Clear,
-            op => panic!("unknown kind of request: {op}"),
-        };
-        let rule = self.world().store.on(op, row, times, fault);
-        self.rules.push((op, rule));
-        String::new()
-    }
-
-    fn release(&mut self) -> String {
-        let (mut lines, rules) = (Vec::new(), std::mem::take(&mut self.rules));
-        rules.iter().for_each(|(_, rule)| rule.release());
-        self.wait(SETTLE);
-        for (op, rule) in rules {
-            for held in self.runtime.block_on(rule.deliver()) {
-                lines.push(match held {
-                    // The predicate of a prewrite is what must not be there.
-                    Ok(held) if held != (op == Op::Prewrite) => "what was late takes effect".into(),
-                    Ok(_) => "what was late changes nothing".into(),
-                    Err(error) => format!("what was late is refused: {error}"),
-                });
-            }
-        }
-        lines.join("\n")
-    }
-
-    fn wait(&self, time: Duration) {
-        self.runtime.block_on(self.runtime.sleep(time));
-    }
-
-    fn observe(&mut self, process: &str, weak: bool, args: &[&str]) -> String {
-        let (name, column, deed, target) = match *args {
-            [name, column, deed] => (name, column, deed, "hits"),
-            [name, column, deed, target] => (name, column, deed, target),
-            _ => panic!("observe NAME COL DEED [TARGET]"),
-        };
-        let target = Column::new(target.to_owned()).unwrap();
-        let deed = match deed {
-            "nothing" => Deed::Nothing,
-            "count" => Deed::Count(target),
-            "count-down" => Deed::CountDown,
-            "fail" => Deed::Fail(target),
-            deed => panic!("unknown deed: {deed}"),
-        };
-        let column = Column::new(column.to_owned()).unwrap();
-        let watch = Watch { name: name.to_owned(), column, weak, deed };
-        let (runtime, log) = (self.runtime.clone(), self.log.clone());
-        let client = self.actor(process).process.client.clone();
-        let text = runtime.block_on(register(&client, &watch, &log));
-        self.watches.entry(process.to_owned()).or_default().push(watch);
-        text.unwrap_or_else(|error| format!("error: {error}"))
-    }
-
-    fn work(&mut self, process: &str) -> String {
-        let watches = self.watches.get(process).cloned().unwrap_or_default();
-        let log = self.log.clone();
-        let client = self.actor(process).process.client.clone();
-        let work = async move {
-            let text = work(client, watches, log).await;
-            let text = text.unwrap_or_else(|error| format!("error: {error}"));
-            Done { state: State::Nothing, text, facts: Vec::new() }
-        };
-        match self.start(process, work).as_str() {
-            // Pauses between two looks are no waiting.
-            "waits" if self.rules.is_empty() => self.result(process, PATIENCE),
-            text => text.to_owned(),
-        }
-    }
-
-    fn gc(&mut self, retention: Duration) -> String {
-        let runtime = self.runtime.clone();
-        let client = self.actor(MAIN).process.client.clone();
-        let report = match runtime.block_on(client.gc(retention)) {
-            Ok(report) => report,
-            Err(error) => return format!("error: {error}"),
-        };
-        let mut text = format!("safe point {}", report.safe_point);
-        for (name, count) in report.counts.entries().into_iter().filter(|(_, count)| *count > 0) {
-            text += &format!(", {name}: {count}");
-        }
-        if let Some(lock) = report.blocked_by {
-            let (cell, s, owner) = (lock.cell, lock.start_ts, lock.owner);
-            text += &format!("; blocked by the lock of transaction {s} ({owner}) on {cell}");
-        }
-        text
-    }
-
-    fn anomaly(&mut self, anomaly: &str, facts: &[(&str, &str)]) -> String {
-        assert!(!facts.is_empty(), "an anomaly without evidence");
-        let occurred = facts.iter().all(|(fact, value)| {
-            let known = self.facts.get(*fact);
-            known.unwrap_or_else(|| panic!("nothing is known of {fact}")) == value
-        });
-        let (anomaly, script) = (anomaly.to_owned(), self.name.clone());
-        let text = format!("{anomaly}: {}", if occurred { "occurred" } else { "prevented" });
-        self.findings.push(Finding { anomaly, occurred, script });
-        text
-    }
-
-    /// Commands of the world, without a transaction.
-    fn world_command(&mut self, who: &str, name: &str, args: &[&str]) -> String {
-        let runtime = self.runtime.clone();
-        match (name, args) {
-            ("crash", []) => self.crash(who),
-            ("lose-token", []) => {
-                let client = self.actor(who).process.client.clone();
-                self.world().declare_dead(&client);
-                String::new()
-            }
-            ("result", []) => self.result(who, PATIENCE),
-            ("hold" | "hold-reply" | "lose-reply" | "late" | "duplicate" | "fail", [op, row]) => {
-                self.fault(name, op, row, 1)
-            }
-            (
-                "hold" | "hold-reply" | "lose-reply" | "late" | "duplicate" | "fail",
-                [op, row, times],
-            ) => self.fault(name, op, row, times.parse().unwrap()),
-            ("release", []) => self.release(),
-            ("work", []) => self.work(who),
-            ("heal", [observer]) => {
-                self.log.healed.lock().unwrap().insert((*observer).to_owned());
-                String::new()
-            }
-            ("replay", []) => {
-                let client = self.actor(who).process.client.clone();
-                let replayed = runtime.block_on(client.replay(None)).unwrap();
-                format!("{replayed} replayed")
-            }
-            ("wait", [time]) => {
-                self.wait(duration(time));
-                String::new()
-            }
-            ("timestamps", [n]) => {
-                let oracle = self.world().oracle;
-                for _ in 0..n.parse().unwrap() {
-                    runtime.block_on(oracle.timestamp()).unwrap();
-                }
-                String::new()
-            }
-            ("gc", []) => self.gc(Duration::ZERO),
-            ("gc", [retention]) => self.gc(duration(retention)),
-            ("dump", []) => {
-                let world = self.world();
-                let actor = self.actor(MAIN);
-                runtime.block_on(dump(&world, &actor.process.client, &actor.table))
-            }
-            _ => panic!("unknown command: {name} {args:?}"),
-        }
-    }
-}
-
-fn duration(text: &str) -> Duration {
-    match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-        (Some(ms), _) => Duration::from_millis(ms.parse().unwrap()),
-        (None, Some(s)) => Duration::from_secs(s.parse().unwrap()),
-        (None, None) => panic!("a duration is 5ms or 10s, not {text}"),
     }
 }
 

@@ -78,12 +78,17 @@ pub(super) async fn register(client: &Client, watch: &Watch, log: &Log) -> Resul
     Ok(String::new())
 }
 
-/// Runs a process's observers until nothing is dirty, and tells what they did.
-pub(super) async fn work(client: Client, watches: Vec<Watch>, log: Log) -> Result<String> {
+/// Runs a process's observers until nothing is dirty or the time is over, and tells what they did.
+pub(super) async fn work(
+    client: Client,
+    watches: Vec<Watch>,
+    log: Log,
+    longest: Duration,
+) -> Result<String> {
     let registrations = watches.iter().map(|watch| watch.registration(&log)).collect();
     let before = client.stats();
     let workers = client.observe(registrations, options()).await?;
-    let report = client.wait_idle(Some(Duration::from_secs(100))).await?;
+    let report = client.wait_idle(Some(longest)).await?;
     workers.stop().await;
     let mut lines = std::mem::take(&mut *log.runs.lock().unwrap());
     for ((name, before), (_, after)) in before.entries().iter().zip(client.stats().entries()) {
