@@ -76,6 +76,7 @@ impl Script {
             "count" => Deed::Count(target),
             "count-down" => Deed::CountDown,
             "fail" => Deed::Fail(target),
+            "read" => Deed::Read(target),
             deed => panic!("unknown deed: {deed}"),
         };
         let column = Column::new(column.to_owned()).unwrap();

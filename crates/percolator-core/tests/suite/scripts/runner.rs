@@ -1,7 +1,7 @@
 //! The commands of golden scripts.
 //!
 //! ```text
-//! t1: begin | snapshot TS | own-writes on|off                     a transaction; a view of the past
+//! t1: begin | snapshot TS | own-writes on|off                     a transaction; the past
 //! t1: get ROW COL | scan [FROM] [TO] [divisible=N]                reads
 //! t1: set ROW COL VALUE | delete ROW COL | notify ROW COL         buffered writes
 //! t1: prewrite | commit-primary | commit-secondaries | commit     the steps of commit
@@ -9,7 +9,7 @@
 //! t1: crash | lose-token          the process dies; it lives on but is taken for dead
 //! hold|hold-reply|lose-reply|late|duplicate|fail OP ROW [TIMES]   befalls the next requests
 //! release                         lets go of what is held, then delivers what is late
-//! observe NAME COL nothing|count|count-down|fail [TARGET]         weak if tagged [weak]
+//! observe NAME COL nothing|count|count-down|fail|read [TARGET]    weak if tagged [weak]
 //! work [1s] | heal NAME | replay  runs the observers; mends one; brings back what was set aside
 //! wait 10s | timestamps N         virtual time passes; the oracle hands out N
 //! gc [RETENTION] | dump           collects garbage; draws the paper's table

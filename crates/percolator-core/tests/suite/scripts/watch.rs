@@ -17,6 +17,9 @@ pub(super) struct Watch {
     pub(super) deed: Deed,
 }
 
+/// Where an observer notes what it has read.
+const SEEN: Column = Column::literal("seen");
+
 /// What an observer does.
 #[derive(Debug, Clone)]
 pub(super) enum Deed {
@@ -27,6 +30,8 @@ pub(super) enum Deed {
     CountDown,
     /// Fails until it is healed, then counts.
     Fail(Column),
+    /// Notes what another column of the row holds.
+    Read(Column),
 }
 
 /// What the observers of a script share.
@@ -52,6 +57,10 @@ impl Watch {
                     }
                     Deed::Count(counter) | Deed::Fail(counter) => {
                         add(tx, table, row.clone(), counter, 1).await
+                    }
+                    Deed::Read(source) => {
+                        let value = tx.get(table, row.clone(), source).await?.unwrap_or_default();
+                        tx.set(table, row.clone(), &SEEN, value)
                     }
                     Deed::CountDown => match number(tx.get(table, row.clone(), column).await?) {
                         0 => Ok(()),
