@@ -27,8 +27,13 @@ impl Client {
             // Undecided: removing the secondaries now could halve a transaction (H10).
             Err(_) => return Abort::Unreachable,
         }
-        let request = |row: &RowPlan| rows::roll_back(&row.row, start_ts, &row.locked());
-        self.mutate_rows(&plan.rows, request).await;
+        self.abort_secondaries(plan).await;
         Abort::Done
+    }
+
+    /// Takes the locks back whose transaction the primary says was rolled back.
+    pub(crate) async fn abort_secondaries(&self, plan: &Plan) {
+        let request = |row: &RowPlan| rows::roll_back(&row.row, plan.start_ts, &row.locked());
+        self.mutate_rows(&plan.rows, request).await;
     }
 }

@@ -9,6 +9,7 @@ use bigtable::{Store, Timestamp};
 use crate::gc::Collection;
 use crate::hints::Hints;
 use crate::layout::{SYSTEM_TABLE, system_schema, table_schema};
+use crate::mutants::{self, off};
 use crate::schema::{Observed, Schema};
 use crate::stats::{Counters, Stats};
 use crate::suspects::Suspects;
@@ -156,7 +157,11 @@ impl Client {
     /// registered meanwhile and the schema cannot be read.
     pub async fn begin(&self) -> Result<Transaction> {
         let starting = self.readers().starting();
-        let stamp = self.oracle().timestamp().await?;
+        let mut stamp = self.oracle().timestamp().await?;
+        if off(mutants::STALE_BEGIN) {
+            let before = stamp.timestamp.as_u64().saturating_sub(3);
+            stamp.timestamp = Timestamp::new(before).unwrap_or(stamp.timestamp);
+        }
         let open = starting.moved_to(stamp.timestamp);
         // Costs nothing unless observers were registered meanwhile; `notify` must know of them.
         self.schema(stamp.schema_version).await?;

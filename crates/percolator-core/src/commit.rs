@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::abort::Abort;
 use crate::column::Cell;
 use crate::heartbeat::Pulse;
+use crate::mutants::{self, off};
 use crate::options::Secondaries;
 use crate::plan::{Plan, RowPlan};
 use crate::resolve::OwnStatus;
@@ -48,6 +49,8 @@ pub struct Prewritten {
     plan: Plan,
     pulse: Pulse,
     notifications: BTreeSet<Cell>,
+    /// Always `None`: a commit timestamp from before the locks (H08).
+    early: Option<crate::Stamp>,
 }
 
 /// A transaction past its commit point whose secondaries are still locked.
@@ -100,11 +103,15 @@ impl Transaction {
     async fn prewrite_plan(self, plan: Plan) -> Result<Prewritten> {
         let Transaction { client, notifications, .. } = self;
         let mut pulse = Pulse::new(&plan, client.runtime().now());
+        let early = match off(mutants::COMMIT_TS_FIRST) {
+            true => client.oracle().timestamp().await.ok(),
+            false => None,
+        };
         let locked = client.with_heartbeat(&plan, &mut pulse, client.prewrite(&plan)).await;
         if let Err(reason) = locked {
             return Err(client.give_up(&plan, reason).await);
         }
-        Ok(Prewritten { client, plan, pulse, notifications })
+        Ok(Prewritten { client, plan, pulse, notifications, early })
     }
 
     /// A transaction that only notifies takes a commit timestamp and has no primary.
@@ -126,8 +133,8 @@ impl Prewritten {
     /// # Errors
     /// [`Error::Aborted`], [`Error::Unknown`].
     pub async fn commit_primary(self) -> Result<PrimaryCommitted> {
-        let Prewritten { client, plan, mut pulse, notifications } = self;
-        let decision = client.decide_own(&plan, &notifications);
+        let Prewritten { client, plan, mut pulse, notifications, early } = self;
+        let decision = client.decide_own(&plan, &notifications, early);
         let commit_ts = client.with_heartbeat(&plan, &mut pulse, decision).await?;
         client.counters().committed.bump();
         client.hint(notifications);
@@ -160,14 +167,27 @@ impl PrimaryCommitted {
 
 impl Client {
     /// Takes `c` and brings the primary to its decision.
-    async fn decide_own(&self, plan: &Plan, notifications: &BTreeSet<Cell>) -> Result<Timestamp> {
-        let stamp = match self.oracle().timestamp().await {
+    async fn decide_own(
+        &self,
+        plan: &Plan,
+        notifications: &BTreeSet<Cell>,
+        early: Option<crate::Stamp>,
+    ) -> Result<Timestamp> {
+        let stamp = match early {
+            Some(early) => Ok(early),
+            None => self.oracle().timestamp().await,
+        };
+        let stamp = match stamp {
             Ok(stamp) => stamp,
             Err(error) => {
                 let reason = AbortReason::Oracle(error.to_string());
                 return Err(self.give_up(plan, reason).await);
             }
         };
+        if off(mutants::WEAK_AFTER_COMMIT) {
+            let commit_ts = self.commit_point(plan, stamp.timestamp).await?;
+            return self.notify_before(plan, notifications, stamp).await.map(|()| commit_ts);
+        }
         if let Err(error) = self.notify_before(plan, notifications, stamp).await {
             let reason = match error {
                 Error::Store(error) => AbortReason::Store(error),
@@ -187,7 +207,7 @@ impl Client {
         stamp: crate::Stamp,
     ) -> Result<()> {
         self.leave_notifications(notifications, stamp.timestamp).await?;
-        if stamp.schema_version > plan.schema_version {
+        if stamp.schema_version > plan.schema_version && !off(mutants::SCHEMA_OF_BEGIN) {
             let schema = self.schema(stamp.schema_version).await?;
             let missing = plan.unnotified(&schema).into_iter().collect();
             self.leave_notifications(&missing, stamp.timestamp).await?;
@@ -229,6 +249,9 @@ impl Client {
         loop {
             let why = match row.table.store().check_and_mutate_row(request.clone()).await {
                 Ok(true) => return Ok(commit_ts),
+                Ok(false) if off(mutants::NO_LOCK_MEANS_ABORTED) => {
+                    return Err(self.aborted(plan, AbortReason::RolledBack));
+                }
                 Ok(false) => match self.without_lock(plan, asked).await {
                     Ok(Some(decided)) => return decided,
                     Ok(None) => "its primary lock is there, but was not a moment ago".to_owned(),
@@ -245,6 +268,9 @@ impl Client {
                 }
             };
             if runtime.now().saturating_sub(started) > self.options().commit_deadline {
+                if off(mutants::SECONDARIES_UNDECIDED) {
+                    self.abort_secondaries(plan).await;
+                }
                 return Err(self.unknown(plan, why));
             }
             runtime.sleep(backoff.step(&**runtime)).await;
@@ -261,7 +287,8 @@ impl Client {
         let (primary, start_ts) = (&plan.primary, plan.start_ts);
         let status = self.own_status(primary, start_ts).await?;
         // After the look: what was collected since is in it.
-        let outlived = start_ts <= self.services().store.floor();
+        let outlived =
+            start_ts <= self.services().store.floor() && !off(mutants::COLLECTED_MEANS_ABORTED);
         let rolled_back = match status {
             OwnStatus::Decided(Verdict::Committed(commit_ts)) => return Ok(Some(Ok(commit_ts))),
             OwnStatus::Decided(Verdict::RolledBack) if !(asked && outlived) => true,

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::layout::{DATA, LOCK, WRITE};
 use crate::lock::Kind;
+use crate::mutants::{self, off};
 use crate::resolve::{MetLock, Resolved};
 use crate::runtime::Backoff;
 use crate::write::Write;
@@ -35,7 +36,19 @@ pub(crate) enum Patience {
 
 /// A selection that finds locks and the newest write of these columns at `s`; of all if none.
 pub(crate) fn selection(columns: &[Column], s: Timestamp) -> Selection {
-    let (upto, mut select) = (TimeRange::up_to(s), Selection::default().above(s));
+    let upto =
+        if off(mutants::READS_EXCLUDE_S) { TimeRange::below(s) } else { TimeRange::up_to(s) };
+    let mut select = Selection::default();
+    if !off(mutants::READ_BELOW_FLOOR) {
+        select = select.above(s);
+    }
+    if off(mutants::READS_IGNORE_LOCKS) {
+        let one = |select: Selection, c: &Column| select.column(WRITE, c.to_bytes(), upto, 1);
+        return match columns {
+            [] => select.family(WRITE, upto, 1),
+            _ => columns.iter().fold(select, one),
+        };
+    }
     if columns.is_empty() {
         return select.family(LOCK, upto, u32::MAX).family(WRITE, upto, 1);
     }
@@ -95,7 +108,10 @@ impl Client {
         if long.is_empty() {
             return Ok(versions);
         }
-        let mut select = Selection::default().above(s);
+        let mut select = Selection::default();
+        if !off(mutants::READ_BELOW_FLOOR) {
+            select = select.above(s);
+        }
         for (index, start_ts) in &long {
             let column = versions[*index].column.to_bytes();
             select = select.column(DATA, column, TimeRange::at(*start_ts), 1);

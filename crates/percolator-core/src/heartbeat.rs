@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 
 use crate::lock::Lock;
+use crate::mutants::{self, off};
 use crate::plan::Plan;
 use crate::{Client, rows};
 
@@ -58,7 +59,8 @@ impl Client {
             // Never lower than before, whatever the wall clock does.
             let mut newer = Lock { wall_ms: last.wall_ms + 1, ..last.clone() };
             runtime.sleep(options.lock_lifetime() / 3).await;
-            if runtime.now().saturating_sub(pulse.born) > options.transaction_life_max {
+            let too_old = runtime.now().saturating_sub(pulse.born) > options.transaction_life_max;
+            if too_old || off(mutants::NO_HEARTBEAT) {
                 return;
             }
             newer.wall_ms = newer.wall_ms.max(runtime.wall_ms());

@@ -32,6 +32,8 @@ mod inspect;
 mod layout;
 mod lock;
 mod lock_service;
+#[doc(hidden)]
+pub mod mutants;
 mod observe;
 mod observer;
 mod options;

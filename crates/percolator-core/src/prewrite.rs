@@ -10,6 +10,7 @@ use bigtable::{ConditionalMutation, Selection, TimeRange};
 
 use crate::column::Cell;
 use crate::layout::{LOCK, ROLLBACK, WRITE};
+use crate::mutants::{self, off};
 use crate::plan::{Plan, RowPlan};
 use crate::resolve::{MetLock, Resolved};
 use crate::rows;
@@ -105,7 +106,8 @@ impl Client {
             return Err(AbortReason::RolledBack);
         }
         // A row is locked in one mutation, so one lock stands for all.
-        if read.cells.iter().any(|found| found.family == LOCK && found.timestamp == start_ts) {
+        let own = |found: &bigtable::Cell| found.family == LOCK && found.timestamp == start_ts;
+        if read.cells.iter().any(own) && !off(mutants::OWN_LOCK_IS_A_CONFLICT) {
             return Ok(true);
         }
         for found in &read.cells {
@@ -117,7 +119,7 @@ impl Client {
             }
             let met = MetLock::decode(&row.table, &row.row, found).map_err(failed)?;
             // A newer lock means a newer transaction: it may have read what this one overwrites.
-            let newer = met.start_ts > start_ts;
+            let newer = met.start_ts > start_ts || off(mutants::WRITER_CLEANS_NOTHING);
             if newer || self.resolve(&met).await.map_err(failed)? == Resolved::Alive {
                 return Err(conflict(&cell, met.start_ts, None, Some(met.lock.owner)));
             }

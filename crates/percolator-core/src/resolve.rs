@@ -16,6 +16,7 @@ use bigtable::{RowKey, Selection, TimeRange, Timestamp};
 use crate::column::{Cell, Table};
 use crate::layout::{LOCK, ROLLBACK, WRITE};
 use crate::lock::Lock;
+use crate::mutants::{self, off};
 use crate::rows::{self, LockedCell};
 use crate::verdicts::Verdict;
 use crate::write::Write;
@@ -68,7 +69,12 @@ impl Client {
                 None => self.decide(met).await?,
             }
         };
-        let Some(verdict) = verdict else { return Ok(Resolved::Alive) };
+        let Some(verdict) = verdict else {
+            if off(mutants::ALIVE_IS_REMEMBERED) {
+                self.verdicts().remember(met.start_ts, Verdict::RolledBack);
+            }
+            return Ok(Resolved::Alive);
+        };
         self.verdicts().remember(met.start_ts, verdict);
         self.suspects().forget(met.start_ts);
         self.apply(met, verdict).await?;
@@ -97,7 +103,8 @@ impl Client {
                 Status::Nothing => {
                     // A parallel prewrite of the primary may be on its way (H02); an owner that is
                     // gone or whose lock outlived itself will not be waited for (H03).
-                    if !self.is_suspect(met.start_ts, false, &met.lock).await? {
+                    let waits = off(mutants::MISSING_PRIMARY_WAITS);
+                    if waits || !self.is_suspect(met.start_ts, false, &met.lock).await? {
                         return Ok(None);
                     }
                     let (row, column) = (&primary.row, &primary.column);
@@ -119,10 +126,13 @@ impl Client {
     /// primary is elsewhere, is nothing of it (H11).
     async fn status(&self, primary: &Cell, start_ts: Timestamp) -> Result<Status> {
         let q = || primary.column.to_bytes();
+        let at = TimeRange::at(start_ts);
+        let locks = if off(mutants::ANY_LOCK_IS_THE_PRIMARY) { TimeRange::ALL } else { at };
+        let records_max = if off(mutants::NEWEST_RECORD_ONLY) { 1 } else { u32::MAX };
         let select = Selection::default()
-            .column(LOCK, q(), TimeRange::at(start_ts), 1)
-            .column(ROLLBACK, q(), TimeRange::at(start_ts), 1)
-            .column(WRITE, q(), TimeRange::since(start_ts), u32::MAX);
+            .column(LOCK, q(), locks, 1)
+            .column(ROLLBACK, q(), at, 1)
+            .column(WRITE, q(), TimeRange::since(start_ts), records_max);
         let row = primary.table.store().read_row(&primary.row, &select).await?;
         for cell in row.versions(&WRITE, &primary.column.to_bytes()) {
             if Write::decode(&cell.value)?.start_ts == start_ts {
@@ -144,6 +154,7 @@ impl Client {
     /// stayed unchanged for longer than its lifetime on this client's clock.
     async fn is_suspect(&self, start_ts: Timestamp, primary: bool, lock: &Lock) -> Result<bool> {
         let expired = self.suspects().expired(start_ts, primary, lock, self.runtime().now());
+        let expired = expired && !off(mutants::EXPIRY_FOR_TOKENS_ONLY);
         Ok(expired || !self.locks().is_alive(lock.owner).await?)
     }
 
@@ -166,6 +177,9 @@ impl Client {
                 table.store().check_and_mutate_row(request).await?;
             }
             Verdict::Committed(commit_ts) => {
+                if off(mutants::ROLL_FORWARD_FORGETS_NOTIFY) {
+                    cells.iter_mut().for_each(|cell| cell.lock.notify = false);
+                }
                 let request = rows::commit(row, met.start_ts, commit_ts, &cells);
                 if table.store().check_and_mutate_row(request).await? {
                     self.counters().rolled_forward.bump();

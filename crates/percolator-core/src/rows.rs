@@ -10,6 +10,7 @@ use bytes::Bytes;
 use crate::column::Column;
 use crate::layout::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 use crate::lock::{Kind, Lock, PRIMARY_PREFIX};
+use crate::mutants::{self, off};
 use crate::write::{Write, pointing_at};
 
 /// A cell of the row that a transaction has locked, with what its lock says.
@@ -38,15 +39,18 @@ pub(crate) fn prewrite(
     start_ts: Timestamp,
     cells: &[NewLock],
 ) -> ConditionalMutation {
-    let mut request =
-        ConditionalMutation { above: Some(start_ts), ..ConditionalMutation::new(row) };
+    let above = (!off(mutants::PREWRITE_BELOW_FLOOR)).then_some(start_ts);
+    let mut request = ConditionalMutation { above, ..ConditionalMutation::new(row) };
     for NewLock { column, lock, long_value } in cells {
         let q = || column.to_bytes();
-        request.predicate.extend([
-            Probe::new(LOCK, q(), TimeRange::ALL),
-            Probe::new(ROLLBACK, q(), TimeRange::at(start_ts)),
-            Probe::new(WRITE, q(), TimeRange::since(start_ts)),
-        ]);
+        let probes = [
+            (Probe::new(LOCK, q(), TimeRange::ALL), mutants::PREWRITE_IGNORES_LOCKS),
+            (Probe::new(ROLLBACK, q(), TimeRange::at(start_ts)), mutants::PREWRITE_IGNORES_TOMBS),
+            (Probe::new(WRITE, q(), TimeRange::since(start_ts)), mutants::PREWRITE_IGNORES_WRITES),
+        ];
+        let first_only = off(mutants::FIRST_CELL_STANDS_FOR_ALL) && !request.otherwise.is_empty();
+        let wanted = probes.into_iter().filter(|(_, mutant)| !off(*mutant) && !first_only);
+        request.predicate.extend(wanted.map(|(probe, _)| probe));
         let effect = &mut request.otherwise;
         effect.push(Mutation::set(LOCK, q(), start_ts, lock.encode()));
         if let Some(value) = long_value {
@@ -77,10 +81,15 @@ pub(crate) fn commit(
         effect.push(Mutation::set(WRITE, q(), commit_ts, write.encode()));
         effect.push(Mutation::delete(LOCK, q(), TimeRange::at(start_ts)));
         if lock.notify {
-            effect.push(Mutation::set(NOTIFY, q(), commit_ts, Bytes::new()));
+            if !off(mutants::COMMIT_FORGETS_NOTIFY) {
+                effect.push(Mutation::set(NOTIFY, q(), commit_ts, Bytes::new()));
+            }
             // The lock that goes now kept every other undecided writer out.
             effect.push(Mutation::delete(NOTIFY, q(), TimeRange::below(commit_ts)));
         }
+    }
+    if off(mutants::BLIND_COMMIT) {
+        request.otherwise = request.then.clone();
     }
     request
 }
@@ -127,7 +136,12 @@ pub(crate) fn roll_back_primary_lock(
     let mut request =
         ConditionalMutation { predicate: vec![seen], ..ConditionalMutation::new(row) };
     request.then.extend(undo(primary, start_ts, lock));
-    request.then.push(tomb(primary, start_ts));
+    if !off(mutants::NO_TOMB_ON_ROLLBACK) {
+        request.then.push(tomb(primary, start_ts));
+    }
+    if off(mutants::BLIND_ROLLBACK) {
+        request.otherwise = request.then.clone();
+    }
     request
 }
 
@@ -140,7 +154,10 @@ pub(crate) fn roll_back_missing_primary(
 ) -> ConditionalMutation {
     ConditionalMutation {
         predicate: vec![primary_lock(primary, start_ts), committed(primary, start_ts)],
-        otherwise: vec![tomb(primary, start_ts)],
+        otherwise: match off(mutants::NO_TOMB_ON_MISSING_PRIMARY) {
+            true => Vec::new(),
+            false => vec![tomb(primary, start_ts)],
+        },
         ..ConditionalMutation::new(row)
     }
 }
@@ -153,7 +170,9 @@ pub(crate) fn abort_primary(
     lock: &Lock,
 ) -> ConditionalMutation {
     let mut otherwise: Vec<_> = undo(primary, start_ts, lock).collect();
-    otherwise.push(tomb(primary, start_ts));
+    if !off(mutants::NO_TOMB_ON_ABORT) {
+        otherwise.push(tomb(primary, start_ts));
+    }
     ConditionalMutation {
         predicate: vec![committed(primary, start_ts)],
         otherwise,
@@ -172,9 +191,12 @@ pub(crate) fn heartbeat(
 ) -> ConditionalMutation {
     let at = TimeRange::at(start_ts);
     let is = |old: &Lock| Probe::new(LOCK, primary.to_bytes(), at).with_value_prefix(old.encode());
+    let then = vec![Mutation::set(LOCK, primary.to_bytes(), start_ts, new.encode())];
+    let otherwise = if off(mutants::BLIND_HEARTBEAT) { then.clone() } else { Vec::new() };
     ConditionalMutation {
         predicate: old.iter().map(is).collect(),
-        then: vec![Mutation::set(LOCK, primary.to_bytes(), start_ts, new.encode())],
+        then,
+        otherwise,
         ..ConditionalMutation::new(row)
     }
 }

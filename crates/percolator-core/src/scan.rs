@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use crate::get::{Patience, selection, too_old};
 use crate::layout::LOCK;
+use crate::mutants::{self, off};
 use crate::transaction::Buffer;
 use crate::{Client, Column, Result, Table};
 
@@ -140,7 +141,15 @@ impl<'a> Scan<'a> {
         let page = store.scan(&range, &select, limit).await.map_err(too_old)?;
         let mut rows: BTreeMap<RowKey, BTreeMap<Column, Bytes>> = BTreeMap::new();
         for found in page.rows {
-            let versions = match found.cells.iter().any(|cell| cell.family == LOCK) {
+            let locked = |all: bool| {
+                let mut cells = found.cells.iter().map(|cell| cell.family == LOCK);
+                if all { cells.all(|lock| lock) } else { cells.any(|lock| lock) }
+            };
+            if off(mutants::SCAN_WITHOUT_LOCK_ROWS) && locked(true) {
+                continue;
+            }
+            let versions = match locked(false) {
+                true if off(mutants::SCAN_RESUMES_PAST_LOCKS) => continue,
                 true => {
                     let (row, s) = (&found.key, self.s);
                     self.client.read_row(&self.table, row, &select, s, Patience::Wait).await?

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use crate::column::Cell;
 use crate::gc::Open;
 use crate::get::{Patience, Version, selection};
+use crate::mutants::{self, off};
 use crate::options::{TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
 use crate::oracle::Stamp;
 use crate::schema::Strength;
@@ -311,7 +312,8 @@ impl Transaction {
 
     /// What the transaction itself has written to a cell, if it reads its own writes.
     fn own(&self, table: &Table, row: &RowKey, column: &Column) -> Option<Option<Bytes>> {
-        if self.buffer.writes.is_empty() || !self.reads_own_writes {
+        let unseen = off(mutants::OWN_WRITES_UNSEEN);
+        if self.buffer.writes.is_empty() || !self.reads_own_writes || unseen {
             return None;
         }
         self.buffer.writes.get(&Cell::new(table, row, column)).cloned()

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bigtable::Timestamp;
 
+use crate::mutants::{self, off};
+
 /// How many verdicts a client remembers.
 const VERDICTS_MAX: usize = 4096;
 
@@ -56,7 +58,10 @@ impl Verdicts {
     /// primary once (H26).
     pub(crate) fn flight(&self, start_ts: Timestamp) -> Arc<futures::lock::Mutex<()>> {
         let mut state = self.state();
-        if let Some(flight) = state.flights.get(&start_ts).and_then(Weak::upgrade) {
+        let shared = !off(mutants::NO_SINGLE_FLIGHT);
+        if let Some(flight) = state.flights.get(&start_ts).and_then(Weak::upgrade)
+            && shared
+        {
             return flight;
         }
         state.flights.retain(|_, flight| flight.strong_count() > 0);

@@ -43,6 +43,7 @@ use crate::gc::pace::Pace;
 use crate::get::{Patience, selection};
 use crate::layout::{DATA, NOTIFY, ROLLBACK, WRITE};
 use crate::lock::Kind;
+use crate::mutants::{self, off};
 use crate::observe::acknowledged;
 use crate::schema::{Schema, Strength};
 use crate::write::Write;
@@ -182,7 +183,7 @@ impl Client {
             let cell = of.as_ref().unwrap_or(column);
             // One whose cell cannot be told is left as it is.
             let kept = living.contains(cell) || (column.is_ack() && of.is_none());
-            if kept {
+            if kept && !off(mutants::GC_DROPS_NEWEST) {
                 plan.drop_versions(column, cell, &versions[1..], counts);
             } else {
                 plan.drop_versions(column, cell, versions, counts);
@@ -256,6 +257,7 @@ impl Client {
         schema: &Schema,
     ) -> Result<bool> {
         match schema.strength(table.name(), column) {
+            _ if off(mutants::GC_DROPS_UNSEEN_DELETES) => return Ok(true),
             None => return Ok(true),
             // Its notifications are all there is.
             Some(Strength::Weak) => return Ok(false),

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use bigtable::Timestamp;
 
+use crate::mutants::{self, off};
 use crate::{Client, LockView, Result};
 
 pub use background::{Collector, GcOptions};
@@ -213,7 +214,9 @@ impl Client {
         let store = &self.services().store;
         store.raise_floor(safe_point).await?;
         let counts = &mut report.counts;
-        report.blocked_by = self.sweep_locks(safe_point, &mut pace, counts).await?;
+        if !off(mutants::GC_BEFORE_LOCKS) {
+            report.blocked_by = self.sweep_locks(safe_point, &mut pace, counts).await?;
+        }
         let blocked = report.blocked_by.is_some();
         if !blocked {
             self.collect_tables(safe_point, &mut pace, counts).await?;

@@ -11,6 +11,7 @@ use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange};
 
 use crate::column::{Cell, Table};
 use crate::layout::NOTIFY;
+use crate::mutants::{self, off};
 use crate::observe::handle::Visit;
 use crate::observe::workers::Context;
 use crate::{Column, Result};
@@ -67,6 +68,10 @@ impl Context {
         let mut select = Selection::default();
         for column in columns {
             select = select.column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
+        }
+        if off(mutants::SCANS_ONE_TABLET) {
+            tablets.sort_by(|a, b| format!("{a:?}").cmp(&format!("{b:?}")));
+            tablets.truncate(1);
         }
         for tablet in tablets.iter().take(TABLETS_MAX) {
             for range in self.around(tablet, places) {

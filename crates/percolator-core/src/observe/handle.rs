@@ -15,6 +15,7 @@ use futures::FutureExt;
 
 use crate::column::Cell;
 use crate::get::Patience;
+use crate::mutants::{self, off};
 use crate::observe::register::acknowledged;
 use crate::observe::workers::Context;
 use crate::observe::{clear, notifications, row_lock};
@@ -94,7 +95,9 @@ impl Context {
                 Ran::Failed(Delay::SetAside) => failed = true,
             }
         }
-        if let Some(delay) = later {
+        if let Some(delay) = later
+            && !off(mutants::CLEARS_FOR_OTHERS)
+        {
             return Ok(Visit::Later(delay));
         }
         if !self.runs_all_of(&cell.table, &cell.column) {
@@ -150,7 +153,7 @@ impl Context {
         let name = &registration.observed.observer;
         if strong && !acknowledge(&mut tx, cell, name).await? {
             self.client.counters().notifications_stale.bump();
-            return Ok(ran);
+            return Ok(if off(mutants::STALE_STAYS) { Ran::Busy } else { ran });
         }
         let Cell { table, row, column } = cell.clone();
         let start_ts = tx.start_ts().as_u64();
@@ -191,9 +194,13 @@ async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Resul
     let both = [column.clone(), ack.column.clone()];
     let versions = tx.versions(table, row, &both, Patience::GiveUp).await?;
     let of = |column: &Column| versions.iter().find(|version| version.column == *column);
-    let acked = of(&ack.column).and_then(|version| acknowledged(version.value.as_deref()));
+    let acked = of(&ack.column).and_then(|version| match off(mutants::ACK_IS_COMMIT_TS) {
+        true => Some(version.commit_ts),
+        false => acknowledged(version.value.as_deref()),
+    });
+    let acked = acked.filter(|_| !off(mutants::ACK_UNREAD));
     let dirty = of(column).is_some_and(|v| acked.is_none_or(|acked| v.commit_ts > acked));
-    if dirty {
+    if dirty && !off(mutants::NO_ACK) {
         let s = tx.start_ts().as_u64().to_be_bytes();
         tx.put(ack.clone(), Some(Bytes::copy_from_slice(&s)))?;
         tx.primary = Some(ack);

@@ -27,6 +27,7 @@ use bigtable::{ConditionalMutation, Mutation, RowKey, Selection, TimeRange, Time
 
 use crate::column::{Cell, Table};
 use crate::layout::NOTIFY;
+use crate::mutants::{self, off};
 use crate::{Column, Result};
 
 /// The versions of a cell's notification, newest first.
@@ -45,6 +46,10 @@ pub(crate) fn clear(
     seen: &[Timestamp],
     bound: Timestamp,
 ) -> ConditionalMutation {
+    if off(mutants::CLEARS_UNSEEN) {
+        let all = vec![Mutation::delete(NOTIFY, column.to_bytes(), TimeRange::ALL)];
+        return ConditionalMutation { otherwise: all, ..ConditionalMutation::new(row) };
+    }
     let otherwise = seen
         .iter()
         .filter(|version| **version <= bound)

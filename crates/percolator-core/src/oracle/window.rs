@@ -32,6 +32,7 @@ use futures::lock::Mutex;
 use crate::codec::Reader;
 use crate::layout::SYSTEM;
 use crate::lock::Incarnation;
+use crate::mutants::{self, off};
 use crate::oracle::{Oracle, Stamp};
 use crate::{Error, Result, Runtime};
 
@@ -130,7 +131,7 @@ impl WindowOracle {
         let lease = Lease { runtime: runtime.clone(), until: AtomicU64::new(0) };
         let (oracle, succeeds) =
             WindowOracle::take_over(store, holder, window, Some(lease)).await?;
-        if succeeds {
+        if succeeds && !off(mutants::NO_WAIT_FOR_LEASE) {
             // The record is this oracle's now, so the other cannot renew its lease any more.
             runtime.sleep(LEASE_WAIT).await;
         }
@@ -171,7 +172,7 @@ impl WindowOracle {
     /// however long a pause, was asked for before the successor's first answer (H41).
     async fn lead_now(&self) -> Result<()> {
         let Some(lease) = &self.lease else { return Ok(()) };
-        if lease.holds() {
+        if lease.holds() || off(mutants::NO_LEASE) {
             return Ok(());
         }
         let mut held = self.record.lock().await;
@@ -207,6 +208,10 @@ impl WindowOracle {
             limit if limit < Timestamp::MAX.as_u64() => Ok(Record { limit, ..old }),
             _ => Err(Error::Oracle("the 2^53 timestamps are used up".to_owned())),
         };
+        if off(mutants::WINDOW_NOT_STORED) {
+            self.limit.fetch_add(self.window, Ordering::SeqCst);
+            return Ok(());
+        }
         let record = self.write(&mut held, extended).await?;
         self.limit.store(record.limit, Ordering::SeqCst);
         Ok(())
@@ -231,8 +236,11 @@ impl WindowOracle {
             }
             // A request of this oracle's own may have arrived late, after its reply was given up:
             // only it has this holder's name (H43).
-            *held = read(&*self.table).await?.filter(|stored| stored.holder == old.holder);
-            if held.is_none() {
+            let own = |stored: &Record| {
+                stored.holder == old.holder && !off(mutants::OWN_RECORD_IS_FOREIGN)
+            };
+            *held = read(&*self.table).await?.filter(own);
+            if held.is_none() && !off(mutants::SUPERSEDED_SERVES) {
                 // Another oracle has taken over: nothing of this one's memory may be served any
                 // more (H42).
                 self.limit.store(0, Ordering::SeqCst);

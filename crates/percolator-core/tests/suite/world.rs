@@ -29,6 +29,10 @@ pub(crate) struct World {
 
 /// Runs a test in a world whose random numbers follow from `seed`.
 pub(crate) fn run_seed<T>(seed: u64, test: impl AsyncFnOnce(World) -> T) -> T {
+    #[cfg(mutants)]
+    if let Ok(name) = std::env::var("PERCOLATOR_MUTANT") {
+        assert!(percolator_core::mutants::switch_off(&name), "no mutant {name}");
+    }
     let runtime = VirtualRuntime::new(seed);
     runtime.clone().block_on(async move { test(World::open(runtime).await).await })
 }

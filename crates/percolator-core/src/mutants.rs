@@ -1,0 +1,118 @@
+//! Defences that can be switched off, one at a time, to show that a test or the simulator notices.
+//!
+//! Only a build with `--cfg mutants` has the switches; in every other one [`off`] is a constant and
+//! leaves no trace. Nothing here reads the environment: whoever runs the process says which defence
+//! is off, once, before it does anything else.
+
+/// A defence that can be switched off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct Mutant {
+    /// Its name.
+    pub name: &'static str,
+    /// The hazards that the defence is against.
+    pub hazards: &'static str,
+    /// The test that notices, where it is one that the simulator cannot be expected to.
+    pub test: Option<&'static str>,
+}
+
+macro_rules! mutants {
+    ($($constant:ident $name:literal $hazards:literal $(by $test:literal)?,)*) => {
+        $(pub(crate) const $constant: Mutant =
+            Mutant { name: $name, hazards: $hazards, test: mutants!(@test $($test)?) };)*
+
+        impl Mutant {
+            /// All of them.
+            pub const ALL: &'static [Mutant] = &[$($constant),*];
+        }
+    };
+    (@test) => { None };
+    (@test $test:literal) => { Some($test) };
+}
+
+mutants! {
+    NO_TOMB_ON_ROLLBACK "no-tomb-on-rollback" "H01",
+    NO_TOMB_ON_ABORT "no-tomb-on-abort" "H01 H24",
+    NO_TOMB_ON_MISSING_PRIMARY "no-tomb-on-missing-primary" "H02",
+    MISSING_PRIMARY_WAITS "missing-primary-waits" "H03",
+    PREWRITE_BELOW_FLOOR "prewrite-below-floor" "H04",
+    PREWRITE_IGNORES_TOMBS "prewrite-ignores-tombs" "H05",
+    GC_BEFORE_LOCKS "gc-before-locks" "H06",
+    COLLECTED_MEANS_ABORTED "collected-means-aborted" "H06"
+        by "h07_h06_too_old_after_a_lost_reply_is_not_called_aborted",
+    NO_LOCK_MEANS_ABORTED "no-lock-means-aborted" "H07 H64",
+    COMMIT_TS_FIRST "commit-ts-first" "H08",
+    SECONDARIES_UNDECIDED "secondaries-undecided" "H10",
+    ANY_LOCK_IS_THE_PRIMARY "any-lock-is-the-primary" "H11"
+        by "h11_a_lock_of_another_transaction_on_the_primary_is_left_alone",
+    BLIND_COMMIT "blind-commit" "H12",
+    PREWRITE_IGNORES_LOCKS "prewrite-ignores-locks" "H14",
+    BLIND_HEARTBEAT "blind-heartbeat" "H15",
+    NO_HEARTBEAT "no-heartbeat" "H15"
+        by "h15_nobody_cleans_up_a_long_commit_that_keeps_its_lock_fresh",
+    BLIND_ROLLBACK "blind-rollback" "H16",
+    EXPIRY_FOR_TOKENS_ONLY "expiry-for-tokens-only" "H17 H18"
+        by "h18_clocks_an_hour_off_neither_kill_the_living_nor_keep_the_dead",
+    PREWRITE_IGNORES_WRITES "prewrite-ignores-writes" "H20 H36",
+    OWN_LOCK_IS_A_CONFLICT "own-lock-is-a-conflict" "H23"
+        by "h23_a_lost_reply_of_any_prewrite_changes_nothing",
+    WRITER_CLEANS_NOTHING "writer-cleans-nothing" "H25"
+        by "h25_a_transaction_that_only_writes_gets_past_dead_locks",
+    NO_SINGLE_FLIGHT "no-single-flight" "H26"
+        by "h26_many_readers_of_one_dead_transaction_decide_it_once",
+    READS_IGNORE_LOCKS "reads-ignore-locks" "H27 H28",
+    READS_EXCLUDE_S "reads-exclude-s" "H29",
+    SCAN_WITHOUT_LOCK_ROWS "scan-without-lock-rows" "H30",
+    SCAN_RESUMES_PAST_LOCKS "scan-resumes-past-locks" "H31",
+    NEWEST_RECORD_ONLY "newest-record-only" "H32",
+    ALIVE_IS_REMEMBERED "alive-is-remembered" "H34",
+    READ_BELOW_FLOOR "read-below-floor" "H35",
+    GC_DROPS_NEWEST "gc-drops-newest" "H36",
+    GC_DROPS_UNSEEN_DELETES "gc-drops-unseen-deletes" "H36",
+    OWN_WRITES_UNSEEN "own-writes-unseen" "H37",
+    FIRST_CELL_STANDS_FOR_ALL "first-cell-stands-for-all" "H38",
+    STALE_BEGIN "stale-begin" "H39",
+    WINDOW_NOT_STORED "window-not-stored" "H40",
+    NO_LEASE "no-lease" "H41",
+    NO_WAIT_FOR_LEASE "no-wait-for-lease" "H41",
+    SUPERSEDED_SERVES "superseded-serves" "H42"
+        by "h41_h42_an_oracle_that_was_superseded_serves_nothing_once_it_knows",
+    OWN_RECORD_IS_FOREIGN "own-record-is-foreign" "H43"
+        by "h43_a_write_of_its_own_whose_reply_was_lost_does_not_stop_an_oracle",
+    CLEARS_UNSEEN "clears-unseen" "H47",
+    COMMIT_FORGETS_NOTIFY "commit-forgets-notify" "H48",
+    ROLL_FORWARD_FORGETS_NOTIFY "roll-forward-forgets-notify" "H49",
+    ACK_IS_COMMIT_TS "ack-is-commit-ts" "H50",
+    NO_ACK "no-ack" "H51 H52",
+    ACK_UNREAD "ack-unread" "H52 H62",
+    CLEARS_FOR_OTHERS "clears-for-others" "H53",
+    WEAK_AFTER_COMMIT "weak-after-commit" "H57",
+    SCHEMA_OF_BEGIN "schema-of-begin" "H59",
+    SCANS_ONE_TABLET "scans-one-tablet" "H61",
+    STALE_STAYS "stale-stays" "H62",
+}
+
+/// Whether a defence is switched off.
+#[cfg(not(mutants))]
+pub(crate) const fn off(_: Mutant) -> bool {
+    false
+}
+
+#[cfg(mutants)]
+static OFF: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(usize::MAX);
+
+/// Whether a defence is switched off.
+#[cfg(mutants)]
+pub(crate) fn off(mutant: Mutant) -> bool {
+    let index = OFF.load(std::sync::atomic::Ordering::Relaxed);
+    Mutant::ALL.get(index).is_some_and(|off| *off == mutant)
+}
+
+/// Switches a defence off for the rest of the process; `false` if there is none of this name.
+#[cfg(mutants)]
+#[doc(hidden)]
+pub fn switch_off(name: &str) -> bool {
+    let index = Mutant::ALL.iter().position(|mutant| mutant.name == name);
+    OFF.store(index.unwrap_or(usize::MAX), std::sync::atomic::Ordering::Relaxed);
+    index.is_some()
+}
