@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "printing is what this program is for")]
 
 mod batch;
+mod mutants;
 
 use std::process::ExitCode;
 
@@ -48,6 +49,30 @@ enum Command {
         #[arg(long)]
         trace: bool,
     },
+    /// Plays every crash, and every late or lost message, of a transaction of three cells, alone and in
+    /// pairs. Exits with 3 when any case ends inconsistently.
+    CrashPoints,
+    /// Explores small models of the protocol to exhaustion. Exits with 3 when one shows something
+    /// wrong, or is not exhausted.
+    Model,
+    /// Switches off one defence after the other, and prints what misses it. Exits with 3 when nothing
+    /// does.
+    Mutants {
+        /// How many seeds a mutant is looked for with.
+        #[arg(long, default_value_t = 1000)]
+        seeds: u64,
+    },
+    /// Looks for one mutant.
+    #[cfg(mutants)]
+    #[command(hide = true)]
+    RunMutant {
+        #[arg(long)]
+        mutant: Option<String>,
+        #[arg(long)]
+        means: mutants::Means,
+        #[arg(long)]
+        seeds: u64,
+    },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -59,6 +84,13 @@ fn main() -> anyhow::Result<ExitCode> {
             batch::run(seeds, jobs.get())?
         }
         Command::Replay { seed, trace } => replay(seed, trace),
+        Command::CrashPoints => percolator_sim::crash_points::run(&mut std::io::stdout())? == 0,
+        Command::Model => percolator_sim::model::run(&mut std::io::stdout())?,
+        Command::Mutants { seeds } => mutants::run(seeds)?,
+        #[cfg(mutants)]
+        Command::RunMutant { mutant, means, seeds } => {
+            mutants::look(mutant.as_deref(), means, seeds)?
+        }
     };
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
 }

@@ -49,7 +49,7 @@ where
     );
 }
 
-async fn wait(world: &World, mean: Duration) {
+pub(crate) async fn wait(world: &World, mean: Duration) {
     let ms = mean.as_millis() as u64;
     world.sleep_ms(world.between(ms / 2, ms + ms / 2)).await;
 }
@@ -163,7 +163,7 @@ fn move_tablets(world: &World) {
     world.store.set_boundaries(rows.into_iter().map(row_key).collect());
 }
 
-/// Garbage collection as far as it exists: the floor goes up, behind a random number of timestamps.
+/// The floor goes up, behind a random number of timestamps, also where nobody collects.
 async fn raise_floors(world: Arc<World>, interval: Duration) {
     let collector = world.new_process();
     let client = world.client(&collector).await;

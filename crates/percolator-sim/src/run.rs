@@ -11,7 +11,7 @@ use percolator_core::{Result, Workers};
 use crate::book::Session;
 use crate::executor::WORLD;
 use crate::history::{Finding, History, Run};
-use crate::names::{ACK, LOCK, NOTIFY, OBSERVERS, TABLES, cell};
+use crate::names::{ACK, LOCK, NOTIFY, OBSERVERS, TABLES, WRITE, cell};
 use crate::process::ProcessRuntime;
 use crate::report::Report;
 use crate::tally::{Fault, Sometimes};
@@ -53,7 +53,10 @@ async fn live(world: Arc<World>) -> Vec<Finding> {
     workload::set_up(&session).await;
     world.begin_storm();
     nemesis::unleash(&world);
-    let workers = start_workers(&world);
+    let mut workers = start_workers(&world);
+    workers.extend(world.swarm.faults.floor.map(|interval| {
+        supervise(&world, move |world, member| collector_life(world, member, interval))
+    }));
     let clients = (0..world.swarm.clients).map(|_| supervise(&world, client_life));
     let clients = join_all(clients.collect::<Vec<_>>());
     let storm = world.executor.sleep(STORM);
@@ -158,6 +161,44 @@ async fn worker_life(world: Arc<World>, member: ProcessRuntime, late: bool) {
     workers.stop().await;
 }
 
+/// Collects garbage while the storm lasts.
+async fn collector_life(world: Arc<World>, member: ProcessRuntime, interval: Duration) {
+    let client = world.client(&member).await;
+    while !world.is_healed() {
+        nemesis::wait(&world, interval).await;
+        let retention = match world.one_in(3) {
+            true => Duration::ZERO,
+            false => Duration::from_millis(world.between(1, 400)),
+        };
+        // A round that fails is made up for by the next.
+        let Ok(report) = client.gc(retention).await else { continue };
+        if report.blocked_by.is_some() {
+            world.tally.happened(Sometimes::CollectionBlocked);
+        } else if report.counts.writes > 0 {
+            world.tally.happened(Sometimes::VersionsCollected);
+        }
+    }
+}
+
+/// Collects all that can be, and counts what is left: of each cell one record at most.
+async fn collect_all(world: &World, session: &Session) -> Result<Option<Finding>> {
+    if world.swarm.faults.floor.is_none() {
+        return Ok(None);
+    }
+    let report = session.client.gc(Duration::ZERO).await?;
+    if report.blocked_by.is_some() {
+        return Ok(Some(stuck(world, "a lock ends the last collection")));
+    }
+    let mut records = left(world, WRITE);
+    records.retain(|(_, commit_ts)| *commit_ts <= report.safe_point);
+    records.sort_unstable();
+    let twice = records.windows(2).find(|pair| pair[0].0 == pair[1].0);
+    Ok(twice.map(|pair| Finding {
+        property: crate::check::property::COLLECTED,
+        facts: format!("{pair:?} are left below the safe point {}", report.safe_point),
+    }))
+}
+
 /// Waits until everything has come to rest, and looks at what is left.
 async fn drain(world: &Arc<World>, session: &Session, healed: Duration) -> Result<Vec<Finding>> {
     let deadline = healed + REST;
@@ -188,6 +229,7 @@ async fn drain(world: &Arc<World>, session: &Session, healed: Duration) -> Resul
         let what = format!("left after {REST:?}: locks {locks:?}, notifications {dirty:?}");
         findings.push(stuck(world, &what));
     }
+    findings.extend(collect_all(world, session).await?);
     findings.extend(workload::verify(session).await?);
     if let Some(workers) = workers {
         workers.stop().await;

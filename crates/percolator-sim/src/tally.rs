@@ -96,6 +96,10 @@ kinds! {
         TooOldRead = "too_old_read",
         /// A store kill lost mutations that were not synced yet.
         TornWalRecovered = "torn_wal_recovered",
+        /// A round of garbage collection in the storm dropped versions.
+        VersionsCollected = "versions_collected",
+        /// A lock whose owner lived ended a round of garbage collection.
+        CollectionBlocked = "collection_blocked",
     }
 }
 

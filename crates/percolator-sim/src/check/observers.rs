@@ -74,7 +74,8 @@ fn never_lost(
     for (observer, cell, ack) in &facts.history.observed {
         let newest = commits.get(cell).and_then(|of| of.last());
         let last = runs.get(&(*observer, *cell)).and_then(|starts| starts.last().copied());
-        // Garbage collection takes a delete that every observer has seen, acknowledgements and all.
+        // Garbage collection takes a delete that every observer has seen, acknowledgements and all, and
+        // one from before anybody observed the column: whoever registers later finds no cell.
         let collected = newest.is_some_and(|newest| {
             newest.delete && newest.commit_ts <= facts.history.floor && ack.is_none()
         });
@@ -87,7 +88,7 @@ fn never_lost(
         }
         let Some(newest) = newest else { continue };
         let seen = last.max(*ack).is_some_and(|seen| seen > newest.commit_ts);
-        if !seen && !notified.contains(cell) {
+        if !seen && !collected && !notified.contains(cell) {
             let facts = format!(
                 "observer {observer} last ran on {} at {last:?}, after which a commit at {} left no \
                  notification",

@@ -13,7 +13,7 @@ use percolator_core::{
 
 use super::recover::{Recoverer, resolve_all_locks};
 use super::wire::{End, Fault, Kind, Tamper, Wire, WireOracle, WireStore};
-use crate::check::raw::Dump;
+use crate::check::raw::{Dump, RawRecord};
 use crate::check::{check, property};
 use crate::history::{Cell, Finding, Outcome};
 use crate::logged::{COLUMN, Log, LoggedOracle, Step, cell, open_tables, raw, table_name};
@@ -150,6 +150,7 @@ impl World {
             (self.log.clone(), victim.client.clone(), self.cells.map(Step::Write));
         self.start(&victim, async move { drop(log.transaction(&client, &steps).await) }).await;
         let of_victim = self.wire.seen().len();
+        let before = Dump::of(&*self.store).await?;
         let first = self.process().await?;
         let (log, client, cells) = (self.log.clone(), first.client.clone(), self.cells);
         let recovery = async move { drop(recoverer.recover(&client, &log, &cells).await) };
@@ -166,7 +167,7 @@ impl World {
         resolve_all_locks(&last.client).await?;
         self.log.transaction(&last.client, &self.cells.map(Step::Read)).await?;
         let dump = Dump::of(&*self.store).await?;
-        let mut findings = self.findings(&dump);
+        let mut findings = self.findings(&dump, before);
         if recovered.records != late.records {
             let facts = "what arrived late changed the records".to_owned();
             findings.push(Finding { property: property::WHOLE, facts });
@@ -183,8 +184,13 @@ impl World {
     }
 
     /// What is wrong at the end.
-    fn findings(&self, dump: &Dump) -> Vec<Finding> {
-        let mut history = self.log.history(dump);
+    ///
+    /// Garbage collection may have dropped records from `before` it.
+    fn findings(&self, dump: &Dump, before: Dump) -> Vec<Finding> {
+        let mut all = dump.clone();
+        let kept = |record: &RawRecord| dump.records.contains(record);
+        all.records.extend(before.records.into_iter().filter(|record| !kept(record)));
+        let mut history = self.log.history(&all);
         history.observed = vec![(0, self.observed(), None)];
         let mut findings = check(&history);
         findings.extend(dump.audit());

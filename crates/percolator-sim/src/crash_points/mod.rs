@@ -57,6 +57,14 @@ pub fn run(out: &mut dyn Write) -> io::Result<usize> {
     run_some(out, Scope { tamper: |request| request, every: 1, inconsistent_max: usize::MAX })
 }
 
+/// Runs cases until one ends inconsistently; whether one did, as a number.
+///
+/// # Errors
+/// As [`run`].
+pub fn first(out: &mut dyn Write) -> io::Result<usize> {
+    run_some(out, Scope { tamper: |request| request, every: 1, inconsistent_max: 1 })
+}
+
 /// Which cases to run, over which wire.
 #[derive(Debug, Clone, Copy)]
 struct Scope {

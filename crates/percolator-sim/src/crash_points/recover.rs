@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use percolator_core::{Client, Result};
+use percolator_core::{Client, Error, Result};
 
 use super::case::CELLS_MAX;
 use crate::history::Cell;
@@ -15,7 +15,7 @@ pub(super) enum Recoverer {
     Reader,
     /// It writes the cells without reading them.
     Writer,
-    /// It resolves whatever is locked anywhere.
+    /// It collects garbage, up to the present.
     Sweep,
 }
 
@@ -33,7 +33,7 @@ impl Recoverer {
                 let steps: Vec<_> = cells.iter().map(|cell| Step::Write(*cell)).collect();
                 log.transaction(client, &steps).await?;
             }
-            Recoverer::Sweep => resolve_all_locks(client).await?,
+            Recoverer::Sweep => collect(client).await?,
         }
         Ok(())
     }
@@ -55,8 +55,16 @@ impl Recoverer {
     }
 }
 
-/// Resolves every lock of every table, as garbage collection does before it collects: here by reading
-/// every row at a timestamp that is above all of them.
+/// Collects garbage; fails while the lock of somebody who lives is in the way.
+async fn collect(client: &Client) -> Result<()> {
+    let report = client.gc(Duration::ZERO).await?;
+    match report.blocked_by {
+        Some(lock) => Err(Error::application(format!("a round ended at {lock:?}"))),
+        None => Ok(()),
+    }
+}
+
+/// Resolves every lock of every table by reading every row at a timestamp that is above all of them.
 pub(crate) async fn resolve_all_locks(client: &Client) -> Result<()> {
     let tx = client.begin().await?;
     for name in client.table_names().await? {
