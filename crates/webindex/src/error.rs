@@ -79,7 +79,7 @@ pub enum Error {
         /// The index directory.
         path: PathBuf,
     },
-    /// The batch is older than what another process has seen of its pages: make it anew.
+    /// The batch is older than what is known of its pages: make it anew from the present state.
     #[error(
         "a batch numbered {seq} is not newer than {floor}, up to which pages were seen already"
     )]

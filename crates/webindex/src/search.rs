@@ -248,7 +248,7 @@ impl SearchIndex {
     /// # Errors
     ///
     /// [`Error::IndexInUse`] while another process writes. [`Error::Index`] if writing failed,
-    /// [`Error::Superseded`] if the batch is older than what another process has seen of the pages:
+    /// [`Error::Superseded`] if the batch is older than what another one has shown of its pages:
     /// then nothing of the batch was applied; make it anew from the present state.
     pub fn apply(&self, batch: Vec<Update>) -> Result<Applied, Error> {
         let mut slot = self.lock();

@@ -7,11 +7,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bigtable::Timestamp;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join};
 
 use crate::gc::pace::Pace;
 use crate::gc::readers::LIFETIME;
@@ -40,7 +40,8 @@ pub struct GcOptions {
     pub retention: Duration,
     /// The shortest time from one round to the next.
     pub interval: Duration,
-    /// The share of one core that a round takes, between 0 and 1.
+    /// The share of one core that a round takes, between 0 and 1, as long as its pieces are short: no
+    /// rest is longer than a second. What the store then does to give the space back is not in it.
     pub share: f64,
 }
 
@@ -63,7 +64,14 @@ pub struct Collector {
     task: Arc<Slot>,
 }
 
-type Slot = Mutex<Option<BoxFuture<'static, ()>>>;
+type Slot = Mutex<Work>;
+
+#[derive(Default)]
+struct Work {
+    future: Option<BoxFuture<'static, ()>>,
+    /// Of the task, so that it ends when the work is taken away.
+    waker: Option<Waker>,
+}
 
 impl std::fmt::Debug for Collector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -74,8 +82,13 @@ impl std::fmt::Debug for Collector {
 impl Drop for Collector {
     fn drop(&mut self) {
         // Not under the lock: what it held may take others with it.
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(task);
+        let mut work = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let (future, waker) = (work.future.take(), work.waker.take());
+        drop(work);
+        drop(future);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }
 
@@ -86,11 +99,12 @@ impl Future for Task {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut task = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(work) = &mut *task else { return Poll::Ready(()) };
-        let polled = work.as_mut().poll(cx);
+        let mut work = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        work.waker = Some(cx.waker().clone());
+        let Some(future) = &mut work.future else { return Poll::Ready(()) };
+        let polled = future.as_mut().poll(cx);
         if polled.is_ready() {
-            task.take();
+            work.future.take();
         }
         polled
     }
@@ -118,7 +132,8 @@ impl Client {
     /// ```
     pub fn collect_in_background(&self, options: GcOptions) -> Collector {
         let client = self.clone();
-        let task: Arc<Slot> = Arc::new(Mutex::new(Some(Box::pin(collect(client, options)))));
+        let future: BoxFuture<'static, ()> = Box::pin(collect(client, options));
+        let task = Arc::new(Mutex::new(Work { future: Some(future), waker: None }));
         self.runtime().spawn(Box::pin(Task(task.clone())));
         Collector { task }
     }
@@ -136,38 +151,52 @@ impl Drop for Alone<'_> {
 /// What the task remembers from one look to the next.
 #[derive(Debug, Default)]
 struct Memory {
-    /// The latest timestamp when the registration was last looked after.
-    before: Timestamp,
-    registered: bool,
-    renewals: u64,
-    next_renewal: Duration,
     /// Up to where everything is collected, as far as this task knows.
     collected: Timestamp,
     not_before: Duration,
 }
 
+/// Registers and collects, side by side: a round may take longer than a registration lives.
 async fn collect(client: Client, options: GcOptions) {
-    let look_every = (options.retention / STEPS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX);
-    let mut memory = Memory::default();
-    loop {
-        if let Err(error) = client.look(&options, &mut memory).await {
-            // It is tried again at the next look.
-            tracing::warn!(target: "percolator::gc", event = "gc_error", %error);
-        }
-        client.runtime().sleep(look_every).await;
-    }
+    join(client.keep_registered(), client.keep_collecting(&options)).await;
 }
 
 impl Client {
+    /// Renews this client's registration as a reader.
+    async fn keep_registered(&self) {
+        let mut before = Timestamp::ZERO;
+        let mut registered = false;
+        // A registration of an earlier collector of this client must not look like this one's.
+        let mut renewals = self.runtime().random() >> 1;
+        loop {
+            let renewed = async {
+                let latest = self.oracle().peek().await?;
+                registered = self.renew_registration(before, renewals, registered).await?;
+                before = latest;
+                Ok::<(), crate::Error>(())
+            };
+            if let Err(error) = renewed.await {
+                tracing::warn!(target: "percolator::gc", event = "registration_error", %error);
+            }
+            renewals += 1;
+            self.runtime().sleep(LOOK_EVERY_MAX).await;
+        }
+    }
+
+    async fn keep_collecting(&self, options: &GcOptions) {
+        let look_every = (options.retention / STEPS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX);
+        let mut memory = Memory::default();
+        loop {
+            if let Err(error) = self.look(options, &mut memory).await {
+                // It is tried again at the next look.
+                tracing::warn!(target: "percolator::gc", event = "gc_error", %error);
+            }
+            self.runtime().sleep(look_every).await;
+        }
+    }
+
     async fn look(&self, options: &GcOptions, memory: &mut Memory) -> Result<()> {
         let latest = self.sample().await?;
-        if self.runtime().now() >= memory.next_renewal {
-            let Memory { before, registered, renewals, .. } = *memory;
-            memory.renewals = renewals + 1;
-            memory.registered = self.renew_registration(before, renewals, registered).await?;
-            memory.before = latest;
-            memory.next_renewal = self.runtime().now() + LOOK_EVERY_MAX;
-        }
         let wanted = self.beyond_retention(options.retention, latest);
         if wanted <= memory.collected || self.runtime().now() < memory.not_before {
             return Ok(());

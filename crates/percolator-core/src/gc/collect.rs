@@ -310,10 +310,17 @@ impl Plan {
 
     /// Drops the row's tombs, and the notifications of columns that are not dirty.
     fn drop_hints(&mut self, found: &Row, clean: &BTreeSet<Column>, counts: &mut GcCounts) {
+        // Neighbours of one column, newest first, go by one range: of an often aborted cell there are many.
+        let mut tombs: BTreeMap<Column, TimeRange> = BTreeMap::new();
         for cell in &found.cells {
             let column = Column::from_stored(cell.qualifier.clone());
             if cell.family == ROLLBACK {
                 counts.tombs += 1;
+                let at = TimeRange::at(cell.timestamp);
+                let range = tombs.entry(column).or_insert(at);
+                range.from = range.from.min(cell.timestamp);
+                range.to = range.to.max(cell.timestamp);
+                continue;
             } else if cell.family == NOTIFY && clean.contains(&column) {
                 counts.notifications += 1;
             } else {
@@ -321,6 +328,10 @@ impl Plan {
             }
             let at = TimeRange::at(cell.timestamp);
             let delete = Mutation::delete(cell.family.clone(), column.to_bytes(), at);
+            self.cells.entry(column).or_default().push(delete);
+        }
+        for (column, range) in tombs {
+            let delete = Mutation::delete(ROLLBACK, column.to_bytes(), range);
             self.cells.entry(column).or_default().push(delete);
         }
     }

@@ -175,7 +175,8 @@ impl Client {
         self.round(retention, Pace::full()).await
     }
 
-    /// Where garbage collection stands. Changes no data, and no timestamp is issued.
+    /// Where garbage collection stands. Changes no table, and no timestamp is issued; notes when the
+    /// latest one was, and takes back registrations that have lapsed.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {

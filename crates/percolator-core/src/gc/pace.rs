@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use crate::Client;
 
+/// The smallest share there is.
+const SHARE_MIN: f64 = 0.001;
 /// The longest rest after one piece of work.
 const REST_MAX: Duration = Duration::from_secs(1);
 
@@ -26,7 +28,8 @@ impl Pace {
 
     /// With this share of one core, between 0 and 1.
     pub(super) fn share(share: f64, now: Duration) -> Self {
-        let share = share.clamp(0.001, 1.0);
+        // No number is no share.
+        let share = if share.is_nan() { SHARE_MIN } else { share.clamp(SHARE_MIN, 1.0) };
         Pace { rest: Some((1.0 - share) / share), since: now }
     }
 

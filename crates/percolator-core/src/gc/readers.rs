@@ -12,7 +12,7 @@
 //! Invariant: registrations only keep readers from failing. What makes a read below the safe point an
 //! error instead of a wrong answer is the store's floor (H35).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -205,7 +205,10 @@ impl Client {
     pub(super) async fn oldest_readers(&self, latest: Timestamp) -> Result<Vec<OldestReader>> {
         let own = self.incarnation();
         let mut readers = Vec::new();
-        for (row, client, value) in self.registrations().await? {
+        let registrations = self.registrations().await?;
+        let known: BTreeSet<Incarnation> = registrations.iter().map(|(_, c, _)| *c).collect();
+        self.collection().watched().0.retain(|client, _| known.contains(client));
+        for (row, client, value) in registrations {
             if client == own {
                 continue;
             }

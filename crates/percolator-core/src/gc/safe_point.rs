@@ -23,7 +23,8 @@ use crate::{Client, Error, Result};
 const ROW: &str = "gc";
 const SAMPLES: &str = "samples";
 const STATE: &str = "state";
-/// Most samples that are kept; when there are more, every second of the older half goes.
+/// Most samples that are kept. Those that go leave the gaps in proportion to their age, so that any
+/// retention finds one that is little older than it.
 const SAMPLES_MAX: usize = 64;
 
 /// When which timestamp was the latest, oldest first.
@@ -43,13 +44,22 @@ impl Samples {
         }
         self.taken.push_back((now_ms, latest));
         if self.taken.len() > SAMPLES_MAX {
-            let mut index = 0;
-            self.taken.retain(|_| {
-                index += 1;
-                index % 2 == 0 || index > SAMPLES_MAX / 2
-            });
+            self.thin_out(now_ms);
         }
         true
+    }
+
+    /// Drops the sample that leaves the smallest gap for its age; never the first or the last.
+    fn thin_out(&mut self, now_ms: i64) {
+        let at = |index: usize| self.taken[index].0;
+        let gap = |index: &usize| {
+            let gap = at(index + 1).saturating_sub(at(index - 1)) as f64;
+            gap / (now_ms.saturating_sub(at(*index)) as f64 + 1.0)
+        };
+        let inner = 1..self.taken.len().saturating_sub(1);
+        if let Some(index) = inner.min_by(|a, b| gap(a).total_cmp(&gap(b))) {
+            self.taken.remove(index);
+        }
     }
 
     /// The highest timestamp known to be older than `retention`.
@@ -260,6 +270,24 @@ mod tests {
         let mut back = Samples::default();
         back.merge(&stored, 100, 1_000).unwrap();
         assert_eq!(back.older_than(100, Duration::from_millis(1)), ts(0));
+    }
+
+    #[test]
+    fn every_retention_finds_a_sample_however_often_one_is_taken() {
+        for (every_ms, retention_s) in [(100, 60), (1_000, 600), (5_000, 600), (10_000, 3_600)] {
+            let (mut samples, age_ms) = (Samples::default(), retention_s as i64 * 1_000);
+            for n in 1..20_000_i64 {
+                let now = n * every_ms;
+                samples.note(now, ts(n as u64));
+                if now > 2 * age_ms {
+                    let found = samples.older_than(now, Duration::from_secs(retention_s));
+                    let taken = found.as_u64() as i64 * every_ms;
+                    assert!(now - taken >= age_ms, "not before its time");
+                    assert!(now - taken <= age_ms * 3 / 2 + 2 * every_ms, "{every_ms} {found:?}");
+                }
+            }
+            assert!(samples.taken.len() <= SAMPLES_MAX);
+        }
     }
 
     #[test]

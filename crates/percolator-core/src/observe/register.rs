@@ -50,6 +50,9 @@ impl Client {
     /// Takes observers out of the schema: their columns no longer get notifications for them, and
     /// those that are left are dropped. Returns how many registrations had that name.
     ///
+    /// Registered again under the same name, an observer is told of what changed meanwhile, except of
+    /// deletions that garbage collection has dropped by then.
+    ///
     /// # Errors
     /// Those of store and oracle.
     pub async fn retire_observer(&self, observer: &str) -> Result<usize> {

@@ -115,7 +115,7 @@ impl WindowOracle {
     /// oracle has run out, on `runtime`'s clock; safe with any number of oracles that lead. Reserves
     /// `window` timestamps at a time. `holder` must be fresh.
     ///
-    /// Clocks may run up to 9 percent too fast or too slow.
+    /// Clocks may run up to 9 percent too fast or too slow, and must go on while the machine sleeps.
     ///
     /// # Errors
     /// As [`open`](WindowOracle::open); [`Error::Invalid`] for an empty window.

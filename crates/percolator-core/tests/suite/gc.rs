@@ -7,7 +7,7 @@ use percolator_core::{
     AbortReason, Client, Error, GcOptions, Options, RowKey, Runtime, Secondaries, Table,
 };
 
-use crate::faults::{DATA, Fault, LOCK, NOTIFY, Op, ROLLBACK, WRITE};
+use crate::faults::{DATA, Fault, LOCK, NOTIFY, Op, ROLLBACK, WRITE, Weather};
 use crate::world::{BAL, World, get, is_aborted, run, set, writing};
 
 const NOW: Duration = Duration::ZERO;
@@ -314,6 +314,34 @@ fn registered_readers_hold_the_safe_point_back() {
         world.client().await.begin().await.unwrap();
         assert_eq!(collector.gc(NOW).await.unwrap().safe_point, s, "also while it commits");
         prewritten.commit_primary().await.unwrap();
+    });
+}
+
+#[test]
+fn h35_a_registration_is_renewed_while_a_round_of_its_own_client_takes_long() {
+    run(async |world| {
+        let (reader, other) = (world.client().await, world.client().await);
+        let table = reader.table("t").await.unwrap();
+        let mut cells: Vec<(String, String)> = Vec::new();
+        for n in 0..40 {
+            cells.push((format!("row{n:02}"), "1".to_owned()));
+        }
+        let cells: Vec<(&str, &str)> = cells.iter().map(|(r, v)| (&**r, &**v)).collect();
+        let first = set(&reader, &table, &cells).await;
+        let long = reader.snapshot_at(first).await.unwrap();
+        set(&reader, &table, &cells).await;
+        let second = Duration::from_secs(1);
+        let options = GcOptions { retention: second, interval: second, ..GcOptions::default() };
+        let _collecting = reader.collect_in_background(options);
+        // Each request of the round takes seconds, and it has many.
+        let slow = Duration::from_secs(8);
+        world.store.set_weather(Weather { delay_max: slow, ..Weather::default() });
+        for _ in 0..20 {
+            set(&other, &table, &[("row00", "2")]).await;
+            other.gc(NOW).await.unwrap();
+            world.runtime.sleep(Duration::from_secs(20)).await;
+        }
+        assert_eq!(long.get(&table, "row00", &BAL).await.unwrap().as_deref(), Some(&b"1"[..]));
     });
 }
 
