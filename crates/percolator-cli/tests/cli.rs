@@ -613,3 +613,24 @@ fn ctrl_c_ends_a_command_within_two_seconds() {
     assert!(pressed.elapsed() < Duration::from_secs(3), "{:?}", pressed.elapsed());
     assert!(ran.stderr.contains("interrupted"), "{}", ran.stderr);
 }
+
+#[test]
+fn torture_finds_no_damage_and_leaves_nothing_behind() {
+    let shell = Shell::new();
+    let mut command = program();
+    command.args(["torture", "--kills", "3", "--seed", "1", "--json"]);
+    let ran = Ran::from(command.env("TMPDIR", shell.dir.path()).output().unwrap()).with(0);
+    let report = ran.json();
+    assert_eq!((&report["kills"], &report["violations"]), (&json!(3), &json!(0)));
+    assert!(report["checks"].as_u64().unwrap() > 100, "{report}");
+    assert_eq!(std::fs::read_dir(shell.dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn torture_refuses_what_it_cannot_use() {
+    let shell = Shell::new();
+    run(&["torture", "--kills", "0"]).with(2);
+    std::fs::write(shell.dir.path().join("mine"), "precious").unwrap();
+    let dir = shell.dir.path().to_str().unwrap();
+    run(&["torture", "--kills", "1", "--data", dir]).refused(2, "not empty", "--data");
+}

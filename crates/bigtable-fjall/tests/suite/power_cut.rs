@@ -6,6 +6,8 @@
 //! by sectors that are missing from the last record. The journal's file is allocated ahead: where its
 //! data ends is looked for, not taken from the file's length.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
 mod image;
 
 use std::collections::BTreeMap;

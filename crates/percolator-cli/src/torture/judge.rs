@@ -327,3 +327,43 @@ async fn no_locks(world: &World, found: &mut Judgement) -> anyhow::Result<()> {
         .check(locks.is_empty(), || format!("{} locks are left: {:?}", locks.len(), locks.first()));
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::torture::ledger::Writer;
+
+    /// What the judge finds in a store on which `lines` claim to have happened, and nothing has.
+    fn judged(lines: &[&str]) -> Judgement {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let place = Place::new(dir.path());
+        let ledger = Writer::open(&place.ledger()).expect("the ledger opens");
+        for line in lines {
+            ledger.line(format_args!("{line}")).expect("the line is written");
+        }
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        runtime.block_on(judge(&place, Durability::Buffered)).expect("the store is judged")
+    }
+
+    fn names(judgement: &Judgement, what: &str) -> bool {
+        judgement.named.iter().any(|named| named.contains(what))
+    }
+
+    #[test]
+    fn what_was_acknowledged_and_is_not_there_is_named() {
+        let transfer = judged(&["begin 1-0-0 transfer 0 1 50 3", "commit 1-0-0 9"]);
+        assert!(names(&transfer, "transfer 1-0-0 was acknowledged"), "{:?}", transfer.named);
+        let blind = judged(&["begin 1-0-0 blind 4 false", "commit 1-0-0 9"]);
+        assert!(names(&blind, "blind/row04 has no version"), "{:?}", blind.named);
+        let source = judged(&["begin 1-0-0 source 4 true", "commit 1-0-0 9"]);
+        assert!(names(&source, "source/row04 was changed 0 times"), "{:?}", source.named);
+    }
+
+    #[test]
+    fn what_was_never_acknowledged_may_be_missing() {
+        let judgement = judged(&["begin 1-0-0 transfer 0 1 50 3", "begin 1-0-1 blind 4 false"]);
+        // There is no web site either.
+        assert_eq!(judgement.named, ["web index: it holds no documents"]);
+        assert_eq!((judgement.begun, judgement.unknown), (2, 2));
+    }
+}

@@ -1,5 +1,7 @@
 //! A store's directory as a power cut may leave it.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -49,7 +51,7 @@ impl Image {
             let journal = newest_journal(dir);
             let mut files = BTreeMap::new();
             for path in listing.keys() {
-                let data = match *path == journal {
+                let data = match path == &journal {
                     true => data_of(path),
                     false => fs::read(path).unwrap_or_default(),
                 };
