@@ -47,14 +47,14 @@ fn delete(family: &bigtable::Family, time: TimeRange) -> Mutation {
     Mutation::delete(family.clone(), "q", time)
 }
 
-/// Text of several sectors that the engine cannot make shorter.
-fn incompressible() -> String {
+/// Text that the engine cannot make shorter.
+fn incompressible(length: usize) -> String {
     let mut state = 1u32;
     let next = |_| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         char::from(b' ' + (state >> 24) as u8 % 94)
     };
-    (0..10_000).map(next).collect()
+    (0..length).map(next).collect()
 }
 
 /// One request of each kind, each of which must be there wholly or not at all. The last of a round is
@@ -99,26 +99,28 @@ fn step(store: &FjallStore, table: &dyn Table, number: u64) {
         6 => block_on(store.raise_floor(ts(number))).unwrap(),
         _ => assert!(!mutate(request(
             "e",
-            vec![set(&PLAIN, now, &incompressible()), set(&SPILL, now, "s")]
+            vec![set(&PLAIN, now, &incompressible(10_000)), set(&SPILL, now, "s")]
         ))),
     }
 }
 
-/// Does `steps` on a store and says what was shown after each.
+/// Does `steps` on a store and says what was shown after each. The image is of the moment before them,
+/// while the store is open, with the journal of the moment after: had one of them been written out as
+/// part of a sorted run, its record in the journal would be older than that, and could not be cut.
 fn shown_by(
     dir: &Path,
     store: &FjallStore,
     table: &dyn Table,
     steps: std::ops::Range<u64>,
-) -> Vec<Shown> {
+) -> (Image, Vec<Shown>) {
     let look = || Shown { end: journal_end(dir), rows: rows_of(table), floor: store.floor() };
-    let mut shown = vec![look()];
+    let (image, mut shown) = (Image::of(dir), vec![look()]);
     for number in steps {
         step(store, table, number);
         shown.push(look());
     }
     assert!(shown.is_sorted_by(|a, b| a.end < b.end), "every step has added to the journal");
-    shown
+    (image.with_journal_of(dir), shown)
 }
 
 /// Opens an image and checks it against what was shown before the cut, and what was under way.
@@ -189,9 +191,7 @@ fn round(times: u64, steps: u64) -> (Image, Vec<Shown>) {
         (8 * time..8 * time + 8).for_each(|number| step(&store, &*table, number));
     }
     let (store, table) = open(dir.path(), Durability::Sync);
-    let shown = shown_by(dir.path(), &store, &*table, 8 * times..8 * times + steps);
-    // While the store is open: closing it is more than a power cut leaves it time for.
-    (Image::of(dir.path()), shown)
+    shown_by(dir.path(), &store, &*table, 8 * times..8 * times + steps)
 }
 
 #[test]
@@ -243,13 +243,35 @@ fn cuts_around_flushes() {
             let row = format!("row{row}");
             block_on(table.check_and_mutate_row(request(&row, sets))).unwrap();
         }
-        let shown = shown_by(dir.path(), &store, &*table, 8 * moment..8 * moment + 2);
-        let image = Image::of(dir.path());
+        let (image, shown) = shown_by(dir.path(), &store, &*table, 8 * moment..8 * moment + 2);
         segments = segments.max(image.segments());
         let tails: Vec<_> = cuts(&shown, 60).into_iter().map(Tail::Ends).collect();
         check_all(&image, &tails, &shown);
     }
     assert!(segments > 0, "nothing was written out as a sorted run");
+}
+
+/// The engine begins a new journal after 64 MB, when it writes cells out.
+#[test]
+fn cuts_after_a_new_journal_was_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = Options { write_buffer_bytes: 4 << 20, ..options(Durability::Sync) };
+    let store = FjallStore::open(dir.path(), small).unwrap();
+    let table = block_on(store.open_table("t", &crate::schema())).unwrap();
+    let value = incompressible(1_000_000);
+    let first = image::newest_journal(dir.path());
+    for row in 0.. {
+        if image::newest_journal(dir.path()) != first {
+            break;
+        }
+        assert!(row < 200, "no new journal was begun");
+        let sets = vec![set(&PLAIN, row + 1, &value), set(&NEWEST, row + 1, "v")];
+        block_on(table.check_and_mutate_row(request(&format!("row{}", row % 4), sets))).unwrap();
+    }
+    let (image, shown) = shown_by(dir.path(), &store, &*table, 0..2);
+    let cuts = shown[1..].iter().flat_map(|shown| [shown.end - 1, shown.end]);
+    let tails: Vec<_> = cuts.flat_map(|cut| [Tail::Ends(cut), Tail::Zeroes(cut)]).collect();
+    check_all(&image, &tails, &shown);
 }
 
 /// What a reader saw, and the journal's end right after it.

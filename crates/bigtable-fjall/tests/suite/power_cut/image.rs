@@ -67,6 +67,17 @@ impl Image {
         }
     }
 
+    /// The same directory, with what the journal has grown by since then: what a cut leaves of it was
+    /// synced after every other file of the image.
+    pub(super) fn with_journal_of(mut self, dir: &Path) -> Self {
+        let path = dir.join(&self.journal);
+        assert_eq!(path, newest_journal(dir), "a new journal was begun meanwhile");
+        let data = data_of(&path);
+        self.journal_len = self.journal_len.max(data.len() as u64);
+        self.files.insert(self.journal.clone(), data);
+        self
+    }
+
     /// How many sorted runs there are.
     pub(super) fn segments(&self) -> usize {
         let in_tables = |path: &&PathBuf| path.parent().is_some_and(|dir| dir.ends_with("tables"));
@@ -116,7 +127,8 @@ pub(super) fn journal_end(dir: &Path) -> usize {
     data_of(&newest_journal(dir)).len()
 }
 
-fn newest_journal(dir: &Path) -> PathBuf {
+/// The journal that is written to.
+pub(super) fn newest_journal(dir: &Path) -> PathBuf {
     let number = |path: &Path| path.file_stem()?.to_str()?.parse::<u64>().ok();
     let files = fs::read_dir(dir.join("engine")).unwrap().map(|entry| entry.unwrap().path());
     let journals = files.filter(|path| path.extension().is_some_and(|e| e == "jnl"));
