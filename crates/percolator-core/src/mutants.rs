@@ -46,6 +46,7 @@ mutants! {
     ANY_LOCK_IS_THE_PRIMARY "any-lock-is-the-primary" "H11"
         by "h11_a_lock_of_another_transaction_on_the_primary_is_left_alone",
     BLIND_COMMIT "blind-commit" "H12",
+    GHOST_PRIMARY "ghost-primary" "H13",
     PREWRITE_IGNORES_LOCKS "prewrite-ignores-locks" "H14",
     BLIND_HEARTBEAT "blind-heartbeat" "H15",
     NO_HEARTBEAT "no-heartbeat" "H15"
@@ -54,6 +55,8 @@ mutants! {
     EXPIRY_FOR_TOKENS_ONLY "expiry-for-tokens-only" "H17 H18"
         by "h18_clocks_an_hour_off_neither_kill_the_living_nor_keep_the_dead",
     PREWRITE_IGNORES_WRITES "prewrite-ignores-writes" "H20 H36",
+    FUTURE_IS_READ "future-is-read" "H21"
+        by "h21_a_timestamp_that_was_not_issued_cannot_be_read_at",
     OWN_LOCK_IS_A_CONFLICT "own-lock-is-a-conflict" "H23"
         by "h23_a_lost_reply_of_any_prewrite_changes_nothing",
     WRITER_CLEANS_NOTHING "writer-cleans-nothing" "H25"

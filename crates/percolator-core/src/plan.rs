@@ -7,6 +7,7 @@ use bigtable::RowKey;
 use crate::column::{Cell, Table};
 use crate::gc::Open;
 use crate::lock::{Kind, Lock};
+use crate::mutants::{self, off};
 use crate::rows::{LockedCell, NewLock};
 use crate::schema::{Schema, Strength};
 use crate::{Client, Error, Result, Timestamp, Transaction};
@@ -55,7 +56,10 @@ impl Plan {
         let Some(first) = writes.keys().next() else { return Ok(None) };
         let primary = tx.primary.clone().unwrap_or_else(|| first.clone());
         assert!(writes.contains_key(&primary), "the primary {primary:?} is not written (H13)");
-        let name = primary.location();
+        let mut name = primary.location();
+        if off(mutants::GHOST_PRIMARY) {
+            name.row = "ghost".into();
+        }
         // One moment for all locks: who watches an orphan of a row that never got its primary must
         // not take a sibling's other wall time for a sign of life (H03).
         let wall_ms = client.runtime().wall_ms();

@@ -160,6 +160,6 @@ fn buffered() {
 }
 
 #[test]
-fn synced() {
+fn h14_h63_what_was_acknowledged_survives_a_kill() {
     killed(true);
 }

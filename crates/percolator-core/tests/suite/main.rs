@@ -7,6 +7,7 @@ mod commit;
 mod faults;
 mod gc;
 mod gc_observed;
+mod hazards;
 mod limits;
 mod liveness;
 mod notifications;

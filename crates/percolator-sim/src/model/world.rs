@@ -40,6 +40,8 @@ pub(super) struct Model {
     pub(super) mortal: Vec<Actor>,
     /// Who may be taken for dead while it lives; whoever died is taken for dead some time later.
     pub(super) suspected: Vec<Actor>,
+    /// How many timestamps each worker gets: without an end to them it goes on looking for ever.
+    pub(super) worker_timestamps: usize,
     pub(super) tamper: Tamper,
 }
 
@@ -100,6 +102,8 @@ pub(super) struct World {
     /// A bit for each client whose transactions have all ended.
     finished: Arc<AtomicUsize>,
     copies: usize,
+    /// How many timestamps each client got.
+    timestamps: Vec<usize>,
     died: Vec<Actor>,
     vanished: Vec<Actor>,
     /// What the store held when those who wait were last woken for want of anything else.
@@ -128,6 +132,7 @@ impl World {
             workers: Vec::new(),
             finished: Arc::default(),
             copies: model.copies,
+            timestamps: vec![0; actors],
             died: Vec::new(),
             vanished: Vec::new(),
             idle_at: None,
@@ -216,6 +221,9 @@ impl World {
     pub(super) fn choices(&self) -> Vec<(Choice, Footprint)> {
         let mut choices = Vec::new();
         for (id, actor, message) in self.exchange.pending() {
+            if self.is_at_its_end(actor, &message) {
+                continue;
+            }
             let deliver = self.footprint("deliver", Some(actor), &message);
             if self.copies > 0 && message.mutation.is_some() {
                 let copy = self.footprint("copy", Some(actor), &message);
@@ -247,6 +255,13 @@ impl World {
         choices
     }
 
+    /// Whether this is a worker that asks for more timestamps than it gets.
+    fn is_at_its_end(&self, actor: Actor, message: &Message) -> bool {
+        let is_worker = matches!(self.model.programs.get(actor), Some(Program::Worker(_)));
+        let asks = message.object == Object::Oracle && !message.reads;
+        is_worker && asks && self.timestamps[actor] >= self.model.worker_timestamps
+    }
+
     fn footprint(&self, what: &str, actor: Option<Actor>, message: &Message) -> Footprint {
         let is_worker = |actor| matches!(self.model.programs[actor], Program::Worker(_));
         Footprint {
@@ -261,6 +276,15 @@ impl World {
 
     /// Lets something happen.
     pub(super) fn apply(&mut self, choice: &Choice) -> Result<()> {
+        if let Choice::Deliver(id) = choice {
+            let asks = self.exchange.pending().into_iter().find(|(pending, ..)| pending == id);
+            if let Some((_, actor, message)) = asks
+                && message.object == Object::Oracle
+                && !message.reads
+            {
+                self.timestamps[actor] += 1;
+            }
+        }
         match choice {
             Choice::Deliver(id) => self.exchange.grant(*id, false),
             Choice::Copy(id) => {
@@ -289,7 +313,12 @@ impl World {
 
     /// What decides everything that can still happen.
     pub(super) fn fingerprint(&self) -> u64 {
-        let budget = (self.copies, &self.died, &self.vanished);
+        // Those of writers are in what they do.
+        let workers = match self.workers.is_empty() {
+            true => &[][..],
+            false => &self.timestamps,
+        };
+        let budget = (self.copies, workers, &self.died, &self.vanished);
         // Workers forget what they did, but an end is judged by it.
         let seen = if self.workers.is_empty() { Vec::new() } else { self.log.seen() };
         hash_of((self.exchange.fingerprint(), budget, self.idle_at, seen))
@@ -297,7 +326,7 @@ impl World {
 
     /// Whether nobody waits for a reply.
     pub(super) fn is_quiet(&self) -> bool {
-        self.exchange.is_quiet()
+        self.exchange.is_quiet() || self.choices().is_empty()
     }
 
     /// Whether every transaction has ended or lost its client.

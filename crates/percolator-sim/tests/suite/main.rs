@@ -1,5 +1,9 @@
 //! Some worlds, each run twice: nothing is found wrong, and both runs are the same, event by event.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod hazards;
+
 use percolator_sim::{Totals, run_seed};
 
 const SEEDS: u64 = 50;
