@@ -106,7 +106,7 @@ fn base(name: &'static str, bounds: &'static str, cells: &[Cell], programs: Vec<
         copies: 0,
         mortal: Vec::new(),
         suspected: Vec::new(),
-        worker_timestamps: 0,
+        worker_requests: 0,
         tamper: |request| request,
     }
 }
@@ -140,15 +140,15 @@ fn three_cells() -> Model {
 fn two_observers() -> Model {
     let programs = vec![transaction(&[Step::Write(X)]), Program::Worker(2)];
     let bounds = "one transaction writes one cell; one worker runs the two observers of its column, \
-                  with five timestamps";
-    Model { worker_timestamps: 5, ..base("two observers", bounds, &[X], programs) }
+                  in forty requests";
+    Model { worker_requests: 40, ..base("two observers", bounds, &[X], programs) }
 }
 
 fn two_workers() -> Model {
     let programs = vec![transaction(&[Step::Write(X)]), Program::Worker(1), Program::Worker(1)];
     let bounds = "one transaction writes a cell; two workers run the observer of its column, with \
-                  three timestamps each";
-    Model { worker_timestamps: 3, ..base("two workers", bounds, &[X], programs) }
+                  twelve requests each";
+    Model { worker_requests: 12, ..base("two workers", bounds, &[X], programs) }
 }
 
 fn dying_writer() -> Model {

@@ -40,8 +40,8 @@ pub(super) struct Model {
     pub(super) mortal: Vec<Actor>,
     /// Who may be taken for dead while it lives; whoever died is taken for dead some time later.
     pub(super) suspected: Vec<Actor>,
-    /// How many timestamps each worker gets: without an end to them it goes on looking for ever.
-    pub(super) worker_timestamps: usize,
+    /// How many requests of each worker arrive: without an end to them it goes on looking for ever.
+    pub(super) worker_requests: usize,
     pub(super) tamper: Tamper,
 }
 
@@ -102,8 +102,8 @@ pub(super) struct World {
     /// A bit for each client whose transactions have all ended.
     finished: Arc<AtomicUsize>,
     copies: usize,
-    /// How many timestamps each client got.
-    timestamps: Vec<usize>,
+    /// How many requests of each client arrived.
+    delivered: Vec<usize>,
     died: Vec<Actor>,
     vanished: Vec<Actor>,
     /// What the store held when those who wait were last woken for want of anything else.
@@ -132,7 +132,7 @@ impl World {
             workers: Vec::new(),
             finished: Arc::default(),
             copies: model.copies,
-            timestamps: vec![0; actors],
+            delivered: vec![0; actors],
             died: Vec::new(),
             vanished: Vec::new(),
             idle_at: None,
@@ -221,7 +221,7 @@ impl World {
     pub(super) fn choices(&self) -> Vec<(Choice, Footprint)> {
         let mut choices = Vec::new();
         for (id, actor, message) in self.exchange.pending() {
-            if self.is_at_its_end(actor, &message) {
+            if self.is_at_its_end(actor) {
                 continue;
             }
             let deliver = self.footprint("deliver", Some(actor), &message);
@@ -255,11 +255,10 @@ impl World {
         choices
     }
 
-    /// Whether this is a worker that asks for more timestamps than it gets.
-    fn is_at_its_end(&self, actor: Actor, message: &Message) -> bool {
+    /// Whether this is a worker that has made all its requests.
+    fn is_at_its_end(&self, actor: Actor) -> bool {
         let is_worker = matches!(self.model.programs.get(actor), Some(Program::Worker(_)));
-        let asks = message.object == Object::Oracle && !message.reads;
-        is_worker && asks && self.timestamps[actor] >= self.model.worker_timestamps
+        is_worker && self.delivered[actor] >= self.model.worker_requests
     }
 
     fn footprint(&self, what: &str, actor: Option<Actor>, message: &Message) -> Footprint {
@@ -277,12 +276,9 @@ impl World {
     /// Lets something happen.
     pub(super) fn apply(&mut self, choice: &Choice) -> Result<()> {
         if let Choice::Deliver(id) = choice {
-            let asks = self.exchange.pending().into_iter().find(|(pending, ..)| pending == id);
-            if let Some((_, actor, message)) = asks
-                && message.object == Object::Oracle
-                && !message.reads
-            {
-                self.timestamps[actor] += 1;
+            let pending = self.exchange.pending().into_iter().find(|(pending, ..)| pending == id);
+            if let Some((_, actor, _)) = pending {
+                self.delivered[actor] += 1;
             }
         }
         match choice {
@@ -313,10 +309,10 @@ impl World {
 
     /// What decides everything that can still happen.
     pub(super) fn fingerprint(&self) -> u64 {
-        // Those of writers are in what they do.
+        // How far writers are is in what they do.
         let workers = match self.workers.is_empty() {
             true => &[][..],
-            false => &self.timestamps,
+            false => &self.delivered,
         };
         let budget = (self.copies, workers, &self.died, &self.vanished);
         // Workers forget what they did, but an end is judged by it.
