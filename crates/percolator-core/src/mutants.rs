@@ -32,7 +32,8 @@ macro_rules! mutants {
 
 mutants! {
     NO_TOMB_ON_ROLLBACK "no-tomb-on-rollback" "H01",
-    NO_TOMB_ON_ABORT "no-tomb-on-abort" "H01 H24",
+    NO_TOMB_ON_ABORT "no-tomb-on-abort" "H01 H24"
+        by "h01_abort_by_the_owner_leaves_a_tomb_too",
     NO_TOMB_ON_MISSING_PRIMARY "no-tomb-on-missing-primary" "H02",
     MISSING_PRIMARY_WAITS "missing-primary-waits" "H03",
     PREWRITE_BELOW_FLOOR "prewrite-below-floor" "H04",
@@ -90,7 +91,8 @@ mutants! {
     ACK_UNREAD "ack-unread" "H52 H62",
     CLEARS_FOR_OTHERS "clears-for-others" "H53",
     WEAK_AFTER_COMMIT "weak-after-commit" "H57",
-    SCHEMA_OF_BEGIN "schema-of-begin" "H59",
+    SCHEMA_OF_BEGIN "schema-of-begin" "H59"
+        by "h59_a_writer_with_the_old_schema_is_not_missed",
     SCANS_ONE_TABLET "scans-one-tablet" "H61",
     STALE_STAYS "stale-stays" "H62",
 }
