@@ -1,6 +1,6 @@
 //! Defences that can be switched off, one at a time, to show that a test or the simulator notices.
 //!
-//! Only a build with `--cfg mutants` has the switches; in every other one [`off`] is a constant and
+//! Only a build with `--cfg mutants` has the switches; in every other one `off` is a constant and
 //! leaves no trace. Nothing here reads the environment: whoever runs the process says which defence
 //! is off, once, before it does anything else.
 

@@ -147,8 +147,8 @@ fn two_observers() -> Model {
 fn two_workers() -> Model {
     let programs = vec![transaction(&[Step::Write(X)]), Program::Worker(1), Program::Worker(1)];
     let bounds = "one transaction writes a cell; two workers run the observer of its column, with \
-                  twelve requests each";
-    Model { worker_requests: 12, ..base("two workers", bounds, &[X], programs) }
+                  nine requests each";
+    Model { worker_requests: 9, ..base("two workers", bounds, &[X], programs) }
 }
 
 fn dying_writer() -> Model {
