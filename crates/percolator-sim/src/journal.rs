@@ -21,6 +21,8 @@ pub(crate) struct Journal {
     pub(crate) tombs: BTreeSet<(Cell, Timestamp)>,
     /// The commit timestamp of each committed transaction.
     pub(crate) committed: BTreeMap<Timestamp, Timestamp>,
+    /// Records that garbage collection has dropped: cell and start timestamp.
+    collected: BTreeSet<(Cell, Timestamp)>,
     transactions: BTreeMap<Timestamp, Facts>,
     /// The newest acknowledgement of each cell.
     acknowledged: BTreeMap<Cell, Timestamp>,
@@ -80,12 +82,31 @@ impl Journal {
                 if *matched && other.is_some_and(|owner| !is_dead(owner)) {
                     tally.happened(Sometimes::LeaseCleanedLiveOwner);
                 }
-                self.tombs.insert((cell, *timestamp));
+                // A late resolver may put a tomb where collection has dropped the record, below the floor:
+                // no lock is left there that it could mislead anybody about.
+                if !self.collected.contains(&(cell, *timestamp)) {
+                    self.tombs.insert((cell, *timestamp));
+                }
             }
         }
+        self.collect(applied, effect);
         match effect.iter().any(|m| matches!(m, Mutation::Set { .. })) {
             true => LookUp::Nothing,
             false => cleared(effect),
+        }
+    }
+
+    /// Notes which records a mutation drops.
+    fn collect(&mut self, applied: &Applied<'_>, effect: &[Mutation]) {
+        for mutation in effect {
+            if let Mutation::Delete { family, qualifier, time } = mutation
+                && *family == WRITE
+                && let Some(cell) = cell(applied.table, &applied.request.row, qualifier)
+            {
+                let dropped = |r: &&Record| r.cell == cell && time.contains(r.commit_ts);
+                let dropped = self.records.iter().filter(dropped);
+                self.collected.extend(dropped.map(|record| (cell, record.start_ts)));
+            }
         }
     }
 
