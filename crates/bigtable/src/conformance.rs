@@ -47,6 +47,7 @@ mod fixture;
 mod floor;
 mod model;
 mod read;
+mod rows;
 mod scan;
 mod tables;
 mod threads;
@@ -135,6 +136,8 @@ cases! {
         pressure,
     } threads: false,
     model { random_operations } threads: false,
+    rows { all_or_nothing, refused } threads: false,
+    rows { seen_whole } threads: true,
     threads {
         one_winner, counter, rows_are_whole, in_memory_is_never_later, reads_follow_writes,
         floor_holds,

@@ -2,8 +2,8 @@
 //!
 //! A **table** holds rows, sorted by key. A row holds **cells**: each is a
 //! `family:qualifier` column at a [`Timestamp`], with a value. Everything a [`Table`] does to one
-//! row is atomic; nothing spans two rows. That is the whole contract that Percolator builds
-//! cross-row transactions upon (paper section 2.1).
+//! row is atomic; nothing spans two rows, unless a store offers [`Store::commit_rows`]. That is the
+//! whole contract that Percolator builds cross-row transactions upon (paper section 2.1).
 //!
 //! ```text
 //!   Store  --open_table(name, schema)-->  Table
@@ -11,6 +11,7 @@
 //!                                          |  mutate_row
 //!                                          |  check_and_mutate_row(s)
 //!                                          '- tablets
+//!          --commit_rows-->  several rows in one step, where the store can
 //! ```
 //!
 //! Families belong to **locality groups** ([`TableSchema`]): a scan of one group does not pay for
@@ -21,6 +22,7 @@
 //! Not here: column families created while the table lives, server-assigned timestamps, garbage
 //! collection rules. Percolator needs none of them, and the last would break it.
 
+mod commit_rows;
 mod error;
 mod mutation;
 mod row;
@@ -33,6 +35,7 @@ pub mod conformance;
 mod memory;
 
 pub use bytes::Bytes;
+pub use commit_rows::{AtCommit, COMMIT_ROWS_MAX, CommitRow, CommitRows, RowsOutcome};
 pub use error::{Error, Result};
 pub use memory::MemoryStore;
 pub use mutation::{ConditionalMutation, Mutation, Probe, RowMutation};

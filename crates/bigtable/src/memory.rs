@@ -17,9 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuar
 
 use async_trait::async_trait;
 
+use crate::Table;
 use crate::store::check_table_name;
-use crate::{ConditionalMutation, Error, Layout, LocalityGroup, Mutation, OnFull, Page, PageLimit};
-use crate::{Result, Row, RowKey, RowMutation, RowRange, Selection, Store, Table};
+use crate::{
+    CommitRows, ConditionalMutation, Error, Layout, LocalityGroup, Mutation, OnFull, Page,
+};
+use crate::{PageLimit, Result, Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store};
 use crate::{TableSchema, Timestamp};
 
 use data::Data;
@@ -55,6 +58,93 @@ impl MemoryStore {
 
     fn tables(&self) -> MutexGuard<'_, BTreeMap<String, Arc<MemoryTable>>> {
         self.tables.lock().expect(NO_PANIC)
+    }
+
+    /// The table of each row.
+    fn tables_of(&self, request: &CommitRows) -> Result<Vec<Arc<MemoryTable>>> {
+        let tables = self.tables();
+        let named = |name: &str| {
+            let known = tables.get(name).cloned();
+            known.ok_or_else(|| Error::invalid(format!("table {name} is not open")))
+        };
+        request.rows.iter().map(|row| named(&row.table)).collect()
+    }
+}
+
+/// Locks the tables in the order of their names, decides, and writes.
+fn commit_rows(
+    shared: &Shared,
+    tables: &[Arc<MemoryTable>],
+    request: &CommitRows,
+) -> Result<RowsOutcome> {
+    let mut locked: Vec<(&MemoryTable, RwLockWriteGuard<'_, Data>)> = Vec::new();
+    let mut data_of = Vec::with_capacity(tables.len());
+    for table in tables {
+        if locked.last().is_none_or(|(last, _)| last.name != table.name) {
+            locked.push((table, table.write()));
+        }
+        data_of.push(locked.len() - 1);
+    }
+    shared.check_floor(Some(request.above))?;
+    let rows = || request.rows.iter().zip(&data_of).enumerate();
+    for (index, (row, data)) in rows() {
+        let data = &locked[*data].1;
+        if row.predicate.iter().any(|probe| data.finds(&row.row, probe)) {
+            return Ok(RowsOutcome::Rejected { row: index });
+        }
+    }
+    let Some(commit_ts) = request.at.timestamp() else { return Ok(RowsOutcome::NoTimestamp) };
+    let mut changes = Vec::with_capacity(data_of.len());
+    let mut counted = Counted::default();
+    for (index, (row, data)) in rows() {
+        let (table, data) = (locked[*data].0, &locked[*data].1);
+        let mutations = request.mutations_at(index, commit_ts, &table.schema);
+        let mutations = mutations.and_then(|mutations| {
+            counted.add(table, data, &row.row, &mutations).map(|()| mutations)
+        });
+        match mutations {
+            Ok(mutations) => changes.push(mutations),
+            Err(error) => {
+                counted.take_back();
+                return Err(error);
+            }
+        }
+    }
+    for (mutations, (_, (row, data))) in changes.iter().zip(rows()) {
+        locked[*data].1.apply(&row.row, mutations);
+    }
+    Ok(RowsOutcome::Committed(commit_ts))
+}
+
+/// What a request has added to the gauges so far.
+#[derive(Default)]
+struct Counted<'a>(Vec<(&'a Gauge, isize)>);
+
+impl<'a> Counted<'a> {
+    /// Counts what the mutations add to bounded groups.
+    fn add(
+        &mut self,
+        table: &'a MemoryTable,
+        data: &Data,
+        row: &RowKey,
+        mutations: &[Mutation],
+    ) -> Result<()> {
+        for (index, gauge) in table.gauges.iter().enumerate() {
+            if gauge.on_full.is_some() {
+                let added = data.cells_added(row, mutations, index);
+                gauge.add(added)?;
+                self.0.push((gauge, added));
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes it. Another table may have filled the gap meanwhile; then the count is briefly above the
+    /// bound.
+    fn take_back(self) {
+        for (gauge, added) in self.0 {
+            gauge.cells.fetch_add(added.wrapping_neg() as usize, Ordering::SeqCst);
+        }
     }
 }
 
@@ -97,6 +187,16 @@ impl Store for MemoryStore {
             drop(table.write());
         }
         Ok(())
+    }
+
+    fn commits_rows(&self) -> bool {
+        true
+    }
+
+    async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
+        let tables = self.tables_of(&request)?;
+        request.check(|row| &tables[row].schema)?;
+        commit_rows(&self.shared, &tables, &request)
     }
 
     fn pressure(&self) -> f64 {
@@ -206,21 +306,10 @@ impl MemoryTable {
 
     /// Counts what the mutations add to bounded groups, then applies them: all or nothing.
     fn apply(&self, data: &mut Data, row: &RowKey, mutations: &[Mutation]) -> Result<()> {
-        let mut counted: Vec<(&Gauge, isize)> = Vec::new();
-        for (index, gauge) in self.gauges.iter().enumerate() {
-            if gauge.on_full.is_none() {
-                continue;
-            }
-            let added = data.cells_added(row, mutations, index);
-            if let Err(error) = gauge.add(added) {
-                for (gauge, added) in counted {
-                    // Taking back, or putting back within what was free a moment ago: another table
-                    // may have filled the gap meanwhile, then the count is briefly above the bound.
-                    gauge.cells.fetch_add(added.wrapping_neg() as usize, Ordering::SeqCst);
-                }
-                return Err(error);
-            }
-            counted.push((gauge, added));
+        let mut counted = Counted::default();
+        if let Err(error) = counted.add(self, data, row, mutations) {
+            counted.take_back();
+            return Err(error);
         }
         data.apply(row, mutations);
         Ok(())

@@ -52,7 +52,7 @@ impl Mutation {
         Mutation::Delete { family, qualifier: qualifier.into(), time }
     }
 
-    fn check(&self, schema: &TableSchema) -> Result<()> {
+    pub(crate) fn check(&self, schema: &TableSchema) -> Result<()> {
         let (family, qualifier) = match self {
             Mutation::Set { family, qualifier, value, .. } => {
                 if value.len() > VALUE_BYTES_MAX {
@@ -99,6 +99,10 @@ impl Probe {
     pub fn with_value_prefix(mut self, prefix: impl Into<Bytes>) -> Self {
         self.value_prefix = Some(prefix.into());
         self
+    }
+
+    pub(crate) fn check(&self, schema: &TableSchema) -> Result<()> {
+        check_column(schema, &self.family, &self.qualifier)
     }
 }
 
@@ -194,9 +198,7 @@ impl ConditionalMutation {
     /// [`Error::InvalidRequest`] names what is wrong.
     pub fn check(&self, schema: &TableSchema) -> Result<()> {
         self.row.check()?;
-        for probe in &self.predicate {
-            check_column(schema, &probe.family, &probe.qualifier)?;
-        }
+        self.predicate.iter().try_for_each(|probe| probe.check(schema))?;
         self.then.iter().chain(&self.otherwise).try_for_each(|mutation| mutation.check(schema))
     }
 }

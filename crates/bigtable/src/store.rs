@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::{ConditionalMutation, Error, Page, PageLimit, Result, Row, RowKey, RowMutation};
-use crate::{RowRange, Selection, TableSchema, Timestamp};
+use crate::{CommitRows, ConditionalMutation, Error, Page, PageLimit, Result, Row, RowKey};
+use crate::{RowMutation, RowRange, RowsOutcome, Selection, TableSchema, Timestamp};
 
 /// A place that keeps tables.
 ///
@@ -51,6 +51,25 @@ pub trait Store: Send + Sync + Debug {
     /// Those of any mutation; no cell is lost by it.
     async fn reclaim(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// Whether the store has [`commit_rows`](Store::commit_rows).
+    fn commits_rows(&self) -> bool {
+        false
+    }
+
+    /// Changes several rows in one step, at a timestamp that is taken after all their predicates were
+    /// evaluated and before anything is written.
+    ///
+    /// A read whose `above` is not below the returned timestamp sees the change, if it began after the
+    /// timestamp was taken: it waits for it. A read that names no `above` waits for nothing, and sees
+    /// the change once it is there.
+    ///
+    /// # Errors
+    /// As [`check_and_mutate_row`](Table::check_and_mutate_row); always, unless the store
+    /// [has it](Store::commits_rows).
+    async fn commit_rows(&self, _request: CommitRows) -> Result<RowsOutcome> {
+        Err(Error::invalid("this store changes single rows only"))
     }
 
     /// How full the fullest bounded in-memory locality group is: 0 empty, 1 at its bound. Those who

@@ -134,7 +134,7 @@ async fn moving_row(table: Arc<dyn Table>, families: &[Family], check: impl Fn(&
 }
 
 /// Ends the readers, even if the writer panics.
-struct Stop<'a>(&'a AtomicBool);
+pub(super) struct Stop<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
