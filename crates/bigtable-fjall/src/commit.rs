@@ -7,7 +7,8 @@
 //!
 //! A group is evaluated against the published state and written as one batch, which the engine
 //! syncs (if asked to) before it inserts and publishes it. A row is in a group at most once, so
-//! every predicate sees all that came before it. Leading without a queue spares the single client
+//! every predicate sees all that came before it. A request of several rows takes its timestamp after
+//! the group's rows were made known to readers (`pending.rs`). Leading without a queue spares the single client
 //! two changes of thread; under contention the group shares one sync.
 //!
 //! Invariants: nothing is written outside the commit lock ([`Engine::lead`]). A request is
@@ -15,147 +16,32 @@
 //! its callers learn that the outcome is unknown, and the store answers nothing from then on: the
 //! record may be in the journal or not.
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::collections::HashSet;
+use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
-use bigtable::{ConditionalMutation, Error, Mutation, Result, RowKey};
+use bigtable::{CommitRows, ConditionalMutation, Error, Result, RowsOutcome};
 use fjall::{OwnedWriteBatch, PersistMode};
-use futures::channel::oneshot;
+use smallvec::SmallVec;
 
 use crate::draft::{Batch, Draft};
 use crate::engine::{Engine, Lead, TableInfo, View};
 use crate::fault;
+use crate::key::Key;
 use crate::memory::MemoryChange;
+use crate::queue::{
+    GROUP_BYTES_MAX, GROUP_OPS_MAX, Outcome, Reply, RowsWork, STOPPED, Work, bytes,
+};
 
-/// Most requests in one group.
-const GROUP_OPS_MAX: usize = 1024;
-/// Keys and values in one group; the request that reaches it is the group's last.
-const GROUP_BYTES_MAX: usize = 8 << 20;
-/// Requests of the queue looked at for one group, those that must wait for the next included.
-const GROUP_EXAMINED_MAX: usize = 4 * GROUP_OPS_MAX;
-/// Most requests that wait; more are refused as `Unavailable`.
-const QUEUE_OPS_MAX: usize = 16 * 1024;
-/// Keys and values that wait; a request beyond is refused, unless it is alone.
-const QUEUE_BYTES_MAX: usize = 128 << 20;
-
-const NO_PANIC: &str = "nothing panics while it holds the lock of the queue";
-const STOPPED: &str = "the committer has stopped";
-
-/// Requests that wait for the committer thread.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    state: Mutex<QueueState>,
-    /// Rung when a request arrives, or the store closes.
-    bell: Condvar,
-    /// As `state.waiting.len()`, to be looked at without the lock.
-    len: AtomicUsize,
-}
-
-#[derive(Debug, Default)]
-struct QueueState {
-    waiting: VecDeque<Waiting>,
-    bytes: usize,
-    closed: bool,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    table: Arc<TableInfo>,
-    request: ConditionalMutation,
-    bytes: usize,
-    done: oneshot::Sender<Result<bool>>,
-}
-
-impl Queue {
-    fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().expect(NO_PANIC)
-    }
-
-    fn push(&self, table: Arc<TableInfo>, request: ConditionalMutation) -> Result<Reply> {
-        let bytes = bytes(&request);
-        let (done, reply) = oneshot::channel();
-        let mut state = self.state();
-        let full = state.waiting.len() >= QUEUE_OPS_MAX
-            || (state.bytes + bytes > QUEUE_BYTES_MAX && !state.waiting.is_empty());
-        if full || state.closed {
-            let why = if full { "too many mutations wait to be committed" } else { STOPPED };
-            return Err(Error::Unavailable { why: why.to_owned() });
-        }
-        state.bytes += bytes;
-        state.waiting.push_back(Waiting { table, request, bytes, done });
-        self.len.store(state.waiting.len(), Ordering::SeqCst);
-        self.bell.notify_one();
-        Ok(Reply(reply))
-    }
-
-    /// Waits for requests; `false` once the store is closing and none is left.
-    fn wait(&self) -> bool {
-        let mut state = self.state();
-        while state.waiting.is_empty() && !state.closed {
-            state = self.bell.wait(state).expect(NO_PANIC);
-        }
-        !state.waiting.is_empty()
-    }
-
-    /// Takes the next group: different rows, in the order of arrival.
-    fn take_group(&self) -> Vec<Waiting> {
-        let mut state = self.state();
-        let mut rows: HashSet<(u32, RowKey)> = HashSet::new();
-        let (mut group, mut later) = (Vec::new(), VecDeque::new());
-        let mut bytes = 0;
-        for _ in 0..GROUP_EXAMINED_MAX {
-            if group.len() == GROUP_OPS_MAX || bytes >= GROUP_BYTES_MAX {
-                break;
-            }
-            let Some(waiting) = state.waiting.pop_front() else { break };
-            if rows.insert((waiting.table.id, waiting.request.row.clone())) {
-                bytes += waiting.bytes;
-                group.push(waiting);
-            } else {
-                later.push_back(waiting);
-            }
-        }
-        later.append(&mut state.waiting);
-        state.waiting = later;
-        state.bytes -= bytes;
-        self.len.store(state.waiting.len(), Ordering::SeqCst);
-        group
-    }
-
-    /// Lets the committer thread end once nothing waits any more.
-    pub(crate) fn close(&self) {
-        self.state().closed = true;
-        self.bell.notify_all();
-    }
-}
-
-/// The outcome of a request that waits in the queue.
-struct Reply(oneshot::Receiver<Result<bool>>);
-
-impl Reply {
-    async fn outcome(self) -> Result<bool> {
-        match self.0.await {
-            Ok(outcome) => outcome,
-            Err(oneshot::Canceled) => Err(Error::Unknown { why: STOPPED.to_owned() }),
-        }
-    }
+/// A request that is being committed.
+enum Job<'a> {
+    Row(&'a TableInfo, &'a ConditionalMutation),
+    Rows(&'a RowsWork),
 }
 
 /// A request that has been given to the committer.
 enum Begun {
     Done(Result<bool>),
     Waits(Reply),
-}
-
-/// Keys and values of a request.
-fn bytes(request: &ConditionalMutation) -> usize {
-    let of = |mutation: &Mutation| match mutation {
-        Mutation::Set { qualifier, value, .. } => qualifier.len() + value.len(),
-        Mutation::Delete { qualifier, .. } => qualifier.len(),
-    };
-    let mutations = request.then.iter().chain(&request.otherwise);
-    request.row.as_bytes().len() + mutations.map(of).sum::<usize>()
 }
 
 impl Engine {
@@ -166,10 +52,35 @@ impl Engine {
         request: ConditionalMutation,
     ) -> Result<bool> {
         let reply = match self.try_lead()? {
-            Some(lead) => return self.commit_one(&lead, table, &request),
-            None => self.queue.push(table.clone(), request)?,
+            Some(lead) => return self.commit_one(&lead, Job::Row(table, &request)).map(matched),
+            None => self.queue.push(Work::Row(table.clone(), request))?,
         };
-        reply.outcome().await
+        reply.outcome().await.map(matched)
+    }
+
+    /// Commits a change of several rows.
+    pub(crate) async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
+        let tables = self.tables_of(&request)?;
+        request.check(|row| &tables[row].schema)?;
+        let work = RowsWork { tables, request };
+        let reply = match self.try_lead()? {
+            Some(lead) => return self.commit_one(&lead, Job::Rows(&work)).and_then(of_rows),
+            None => self.queue.push(Work::Rows(work))?,
+        };
+        reply.outcome().await.and_then(of_rows)
+    }
+
+    /// The table of each row.
+    fn tables_of(&self, request: &CommitRows) -> Result<Vec<Arc<TableInfo>>> {
+        let mut tables: Vec<Arc<TableInfo>> = Vec::with_capacity(request.rows.len());
+        for row in &request.rows {
+            let table = match tables.last() {
+                Some(last) if last.name == *row.table => last.clone(),
+                _ => self.table_named(&row.table)?,
+            };
+            tables.push(table);
+        }
+        Ok(tables)
     }
 
     /// Commits several requests; returns whether each one's predicate held.
@@ -185,7 +96,7 @@ impl Engine {
             for begun in self.begin_all(table, chunk) {
                 outcomes.push(match begun {
                     Begun::Done(outcome) => outcome,
-                    Begun::Waits(reply) => reply.outcome().await,
+                    Begun::Waits(reply) => reply.outcome().await.map(matched),
                 });
             }
         }
@@ -201,7 +112,7 @@ impl Engine {
                 outcomes.into_iter().map(Begun::Done).collect()
             }
             Ok(None) => {
-                let push = |request| match self.queue.push(table.clone(), request) {
+                let push = |request| match self.queue.push(Work::Row(table.clone(), request)) {
                     Ok(reply) => Begun::Waits(reply),
                     Err(error) => Begun::Done(Err(error)),
                 };
@@ -213,7 +124,7 @@ impl Engine {
     /// The commit lock, if nobody holds it and nobody waits.
     fn try_lead(&self) -> Result<Option<MutexGuard<'_, Lead>>> {
         self.check_usable()?;
-        if self.queue.len.load(Ordering::SeqCst) > 0 {
+        if !self.queue.is_empty() {
             return Ok(None);
         }
         match self.lead.try_lock() {
@@ -236,13 +147,8 @@ impl Engine {
         self.check_usable().err().unwrap_or(Error::Unavailable { why: STOPPED.to_owned() })
     }
 
-    fn commit_one(
-        &self,
-        lead: &Lead,
-        table: &TableInfo,
-        request: &ConditionalMutation,
-    ) -> Result<bool> {
-        self.commit_group(lead, 1, std::iter::once((table, request)))
+    fn commit_one(&self, lead: &Lead, job: Job<'_>) -> Result<Outcome> {
+        self.commit_group(lead, 1, std::iter::once(job))
             .pop()
             .unwrap_or(Err(Error::Unavailable { why: STOPPED.to_owned() }))
     }
@@ -265,8 +171,9 @@ impl Engine {
                 fits && rows.insert(&request.row)
             });
             let (group, rest) = left.split_at(group.count());
-            let each = group.iter().map(|request| (table, request));
-            outcomes.append(&mut self.commit_group(lead, group.len(), each));
+            let each = group.iter().map(|request| Job::Row(table, request));
+            let done = self.commit_group(lead, group.len(), each);
+            outcomes.extend(done.into_iter().map(|outcome| outcome.map(matched)));
             left = rest;
         }
         outcomes
@@ -277,39 +184,63 @@ impl Engine {
         &self,
         lead: &Lead,
         len: usize,
-        requests: impl Iterator<Item = (&'a TableInfo, &'a ConditionalMutation)>,
-    ) -> Vec<Result<bool>> {
-        let mut outcomes = Vec::with_capacity(len);
+        jobs: impl Iterator<Item = Job<'a>>,
+    ) -> Vec<Result<Outcome>> {
         let mut sync = self.sync();
-        let (writes, changes, newest) = {
+        let mut batch = Batch::new(OwnedWriteBatch::with_capacity(self.db.clone(), len));
+        let mut outcomes = Vec::with_capacity(len);
+        // Those that change several rows and may: they take their timestamps when all rows are known.
+        let mut admitted: SmallVec<[(usize, &RowsWork); 1]> = SmallVec::new();
+        {
             let memory = self.memory();
             let view = View { memory: &memory, recent: &self.recent };
-            let writes = OwnedWriteBatch::with_capacity(self.db.clone(), len);
-            let mut batch = Batch::new(writes);
-            for (table, request) in requests {
-                let outcome = self.prepare(view, table, request, &mut batch);
-                sync |= request.sync && outcome.is_ok();
+            for job in jobs {
+                let outcome = match job {
+                    Job::Row(table, request) => {
+                        let outcome = self.prepare(view, table, request, &mut batch);
+                        sync |= request.sync && outcome.is_ok();
+                        outcome.map(Outcome::Matched)
+                    }
+                    Job::Rows(work) => {
+                        let outcome = self.examine(view, work);
+                        if matches!(outcome, Ok(Outcome::NoTimestamp)) {
+                            admitted.push((outcomes.len(), work));
+                        }
+                        outcome
+                    }
+                };
                 outcomes.push(outcome);
             }
-            (batch.writes, batch.memory, batch.newest)
-        };
-        let changed = !changes.is_empty();
-        if let Err(error) = self.write(writes, changes, sync) {
+        }
+        let placed = (!admitted.is_empty()).then(|| {
+            let rows = admitted.iter().flat_map(|(_, work)| work.places());
+            self.pending.place(rows)
+        });
+        for (position, work) in admitted {
+            let memory = self.memory();
+            let view = View { memory: &memory, recent: &self.recent };
+            outcomes[position] = self.prepare_rows(view, work, &mut batch);
+        }
+        let Batch { writes, memory, newest, .. } = batch;
+        let changed = !memory.is_empty();
+        let written = self.write(writes, memory, sync);
+        drop(placed);
+        if let Err(error) = written {
             for outcome in &mut outcomes {
                 // What was refused before the batch was written stays refused.
-                if outcome.is_ok() {
+                if matches!(outcome, Ok(Outcome::Matched(_) | Outcome::Committed(_))) {
                     *outcome = Err(error.clone());
                 }
             }
-        } else {
-            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-            for (key, value) in newest {
-                recent.set(key, value);
-            }
-            drop(recent);
-            if changed {
-                self.refill(lead);
-            }
+            return outcomes;
+        }
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, value) in newest {
+            recent.set(key, value);
+        }
+        drop(recent);
+        if changed {
+            self.refill(lead);
         }
         outcomes
     }
@@ -329,14 +260,44 @@ impl Engine {
                 holds = holds || view.finds(table, &request.row, probe)?;
             }
             let mutations = if holds { &request.then } else { &request.otherwise };
-            let mut draft = Draft::new(table, view);
+            let mut draft = Draft::new(view);
             for mutation in mutations {
-                draft.apply(&request.row, mutation)?;
+                draft.apply(table, &request.row, mutation)?;
             }
             Ok((holds, draft.finish(batch)?))
         };
         let (holds, accepted) = evaluate().map_err(|fault| self.read_error(&fault))?;
         accepted.map(|()| holds)
+    }
+
+    /// Evaluates the predicates of several rows: rejected, or nothing so far but a timestamp.
+    fn examine(&self, view: View<'_>, work: &RowsWork) -> Result<Outcome> {
+        self.check_floor(Some(work.request.above))?;
+        let rows = work.tables.iter().zip(&work.request.rows);
+        for (index, (table, row)) in rows.enumerate() {
+            for probe in &row.predicate {
+                let found = view.finds(table, &row.row, probe);
+                if found.map_err(|fault| self.read_error(&fault))? {
+                    return Ok(Outcome::Rejected(index));
+                }
+            }
+        }
+        Ok(Outcome::NoTimestamp)
+    }
+
+    /// Takes the timestamp of several rows and adds what is written at it to the batch.
+    fn prepare_rows(&self, view: View<'_>, work: &RowsWork, batch: &mut Batch) -> Result<Outcome> {
+        let RowsWork { tables, request } = work;
+        let Some(commit_ts) = request.at.timestamp() else { return Ok(Outcome::NoTimestamp) };
+        let mut draft = Draft::new(view);
+        for (index, (table, row)) in tables.iter().zip(&request.rows).enumerate() {
+            for mutation in request.mutations_at(index, commit_ts, &table.schema)? {
+                let applied = draft.apply(table, &row.row, &mutation);
+                applied.map_err(|fault| self.read_error(&fault))?;
+            }
+        }
+        draft.finish(batch).map_err(|fault| self.read_error(&fault))??;
+        Ok(Outcome::Committed(commit_ts))
     }
 
     /// Writes one batch and shows it to readers. To be called under the commit lock.
@@ -385,7 +346,10 @@ impl Engine {
             let group = self.queue.take_group();
             let outcomes = match &lead {
                 Ok(lead) => {
-                    let each = group.iter().map(|one| (&*one.table, &one.request));
+                    let each = group.iter().map(|one| match &one.work {
+                        Work::Row(table, request) => Job::Row(table, request),
+                        Work::Rows(work) => Job::Rows(work),
+                    });
                     self.commit_group(lead, group.len(), each)
                 }
                 Err(error) => group.iter().map(|_| Err(error.clone())).collect(),
@@ -406,6 +370,27 @@ impl Drop for Stopped<'_> {
     fn drop(&mut self) {
         self.0.queue.close();
         // Dropping a request tells its caller that its outcome is unknown.
-        self.0.queue.state().waiting.clear();
+        self.0.queue.abandon();
+    }
+}
+
+impl RowsWork {
+    /// The rows' keys, each with a timestamp that theirs will be above.
+    fn places(&self) -> impl Iterator<Item = (Key, bigtable::Timestamp)> {
+        let rows = self.tables.iter().zip(&self.request.rows);
+        rows.map(|(table, row)| (Key::row(table.id, row.row.as_bytes()), self.request.above))
+    }
+}
+
+fn matched(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Matched(true))
+}
+
+fn of_rows(outcome: Outcome) -> Result<RowsOutcome> {
+    match outcome {
+        Outcome::Committed(commit_ts) => Ok(RowsOutcome::Committed(commit_ts)),
+        Outcome::Rejected(row) => Ok(RowsOutcome::Rejected { row }),
+        Outcome::NoTimestamp => Ok(RowsOutcome::NoTimestamp),
+        Outcome::Matched(_) => Err(Error::Unknown { why: "the outcome is of one row".to_owned() }),
     }
 }

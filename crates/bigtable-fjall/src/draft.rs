@@ -1,4 +1,5 @@
-//! The draft of one request: the keys its mutations would write, worked out under the commit lock.
+//! The draft of one request: the keys its mutations would write, in one row or in several, worked out
+//! under the commit lock.
 //!
 //! Mutations apply in order, so a later one must see what an earlier one of the same request has
 //! done; the draft lies over the published state for that. It ends with at most one write for each
@@ -21,17 +22,22 @@ use crate::memory::MemoryChange;
 
 /// The writes of one request.
 pub(crate) struct Draft<'a> {
-    table: &'a TableInfo,
     view: View<'a>,
     /// For each space that is written to.
-    writes: SmallVec<[(Space, Writes); 4]>,
+    writes: SmallVec<[(Space<'a>, Writes); 4]>,
 }
 
-/// One of a table's keyspaces: a group, by position, and whether its history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Space {
-    group: usize,
+/// A keyspace: that of a group, or its history.
+#[derive(Clone, Copy)]
+struct Space<'a> {
+    group: &'a Group,
     history: bool,
+}
+
+impl PartialEq for Space<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.group, other.group) && self.history == other.history
+    }
 }
 
 /// What is put under each key, or `None` to remove it.
@@ -64,20 +70,22 @@ impl Batch {
 }
 
 impl<'a> Draft<'a> {
-    pub(crate) fn new(table: &'a TableInfo, view: View<'a>) -> Self {
-        Draft { table, view, writes: SmallVec::new() }
+    pub(crate) fn new(view: View<'a>) -> Self {
+        Draft { view, writes: SmallVec::new() }
     }
 
     pub(crate) fn apply(
         &mut self,
+        table: &'a TableInfo,
         row: &RowKey,
         mutation: &Mutation,
     ) -> std::result::Result<(), Fault> {
         let (Mutation::Set { family, qualifier, .. } | Mutation::Delete { family, qualifier, .. }) =
             mutation;
-        let FamilyInfo { number, group, .. } = *self.table.family(family);
-        let column = Key::column(self.table.id, row.as_bytes(), number, qualifier);
-        let apart = self.table.groups[group].history.is_some();
+        let FamilyInfo { number, group, .. } = *table.family(family);
+        let column = Key::column(table.id, row.as_bytes(), number, qualifier);
+        let group = &*table.groups[group];
+        let apart = group.history.is_some();
         match mutation {
             Mutation::Set { timestamp, value, .. } if apart => {
                 self.set_newest(group, &column, *timestamp, value)
@@ -97,7 +105,7 @@ impl<'a> Draft<'a> {
 
     fn delete_versions(
         &mut self,
-        space: Space,
+        space: Space<'a>,
         column: &Key,
         time: TimeRange,
     ) -> std::result::Result<(), Fault> {
@@ -118,7 +126,7 @@ impl<'a> Draft<'a> {
     /// its place under the column's own key.
     fn set_newest(
         &mut self,
-        group: usize,
+        group: &'a Group,
         column: &Key,
         timestamp: Timestamp,
         value: &[u8],
@@ -151,7 +159,7 @@ impl<'a> Draft<'a> {
     /// one takes its place.
     fn delete_newest(
         &mut self,
-        group: usize,
+        group: &'a Group,
         column: &Key,
         time: TimeRange,
     ) -> std::result::Result<(), Fault> {
@@ -191,26 +199,26 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    fn cells(&self, space: Space) -> Cells<'a> {
-        match self.view.stored(&self.table.groups[space.group]) {
+    fn cells(&self, space: Space<'a>) -> Cells<'a> {
+        match self.view.stored(space.group) {
             Stored::Versions(cells) => cells,
             Stored::NewestApart(_, history) if space.history => history,
             Stored::NewestApart(newest, _) => newest,
         }
     }
 
-    fn written(&self, space: Space) -> Option<&Writes> {
+    fn written(&self, space: Space<'a>) -> Option<&Writes> {
         self.writes.iter().find(|(known, _)| *known == space).map(|(_, writes)| writes)
     }
 
-    fn get(&self, space: Space, key: &[u8]) -> std::result::Result<Option<Slice>, Fault> {
+    fn get(&self, space: Space<'a>, key: &[u8]) -> std::result::Result<Option<Slice>, Fault> {
         match self.written(space).and_then(|writes| writes.0.get(key)) {
             Some(written) => Ok(written.clone()),
             None => Ok(self.cells(space).get(key)?),
         }
     }
 
-    fn put(&mut self, space: Space, key: Slice, value: Option<Slice>) {
+    fn put(&mut self, space: Space<'a>, key: Slice, value: Option<Slice>) {
         let position = self.writes.iter().position(|(known, _)| *known == space);
         let position = position.unwrap_or_else(|| {
             self.writes.push((space, Writes::default()));
@@ -222,7 +230,7 @@ impl<'a> Draft<'a> {
     /// The first `limit` entries from `from` to `to`, both included, as the draft leaves them.
     fn range(
         &self,
-        space: Space,
+        space: Space<'a>,
         from: &Key,
         to: &Key,
         limit: usize,
@@ -251,7 +259,7 @@ impl<'a> Draft<'a> {
         let mut changes = Vec::new();
         let mut counted: SmallVec<[(usize, isize); 4]> = SmallVec::new();
         for (space, writes) in &self.writes {
-            let group = &*self.table.groups[space.group];
+            let group = space.group;
             let Some(memory) = group.memory else { continue };
             let mut added = 0;
             for (key, value) in &writes.0 {
@@ -259,7 +267,10 @@ impl<'a> Draft<'a> {
                 added += isize::from(value.is_some()) - isize::from(here || spilled);
                 if value.is_some() || here || spilled {
                     let (key, value) = (key.clone(), value.clone());
-                    changes.push(MemoryChange { group: memory, key, value, was_spilled: spilled });
+                    changes.push((
+                        group,
+                        MemoryChange { group: memory, key, value, was_spilled: spilled },
+                    ));
                 }
             }
             let total = *batch.added(memory) + added;
@@ -274,7 +285,7 @@ impl<'a> Draft<'a> {
             *batch.added(memory) += added;
         }
         for (space, writes) in self.writes {
-            let group = &*self.table.groups[space.group];
+            let group = space.group;
             if group.history.is_some() && !space.history {
                 let put = writes.0.iter().map(|(key, value)| (key.clone(), value.clone()));
                 batch.newest.extend(put);
@@ -290,15 +301,13 @@ impl<'a> Draft<'a> {
                 write(&mut batch.writes, group.keyspace(space.history), writes);
             }
         }
-        for change in &changes {
-            let keyspace = self.table.groups.iter().find(|g| g.memory == Some(change.group));
-            let keyspace = &keyspace.expect("the change is to one of the table's groups").cells;
+        for (group, change) in changes {
             match &change.value {
-                Some(value) => batch.writes.insert(keyspace, change.key.clone(), value.clone()),
-                None => batch.writes.remove(keyspace, change.key.clone()),
+                Some(value) => batch.writes.insert(&group.cells, change.key.clone(), value.clone()),
+                None => batch.writes.remove(&group.cells, change.key.clone()),
             }
+            batch.memory.push(change);
         }
-        batch.memory.append(&mut changes);
         Ok(Ok(()))
     }
 
@@ -326,6 +335,6 @@ fn write(batch: &mut OwnedWriteBatch, keyspace: &Keyspace, writes: Writes) {
 }
 
 /// The two spaces of a group that keeps the newest version apart.
-fn spaces(group: usize) -> (Space, Space) {
+fn spaces(group: &Group) -> (Space<'_>, Space<'_>) {
     (Space { group, history: false }, Space { group, history: true })
 }

@@ -21,12 +21,13 @@ use smallvec::SmallVec;
 
 use crate::catalog::Catalog;
 use crate::column::visit;
-use crate::commit::Queue;
 use crate::fault::{self, Fault};
 use crate::group::{Group, Stored};
 use crate::key::Key;
 use crate::memory::Memory;
 use crate::options::{Durability, Options};
+use crate::pending::Pending;
+use crate::queue::Queue;
 use crate::recent::Recent;
 use crate::row::{Chosen, read_column};
 
@@ -51,6 +52,9 @@ pub(crate) struct Engine {
     /// The commit lock: whoever holds it may change the store.
     pub(crate) lead: Mutex<Lead>,
     pub(crate) queue: Queue,
+    pub(crate) pending: Pending,
+    /// The tables that have been opened. The holder of the commit lock adds to them.
+    pub(crate) tables: RwLock<Vec<Arc<TableInfo>>>,
 }
 
 /// What only the holder of the commit lock may touch.
@@ -58,8 +62,6 @@ pub(crate) struct Engine {
 pub(crate) struct Lead {
     /// The groups that have been opened.
     pub(crate) groups: Vec<Arc<Group>>,
-    /// The tables that have been opened.
-    pub(crate) tables: Vec<Arc<TableInfo>>,
 }
 
 /// An open table.
@@ -115,6 +117,8 @@ impl Engine {
             failed: OnceLock::new(),
             lead: Mutex::default(),
             queue: Queue::default(),
+            pending: Pending::default(),
+            tables: RwLock::default(),
             catalog,
             db,
         })
@@ -182,6 +186,13 @@ impl Engine {
     /// To be called under the commit lock.
     pub(crate) fn memory_mut(&self) -> RwLockWriteGuard<'_, Memory> {
         self.memory.write().expect(NO_PANIC)
+    }
+
+    /// An open table by its name.
+    pub(crate) fn table_named(&self, name: &str) -> Result<Arc<TableInfo>> {
+        let tables = self.tables.read().expect(NO_PANIC);
+        let found = tables.iter().find(|table| table.name == name);
+        found.cloned().ok_or_else(|| Error::invalid(format!("table {name} is not open")))
     }
 
     pub(crate) fn read_row(

@@ -5,7 +5,8 @@
 //!        |            |
 //!        |   read, scan: copy in-memory cells, then one snapshot    (column.rs, row.rs, scan.rs)
 //!        |            |
-//!        '── committer: predicates, one batch, durable, publish     (commit.rs, draft.rs)
+//!        '── committer: predicates, one batch, durable, publish     (commit.rs, draft.rs, queue.rs,
+//!                     |                                            pending.rs)
 //!                     |
 //!     keyspaces:  .catalog | <group> | <group>.history | ...        (catalog.rs, group.rs, key.rs)
 //! ```
@@ -34,6 +35,8 @@ mod key;
 mod memory;
 mod mend;
 mod options;
+mod pending;
+mod queue;
 mod recent;
 mod reclaim;
 mod row;

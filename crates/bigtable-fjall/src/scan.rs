@@ -192,7 +192,7 @@ fn merge(
 }
 
 /// The keys that the range's rows lie between: the first included, the last not.
-fn bounds(table: u32, range: &RowRange) -> (Key, Key) {
+pub(crate) fn bounds(table: u32, range: &RowRange) -> (Key, Key) {
     let row = |key: &RowKey| Key::row(table, key.as_bytes());
     let from = match clip(&range.start, true) {
         Bound::Unbounded => Key::table(table),

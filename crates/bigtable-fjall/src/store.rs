@@ -1,11 +1,12 @@
 //! The store: opening, tables, the floor, closing.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use bigtable::{Error, Layout, Result, Store, Table, TableSchema, Timestamp, check_table_name};
+use bigtable::{CommitRows, Error, Layout, Result, RowsOutcome, Store, Table, TableSchema};
+use bigtable::{Timestamp, check_table_name};
 use fjall::{Database, KeyspaceCreateOptions};
 
 use crate::catalog::{self, Catalog, ensure};
@@ -138,12 +139,12 @@ impl Store for FjallStore {
         schema.check()?;
         let engine = &*self.running.engine;
         let mut lead = engine.wait_to_lead()?;
-        if let Some(known) = lead.tables.iter().find(|table| table.name == name) {
+        if let Ok(known) = engine.table_named(name) {
             ensure(known.schema == *schema, || catalog::other_schema(name))?;
-            return Ok(self.table(known));
+            return Ok(self.table(&known));
         }
         let info = Arc::new(engine.open_table(&mut lead, name, schema)?);
-        lead.tables.push(info.clone());
+        engine.tables.write().unwrap_or_else(PoisonError::into_inner).push(info.clone());
         Ok(self.table(&info))
     }
 
@@ -173,6 +174,14 @@ impl Store for FjallStore {
         let reply = self.running.reclaiming.start(&self.running.engine)?;
         // Dropped without a word: the store is closing.
         reply.await.unwrap_or(Ok(()))
+    }
+
+    fn commits_rows(&self) -> bool {
+        true
+    }
+
+    async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
+        self.running.engine.commit_rows(request).await
     }
 
     fn pressure(&self) -> f64 {

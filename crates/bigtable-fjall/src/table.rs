@@ -7,6 +7,8 @@ use bigtable::{ConditionalMutation, Page, PageLimit, Result, Row, RowKey, RowMut
 use bigtable::{RowRange, Selection, Table};
 
 use crate::engine::TableInfo;
+use crate::key::Key;
+use crate::scan::bounds;
 use crate::store::Running;
 
 /// A table of a [`FjallStore`](crate::FjallStore). Keeps the store open.
@@ -21,6 +23,17 @@ impl std::fmt::Debug for FjallTable {
     }
 }
 
+impl FjallTable {
+    /// Waits for changes of several rows whose timestamp a reader of these may be too late for.
+    async fn wait_for_pending(&self, select: &Selection, bounds: impl FnOnce() -> (Key, Key)) {
+        let Some(s) = select.above else { return };
+        if let Some(published) = self.store.engine.pending.met(s, bounds) {
+            // It ends with an error, which says no more than that the group has ended.
+            let _ = published.await;
+        }
+    }
+}
+
 #[async_trait]
 impl Table for FjallTable {
     fn name(&self) -> &str {
@@ -30,11 +43,17 @@ impl Table for FjallTable {
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
         row.check()?;
         select.check(&self.info.schema)?;
+        let bounds = || {
+            let row = Key::row(self.info.id, row.as_bytes());
+            (row.clone(), row.end())
+        };
+        self.wait_for_pending(select, bounds).await;
         self.store.engine.read_row(&self.info, row, select)
     }
 
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
         select.check(&self.info.schema)?;
+        self.wait_for_pending(select, || bounds(self.info.id, range)).await;
         self.store.engine.scan(&self.info, range, select, limit)
     }
 

@@ -37,7 +37,8 @@ pub const COMMIT_ROWS_MAX: usize = 1000;
 ///     predicate: vec![Probe::new(WRITE, "bal", TimeRange::since(Timestamp::new(5).unwrap()))],
 /// };
 /// let above = Timestamp::new(5).unwrap();
-/// let request = CommitRows { rows: vec![row("Bob"), row("Joe")], above, at: Arc::new(AtSeven) };
+/// let rows = vec![row("Bob"), row("Joe")];
+/// let request = CommitRows { rows, above, bytes: 16, at: Arc::new(AtSeven) };
 /// let committed = RowsOutcome::Committed(Timestamp::new(7).unwrap());
 /// assert_eq!(store.commit_rows(request.clone()).await?, committed);
 /// // Now both rows hold a write since 5.
@@ -51,6 +52,9 @@ pub struct CommitRows {
     /// Refused with [`TooOld`](Error::TooOld) unless this is at or above the store's floor. The
     /// timestamp that [`at`](CommitRows::at) gives lies above it.
     pub above: Timestamp,
+    /// Keys and values that will be written, in bytes, roughly: stores bound what waits and what goes
+    /// into one batch by it.
+    pub bytes: usize,
     /// Gives the timestamp, and what to write at it.
     pub at: Arc<dyn AtCommit>,
 }

@@ -51,7 +51,7 @@ fn request<'a>(
         predicate: vec![probe(f, b"q", TimeRange::since(ts(s)))],
     };
     let at = Arc::new(Next { clock, family: f.clone() });
-    CommitRows { rows: rows.into_iter().map(row).collect(), above: ts(s), at }
+    CommitRows { rows: rows.into_iter().map(row).collect(), above: ts(s), bytes: 0, at }
 }
 
 /// Whether the store has it; one that has not must say so.

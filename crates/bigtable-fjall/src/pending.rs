@@ -1,0 +1,124 @@
+//! The rows whose commit is under way: their timestamp may be taken, and is not visible yet.
+//!
+//! The committer places a row here before it takes the timestamp, and clears it once the batch is
+//! published. A reader with a later timestamp therefore finds the row here, or what was written to it
+//! in the snapshot that it opens afterwards. One that finds it waits for the group; once is enough,
+//! because the timestamps of later groups are above its own.
+//!
+//! Invariant: at most one group is under way, and only the holder of the commit lock places and
+//! clears.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bigtable::Timestamp;
+use futures::channel::oneshot;
+
+use crate::key::Key;
+
+/// The rows of the group that is being committed.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    /// As `state.rows.len()`, to be looked at without the lock.
+    len: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// In ascending order, each with a timestamp that its own will be above.
+    rows: Vec<(Key, Timestamp)>,
+    waiting: Vec<oneshot::Sender<()>>,
+}
+
+/// Ends with the group it waits for.
+pub(crate) type Published = oneshot::Receiver<()>;
+
+/// Clears the rows when it goes, in whatever way the commit ended.
+pub(crate) struct Placed<'a>(&'a Pending);
+
+impl Drop for Placed<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.rows.clear();
+        self.0.len.store(0, Ordering::SeqCst);
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        // Dropping a sender wakes who waits.
+        drop(waiting);
+    }
+}
+
+impl Pending {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // What panicked under this lock has left the list whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has readers wait for these rows. To be called under the commit lock.
+    pub(crate) fn place(&self, rows: impl Iterator<Item = (Key, Timestamp)>) -> Placed<'_> {
+        let mut state = self.state();
+        state.rows.clear();
+        state.rows.extend(rows);
+        state.rows.sort();
+        self.len.store(state.rows.len(), Ordering::SeqCst);
+        drop(state);
+        Placed(self)
+    }
+
+    /// What a reader at `s` must wait for before it reads rows from `from` on, up to `end`.
+    pub(crate) fn met(
+        &self,
+        s: Timestamp,
+        bounds: impl FnOnce() -> (Key, Key),
+    ) -> Option<Published> {
+        if self.len.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let (from, end) = bounds();
+        let mut state = self.state();
+        let first = state.rows.partition_point(|(row, _)| *row < from);
+        let met = state.rows[first..].iter().take_while(|(row, _)| *row < end);
+        // Its timestamp will be above `after`; one at `s` or below it can only be if `after` is.
+        if !met.into_iter().any(|(_, after)| *after < s) {
+            return None;
+        }
+        let (done, published) = oneshot::channel();
+        state.waiting.push(done);
+        Some(published)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn ts(number: u64) -> Timestamp {
+        Timestamp::new(number).unwrap()
+    }
+
+    fn key(row: &str) -> Key {
+        Key::row(1, row.as_bytes())
+    }
+
+    #[test]
+    fn a_reader_waits_for_the_rows_it_reads_and_for_no_others() {
+        let pending = Pending::default();
+        let row = |row: &'static str| move || (key(row), key(row).end());
+        assert!(pending.met(ts(9), row("b")).is_none(), "nothing is under way");
+        let placed = pending.place([(key("d"), ts(5)), (key("b"), ts(5))].into_iter());
+        for (name, s, waits) in
+            [("a", 9, false), ("b", 9, true), ("b", 5, false), ("c", 9, false), ("d", 6, true)]
+        {
+            assert_eq!(pending.met(ts(s), row(name)).is_some(), waits, "row {name} at {s}");
+        }
+        let range = || (key("c"), key("z"));
+        let mut published = pending.met(ts(9), range).unwrap();
+        assert!((&mut published).now_or_never().is_none(), "the group is under way");
+        drop(placed);
+        assert!(published.now_or_never().is_some(), "the group has ended");
+        assert!(pending.met(ts(9), range).is_none());
+    }
+}

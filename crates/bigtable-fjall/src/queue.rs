@@ -1,0 +1,194 @@
+//! The queue before the committer thread: who could not commit on its own thread waits here.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use bigtable::{CommitRows, ConditionalMutation, Error, Mutation, Result, RowKey, Timestamp};
+use futures::channel::oneshot;
+
+use crate::engine::TableInfo;
+
+/// Most requests in one group.
+pub(crate) const GROUP_OPS_MAX: usize = 1024;
+/// Keys and values in one group; the request that reaches it is the group's last.
+pub(crate) const GROUP_BYTES_MAX: usize = 8 << 20;
+/// Requests of the queue looked at for one group, those that must wait for the next included.
+const GROUP_EXAMINED_MAX: usize = 4 * GROUP_OPS_MAX;
+/// Most requests that wait; more are refused as `Unavailable`.
+const QUEUE_OPS_MAX: usize = 16 * 1024;
+/// Keys and values that wait; a request beyond is refused, unless it is alone.
+const QUEUE_BYTES_MAX: usize = 128 << 20;
+
+const NO_PANIC: &str = "nothing panics while it holds the lock of the queue";
+pub(crate) const STOPPED: &str = "the committer has stopped";
+
+/// A request of one caller.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Row(Arc<TableInfo>, ConditionalMutation),
+    Rows(RowsWork),
+}
+
+/// Several rows in one step.
+#[derive(Debug)]
+pub(crate) struct RowsWork {
+    /// The table of each row.
+    pub(crate) tables: Vec<Arc<TableInfo>>,
+    pub(crate) request: CommitRows,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Outcome {
+    /// Of one row: whether its predicate held.
+    Matched(bool),
+    /// Of several: what [`bigtable::RowsOutcome`] says.
+    Committed(Timestamp),
+    Rejected(usize),
+    NoTimestamp,
+}
+
+/// Requests that wait for the committer thread.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    state: Mutex<QueueState>,
+    /// Rung when a request arrives, or the store closes.
+    bell: Condvar,
+    /// As `state.waiting.len()`, to be looked at without the lock.
+    len: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+    closed: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) work: Work,
+    bytes: usize,
+    pub(crate) done: oneshot::Sender<Result<Outcome>>,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().expect(NO_PANIC)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len.load(Ordering::SeqCst) == 0
+    }
+
+    pub(crate) fn push(&self, work: Work) -> Result<Reply> {
+        let bytes = work.bytes();
+        let (done, reply) = oneshot::channel();
+        let mut state = self.state();
+        let full = state.waiting.len() >= QUEUE_OPS_MAX
+            || (state.bytes + bytes > QUEUE_BYTES_MAX && !state.waiting.is_empty());
+        if full || state.closed {
+            let why = if full { "too many mutations wait to be committed" } else { STOPPED };
+            return Err(Error::Unavailable { why: why.to_owned() });
+        }
+        state.bytes += bytes;
+        state.waiting.push_back(Waiting { work, bytes, done });
+        self.len.store(state.waiting.len(), Ordering::SeqCst);
+        self.bell.notify_one();
+        Ok(Reply(reply))
+    }
+
+    /// Waits for requests; `false` once the store is closing and none is left.
+    pub(crate) fn wait(&self) -> bool {
+        let mut state = self.state();
+        while state.waiting.is_empty() && !state.closed {
+            state = self.bell.wait(state).expect(NO_PANIC);
+        }
+        !state.waiting.is_empty()
+    }
+
+    /// Takes the next group: different rows, in the order of arrival.
+    pub(crate) fn take_group(&self) -> Vec<Waiting> {
+        let mut state = self.state();
+        let mut rows: HashSet<(u32, RowKey)> = HashSet::new();
+        let (mut group, mut later) = (Vec::new(), VecDeque::new());
+        let mut bytes = 0;
+        for _ in 0..GROUP_EXAMINED_MAX {
+            if group.len() == GROUP_OPS_MAX || bytes >= GROUP_BYTES_MAX {
+                break;
+            }
+            let Some(waiting) = state.waiting.pop_front() else { break };
+            if waiting.work.is_apart_from(&mut rows) {
+                bytes += waiting.bytes;
+                group.push(waiting);
+            } else {
+                later.push_back(waiting);
+            }
+        }
+        later.append(&mut state.waiting);
+        state.waiting = later;
+        state.bytes -= bytes;
+        self.len.store(state.waiting.len(), Ordering::SeqCst);
+        group
+    }
+
+    /// Lets the committer thread end once nothing waits any more.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+        self.bell.notify_all();
+    }
+
+    /// Tells everybody who waits that the outcome is unknown.
+    pub(crate) fn abandon(&self) {
+        self.state().waiting.clear();
+    }
+}
+
+impl Work {
+    /// Adds its rows to those of the group, unless one of them is there already.
+    fn is_apart_from(&self, group: &mut HashSet<(u32, RowKey)>) -> bool {
+        match self {
+            Work::Row(table, request) => group.insert((table.id, request.row.clone())),
+            Work::Rows(RowsWork { tables, request }) => {
+                let rows = tables.iter().zip(&request.rows);
+                let places = rows.map(|(table, row)| (table.id, row.row.clone()));
+                let apart = places.clone().all(|place| !group.contains(&place));
+                if apart {
+                    group.extend(places);
+                }
+                apart
+            }
+        }
+    }
+
+    /// Keys and values of the request.
+    fn bytes(&self) -> usize {
+        match self {
+            Work::Row(_, request) => bytes(request),
+            Work::Rows(work) => work.request.bytes,
+        }
+    }
+}
+
+/// Keys and values of a request.
+pub(crate) fn bytes(request: &ConditionalMutation) -> usize {
+    let of = |mutation: &Mutation| match mutation {
+        Mutation::Set { qualifier, value, .. } => qualifier.len() + value.len(),
+        Mutation::Delete { qualifier, .. } => qualifier.len(),
+    };
+    let mutations = request.then.iter().chain(&request.otherwise);
+    request.row.as_bytes().len() + mutations.map(of).sum::<usize>()
+}
+
+/// The outcome of a request that waits in the queue.
+pub(crate) struct Reply(oneshot::Receiver<Result<Outcome>>);
+
+impl Reply {
+    pub(crate) async fn outcome(self) -> Result<Outcome> {
+        match self.0.await {
+            Ok(outcome) => outcome,
+            Err(oneshot::Canceled) => Err(Error::Unknown { why: STOPPED.to_owned() }),
+        }
+    }
+}
