@@ -175,6 +175,11 @@ impl Table {
         &self.0.name
     }
 
+    /// The name, to be kept.
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        self.0.name.clone()
+    }
+
     /// The table of the store beneath, with Percolator's own columns in it.
     pub fn store(&self) -> &dyn bigtable::Table {
         &*self.0.store

@@ -1,4 +1,5 @@
-//! Commit, phase two (paper section 2.2, Figure 6 `Commit`).
+//! Commit, phase two (paper section 2.2, Figure 6 `Commit`). Where one step does, see
+//! `commit_rows.rs`.
 //!
 //! ```text
 //! prewrite all rows ... acknowledged -> c from the oracle (H08) -> weak notifications at c (H57)
@@ -10,6 +11,7 @@
 //! reply the primary's row says what happened, and only it (H07).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::abort::Abort;
@@ -75,6 +77,11 @@ impl Transaction {
         let Some(plan) = Plan::of(&mut self).await? else {
             return self.commit_notifications().await;
         };
+        if client.commits_at_once(&plan, &self.notifications)
+            && let Some(commit_ts) = client.commit_at_once(&plan, &self.notifications).await?
+        {
+            return Ok(commit_ts);
+        }
         let prewritten = self.prewrite_plan(plan).await?;
         let decided = prewritten.commit_primary().await?;
         let commit_ts = decided.commit_ts;
@@ -154,7 +161,7 @@ impl PrimaryCommitted {
     pub async fn commit_secondaries(self) {
         let PrimaryCommitted { client, mut plan, commit_ts } = self;
         let start_ts = plan.start_ts;
-        plan.rows.remove(plan.primary_row);
+        Arc::make_mut(&mut plan.rows).remove(plan.primary_row);
         let request = |row: &RowPlan| rows::commit(&row.row, start_ts, commit_ts, &row.locked());
         let results = client.mutate_rows(&plan.rows, request).await;
         for (row, result) in plan.rows.iter().zip(results) {
@@ -283,7 +290,11 @@ impl Client {
     ///
     /// If the commit was `asked` for before and the floor lies above, a tomb is no evidence: it may have
     /// been put there after the record of the commit was collected.
-    async fn without_lock(&self, plan: &Plan, asked: bool) -> Result<Option<Result<Timestamp>>> {
+    pub(crate) async fn without_lock(
+        &self,
+        plan: &Plan,
+        asked: bool,
+    ) -> Result<Option<Result<Timestamp>>> {
         let (primary, start_ts) = (&plan.primary, plan.start_ts);
         let status = self.own_status(primary, start_ts).await?;
         // After the look: what was collected since is in it.
@@ -331,7 +342,7 @@ impl Client {
         self.aborted(plan, reason)
     }
 
-    fn aborted(&self, plan: &Plan, reason: AbortReason) -> Error {
+    pub(crate) fn aborted(&self, plan: &Plan, reason: AbortReason) -> Error {
         self.counters().aborted.bump();
         if matches!(reason, AbortReason::Conflict(_)) {
             self.counters().conflicts.bump();
@@ -339,7 +350,7 @@ impl Client {
         Error::aborted(plan.start_ts, reason)
     }
 
-    fn unknown(&self, plan: &Plan, why: String) -> Error {
+    pub(crate) fn unknown(&self, plan: &Plan, why: String) -> Error {
         self.counters().unknown.bump();
         Error::Unknown { start_ts: plan.start_ts, primary: Box::new(plan.primary.location()), why }
     }
@@ -351,7 +362,7 @@ impl Client {
         }
     }
 
-    fn hint_row(&self, row: &RowPlan) {
+    pub(crate) fn hint_row(&self, row: &RowPlan) {
         for cell in row.cells.iter().filter(|cell| cell.lock.notify) {
             self.hints().push(Cell::new(&row.table, &row.row, &cell.column));
         }

@@ -6,6 +6,7 @@
 //!       |  plan      the writes by row, and the primary
 //!       |  prewrite  lock every row; conflicts abort          Figure 6, Prewrite
 //!       |  commit    c, the primary's row, the others         Figure 6, Commit
+//!       |  commit_rows  the same in one step, where store and oracle are in this process
 //!       '- resolve   locks of others: forward or back         section 2.2
 //!   Observer     register, find, handle                       section 2.4
 //!   Collector    safe point, sweep, collect                   garbage; not in the paper
@@ -22,6 +23,7 @@ mod client;
 mod codec;
 mod column;
 mod commit;
+mod commit_rows;
 mod error;
 mod format;
 mod gc;
@@ -71,7 +73,7 @@ pub use lock::Incarnation;
 pub use lock_service::{LockService, ProcessLocks};
 pub use observe::{Backlog, IdleReport, SetAside, WorkerOptions, Workers};
 pub use observer::{Batch, BatchObserver, Change, Observer, Registration};
-pub use options::{Options, Secondaries, TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
+pub use options::{CommitPath, Options, Secondaries, TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
 pub use oracle::{Oracle, Stamp, WindowOracle};
 pub use runtime::Runtime;
 pub use scan::{Scan, ScannedRow};

@@ -34,6 +34,25 @@ pub struct Options {
     pub attempts_max: u32,
     /// Whether `commit` returns at the commit point or after the secondaries.
     pub secondaries: Secondaries,
+    /// Whether commit takes the paper's two phases even where one step would do.
+    pub commit_path: CommitPath,
+}
+
+/// How a transaction commits.
+///
+/// ```
+/// use percolator_core::{CommitPath, Options};
+/// // The paper's protocol, to look at it or to compare with it.
+/// let options = Options { commit_path: CommitPath::TwoPhases, ..Options::default() };
+/// assert_ne!(options.commit_path, Options::default().commit_path);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitPath {
+    /// In one step where store and oracle are in this process and the transaction has at most 1,000
+    /// rows and 8 MiB; else in two phases.
+    OneStep,
+    /// Prewrite, then commit (paper section 2.2).
+    TwoPhases,
 }
 
 /// When the secondaries of a transaction are committed. Their failure never changes the outcome:
@@ -73,6 +92,7 @@ impl Default for Options {
             short_value_bytes_max: 255,
             attempts_max: 64,
             secondaries: Secondaries::Awaited,
+            commit_path: CommitPath::OneStep,
         }
     }
 }

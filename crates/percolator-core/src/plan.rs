@@ -2,6 +2,8 @@
 //!
 //! Invariant: the primary is chosen from the final writes (H13), and stays for the life of `s` (H11).
 
+use std::sync::Arc;
+
 use bigtable::RowKey;
 
 use crate::column::{Cell, Table};
@@ -17,7 +19,7 @@ use crate::{Client, Error, Result, Timestamp, Transaction};
 pub(crate) struct Plan {
     pub(crate) start_ts: Timestamp,
     pub(crate) primary: Cell,
-    pub(crate) rows: Vec<RowPlan>,
+    pub(crate) rows: Arc<Vec<RowPlan>>,
     /// Which of `rows` holds the primary.
     pub(crate) primary_row: usize,
     /// The version of the observer schema that the notify bits follow.
@@ -27,7 +29,7 @@ pub(crate) struct Plan {
 }
 
 /// One row of a plan.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct RowPlan {
     pub(crate) table: Table,
     pub(crate) row: RowKey,
@@ -35,6 +37,16 @@ pub(crate) struct RowPlan {
 }
 
 impl RowPlan {
+    /// Its keys and values, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let value = |cell: &NewLock| {
+            let (long, short) = (&cell.long_value, &cell.lock.short_value);
+            long.as_ref().or(short.as_ref()).map_or(0, bytes::Bytes::len)
+        };
+        let cell = |cell: &NewLock| cell.column.as_bytes().len() + value(cell);
+        self.row.as_bytes().len() + self.cells.iter().map(cell).sum::<usize>()
+    }
+
     /// The row's cells as commit and rollback need them.
     pub(crate) fn locked(&self) -> Vec<LockedCell> {
         let locked =
@@ -95,7 +107,7 @@ impl Plan {
             rows[index].cells.push(NewLock { column, lock, long_value });
         }
         let (start_ts, schema_version) = (tx.start_ts(), schema.version);
-        let _open = tx.open.take();
+        let (_open, rows) = (tx.open.take(), Arc::new(rows));
         Ok(Some(Plan { start_ts, primary, rows, primary_row, schema_version, _open }))
     }
 
@@ -110,7 +122,7 @@ impl Plan {
     /// The cells that a newer schema observes and this plan's locks do not.
     pub(crate) fn unnotified(&self, schema: &Schema) -> Vec<Cell> {
         let mut missing = Vec::new();
-        for RowPlan { table, row, cells } in &self.rows {
+        for RowPlan { table, row, cells } in &*self.rows {
             for NewLock { column, lock, .. } in cells {
                 let strength = schema.strength(table.name(), column);
                 if !lock.notify && strength == Some(Strength::Strong) {

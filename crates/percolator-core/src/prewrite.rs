@@ -90,7 +90,11 @@ impl Client {
     /// Finds out why a row rejected its prewrite: gives up on a conflict, resolves a dead owner's
     /// lock (H25). Returns whether the row is locked by this very transaction: an earlier request
     /// whose reply was lost had arrived (H23).
-    async fn clear_the_way(&self, start_ts: Timestamp, row: &RowPlan) -> Result<bool, AbortReason> {
+    pub(crate) async fn clear_the_way(
+        &self,
+        start_ts: Timestamp,
+        row: &RowPlan,
+    ) -> Result<bool, AbortReason> {
         let mut select = Selection::default();
         for cell in &row.cells {
             let q = || cell.column.to_bytes();

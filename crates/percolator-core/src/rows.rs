@@ -40,17 +40,10 @@ pub(crate) fn prewrite(
     cells: &[NewLock],
 ) -> ConditionalMutation {
     let above = (!off(mutants::PREWRITE_BELOW_FLOOR)).then_some(start_ts);
-    let mut request = ConditionalMutation { above, ..ConditionalMutation::new(row) };
+    let predicate = prewrite_predicate(start_ts, cells);
+    let mut request = ConditionalMutation { above, predicate, ..ConditionalMutation::new(row) };
     for NewLock { column, lock, long_value } in cells {
         let q = || column.to_bytes();
-        let probes = [
-            (Probe::new(LOCK, q(), TimeRange::ALL), mutants::PREWRITE_IGNORES_LOCKS),
-            (Probe::new(ROLLBACK, q(), TimeRange::at(start_ts)), mutants::PREWRITE_IGNORES_TOMBS),
-            (Probe::new(WRITE, q(), TimeRange::since(start_ts)), mutants::PREWRITE_IGNORES_WRITES),
-        ];
-        let first_only = off(mutants::FIRST_CELL_STANDS_FOR_ALL) && !request.otherwise.is_empty();
-        let wanted = probes.into_iter().filter(|(_, mutant)| !off(*mutant) && !first_only);
-        request.predicate.extend(wanted.map(|(probe, _)| probe));
         let effect = &mut request.otherwise;
         effect.push(Mutation::set(LOCK, q(), start_ts, lock.encode()));
         if let Some(value) = long_value {
@@ -61,6 +54,60 @@ pub(crate) fn prewrite(
         }
     }
     request
+}
+
+/// What must not be on the row's cells for a transaction to lock them.
+pub(crate) fn prewrite_predicate(start_ts: Timestamp, cells: &[NewLock]) -> Vec<Probe> {
+    let mut predicate = Vec::with_capacity(3 * cells.len());
+    for NewLock { column, .. } in cells {
+        let q = || column.to_bytes();
+        let probes = [
+            (Probe::new(LOCK, q(), TimeRange::ALL), mutants::PREWRITE_IGNORES_LOCKS),
+            (Probe::new(ROLLBACK, q(), TimeRange::at(start_ts)), mutants::PREWRITE_IGNORES_TOMBS),
+            (Probe::new(WRITE, q(), TimeRange::since(start_ts)), mutants::PREWRITE_IGNORES_WRITES),
+        ];
+        predicate.extend(probes.into_iter().filter(|(_, m)| !off(*m)).map(|(probe, _)| probe));
+        if off(mutants::FIRST_CELL_STANDS_FOR_ALL) {
+            break;
+        }
+    }
+    predicate
+}
+
+/// Commit of a row's cells without a prewrite before it: what prewrite and commit leave together.
+pub(crate) fn commit_at_once(
+    start_ts: Timestamp,
+    commit_ts: Timestamp,
+    cells: &[NewLock],
+) -> Vec<Mutation> {
+    let mut effect = Vec::with_capacity(2 * cells.len());
+    for NewLock { column, lock, long_value } in cells {
+        if let Some(value) = long_value {
+            effect.push(Mutation::set(DATA, column.to_bytes(), start_ts, value.clone()));
+        }
+        push_commit(&mut effect, column, lock, start_ts, commit_ts);
+    }
+    effect
+}
+
+/// The write record of a cell, and its notification.
+fn push_commit(
+    effect: &mut Vec<Mutation>,
+    column: &Column,
+    lock: &Lock,
+    start_ts: Timestamp,
+    commit_ts: Timestamp,
+) {
+    let q = || column.to_bytes();
+    let write = Write { start_ts, kind: lock.kind, short_value: lock.short_value.clone() };
+    effect.push(Mutation::set(WRITE, q(), commit_ts, write.encode()));
+    if lock.notify {
+        if !off(mutants::COMMIT_FORGETS_NOTIFY) {
+            effect.push(Mutation::set(NOTIFY, q(), commit_ts, Bytes::new()));
+        }
+        // No other writer is undecided: the row has, or had until now, no lock but this one's.
+        effect.push(Mutation::delete(NOTIFY, q(), TimeRange::below(commit_ts)));
+    }
 }
 
 /// Commit and roll-forward of one row: "if the lock is there: write, unlock, notify; else nothing"
@@ -76,17 +123,8 @@ pub(crate) fn commit(
     for LockedCell { column, lock } in cells {
         let q = || column.to_bytes();
         request.predicate.push(Probe::new(LOCK, q(), TimeRange::at(start_ts)));
-        let write = Write { start_ts, kind: lock.kind, short_value: lock.short_value.clone() };
-        let effect = &mut request.then;
-        effect.push(Mutation::set(WRITE, q(), commit_ts, write.encode()));
-        effect.push(Mutation::delete(LOCK, q(), TimeRange::at(start_ts)));
-        if lock.notify {
-            if !off(mutants::COMMIT_FORGETS_NOTIFY) {
-                effect.push(Mutation::set(NOTIFY, q(), commit_ts, Bytes::new()));
-            }
-            // The lock that goes now kept every other undecided writer out.
-            effect.push(Mutation::delete(NOTIFY, q(), TimeRange::below(commit_ts)));
-        }
+        request.then.push(Mutation::delete(LOCK, q(), TimeRange::at(start_ts)));
+        push_commit(&mut request.then, column, lock, start_ts, commit_ts);
     }
     if off(mutants::BLIND_COMMIT) {
         request.otherwise = request.then.clone();

@@ -52,6 +52,8 @@ counters! {
     begun,
     /// Transactions committed that wrote something.
     committed,
+    /// Of these, transactions that committed in one step.
+    committed_at_once,
     /// Transactions aborted by a conflict.
     conflicts,
     /// Transactions aborted for any reason.

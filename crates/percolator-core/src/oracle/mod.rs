@@ -42,6 +42,17 @@ pub trait Oracle: Send + Sync + Debug {
     /// [`Error::Oracle`](crate::Error::Oracle) when none can be had.
     async fn timestamp(&self) -> Result<Stamp>;
 
+    /// Whether [`timestamp_in_memory`](Oracle::timestamp_in_memory) is worth asking.
+    fn issues_in_memory(&self) -> bool {
+        false
+    }
+
+    /// As [`timestamp`](Oracle::timestamp), without a wait; `None` where that cannot be, or cannot be
+    /// at this moment.
+    fn timestamp_in_memory(&self) -> Option<Stamp> {
+        None
+    }
+
     /// The highest timestamp issued so far, without issuing one.
     ///
     /// # Errors

@@ -183,7 +183,7 @@ impl WindowOracle {
     }
 
     /// Takes the next timestamp out of the window, or finds it used up.
-    fn take(&self) -> Option<Timestamp> {
+    fn take(&self) -> Option<Stamp> {
         let mut next = self.next.load(Ordering::SeqCst);
         while next < self.limit.load(Ordering::SeqCst) {
             match self.next.compare_exchange_weak(
@@ -192,7 +192,13 @@ impl WindowOracle {
                 Ordering::SeqCst,
                 Ordering::SeqCst,
             ) {
-                Ok(_) => return Timestamp::new(next),
+                Ok(_) => {
+                    // After the timestamp, never before: whoever sees an old version here holds a
+                    // timestamp below that of the sweep which follows the raise (H59).
+                    let schema_version = self.schema_version.load(Ordering::SeqCst);
+                    let timestamp = Timestamp::new(next)?;
+                    return Some(Stamp { timestamp, schema_version });
+                }
                 Err(seen) => next = seen,
             }
         }
@@ -266,14 +272,20 @@ impl Oracle for WindowOracle {
     async fn timestamp(&self) -> Result<Stamp> {
         self.lead_now().await?;
         loop {
-            if let Some(timestamp) = self.take() {
-                // After the timestamp, never before: whoever sees an old version here holds a
-                // timestamp below that of the sweep which follows the raise (H59).
-                let schema_version = self.schema_version.load(Ordering::SeqCst);
-                return Ok(Stamp { timestamp, schema_version });
+            if let Some(stamp) = self.take() {
+                return Ok(stamp);
             }
             self.extend().await?;
         }
+    }
+
+    fn issues_in_memory(&self) -> bool {
+        true
+    }
+
+    fn timestamp_in_memory(&self) -> Option<Stamp> {
+        let leads = self.lease.as_ref().is_none_or(Lease::holds) || off(mutants::NO_LEASE);
+        leads.then(|| self.take()).flatten()
     }
 
     async fn peek(&self) -> Result<Timestamp> {

@@ -1,0 +1,215 @@
+//! Commit in one step, where store and oracle are in this process.
+//!
+//! ```text
+//!   predicates of prewrite, for all rows -> c from memory (H08) -> one batch: data, write, notify
+//! ```
+//!
+//! The store latches the rows, evaluates what prewrite would have probed, asks for the commit
+//! timestamp, and writes everything at once ([`bigtable::Store::commit_rows`]). It stands in for the
+//! locks between the phases itself: a reader that may be too late for the timestamp waits.
+//!
+//! Invariants: the timestamp is taken after the predicates were evaluated, with no wait in between;
+//! nothing but the batch is ever written, so that a crash leaves no trace or the whole; an observer
+//! schema that grew since the transaction began, or a window that is used up, sends the transaction
+//! through the two phases, with the same `s`. After an unknown outcome a tomb on the primary keeps
+//! a late request out, as it does a late prewrite (H02).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::{AtCommit, COMMIT_ROWS_MAX, CommitRow, CommitRows, Mutation, RowKey, RowsOutcome};
+use bytes::Bytes;
+
+use crate::column::{Cell, Table};
+use crate::layout::NOTIFY;
+use crate::options::CommitPath;
+use crate::plan::{Plan, RowPlan};
+use crate::runtime::Backoff;
+use crate::{AbortReason, Client, Column, Oracle, Result, Timestamp, rows};
+
+/// How often the commit is tried again: after a dead lock was cleared, or the store was busy.
+const TRIES_MAX: u32 = 12;
+/// Keys and values of one batch; larger transactions go through the two phases, a row at a time.
+const BYTES_MAX: usize = 8 << 20;
+
+/// What the store asks for while it holds the rows.
+#[derive(Debug)]
+struct AtOnce {
+    start_ts: Timestamp,
+    /// The version of the observer schema that the plan follows.
+    schema_version: u64,
+    planned: Arc<Vec<RowPlan>>,
+    /// The rows of the request, in order.
+    rows: Vec<Part>,
+    oracle: Arc<dyn Oracle>,
+}
+
+/// A row of the request.
+#[derive(Debug)]
+struct Part {
+    table: Table,
+    row: RowKey,
+    /// Its place among the planned rows; `None` if it is only notified.
+    planned: Option<usize>,
+    /// The columns that get a weak notification.
+    notified: Vec<Column>,
+}
+
+impl AtCommit for AtOnce {
+    fn timestamp(&self) -> Option<Timestamp> {
+        let stamp = self.oracle.timestamp_in_memory()?;
+        // Observers that were registered since then are notified in two phases (H59).
+        (stamp.schema_version <= self.schema_version).then_some(stamp.timestamp)
+    }
+
+    fn mutations(&self, row: usize, commit_ts: Timestamp) -> Vec<Mutation> {
+        let part = &self.rows[row];
+        let mut mutations = match part.planned {
+            Some(planned) => {
+                rows::commit_at_once(self.start_ts, commit_ts, &self.planned[planned].cells)
+            }
+            None => Vec::new(),
+        };
+        let notify = |q: &Column| Mutation::set(NOTIFY, q.to_bytes(), commit_ts, Bytes::new());
+        mutations.extend(part.notified.iter().map(notify));
+        mutations
+    }
+}
+
+impl AtOnce {
+    fn new(client: &Client, plan: &Plan, notifications: &BTreeSet<Cell>) -> Self {
+        let part = |(index, row): (usize, &RowPlan)| Part {
+            table: row.table.clone(),
+            row: row.row.clone(),
+            planned: Some(index),
+            notified: Vec::new(),
+        };
+        let mut rows: Vec<Part> = plan.rows.iter().enumerate().map(part).collect();
+        for Cell { table, row, column } in notifications {
+            let place = rows.binary_search_by(|p| (&p.table, &p.row).cmp(&(table, row)));
+            let place = place.unwrap_or_else(|place| {
+                let (table, row) = (table.clone(), row.clone());
+                rows.insert(place, Part { table, row, planned: None, notified: Vec::new() });
+                place
+            });
+            rows[place].notified.push(column.clone());
+        }
+        AtOnce {
+            start_ts: plan.start_ts,
+            schema_version: plan.schema_version,
+            planned: plan.rows.clone(),
+            rows,
+            oracle: client.services().oracle.clone(),
+        }
+    }
+
+    fn request(self: &Arc<Self>) -> CommitRows {
+        let row = |part: &Part| CommitRow {
+            table: part.table.shared_name(),
+            row: part.row.clone(),
+            predicate: part.planned.map_or_else(Vec::new, |planned| {
+                rows::prewrite_predicate(self.start_ts, &self.planned[planned].cells)
+            }),
+        };
+        CommitRows {
+            rows: self.rows.iter().map(row).collect(),
+            above: self.start_ts,
+            bytes: self.planned.iter().map(RowPlan::bytes).sum(),
+            at: self.clone(),
+        }
+    }
+}
+
+impl Client {
+    /// Whether a transaction of this shape commits in one step.
+    pub(crate) fn commits_at_once(&self, plan: &Plan, notifications: &BTreeSet<Cell>) -> bool {
+        let services = self.services();
+        self.options().commit_path == CommitPath::OneStep
+            && services.store.commits_rows()
+            && services.oracle.issues_in_memory()
+            && plan.rows.len() + notifications.len() <= COMMIT_ROWS_MAX
+            && plan.rows.iter().map(RowPlan::bytes).sum::<usize>() <= BYTES_MAX
+    }
+
+    /// Commits in one step; `None` if the transaction must go through the two phases.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`](crate::Transaction::commit).
+    pub(crate) async fn commit_at_once(
+        &self,
+        plan: &Plan,
+        notifications: &BTreeSet<Cell>,
+    ) -> Result<Option<Timestamp>> {
+        let at = Arc::new(AtOnce::new(self, plan, notifications));
+        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
+        let mut last = None;
+        for _ in 0..TRIES_MAX {
+            match self.services().store.commit_rows(at.request()).await {
+                Ok(RowsOutcome::Committed(commit_ts)) => {
+                    return Ok(Some(self.committed_at_once(&at, commit_ts)));
+                }
+                Ok(RowsOutcome::NoTimestamp) => return Ok(None),
+                Ok(RowsOutcome::Rejected { row }) => {
+                    let rejected = at.rows[row].planned.map(|planned| &plan.rows[planned]);
+                    let Some(row) = rejected else { return Ok(None) };
+                    if let Err(reason) = self.clear_the_way(plan.start_ts, row).await {
+                        return Err(self.aborted(plan, reason));
+                    }
+                    last = None;
+                }
+                Err(bigtable::Error::TooOld { .. }) => {
+                    return Err(self.aborted(plan, AbortReason::TooOld));
+                }
+                Err(bigtable::Error::Unknown { why }) => {
+                    let commit_ts = self.settle_at_once(plan, why).await?;
+                    return Ok(Some(self.committed_at_once(&at, commit_ts)));
+                }
+                Err(error) if !error.is_retryable() => {
+                    return Err(self.aborted(plan, AbortReason::Store(error)));
+                }
+                Err(error) => {
+                    last = Some(error);
+                    self.runtime().sleep(backoff.step(&**self.runtime())).await;
+                }
+            }
+        }
+        let contended = || bigtable::Error::Unavailable {
+            why: format!("row {} stayed contended", plan.primary.row),
+        };
+        Err(self.aborted(plan, AbortReason::Store(last.unwrap_or_else(contended))))
+    }
+
+    /// Finds out what became of a request whose outcome is unknown. A tomb keeps it out if it has not
+    /// arrived.
+    async fn settle_at_once(&self, plan: &Plan, mut why: String) -> Result<Timestamp> {
+        let (runtime, started) = (self.runtime(), self.runtime().now());
+        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
+        loop {
+            match self.without_lock(plan, true).await {
+                Ok(Some(decided)) => return decided,
+                // It arrived a moment ago: the next look finds its record.
+                Ok(None) => {}
+                Err(error) => why = error.without_advice(),
+            }
+            if runtime.now().saturating_sub(started) > self.options().commit_deadline {
+                return Err(self.unknown(plan, why));
+            }
+            runtime.sleep(backoff.step(&**runtime)).await;
+        }
+    }
+
+    fn committed_at_once(&self, at: &AtOnce, commit_ts: Timestamp) -> Timestamp {
+        self.counters().committed.bump();
+        self.counters().committed_at_once.bump();
+        for Part { table, row, planned, notified } in &at.rows {
+            if let Some(planned) = planned {
+                self.hint_row(&at.planned[*planned]);
+            }
+            for column in notified {
+                self.hints().push(Cell::new(table, row, column));
+            }
+        }
+        commit_ts
+    }
+}
