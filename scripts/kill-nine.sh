@@ -7,7 +7,8 @@
 # `webindex load`, during `rank`, during `recrawl`, and in the search index's own commit. Afterwards
 # `webindex verify` must find no difference. Over all rounds the kills must have caused at least one
 # roll-forward, one roll-back, one observer that ran again and one export that was delivered again; a run in
-# which they did not has shown nothing, and fails.
+# which they did not has shown nothing, and fails. Rounds commit in two phases and in one step, in turns: a
+# commit in one step leaves nothing to roll forward or back.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -95,19 +96,21 @@ while [ "$round" -lt "$rounds" ] || { [ "$round" -lt $((rounds * 5)) ] \
     && [ $((forward && back && again && redelivered)) -eq 0 ]; }; do
     round=$((round + 1))
     data=$work/data-$round
-    load=(webindex load "$work/site" --base https://example.org/ --data "$data")
+    if [ $((round % 2)) -eq 1 ]; then commit=two-phases; else commit=one-step; fi
+    store=(--data "$data" --commit "$commit")
+    load=(webindex load "$work/site" --base https://example.org/ "${store[@]}")
     kill_in random "$work/e1" "${load[@]}"
     kill_in exported "$work/e2" "${load[@]}"
     finish "$work/e2" "$work/e3" "${load[@]}"
-    kill_in random "$work/e4" webindex rank --data "$data"
-    finish "$work/e4" "$work/e5" webindex rank --data "$data"
-    recrawl=(webindex recrawl --pct 10 --seed "$round" --data "$data")
+    kill_in random "$work/e4" webindex rank "${store[@]}"
+    finish "$work/e4" "$work/e5" webindex rank "${store[@]}"
+    recrawl=(webindex recrawl --pct 10 --seed "$round" "${store[@]}")
     kill_in random "$work/e6" "${recrawl[@]}"
     kill_in export_began "$work/e7" "${recrawl[@]}"
     finish "$work/e7" "$work/e8" "${recrawl[@]}"
     "$percolator" webindex verify --data "$data" --quiet
     rm -rf "$data" "$work"/e?
-    echo "round $round: verified ($kills kills: $forward rows rolled forward, $back transactions" \
+    echo "round $round ($commit): verified ($kills kills: $forward rows rolled forward, $back transactions" \
         "rolled back, $again observers run again, $redelivered exports delivered again)"
 done
 

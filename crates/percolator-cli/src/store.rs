@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use percolator::{OpenOptions, Percolator, Table};
+use percolator::{CommitPath, OpenOptions, Options, Percolator, Table};
 
 use crate::exit::Failure;
 
@@ -35,6 +35,26 @@ impl From<Durability> for percolator::Durability {
     }
 }
 
+/// How transactions commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Commit {
+    /// In one batch where that can be.
+    OneStep,
+    /// Prewrite, then commit, as in the paper; to look at it, or to compare.
+    TwoPhases,
+}
+
+impl Commit {
+    /// A client's options with it.
+    pub(crate) fn options(self) -> Options {
+        let commit_path = match self {
+            Commit::OneStep => CommitPath::OneStep,
+            Commit::TwoPhases => CommitPath::TwoPhases,
+        };
+        Options { commit_path, ..Options::default() }
+    }
+}
+
 /// Which store.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Store")]
@@ -45,22 +65,27 @@ pub(crate) struct StoreArgs {
     /// When a commit counts as durable.
     #[arg(long, value_enum, default_value = "sync", value_name = "LEVEL")]
     pub(crate) durability: Durability,
+    /// How transactions commit.
+    #[arg(long, value_enum, default_value = "one-step", value_name = "PATH")]
+    pub(crate) commit: Commit,
 }
 
 impl StoreArgs {
     /// Opens the store, creating it if it is not there.
     pub(crate) async fn open(&self) -> anyhow::Result<Percolator> {
-        let durability = self.durability.into();
-        let options = OpenOptions { durability, ..OpenOptions::default() };
-        Ok(Percolator::open_with(&self.data, options).await?)
+        Ok(Percolator::open_with(&self.data, self.options()).await?)
     }
 
     /// Opens a store that must be there, without a garbage collection in the background.
     pub(crate) async fn open_existing_alone(&self) -> anyhow::Result<Percolator> {
         check_there(&self.data)?;
-        let durability = self.durability.into();
-        let options = OpenOptions { durability, gc: None, ..OpenOptions::default() };
+        let options = OpenOptions { gc: None, ..self.options() };
         Ok(Percolator::open_with(&self.data, options).await?)
+    }
+
+    fn options(&self) -> OpenOptions {
+        let (durability, client) = (self.durability.into(), self.commit.options());
+        OpenOptions { durability, client, ..OpenOptions::default() }
     }
 
     /// Opens a store that must be there.

@@ -74,36 +74,61 @@ impl Client {
         s: Timestamp,
         patience: Patience,
     ) -> Result<Vec<Version>> {
+        let found = self.read_unlocked(table, row, select, patience).await?;
+        self.versions(table, &found, s, |_| true).await
+    }
+
+    /// As [`read_row`](Client::read_row) for a cell and its acknowledgements, whose commit timestamps
+    /// matter: only of acknowledgements is the value looked for in `data`.
+    pub(crate) async fn read_acknowledged(
+        &self,
+        table: &Table,
+        row: &RowKey,
+        columns: &[Column],
+        s: Timestamp,
+        patience: Patience,
+    ) -> Result<Vec<Version>> {
+        let found = self.read_unlocked(table, row, &selection(columns, s), patience).await?;
+        self.versions(table, &found, s, Column::is_ack).await
+    }
+
+    /// Reads a row until it meets no lock in it.
+    async fn read_unlocked(
+        &self,
+        table: &Table,
+        row: &RowKey,
+        select: &Selection,
+        patience: Patience,
+    ) -> Result<bigtable::Row> {
         let mut wait = LockWait::new(self, patience);
         loop {
             let found = table.store().read_row(row, select).await.map_err(too_old)?;
             match found.cells.iter().find(|cell| cell.family == LOCK) {
                 Some(cell) => wait.settle(&MetLock::decode(table, row, cell)?).await?,
-                None => return self.versions(table, &found, s).await,
+                None => return Ok(found),
             }
         }
     }
 
     /// The versions in a row that was read without meeting a lock. A value that is too long for its
-    /// write record is fetched from `data`, where it does not change once committed.
+    /// write record is fetched from `data`, where it does not change once committed, if it is wanted
+    /// of that column.
     pub(crate) async fn versions(
         &self,
         table: &Table,
         row: &bigtable::Row,
         s: Timestamp,
+        wanted: impl Fn(&Column) -> bool,
     ) -> Result<Vec<Version>> {
         let mut versions = Vec::with_capacity(row.cells.len());
         let mut long = Vec::new();
         for cell in &row.cells {
             let write = Write::decode(&cell.value)?;
-            if write.kind == Kind::Put && write.short_value.is_none() {
+            let column = Column::from_stored(cell.qualifier.clone());
+            if write.kind == Kind::Put && write.short_value.is_none() && wanted(&column) {
                 long.push((versions.len(), write.start_ts));
             }
-            versions.push(Version {
-                column: Column::from_stored(cell.qualifier.clone()),
-                commit_ts: cell.timestamp,
-                value: write.short_value,
-            });
+            versions.push(Version { column, commit_ts: cell.timestamp, value: write.short_value });
         }
         if long.is_empty() {
             return Ok(versions);

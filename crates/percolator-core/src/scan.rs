@@ -154,7 +154,7 @@ impl<'a> Scan<'a> {
                     let (row, s) = (&found.key, self.s);
                     self.client.read_row(&self.table, row, &select, s, Patience::Wait).await?
                 }
-                false => self.client.versions(&self.table, &found, self.s).await?,
+                false => self.client.versions(&self.table, &found, self.s, |_| true).await?,
             };
             let live = versions.into_iter().filter(|v| self.wants(&v.column));
             let cells = live.filter_map(|v| Some((v.column, v.value?))).collect();

@@ -106,6 +106,7 @@ pub(crate) struct Oracles {
 struct Known {
     servers: Vec<(ProcessId, Arc<dyn Server>)>,
     all: Vec<ProcessId>,
+    newest: Option<(ProcessId, Arc<OracleServer>)>,
     stamps: Vec<Given>,
     by_timestamp: BTreeMap<Timestamp, Given>,
 }
@@ -125,8 +126,14 @@ impl Oracles {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, process: ProcessId, server: Arc<dyn Server>) {
+    pub(crate) fn add(
+        &self,
+        process: ProcessId,
+        oracle: Arc<OracleServer>,
+        server: Arc<dyn Server>,
+    ) {
         let mut state = self.state();
+        state.newest = Some((process, oracle));
         state.servers.push((process, server));
         state.all.push(process);
         if state.servers.len() > KNOWN_MAX {
@@ -164,6 +171,8 @@ pub(crate) struct RemoteOracle {
     pub(crate) transport: Transport,
     pub(crate) oracles: Arc<Oracles>,
     pub(crate) timeout: Duration,
+    /// Whether the newest oracle's memory can be reached, as if it were in this process.
+    pub(crate) one_step: bool,
 }
 
 impl fmt::Debug for RemoteOracle {
@@ -230,6 +239,21 @@ impl Oracle for RemoteOracle {
             OracleReply::Stamp(stamp) => Ok(stamp),
             _ => Err(misdirected()),
         }
+    }
+
+    fn issues_in_memory(&self) -> bool {
+        self.one_step
+    }
+
+    fn timestamp_in_memory(&self) -> Option<Stamp> {
+        let (process, server) = self.oracles.state().newest.clone()?;
+        if self.runtime.executor.is_dead(process) {
+            return None;
+        }
+        let leading = server.leading().clone();
+        let stamp = leading?.timestamp_in_memory()?;
+        self.note(&OracleReply::Stamp(stamp), self.runtime.executor.now(), process);
+        Some(stamp)
     }
 
     async fn peek(&self) -> Result<Timestamp> {

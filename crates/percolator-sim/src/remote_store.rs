@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::{
-    ConditionalMutation, Error, Page, PageLimit, Result, Row, RowKey, RowMutation, RowRange,
-    Selection, Store, Table, TableSchema, Timestamp,
+    CommitRow, CommitRows, ConditionalMutation, Error, Page, PageLimit, Result, Row, RowKey,
+    RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema, Timestamp,
 };
 use bytes::Bytes;
 use futures::future::join_all;
 use percolator_core::async_trait;
 
-use crate::codec::{StoreReply, StoreRequest, decode, encode};
+use crate::codec::{RowPart, StoreReply, StoreRequest, decode, encode};
 use crate::executor::ProcessId;
 use crate::store::{StoreServer, unavailable};
 use crate::transport::{Server, Transport};
@@ -29,6 +29,7 @@ pub(crate) struct RemoteStore {
     pub(crate) endpoint: Arc<dyn Server>,
     pub(crate) timeout: Duration,
     pub(crate) splits_batches: bool,
+    pub(crate) one_step: bool,
 }
 
 impl fmt::Debug for RemoteStore {
@@ -73,6 +74,29 @@ impl Store for RemoteStore {
 
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
         self.mutate(StoreRequest::RaiseFloor(floor)).await.map(drop)
+    }
+
+    fn commits_rows(&self) -> bool {
+        self.one_step
+    }
+
+    async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
+        let part = |row: CommitRow| RowPart {
+            table: Bytes::copy_from_slice(row.table.as_bytes()),
+            request: ConditionalMutation {
+                predicate: row.predicate,
+                ..ConditionalMutation::new(row.row)
+            },
+        };
+        let number = self.server.expect(request.at);
+        let rows = request.rows.into_iter().map(part).collect();
+        let request = StoreRequest::CommitRows(number, request.above, rows);
+        match self.mutate(request).await? {
+            StoreReply::Committed(commit_ts) => Ok(RowsOutcome::Committed(commit_ts)),
+            StoreReply::Rejected(row) => Ok(RowsOutcome::Rejected { row: row as usize }),
+            StoreReply::NoTimestamp => Ok(RowsOutcome::NoTimestamp),
+            _ => Err(misdirected()),
+        }
     }
 }
 

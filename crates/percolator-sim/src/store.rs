@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bigtable::{
-    ConditionalMutation, Error, MemoryStore, RowKey, RowRange, Selection, Store, Table, TimeRange,
-    Timestamp,
+    AtCommit, CommitRow, CommitRows, ConditionalMutation, Error, MemoryStore, RowKey, RowRange,
+    RowsOutcome, Selection, Store, Table, TimeRange, Timestamp,
 };
 use bytes::Bytes;
 use futures::FutureExt;
 
-use crate::codec::{StoreReply, StoreRequest, decode, encode};
+use crate::codec::{RowPart, StoreReply, StoreRequest, decode, encode};
 use crate::executor::{Executor, ProcessId};
 use crate::journal::{Applied, Journal, LookUp};
 use crate::names::{LOCK, NOTIFY, table_number};
@@ -43,6 +43,15 @@ struct State {
     group: Vec<Pending>,
     tables: BTreeMap<Bytes, Arc<dyn Table>>,
     boundaries: Vec<RowKey>,
+    /// Requests to commit several rows, by number.
+    steps: BTreeMap<u64, Step>,
+}
+
+/// A request to commit several rows: what it is asked for at the commit, or what it came to. A store
+/// that has answered such a request does not apply it again.
+enum Step {
+    Expected(Arc<dyn AtCommit>),
+    Answered(StoreReply),
 }
 
 /// A mutation that waits for the next sync.
@@ -78,6 +87,7 @@ impl StoreServer {
                 group: Vec::new(),
                 tables: BTreeMap::new(),
                 boundaries: Vec::new(),
+                steps: BTreeMap::new(),
             }),
             journal: Mutex::default(),
         }
@@ -196,6 +206,9 @@ impl StoreServer {
                 let raised = self.inner.raise_floor(*floor).now_or_never().expect(READY);
                 raised.map(|()| StoreReply::Done)
             }
+            StoreRequest::CommitRows(number, above, rows) => {
+                Ok(self.commit_rows(*number, *above, rows, from))
+            }
             read => Ok(self.read(read)),
         };
         let reply = reply.unwrap_or_else(StoreReply::Failed);
@@ -212,17 +225,92 @@ impl StoreServer {
         let table = self.table(name);
         let checked = table.check_and_mutate_row(request.clone()).now_or_never().expect(READY);
         if let Ok(matched) = checked
-            && table_number(name).is_some()
+            && let LookUp::Cleared(columns) = self.enter(name, request, matched, from)
         {
-            let now = self.executor.now();
-            let applied = Applied { table: name, request, matched, from, now };
-            let is_dead = |process| self.executor.is_dead(process);
-            let more = self.journal().enter(&applied, &self.tally, is_dead);
-            if let LookUp::Cleared(columns) = more {
-                self.note_kept(&*table, &request.row, &columns);
-            }
+            self.note_kept(&*table, &request.row, &columns);
         }
         checked
+    }
+
+    fn refuse(&self, request: &StoreRequest, reply: ReplyTo, why: &str) {
+        let refusal = StoreReply::Failed(unavailable(why));
+        if let StoreRequest::CommitRows(number, ..) = request {
+            // Not the first answer, if another copy was faster.
+            let steps = &mut self.state().steps;
+            if let Some(Step::Expected(_)) = steps.get(number) {
+                steps.insert(*number, Step::Answered(refusal.clone()));
+            }
+        }
+        reply.send(encode(&refusal));
+    }
+
+    /// Gives a request to commit several rows its number.
+    pub(crate) fn expect(&self, at: Arc<dyn AtCommit>) -> u64 {
+        let mut state = self.state();
+        let number = state.steps.len() as u64;
+        state.steps.insert(number, Step::Expected(at));
+        number
+    }
+
+    fn commit_rows(
+        &self,
+        number: u64,
+        above: Timestamp,
+        rows: &[RowPart],
+        from: ProcessId,
+    ) -> StoreReply {
+        let at = match self.state().steps.get(&number) {
+            Some(Step::Expected(at)) => at.clone(),
+            Some(Step::Answered(reply)) => return reply.clone(),
+            None => return StoreReply::Failed(unavailable("a request of nobody")),
+        };
+        let row = |part: &RowPart| CommitRow {
+            table: String::from_utf8_lossy(&part.table).into(),
+            row: part.request.row.clone(),
+            predicate: part.request.predicate.clone(),
+        };
+        let rows_of = rows.iter().map(row).collect();
+        let request = CommitRows { rows: rows_of, above, bytes: 0, at: at.clone() };
+        let reply = match self.inner.commit_rows(request).now_or_never().expect(READY) {
+            Ok(RowsOutcome::Committed(commit_ts)) => {
+                self.tally.happened(Sometimes::OneStepCommitted);
+                for (index, part) in rows.iter().enumerate() {
+                    let request = ConditionalMutation {
+                        otherwise: at.mutations(index, commit_ts),
+                        ..ConditionalMutation::new(&part.request.row)
+                    };
+                    self.enter(&part.table, &request, false, from);
+                }
+                StoreReply::Committed(commit_ts)
+            }
+            Ok(RowsOutcome::Rejected { row }) => {
+                self.tally.happened(Sometimes::OneStepRejected);
+                StoreReply::Rejected(row as u64)
+            }
+            Ok(RowsOutcome::NoTimestamp) => {
+                self.tally.happened(Sometimes::OneStepWithoutTimestamp);
+                StoreReply::NoTimestamp
+            }
+            Err(error) => StoreReply::Failed(error),
+        };
+        self.state().steps.insert(number, Step::Answered(reply.clone()));
+        reply
+    }
+
+    /// Enters a conditional mutation of an application's table into the journal.
+    fn enter(
+        &self,
+        name: &Bytes,
+        request: &ConditionalMutation,
+        matched: bool,
+        from: ProcessId,
+    ) -> LookUp {
+        if table_number(name).is_none() {
+            return LookUp::Nothing;
+        }
+        let applied = Applied { table: name, request, matched, from, now: self.executor.now() };
+        let is_dead = |process| self.executor.is_dead(process);
+        self.journal().enter(&applied, &self.tally, is_dead)
     }
 
     /// Counts notifications that a clearing left because they are newer.
@@ -248,13 +336,12 @@ impl Server for StoreEndpoint {
         let request: StoreRequest = decode(request).expect("what a client encodes decodes");
         if store.state().down {
             if store.refuses {
-                reply.send(encode(&StoreReply::Failed(unavailable("the store is down"))));
+                store.refuse(&request, reply, "the store is down");
             }
             return;
         }
         if store.transport.is_busy() {
-            reply.send(encode(&StoreReply::Failed(unavailable("the store is busy"))));
-            return;
+            return store.refuse(&request, reply, "the store is busy");
         }
         match &request {
             StoreRequest::Read(..) | StoreRequest::Scan(..) | StoreRequest::Tablets(_) => {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use percolator_core::{Options, Secondaries};
+use percolator_core::{CommitPath, Options, Secondaries};
 
 use crate::random::Rng;
 
@@ -43,6 +43,8 @@ pub(crate) struct Swarm {
     pub(crate) options: Options,
     pub(crate) clients: u64,
     pub(crate) transactions: u64,
+    /// Whether store and oracle let transactions commit in one step.
+    pub(crate) one_step: bool,
 }
 
 /// The mean time between two faults of a kind; `None` if it is off.
@@ -111,6 +113,7 @@ impl Swarm {
             options: options(rng),
             clients: rng.between(2, 6),
             transactions: rng.between(100, 240),
+            one_step: rng.below(2) == 0,
         }
     }
 }
@@ -149,6 +152,7 @@ fn options(rng: &mut Rng) -> Options {
         commit_deadline: Duration::from_millis(rng.between(20, 4000)),
         short_value_bytes_max: *rng.pick(&[0, 12, 255]).unwrap_or(&255),
         attempts_max: 12,
+        commit_path: CommitPath::OneStep,
         secondaries: match rng.below(2) {
             0 => Secondaries::Awaited,
             _ => Secondaries::Background,

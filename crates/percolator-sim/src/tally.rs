@@ -96,6 +96,13 @@ kinds! {
         TooOldRead = "too_old_read",
         /// A store kill lost mutations that were not synced yet.
         TornWalRecovered = "torn_wal_recovered",
+        /// A transaction committed in one step.
+        OneStepCommitted = "one_step_committed",
+        /// A commit in one step was rejected.
+        OneStepRejected = "one_step_rejected",
+        /// A commit in one step went through two phases, for want of a timestamp in memory or because
+        /// an observer had been registered.
+        OneStepWithoutTimestamp = "one_step_without_timestamp",
         /// A round of garbage collection in the storm dropped versions.
         VersionsCollected = "versions_collected",
         /// A lock whose owner lived ended a round of garbage collection.
@@ -108,10 +115,10 @@ kinds! {
 pub(crate) struct Tally {
     messages: AtomicU64,
     faults: [AtomicU64; 32],
-    sometimes: [AtomicU64; 16],
+    sometimes: [AtomicU64; 32],
 }
 
-const _: () = assert!(Fault::ALL.len() <= 32 && Sometimes::ALL.len() <= 16);
+const _: () = assert!(Fault::ALL.len() <= 32 && Sometimes::ALL.len() <= 32);
 
 impl Tally {
     pub(crate) fn message(&self) {

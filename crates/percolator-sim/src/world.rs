@@ -177,7 +177,7 @@ impl World {
         let runtime = self.new_process();
         let process = runtime.process;
         let server = OracleServer::start(runtime, self.remote_store(process), self.swarm.window);
-        self.oracles.add(process, Arc::new(OracleEndpoint(server)));
+        self.oracles.add(process, server.clone(), Arc::new(OracleEndpoint(server)));
     }
 
     pub(crate) fn remote_store(&self, process: ProcessId) -> RemoteStore {
@@ -188,6 +188,7 @@ impl World {
             endpoint: self.store_endpoint.clone(),
             timeout: self.swarm.timeout,
             splits_batches: self.swarm.splits_batches,
+            one_step: self.swarm.one_step,
         }
     }
 
@@ -201,6 +202,7 @@ impl World {
                 transport: self.transport.clone(),
                 oracles: self.oracles.clone(),
                 timeout,
+                one_step: self.swarm.one_step,
             }),
             locks: Arc::new(RemoteLocks {
                 process,

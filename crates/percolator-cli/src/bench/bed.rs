@@ -16,12 +16,12 @@ use bigtable::{ConditionalMutation, Family, Layout, LocalityGroup, Mutation, Row
 use bigtable::{Selection, Store, TableSchema, TimeRange, Timestamp};
 use bigtable_fjall::FjallStore;
 use fjall::{KeyspaceCreateOptions, PersistMode};
-use percolator::{Bytes, Column, Percolator};
+use percolator::{Bytes, Client, Column, Percolator, Transaction};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
 use crate::bench::micro::Settings;
-use crate::store::Durability;
+use crate::store::{Commit, Durability};
 
 /// Length of a key.
 pub(super) const KEY_BYTES: usize = 24;
@@ -56,6 +56,7 @@ pub(super) struct Bed {
     keyspace: fjall::Keyspace,
     raw: Arc<dyn bigtable::Table>,
     db: Percolator,
+    two_phases: Client,
     table: percolator::Table,
     keys: Vec<RowKey>,
     random: SmallRng,
@@ -87,6 +88,8 @@ impl Bed {
         ];
         let raw = store.open_table("raw", &TableSchema { groups }).await?;
         let db = Percolator::over(store, percolator::Options::default()).await?;
+        let options = Commit::TwoPhases.options();
+        let two_phases = Client::open(db.services().clone(), options).await?;
         let table = db.table("cells").await?;
         let key = |cell: usize| RowKey::from(format!("{cell:0KEY_BYTES$}"));
         let mut bed = Bed {
@@ -95,6 +98,7 @@ impl Bed {
             keyspace,
             raw,
             db,
+            two_phases,
             table,
             keys: (0..settings.cells).map(key).collect(),
             random: SmallRng::seed_from_u64(settings.seed),
@@ -222,8 +226,17 @@ impl Bed {
     }
 
     pub(super) async fn tx_write(&mut self, cell: usize) -> anyhow::Result<()> {
+        let tx = self.db.begin().await?;
+        self.write_tx(tx, cell).await
+    }
+
+    pub(super) async fn tx_write_two_phases(&mut self, cell: usize) -> anyhow::Result<()> {
+        let tx = self.two_phases.begin().await?;
+        self.write_tx(tx, cell).await
+    }
+
+    async fn write_tx(&mut self, mut tx: Transaction, cell: usize) -> anyhow::Result<()> {
         let value = Bytes::copy_from_slice(&self.value(Part::Percolator, cell));
-        let mut tx = self.db.begin().await?;
         tx.set(&self.table, &self.keys[cell], &COLUMN, value)?;
         tx.commit().await?;
         Ok(())

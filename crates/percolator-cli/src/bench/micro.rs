@@ -53,11 +53,12 @@ pub(crate) enum Arm {
     TxRead,
     SnapshotRead,
     TxWrite,
+    TwoPhases,
 }
 
 impl Arm {
     /// All of them, in the order they are reported in.
-    pub(crate) const ALL: [Arm; 8] = [
+    pub(crate) const ALL: [Arm; 9] = [
         Arm::FjallGet,
         Arm::RawRead,
         Arm::TxRead,
@@ -66,6 +67,7 @@ impl Arm {
         Arm::RawWrite,
         Arm::RawAppend,
         Arm::TxWrite,
+        Arm::TwoPhases,
     ];
 
     /// Its name.
@@ -79,6 +81,7 @@ impl Arm {
             Arm::TxRead => "tx_read",
             Arm::SnapshotRead => "snapshot_read",
             Arm::TxWrite => "tx_write",
+            Arm::TwoPhases => "tx_write_two_phases",
         }
     }
 
@@ -93,6 +96,7 @@ impl Arm {
             Arm::TxRead => "begin, get",
             Arm::SnapshotRead => "snapshot, get",
             Arm::TxWrite => "begin, set, commit",
+            Arm::TwoPhases => "the same, with prewrite and commit as in the paper",
         }
     }
 
@@ -106,6 +110,7 @@ impl Arm {
             Arm::TxRead => block(bed, length, Bed::tx_read).await,
             Arm::SnapshotRead => block(bed, length, Bed::snapshot_read).await,
             Arm::TxWrite => block(bed, length, Bed::tx_write).await,
+            Arm::TwoPhases => block(bed, length, Bed::tx_write_two_phases).await,
         }
     }
 }

@@ -16,7 +16,7 @@ struct Ratio {
     paper: Option<f64>,
 }
 
-const RATIOS: [Ratio; 7] = [
+const RATIOS: [Ratio; 8] = [
     Ratio { over: (Arm::RawRead, Arm::FjallGet), bar: Some(0.6), paper: None },
     Ratio { over: (Arm::RawWrite, Arm::FjallInsert), bar: Some(0.6), paper: None },
     Ratio { over: (Arm::RawAppend, Arm::FjallInsert), bar: Some(0.6), paper: None },
@@ -24,6 +24,7 @@ const RATIOS: [Ratio; 7] = [
     Ratio { over: (Arm::SnapshotRead, Arm::RawRead), bar: None, paper: None },
     Ratio { over: (Arm::TxWrite, Arm::RawWrite), bar: Some(0.23), paper: Some(0.23) },
     Ratio { over: (Arm::TxWrite, Arm::RawAppend), bar: Some(0.23), paper: Some(0.23) },
+    Ratio { over: (Arm::TwoPhases, Arm::RawAppend), bar: None, paper: Some(0.23) },
 ];
 
 impl Ratio {

@@ -35,8 +35,8 @@ const LOG_LINES: usize = 20;
 /// Kill the program with SIGKILL again and again in the middle of its work, then look for damage.
 ///
 /// A child process runs bank transfers over two tables, blind writes, deletions, strong and weak observers,
-/// and a web index that is loaded and recrawled. It is killed at random moments, also while it opens the
-/// store, and started again. At the end sums, acknowledged commits, observers' effects, locks and the
+/// and a web index that is loaded and recrawled; it commits in one step and in two phases, in turns. It is
+/// killed at random moments, also while it opens the store, and started again. At the end sums, acknowledged commits, observers' effects, locks and the
 /// web index are checked; exit status 3, and each violation named, when something does not hold.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:

@@ -9,7 +9,7 @@ use super::Place;
 use super::ledger::{Counts, Ledger, Work};
 use super::world::{ACCOUNTS, BALANCE, COUNT, COUNTERS, ROWS, VALUE, World};
 use super::world::{counter_row, number, row_name};
-use crate::store::Durability;
+use crate::store::{Commit, Durability};
 
 /// How long the observers may take to catch up.
 const IDLE_MAX: Duration = Duration::from_secs(300);
@@ -50,7 +50,7 @@ impl Judgement {
 /// Opens what the children have left, lets it come to rest, and checks it.
 pub(crate) async fn judge(place: &Place, durability: Durability) -> anyhow::Result<Judgement> {
     let ledger = Ledger::read(&place.ledger())?;
-    let world = World::open(place, durability).await?;
+    let world = World::open(place, durability, Commit::OneStep).await?;
     let mut found = Judgement {
         begun: ledger.begun.len(),
         committed: ledger.committed.len(),

@@ -14,7 +14,7 @@ use webindex::address::Base;
 use super::Place;
 use super::ledger::{Counts, Work, Writer};
 use super::world::{ACCOUNTS, BALANCE, COUNTERS, ROWS, VALUE, World, number};
-use crate::store::Durability;
+use crate::store::{Commit, Durability};
 
 /// Tasks that run transactions.
 const TASKS: u64 = 8;
@@ -45,7 +45,12 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     end_with_the_parent();
     let place = settings.place;
     let ledger = Writer::open(&place.ledger())?;
-    let world = World::open(&place, settings.durability).await?;
+    // In turns: a kill in one step leaves nothing to be resolved, and one in two phases locks.
+    let commit = match settings.run.is_multiple_of(2) {
+        true => Commit::OneStep,
+        false => Commit::TwoPhases,
+    };
+    let world = World::open(&place, settings.durability, commit).await?;
     let child = Arc::new(Child { world, ledger, place, run: settings.run });
     let mut random = StdRng::seed_from_u64(settings.seed);
     let mut tasks = JoinSet::new();

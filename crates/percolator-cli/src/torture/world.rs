@@ -10,7 +10,7 @@ use webindex::{SEARCH_DIR, WebIndex};
 
 use super::Place;
 use super::ledger::Work;
-use crate::store::Durability;
+use crate::store::{Commit, Durability};
 
 /// Accounts, over both banks together.
 pub(crate) const ACCOUNTS: usize = 32;
@@ -60,9 +60,13 @@ pub(crate) struct Tables {
 
 impl World {
     /// Opens store, tables and index, and starts the observers.
-    pub(crate) async fn open(place: &Place, durability: Durability) -> anyhow::Result<Self> {
-        let durability = durability.into();
-        let options = OpenOptions { durability, gc: Some(GC), ..OpenOptions::default() };
+    pub(crate) async fn open(
+        place: &Place,
+        durability: Durability,
+        commit: Commit,
+    ) -> anyhow::Result<Self> {
+        let (durability, client) = (durability.into(), commit.options());
+        let options = OpenOptions { durability, client, gc: Some(GC), ..OpenOptions::default() };
         let index_db = Percolator::open_with(place.store(), options).await?;
         let db = index_db.another_client().await?;
         let tables = Tables::open(&db).await?;

@@ -40,7 +40,7 @@ use bigtable::{
 
 use crate::gc::GcCounts;
 use crate::gc::pace::Pace;
-use crate::get::{Patience, selection};
+use crate::get::Patience;
 use crate::layout::{DATA, NOTIFY, ROLLBACK, WRITE};
 use crate::lock::Kind;
 use crate::mutants::{self, off};
@@ -268,8 +268,8 @@ impl Client {
         let mut all = acks.clone();
         all.push(column.clone());
         // The newest of all time: what is acknowledged stays so.
-        let (select, now) = (selection(&all, Timestamp::MAX), Timestamp::MAX);
-        let versions = match self.read_row(table, row, &select, now, Patience::GiveUp).await {
+        let now = Timestamp::MAX;
+        let versions = match self.read_acknowledged(table, row, &all, now, Patience::GiveUp).await {
             Ok(versions) => versions,
             // Somebody is at work on it: the next round will look again.
             Err(Error::Locked { .. }) => return Ok(false),
@@ -310,25 +310,21 @@ impl Plan {
 
     /// Drops the row's tombs, and the notifications of columns that are not dirty.
     fn drop_hints(&mut self, found: &Row, clean: &BTreeSet<Column>, counts: &mut GcCounts) {
-        // Neighbours of one column, newest first, go by one range: of an often aborted cell there are many.
+        // The tombs of a column go by one range: of an often aborted cell there are many.
         let mut tombs: BTreeMap<Column, TimeRange> = BTreeMap::new();
         for cell in &found.cells {
             let column = Column::from_stored(cell.qualifier.clone());
+            let at = TimeRange::at(cell.timestamp);
             if cell.family == ROLLBACK {
                 counts.tombs += 1;
-                let at = TimeRange::at(cell.timestamp);
                 let range = tombs.entry(column).or_insert(at);
                 range.from = range.from.min(cell.timestamp);
                 range.to = range.to.max(cell.timestamp);
-                continue;
             } else if cell.family == NOTIFY && clean.contains(&column) {
                 counts.notifications += 1;
-            } else {
-                continue;
+                let delete = Mutation::delete(NOTIFY, column.to_bytes(), at);
+                self.cells.entry(column).or_default().push(delete);
             }
-            let at = TimeRange::at(cell.timestamp);
-            let delete = Mutation::delete(cell.family.clone(), column.to_bytes(), at);
-            self.cells.entry(column).or_default().push(delete);
         }
         for (column, range) in tombs {
             let delete = Mutation::delete(ROLLBACK, column.to_bytes(), range);

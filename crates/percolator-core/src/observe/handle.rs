@@ -192,7 +192,8 @@ async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Resul
     // In one read: garbage collection drops a deletion together with its acknowledgements. A writer
     // that is still at work will notify again: come back instead of waiting.
     let both = [column.clone(), ack.column.clone()];
-    let versions = tx.versions(table, row, &both, Patience::GiveUp).await?;
+    let s = tx.start_ts();
+    let versions = tx.client.read_acknowledged(table, row, &both, s, Patience::GiveUp).await?;
     let of = |column: &Column| versions.iter().find(|version| version.column == *column);
     let acked = of(&ack.column).and_then(|version| match off(mutants::ACK_IS_COMMIT_TS) {
         true => Some(version.commit_ts),

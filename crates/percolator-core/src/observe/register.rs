@@ -151,8 +151,11 @@ impl Client {
             let mut dirty = Vec::new();
             for found in &page.rows {
                 let versions = match found.cells.iter().any(|cell| cell.family == LOCK) {
-                    true => self.read_row(&table, &found.key, &select, s, Patience::Wait).await?,
-                    false => self.versions(&table, found, s).await?,
+                    true => {
+                        let (row, patience) = (&found.key, Patience::Wait);
+                        self.read_acknowledged(&table, row, &columns, s, patience).await?
+                    }
+                    false => self.versions(&table, found, s, Column::is_ack).await?,
                 };
                 let of = |column: &Column| versions.iter().find(|v| v.column == *column);
                 let acked = of(&ack).and_then(|v| acknowledged(v.value.as_deref()));

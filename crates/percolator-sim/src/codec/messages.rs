@@ -20,6 +20,15 @@ pub(crate) enum StoreRequest {
     CheckMany(Bytes, Vec<ConditionalMutation>),
     Tablets(Bytes),
     RaiseFloor(Timestamp),
+    /// Several rows in one step; the number is that of what the store asks the client for.
+    CommitRows(u64, Timestamp, Vec<RowPart>),
+}
+
+/// A row of several, and its predicate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RowPart {
+    pub(crate) table: Bytes,
+    pub(crate) request: ConditionalMutation,
 }
 
 /// From the store: one for each kind of request, or an error.
@@ -32,6 +41,9 @@ pub(crate) enum StoreReply {
     CheckedMany(Vec<Result<bool, bigtable::Error>>),
     Tablets(Vec<RowRange>),
     Failed(bigtable::Error),
+    Committed(Timestamp),
+    Rejected(u64),
+    NoTimestamp,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +99,7 @@ impl Wire for Duration {
 }
 
 wire_struct!(Stamp { timestamp, schema_version });
+wire_struct!(RowPart { table, request });
 
 wire_enum!(StoreRequest {
     0 => Read(table, row, select),
@@ -96,6 +109,7 @@ wire_enum!(StoreRequest {
     4 => CheckMany(table, requests),
     5 => Tablets(table),
     6 => RaiseFloor(floor),
+    7 => CommitRows(number, above, rows),
 });
 
 wire_enum!(StoreReply {
@@ -106,6 +120,9 @@ wire_enum!(StoreReply {
     4 => CheckedMany(results),
     5 => Tablets(ranges),
     6 => Failed(error),
+    7 => Committed(commit_ts),
+    8 => Rejected(row),
+    9 => NoTimestamp,
 });
 
 wire_enum!(OracleRequest {
