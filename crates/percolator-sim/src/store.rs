@@ -233,15 +233,16 @@ impl StoreServer {
     }
 
     fn refuse(&self, request: &StoreRequest, reply: ReplyTo, why: &str) {
-        let refusal = StoreReply::Failed(unavailable(why));
+        let mut answer = StoreReply::Failed(unavailable(why));
         if let StoreRequest::CommitRows(number, ..) = request {
-            // Not the first answer, if another copy was faster.
             let steps = &mut self.state().steps;
-            if let Some(Step::Expected(_)) = steps.get(number) {
-                steps.insert(*number, Step::Answered(refusal.clone()));
+            match steps.get(number) {
+                // Another copy was faster.
+                Some(Step::Answered(earlier)) => answer = earlier.clone(),
+                _ => drop(steps.insert(*number, Step::Answered(answer.clone()))),
             }
         }
-        reply.send(encode(&refusal));
+        reply.send(encode(&answer));
     }
 
     /// Gives a request to commit several rows its number.
