@@ -23,6 +23,7 @@ use bytes::Bytes;
 
 use crate::column::{Cell, Table};
 use crate::layout::NOTIFY;
+use crate::mutants::{self, off};
 use crate::options::CommitPath;
 use crate::plan::{Plan, RowPlan};
 use crate::runtime::Backoff;
@@ -60,7 +61,8 @@ impl AtCommit for AtOnce {
     fn timestamp(&self) -> Option<Timestamp> {
         let stamp = self.oracle.timestamp_in_memory()?;
         // Observers that were registered since then are notified in two phases (H59).
-        (stamp.schema_version <= self.schema_version).then_some(stamp.timestamp)
+        let known = stamp.schema_version <= self.schema_version || off(mutants::SCHEMA_OF_BEGIN);
+        known.then_some(stamp.timestamp)
     }
 
     fn mutations(&self, row: usize, commit_ts: Timestamp) -> Vec<Mutation> {
@@ -160,6 +162,11 @@ impl Client {
                 }
                 Err(bigtable::Error::TooOld { .. }) => {
                     return Err(self.aborted(plan, AbortReason::TooOld));
+                }
+                Err(bigtable::Error::Unknown { .. })
+                    if off(mutants::UNKNOWN_STEP_MEANS_ABORTED) =>
+                {
+                    return Err(self.aborted(plan, AbortReason::RolledBack));
                 }
                 Err(bigtable::Error::Unknown { why }) => {
                     let commit_ts = self.settle_at_once(plan, why).await?;

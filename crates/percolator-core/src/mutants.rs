@@ -42,6 +42,7 @@ mutants! {
     COLLECTED_MEANS_ABORTED "collected-means-aborted" "H06"
         by "h07_h06_too_old_after_a_lost_reply_is_not_called_aborted",
     NO_LOCK_MEANS_ABORTED "no-lock-means-aborted" "H07 H64",
+    UNKNOWN_STEP_MEANS_ABORTED "unknown-step-means-aborted" "H07",
     COMMIT_TS_FIRST "commit-ts-first" "H08",
     SECONDARIES_UNDECIDED "secondaries-undecided" "H10",
     ANY_LOCK_IS_THE_PRIMARY "any-lock-is-the-primary" "H11"

@@ -12,6 +12,7 @@ mod limits;
 mod liveness;
 mod notifications;
 mod observers;
+mod one_step;
 mod oracle;
 mod reads;
 mod registration;

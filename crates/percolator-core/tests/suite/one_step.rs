@@ -1,0 +1,346 @@
+//! Commit in one step: what it leaves, what it says, and when it takes the two phases instead.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use bigtable::{
+    COMMIT_ROWS_MAX, CommitRows, Error as StoreError, RowsOutcome, Store, Table as StoreTable,
+    TableSchema,
+};
+use percolator_core::{
+    AbortReason, Client, CommitPath, Error, Incarnation, Options, Registration, Services,
+    Timestamp, WindowOracle, async_trait,
+};
+
+use crate::faults::{FaultyStore, LOCK, NOTIFY, Op, ROLLBACK, WRITE};
+use crate::notifications::{COUNT, one_thread, register};
+use crate::world::{
+    A, B, BAL, World, add, counting, get, get_column, is_aborted, number, run, set, writing,
+};
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Applied,
+    /// It is applied, and its sender told `Unknown`.
+    ReplyLost,
+    /// Its sender is told `Unknown`; it is applied when the test says so.
+    Late,
+    /// It is refused with `Unavailable`.
+    Refused,
+}
+
+/// The world's store, with commits in one step.
+#[derive(Debug)]
+struct OneStep {
+    inner: Arc<FaultyStore>,
+    fates: Mutex<VecDeque<Fate>>,
+    late: Mutex<Vec<CommitRows>>,
+    committed: Mutex<usize>,
+}
+
+impl OneStep {
+    fn over(world: &World, fates: &[Fate]) -> Arc<Self> {
+        Arc::new(OneStep {
+            inner: world.store.clone(),
+            fates: Mutex::new(fates.iter().copied().collect()),
+            late: Mutex::default(),
+            committed: Mutex::default(),
+        })
+    }
+
+    async fn client(self: &Arc<Self>, world: &World, options: Options) -> Client {
+        let services = Services {
+            store: self.clone(),
+            oracle: world.oracle.clone(),
+            locks: world.locks.clone(),
+            runtime: Arc::new(world.runtime.clone()),
+        };
+        Client::open(services, options).await.unwrap()
+    }
+
+    async fn apply(&self, request: CommitRows) -> bigtable::Result<RowsOutcome> {
+        let outcome = self.inner.inner.commit_rows(request).await;
+        *self.committed.lock().unwrap() +=
+            usize::from(matches!(outcome, Ok(RowsOutcome::Committed(_))));
+        outcome
+    }
+
+    /// Applies what is late.
+    async fn deliver(&self) -> Vec<bigtable::Result<RowsOutcome>> {
+        let late = std::mem::take(&mut *self.late.lock().unwrap());
+        let mut outcomes = Vec::new();
+        for request in late {
+            outcomes.push(self.apply(request).await);
+        }
+        outcomes
+    }
+
+    fn committed(&self) -> usize {
+        *self.committed.lock().unwrap()
+    }
+}
+
+#[async_trait]
+impl Store for OneStep {
+    async fn open_table(
+        &self,
+        name: &str,
+        schema: &TableSchema,
+    ) -> bigtable::Result<Arc<dyn StoreTable>> {
+        self.inner.open_table(name, schema).await
+    }
+
+    async fn table_names(&self) -> bigtable::Result<Vec<String>> {
+        self.inner.table_names().await
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.inner.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> bigtable::Result<()> {
+        self.inner.raise_floor(floor).await
+    }
+
+    fn commits_rows(&self) -> bool {
+        true
+    }
+
+    async fn commit_rows(&self, request: CommitRows) -> bigtable::Result<RowsOutcome> {
+        let unknown = || StoreError::Unknown { why: "the reply was lost".to_owned() };
+        let fate = self.fates.lock().unwrap().pop_front();
+        match fate.unwrap_or(Fate::Applied) {
+            Fate::Applied => self.apply(request).await,
+            Fate::ReplyLost => {
+                self.apply(request).await?;
+                Err(unknown())
+            }
+            Fate::Late => {
+                self.late.lock().unwrap().push(request);
+                Err(unknown())
+            }
+            Fate::Refused => Err(StoreError::Unavailable { why: "busy".to_owned() }),
+        }
+    }
+}
+
+#[test]
+fn it_leaves_what_the_two_phases_leave_and_never_a_lock() {
+    let dump = |commit_path| {
+        run(async move |world| {
+            let store = OneStep::over(&world, &[]);
+            let options = Options { commit_path, ..Options::default() };
+            let client = store.client(&world, options).await;
+            let (t, u) = (client.table("t").await.unwrap(), client.table("u").await.unwrap());
+            register(&client, "watcher").await;
+            let long = "x".repeat(300);
+            for value in ["1", long.as_str()] {
+                let mut tx = client.begin().await.unwrap();
+                tx.set(&t, "a", &BAL, value.to_owned()).unwrap();
+                tx.set(&t, "a", &B, "b").unwrap();
+                tx.set(&u, "a", &A, "u").unwrap();
+                tx.delete(&t, "z", &BAL).unwrap();
+                tx.commit().await.unwrap();
+            }
+            let one_step = store.committed();
+            assert_eq!(one_step, if commit_path == CommitPath::OneStep { 2 } else { 0 });
+            assert_eq!(client.stats().committed_at_once, one_step as u64);
+            let locked = world.store.count(Op::Prewrite) > 0;
+            assert_eq!(locked, commit_path == CommitPath::TwoPhases);
+            let mut rows = Vec::new();
+            for table in [&t, &u] {
+                let raw = world.raw_table(table).await;
+                let all = table_families(bigtable::Selection::default());
+                let limit = bigtable::PageLimit::default();
+                rows.extend(raw.scan(&bigtable::RowRange::all(), &all, limit).await.unwrap().rows);
+            }
+            rows
+        })
+    };
+    let (one, two) = (dump(CommitPath::OneStep), dump(CommitPath::TwoPhases));
+    assert_eq!(one, two, "cell by cell");
+    assert!(one.iter().flat_map(|row| &row.cells).all(|cell| cell.family != LOCK));
+    assert!(one.iter().flat_map(|row| &row.cells).any(|cell| cell.family == NOTIFY));
+}
+
+fn table_families(select: bigtable::Selection) -> bigtable::Selection {
+    let families = ["data", "lock", "write", "rollback", "notify"];
+    families.into_iter().fold(select, |select, family| {
+        let family = bigtable::Family::from_static(family);
+        select.family(family, bigtable::TimeRange::ALL, u32::MAX)
+    })
+}
+
+#[test]
+fn a_conflict_names_the_winner_and_writes_nothing() {
+    run(async |world| {
+        let client = OneStep::over(&world, &[]).client(&world, Options::default()).await;
+        let table = client.table("t").await.unwrap();
+        let late = writing(&client, &table, &[("a", "late"), ("b", "late")]).await;
+        let start_ts = late.start_ts();
+        let winner = set(&client, &table, &[("b", "first")]).await;
+        let error = late.commit().await.unwrap_err();
+        let Error::Aborted { reason: AbortReason::Conflict(conflict), .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(conflict.winner_commit_ts, Some(winner));
+        assert_eq!(conflict.cell.row, "b".into());
+        assert_eq!(world.raw(&table, "a", WRITE, &BAL).await, []);
+        assert_eq!(world.raw(&table, "a", ROLLBACK, &BAL).await, [], "nothing to keep out");
+        assert!(start_ts < winner && client.stats().conflicts == 1);
+        world.audit(&table).await;
+    });
+}
+
+#[test]
+fn h25_a_dead_owner_s_lock_is_cleared_and_a_living_one_s_is_a_conflict() {
+    run(async |world| {
+        let client = OneStep::over(&world, &[]).client(&world, Options::default()).await;
+        let table = client.table("t").await.unwrap();
+        let owner = world.client().await;
+        let locked = writing(&owner, &table, &[("a", "1"), ("b", "1")]).await;
+        let locked = locked.prewrite().await.unwrap();
+        let tx = writing(&client, &table, &[("b", "2")]).await;
+        assert!(is_aborted(&tx.commit().await), "its owner lives");
+        drop(locked);
+        world.declare_dead(&owner);
+        set(&client, &table, &[("b", "2")]).await;
+        assert_eq!(get(&client, &table, "b").await.as_deref(), Some("2"));
+        assert_eq!(get(&client, &table, "a").await, None);
+        world.audit(&table).await;
+    });
+}
+
+#[test]
+fn h07_a_lost_reply_is_settled_by_the_primary_s_row() {
+    run(async |world| {
+        let store = OneStep::over(&world, &[Fate::Refused, Fate::ReplyLost]);
+        let client = store.client(&world, Options::default()).await;
+        let table = client.table("t").await.unwrap();
+        let mut tx = client.begin().await.unwrap();
+        add(&mut tx, &table, "a", &BAL, 1).await.unwrap();
+        let commit_ts = tx.commit().await.unwrap();
+        assert_eq!(world.raw(&table, "a", WRITE, &BAL).await, [commit_ts]);
+        assert_eq!(client.stats().committed, 1);
+    });
+}
+
+#[test]
+fn h07_h02_a_request_that_is_late_is_kept_out_by_a_tomb() {
+    run(async |world| {
+        let store = OneStep::over(&world, &[Fate::Late]);
+        let client = store.client(&world, Options::default()).await;
+        let table = client.table("t").await.unwrap();
+        let tx = writing(&client, &table, &[("a", "1"), ("b", "1")]).await;
+        let start_ts = tx.start_ts();
+        assert!(is_aborted(&tx.commit().await));
+        assert_eq!(world.raw(&table, "a", ROLLBACK, &BAL).await, [start_ts]);
+        let late = store.deliver().await;
+        assert!(matches!(late[..], [Ok(RowsOutcome::Rejected { row: 0 })]), "{late:?}");
+        assert_eq!(get(&client, &table, "b").await, None);
+        world.audit(&table).await;
+    });
+}
+
+#[test]
+fn transact_counts_right_whatever_befalls_its_requests() {
+    use Fate::{Applied, Late, Refused, ReplyLost};
+    run(async |world| {
+        let fates = [ReplyLost, Late, Refused, Applied, Late, ReplyLost, Late];
+        let store = OneStep::over(&world, &fates);
+        let client = store.client(&world, Options::default()).await;
+        let table = client.table("t").await.unwrap();
+        for _ in 0..5 {
+            client.transact(async |mut tx| add(&mut tx, &table, "a", &BAL, 1).await).await.unwrap();
+            store.deliver().await;
+        }
+        let value = get(&client, &table, "a").await;
+        assert_eq!(number(value.map(Into::into)), 5);
+    });
+}
+
+#[test]
+fn h59_an_observer_registered_meanwhile_is_notified_through_two_phases() {
+    run(async |world| {
+        let store = OneStep::over(&world, &[]);
+        let client = store.client(&world, Options::default()).await;
+        let table = client.table("t").await.unwrap();
+        let tx = writing(&client, &table, &[("a", "1")]).await;
+        let worker = world.client().await;
+        register(&worker, "watcher").await;
+        let commit_ts = tx.commit().await.unwrap();
+        assert_eq!(store.committed(), 0, "its schema is older than the timestamp's");
+        assert_eq!(world.raw(&table, "a", NOTIFY, &BAL).await, [commit_ts]);
+        set(&client, &table, &[("b", "1")]).await;
+        assert_eq!(store.committed(), 1, "the next one knows");
+        assert_eq!(world.notified(&table, "b", &BAL).await, 1);
+    });
+}
+
+#[test]
+fn a_window_that_is_used_up_is_extended_by_the_two_phases() {
+    run(async |mut world| {
+        let runtime = Arc::new(world.runtime.clone());
+        let lead = WindowOracle::lead(&*world.store, Incarnation(9), runtime, 3).await.unwrap();
+        world.oracle = Arc::new(lead);
+        let store = OneStep::over(&world, &[]);
+        let client = store.client(&world, Options::default()).await;
+        let table = client.table("t").await.unwrap();
+        for n in 0..9 {
+            set(&client, &table, &[("a", n.to_string().as_str())]).await;
+        }
+        assert_eq!(get(&client, &table, "a").await.as_deref(), Some("8"));
+        assert!((1..9).contains(&store.committed()), "{} in one step", store.committed());
+    });
+}
+
+#[test]
+fn many_rows_take_the_two_phases() {
+    run(async |world| {
+        let store = OneStep::over(&world, &[]);
+        let client = store.client(&world, Options::default()).await;
+        let table = client.table("t").await.unwrap();
+        for (rows, one_step) in [(COMMIT_ROWS_MAX, 1), (COMMIT_ROWS_MAX + 1, 1)] {
+            let mut tx = client.begin().await.unwrap();
+            for row in 0..rows {
+                tx.set(&table, format!("{row:05}").into_bytes(), &BAL, "v").unwrap();
+            }
+            tx.commit().await.unwrap();
+            assert_eq!(store.committed(), one_step, "{rows} rows");
+        }
+        let mut tx = client.begin().await.unwrap();
+        for row in 0..9 {
+            tx.set(&table, format!("{row:05}").into_bytes(), &BAL, vec![0; 1 << 20]).unwrap();
+        }
+        tx.commit().await.unwrap();
+        assert_eq!(store.committed(), 1, "nine megabytes");
+    });
+}
+
+#[test]
+fn weak_notifications_go_with_the_commit_and_observers_run() {
+    const CHANGED: percolator_core::Column = percolator_core::Column::literal("f:changed");
+    run(async |world| {
+        let store = OneStep::over(&world, &[]);
+        let client = store.client(&world, Options::default()).await;
+        let table = client.table("t").await.unwrap();
+        let weak = Registration::weak("weak", "t", CHANGED, counting(COUNT));
+        let workers = client.observe(vec![weak], one_thread()).await.unwrap();
+        let mut tx = client.begin().await.unwrap();
+        tx.set(&table, "m", &BAL, "1").unwrap();
+        // Before, at and after the row that is written.
+        for row in ["a", "m", "z"] {
+            tx.notify(&table, row, &CHANGED).unwrap();
+        }
+        let commit_ts = tx.commit().await.unwrap();
+        assert!(client.wait_idle(None).await.unwrap().idle);
+        workers.stop().await;
+        for row in ["a", "m", "z"] {
+            assert_eq!(get_column(&client, &table, row, &COUNT).await.as_deref(), Some("1"));
+        }
+        assert_eq!(world.raw(&table, "m", WRITE, &BAL).await, [commit_ts]);
+        assert_eq!(store.committed(), 4, "the writer and three runs");
+        world.audit(&table).await;
+    });
+}
