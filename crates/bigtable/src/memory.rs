@@ -45,12 +45,25 @@ const NO_PANIC: &str = "nothing panics while it holds a lock of the store";
 pub struct MemoryStore {
     shared: Arc<Shared>,
     tables: Mutex<BTreeMap<String, Arc<MemoryTable>>>,
+    ungrouped: bool,
 }
 
 impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         MemoryStore::default()
+    }
+
+    /// An empty store that says it has no locality groups, so that tests and simulations run what is
+    /// done on such stores. It is no slower.
+    ///
+    /// ```
+    /// use bigtable::{MemoryStore, Store};
+    /// assert!(!MemoryStore::without_locality_groups().locality_groups());
+    /// assert!(MemoryStore::new().locality_groups());
+    /// ```
+    pub fn without_locality_groups() -> Self {
+        MemoryStore { ungrouped: true, ..MemoryStore::default() }
     }
 
     fn tables(&self) -> MutexGuard<'_, BTreeMap<String, Arc<MemoryTable>>> {
@@ -97,6 +110,10 @@ impl Store for MemoryStore {
             drop(table.write());
         }
         Ok(())
+    }
+
+    fn locality_groups(&self) -> bool {
+        !self.ungrouped
     }
 
     fn pressure(&self) -> f64 {
