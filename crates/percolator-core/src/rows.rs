@@ -27,6 +27,8 @@ pub(crate) struct NewLock {
     pub(crate) column: Column,
     pub(crate) lock: Lock,
     pub(crate) long_value: Option<Bytes>,
+    /// Whether the column is observed. The lock says so, too, if the row's own operations notify.
+    pub(crate) observed: bool,
 }
 
 /// Prewrite of one row: locks its cells unless one of them has a write at or after `start_ts`, a
@@ -41,7 +43,7 @@ pub(crate) fn prewrite(
 ) -> ConditionalMutation {
     let above = (!off(mutants::PREWRITE_BELOW_FLOOR)).then_some(start_ts);
     let mut request = ConditionalMutation { above, ..ConditionalMutation::new(row) };
-    for NewLock { column, lock, long_value } in cells {
+    for NewLock { column, lock, long_value, .. } in cells {
         let q = || column.to_bytes();
         let probes = [
             (Probe::new(LOCK, q(), TimeRange::ALL), mutants::PREWRITE_IGNORES_LOCKS),

@@ -91,7 +91,7 @@ impl Client {
             let mut left = Some(RowRange::all());
             while let Some(range) = left {
                 let limit = PageLimit { rows_max: 1, ..PageLimit::default() };
-                let page = table.store().scan(&range, &select, limit).await?;
+                let page = table.notify_store().scan(&range, &select, limit).await?;
                 if !page.rows.is_empty() {
                     return Ok(false);
                 }
@@ -119,7 +119,7 @@ impl Client {
             let table = self.table(&name).await?;
             let mut left = Some(RowRange::all());
             while let Some(range) = left {
-                let page = table.store().scan(&range, &select, PageLimit::default()).await?;
+                let page = table.notify_store().scan(&range, &select, PageLimit::default()).await?;
                 for row in &page.rows {
                     let columns = row.cells.chunk_by(|a, b| a.qualifier == b.qualifier);
                     for versions in columns {

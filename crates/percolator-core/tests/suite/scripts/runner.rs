@@ -23,6 +23,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bigtable::MemoryStore;
 use futures::channel::oneshot;
 use futures::future::{Either, select};
 use goldenscript::{Argument, Command, Context, Runner};
@@ -190,7 +191,8 @@ impl Runner for Script {
     type Command = Command;
 
     fn start_script(&mut self) -> Result<(), Box<dyn Error>> {
-        self.world = Some(self.runtime.block_on(World::open(self.runtime.clone())));
+        self.world =
+            Some(self.runtime.block_on(World::open(self.runtime.clone(), MemoryStore::new())));
         self.actor(MAIN);
         Ok(())
     }
