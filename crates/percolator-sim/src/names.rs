@@ -12,6 +12,9 @@ pub(crate) const WRITE: Family = Family::from_static("write");
 pub(crate) const ROLLBACK: Family = Family::from_static("rollback");
 pub(crate) const NOTIFY: Family = Family::from_static("notify");
 
+/// What the name of a table of notifications begins with, where they lie apart.
+pub(crate) const NOTIFY_TABLE: &str = "percolator.notify.";
+
 /// The tables of a run.
 pub(crate) const TABLES: [&str; 10] = ["t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9"];
 
@@ -58,6 +61,11 @@ pub(crate) fn table_number(name: &[u8]) -> Option<u8> {
         [b't', digit @ b'0'..=b'9'] => Some(digit - b'0'),
         _ => None,
     }
+}
+
+/// The number of the table whose notifications lie in the table of this name.
+pub(crate) fn notify_table_number(name: &[u8]) -> Option<u8> {
+    table_number(name.strip_prefix(NOTIFY_TABLE.as_bytes())?)
 }
 
 /// The number of the column of this name.
@@ -107,6 +115,9 @@ mod tests {
         }
         for (number, name) in TABLES.iter().enumerate() {
             assert_eq!(table_number(name.as_bytes()), Some(number as u8));
+            let notify = [NOTIFY_TABLE, name].concat();
+            assert_eq!(table_number(notify.as_bytes()), None);
+            assert_eq!(notify_table_number(notify.as_bytes()), Some(number as u8));
         }
         for (number, name) in OBSERVERS.iter().enumerate() {
             let ack = format!("ack:{name}/f:a");

@@ -74,6 +74,10 @@ impl Store for RemoteStore {
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
         self.mutate(StoreRequest::RaiseFloor(floor)).await.map(drop)
     }
+
+    fn locality_groups(&self) -> bool {
+        self.server.inner().locality_groups()
+    }
 }
 
 /// A table, seen from one process.

@@ -19,7 +19,8 @@ use futures::FutureExt;
 use crate::codec::{StoreReply, StoreRequest, decode, encode};
 use crate::executor::{Executor, ProcessId};
 use crate::journal::{Applied, Journal, LookUp};
-use crate::names::{LOCK, NOTIFY, table_number};
+use crate::names::{LOCK, NOTIFY, notify_table_number, table_number};
+use crate::swarm::Swarm;
 use crate::tally::{Sometimes, Tally};
 use crate::transport::{ReplyTo, Server, Transport};
 
@@ -63,16 +64,19 @@ impl StoreServer {
         executor: &Executor,
         transport: &Transport,
         tally: &Arc<Tally>,
-        (sync_max, refuses): (Duration, bool),
+        swarm: &Swarm,
     ) -> Self {
         StoreServer {
             process: executor.new_process(),
             executor: executor.clone(),
             transport: transport.clone(),
             tally: tally.clone(),
-            inner: MemoryStore::new(),
-            sync_max,
-            refuses,
+            inner: match swarm.apart {
+                true => MemoryStore::without_locality_groups(),
+                false => MemoryStore::new(),
+            },
+            sync_max: swarm.sync_max,
+            refuses: swarm.refuses,
             state: Mutex::new(State {
                 down: false,
                 group: Vec::new(),
@@ -156,7 +160,8 @@ impl StoreServer {
                 let scan = table.scan(range, select, *limit).now_or_never().expect(READY);
                 scan.map(StoreReply::Page)
             }
-            _ => Ok(StoreReply::Tablets(self.tablets())),
+            StoreRequest::Tablets(table) => Ok(StoreReply::Tablets(self.tablets(table))),
+            _ => Ok(StoreReply::Failed(Error::invalid("not a read"))),
         };
         reply.unwrap_or_else(|error| {
             if matches!(error, Error::TooOld { .. }) {
@@ -166,11 +171,21 @@ impl StoreServer {
         })
     }
 
-    fn tablets(&self) -> Vec<RowRange> {
+    fn tablets(&self, table: &Bytes) -> Vec<RowRange> {
         use std::ops::Bound;
         let mut tablets = Vec::new();
         let mut start = Bound::Unbounded;
-        for boundary in &self.state().boundaries {
+        let mut boundaries = self.state().boundaries.clone();
+        if notify_table_number(table).is_some() {
+            // Keys begin with any byte there.
+            let last = |key: &RowKey| {
+                RowKey::from(key.as_bytes().last().copied().into_iter().collect::<Vec<_>>())
+            };
+            boundaries = boundaries.iter().map(last).collect();
+            boundaries.sort();
+            boundaries.dedup();
+        }
+        for boundary in &boundaries {
             tablets.push(RowRange { start, end: Bound::Excluded(boundary.clone()) });
             start = Bound::Included(boundary.clone());
         }
@@ -212,7 +227,7 @@ impl StoreServer {
         let table = self.table(name);
         let checked = table.check_and_mutate_row(request.clone()).now_or_never().expect(READY);
         if let Ok(matched) = checked
-            && table_number(name).is_some()
+            && (table_number(name).is_some() || notify_table_number(name).is_some())
         {
             let now = self.executor.now();
             let applied = Applied { table: name, request, matched, from, now };

@@ -43,6 +43,8 @@ pub(crate) struct Swarm {
     pub(crate) options: Options,
     pub(crate) clients: u64,
     pub(crate) transactions: u64,
+    /// Whether the store has no locality groups, so that notifications lie apart from their rows.
+    pub(crate) apart: bool,
 }
 
 /// The mean time between two faults of a kind; `None` if it is off.
@@ -111,6 +113,7 @@ impl Swarm {
             options: options(rng),
             clients: rng.between(2, 6),
             transactions: rng.between(100, 240),
+            apart: rng.below(2) == 0,
         }
     }
 }
