@@ -1,13 +1,17 @@
 //! Notifications that lie in tables of their own, on stores without locality groups: what is different
 //! there (H47, H48, H49, H62). What is the same is tested over both placements.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use percolator_core::{Client, Error, Options, RowKey, Table};
+use bigtable::{Store, TableSchema, Timestamp};
+use percolator_core::{Client, Error, Options, RowKey, Services, Table, async_trait};
 
-use crate::faults::{Fault, NOTIFY, Op};
+use crate::faults::{Fault, FaultyStore, NOTIFY, Op};
 use crate::notifications::{COUNT, observe, register};
-use crate::world::{BAL, World, counting, get, get_column, is_aborted, run_apart, set, writing};
+use crate::world::{
+    BAL, World, counting, get, get_column, is_aborted, run_apart, run_both, set, writing,
+};
 
 async fn idle(client: &Client) {
     assert!(client.wait_idle(Some(Duration::from_secs(100))).await.unwrap().idle);
@@ -191,5 +195,58 @@ fn names_leave_room_for_the_tables_of_notifications_and_keys_for_their_shard() {
         invalid(tx.set(&table, key(bigtable::ROW_KEY_BYTES_MAX), &BAL, "1").unwrap_err());
         tx.set(&table, key(bigtable::ROW_KEY_BYTES_MAX - 1), &BAL, "1").unwrap();
         tx.commit().await.unwrap();
+    });
+}
+
+/// The same store, seen by other software, which says the opposite of its locality groups.
+#[derive(Debug)]
+struct Other(Arc<FaultyStore>);
+
+#[async_trait]
+impl Store for Other {
+    async fn open_table(
+        &self,
+        name: &str,
+        schema: &TableSchema,
+    ) -> bigtable::Result<Arc<dyn bigtable::Table>> {
+        self.0.open_table(name, schema).await
+    }
+
+    async fn table_names(&self) -> bigtable::Result<Vec<String>> {
+        self.0.table_names().await
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.0.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> bigtable::Result<()> {
+        self.0.raise_floor(floor).await
+    }
+
+    fn locality_groups(&self) -> bool {
+        !self.0.locality_groups()
+    }
+}
+
+#[test]
+fn whoever_opens_a_database_later_notifies_where_its_notifications_lie() {
+    run_both(async |world| {
+        let client = world.client().await;
+        let services =
+            Services { store: Arc::new(Other(world.store.clone())), ..client.services().clone() };
+        let other = Client::open(services, Options::default()).await.unwrap();
+        let table = client.table("t").await.unwrap();
+        register(&client, "o").await;
+        set(&client, &table, &[("mine", "1")]).await;
+        let theirs = other.table("t").await.unwrap();
+        set(&other, &theirs, &[("theirs", "1")]).await;
+        assert_eq!(left(&world, &table).await, 2);
+        let workers = observe(&other, "o", counting(COUNT)).await;
+        idle(&client).await;
+        for row in ["mine", "theirs"] {
+            assert_eq!(count(&client, &table, row).await.as_deref(), Some("1"));
+        }
+        workers.stop().await;
     });
 }
