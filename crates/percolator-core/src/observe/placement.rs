@@ -147,28 +147,26 @@ impl Client {
         at: Timestamp,
     ) -> Result<()> {
         let cells: Vec<&Cell> = cells.iter().collect();
-        let rows = cells.chunk_by(|a, b| a.table == b.table && a.row == b.row);
-        let mut left: Vec<(&Table, ConditionalMutation)> = rows
-            .map(|cells| {
-                let columns: Vec<_> = cells.iter().map(|cell| cell.column.clone()).collect();
-                let Cell { table, row, .. } = cells[0];
-                (table, table.notify(row, &columns, at))
-            })
-            .collect();
+        let mut left: Vec<&[&Cell]> =
+            cells.chunk_by(|a, b| a.table == b.table && a.row == b.row).collect();
+        let request = |cells: &&[&Cell]| {
+            let columns: Vec<_> = cells.iter().map(|cell| cell.column.clone()).collect();
+            cells[0].table.notify(&cells[0].row, &columns, at)
+        };
         let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
         for last in (0..TRIES_MAX).rev().map(|more| more == 0) {
-            let tables = left.chunk_by(|a, b| a.0 == b.0);
-            let batches = tables.map(|requests| {
-                let each = requests.iter().map(|(_, request)| request.clone()).collect();
-                requests[0].0.notify_store().check_and_mutate_rows(each)
+            let tables = left.chunk_by(|a, b| a[0].table == b[0].table);
+            let batches = tables.map(|rows| {
+                let requests = rows.iter().map(request).collect();
+                rows[0][0].table.notify_store().check_and_mutate_rows(requests)
             });
             let results = join_all(batches).await.into_iter().flatten();
             let mut failed = Vec::new();
-            for (request, result) in left.into_iter().zip(results) {
+            for (row, result) in left.into_iter().zip(results) {
                 match result {
                     Ok(_) => {}
                     Err(error) if last || is_final(&error) => return Err(Error::Store(error)),
-                    Err(_) => failed.push(request),
+                    Err(_) => failed.push(row),
                 }
             }
             if failed.is_empty() {
