@@ -87,6 +87,15 @@ pub(crate) fn cell(table: &[u8], row: &RowKey, column: &[u8]) -> Option<Cell> {
     Some(Cell { table, row, column: column_number(column)? })
 }
 
+/// The cell that a notification under these names is about, wherever it lies.
+pub(crate) fn notified_cell(table: &[u8], row: &RowKey, column: &[u8]) -> Option<Cell> {
+    let Some(table) = table.strip_prefix(NOTIFY_TABLE.as_bytes()) else {
+        return cell(table, row, column);
+    };
+    // Without its shard.
+    cell(table, &row.as_bytes().get(1..)?.into(), column)
+}
+
 /// The value of a cell: its writer's start timestamp, and what the workload keeps there.
 pub(crate) fn value(writer: Timestamp, body: &[u8]) -> Vec<u8> {
     let mut value = Vec::with_capacity(8 + body.len());
