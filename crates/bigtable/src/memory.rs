@@ -48,12 +48,25 @@ const NO_PANIC: &str = "nothing panics while it holds a lock of the store";
 pub struct MemoryStore {
     shared: Arc<Shared>,
     tables: Mutex<BTreeMap<String, Arc<MemoryTable>>>,
+    ungrouped: bool,
 }
 
 impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         MemoryStore::default()
+    }
+
+    /// An empty store that says it has no locality groups, so that tests and simulations run what is
+    /// done on such stores. It is no slower.
+    ///
+    /// ```
+    /// use bigtable::{MemoryStore, Store};
+    /// assert!(!MemoryStore::without_locality_groups().locality_groups());
+    /// assert!(MemoryStore::new().locality_groups());
+    /// ```
+    pub fn without_locality_groups() -> Self {
+        MemoryStore { ungrouped: true, ..MemoryStore::default() }
     }
 
     fn tables(&self) -> MutexGuard<'_, BTreeMap<String, Arc<MemoryTable>>> {
@@ -197,6 +210,10 @@ impl Store for MemoryStore {
         let tables = self.tables_of(&request)?;
         request.check(|row| &tables[row].schema)?;
         commit_rows(&self.shared, &tables, &request)
+    }
+
+    fn locality_groups(&self) -> bool {
+        !self.ungrouped
     }
 
     fn pressure(&self) -> f64 {

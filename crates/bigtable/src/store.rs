@@ -73,6 +73,12 @@ pub trait Store: Send + Sync + Debug {
         Err(Error::invalid("this store changes single rows only"))
     }
 
+    /// Whether a scan of one locality group reads that group alone. Where it reads whole rows, as in Cloud
+    /// Bigtable, families that are scanned for few cells among many rows belong in tables of their own.
+    fn locality_groups(&self) -> bool {
+        true
+    }
+
     /// How full the fullest bounded in-memory locality group is: 0 empty, 1 at its bound. Those who
     /// bring in new work slow down from 0.8 on.
     fn pressure(&self) -> f64 {

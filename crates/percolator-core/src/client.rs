@@ -8,8 +8,9 @@ use bigtable::{Store, Timestamp};
 
 use crate::gc::Collection;
 use crate::hints::Hints;
-use crate::layout::{SYSTEM_TABLE, system_schema, table_schema};
+use crate::layout::{SYSTEM_TABLE, notify_schema, system_schema, table_schema};
 use crate::mutants::{self, off};
+use crate::observe::placement::{Placement, notify_table_name};
 use crate::schema::{Observed, Schema};
 use crate::stats::{Counters, Stats};
 use crate::suspects::Suspects;
@@ -42,6 +43,7 @@ struct Inner {
     options: Options,
     incarnation: Incarnation,
     system: Arc<dyn bigtable::Table>,
+    placement: Placement,
     tables: Mutex<BTreeMap<String, Table>>,
     schema: Mutex<Arc<Schema>>,
     verdicts: Verdicts,
@@ -97,7 +99,7 @@ impl Client {
     pub async fn open(services: Services, options: Options) -> Result<Self> {
         let incarnation = fresh_incarnation(&*services.runtime);
         let system = services.store.open_table(SYSTEM_TABLE, &system_schema()).await?;
-        format::check(&*system).await?;
+        let placement = format::check(&*system, Placement::of(&*services.store)).await?;
         let schema = Schema::read(&*system).await?;
         // Last: nobody would give the token up if something failed after it.
         services.locks.register(incarnation).await?;
@@ -106,6 +108,7 @@ impl Client {
             options,
             incarnation,
             system,
+            placement,
             tables: Mutex::default(),
             schema: Mutex::new(Arc::new(schema)),
             verdicts: Verdicts::default(),
@@ -132,11 +135,16 @@ impl Client {
             )));
         }
         let store = self.services().store.open_table(name, &table_schema()).await;
-        let store = store.map_err(|error| match error {
-            bigtable::Error::InvalidRequest(what) => Error::Invalid(what),
-            error => Error::Store(error),
-        })?;
-        let table = Table::new(name, store);
+        let store = store.map_err(malformed)?;
+        let apart = match self.inner.placement {
+            Placement::InRow => None,
+            Placement::Apart => {
+                let name = notify_table_name(name);
+                let opened = self.services().store.open_table(&name, &notify_schema()).await;
+                Some(opened.map_err(malformed)?)
+            }
+        };
+        let table = Table::new(name, store, apart);
         Ok(self.tables().entry(name.to_owned()).or_insert(table).clone())
     }
 
@@ -302,6 +310,14 @@ impl Client {
 
     fn tables(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Table>> {
         self.inner.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is wrong with a table's name is the caller's mistake.
+fn malformed(error: bigtable::Error) -> Error {
+    match error {
+        bigtable::Error::InvalidRequest(what) => Error::Invalid(what),
+        error => Error::Store(error),
     }
 }
 

@@ -163,11 +163,17 @@ pub struct Table(Arc<TableInner>);
 struct TableInner {
     name: Arc<str>,
     store: Arc<dyn bigtable::Table>,
+    /// The table's notifications, where they lie apart.
+    apart: Option<Arc<dyn bigtable::Table>>,
 }
 
 impl Table {
-    pub(crate) fn new(name: &str, store: Arc<dyn bigtable::Table>) -> Self {
-        Table(Arc::new(TableInner { name: name.into(), store }))
+    pub(crate) fn new(
+        name: &str,
+        store: Arc<dyn bigtable::Table>,
+        apart: Option<Arc<dyn bigtable::Table>>,
+    ) -> Self {
+        Table(Arc::new(TableInner { name: name.into(), store, apart }))
     }
 
     /// The table's name.
@@ -183,6 +189,11 @@ impl Table {
     /// The table of the store beneath, with Percolator's own columns in it.
     pub fn store(&self) -> &dyn bigtable::Table {
         &*self.0.store
+    }
+
+    /// The table of the notifications, where they lie apart.
+    pub(crate) fn apart(&self) -> Option<&dyn bigtable::Table> {
+        self.0.apart.as_deref()
     }
 }
 

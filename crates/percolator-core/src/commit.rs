@@ -10,6 +10,7 @@
 //! decides the primary, and its result is an argument of every secondary action (H10); after a lost
 //! reply the primary's row says what happened, and only it (H07).
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -202,45 +203,32 @@ impl Client {
             };
             return Err(self.give_up(plan, reason).await);
         }
-        self.commit_point(plan, stamp.timestamp).await
+        let commit_ts = self.commit_point(plan, stamp.timestamp).await?;
+        if off(mutants::NOTIFY_APART_AFTER_COMMIT) {
+            let late = plan.notified_apart().into_iter().collect();
+            self.leave_notifications(&late, commit_ts).await?;
+        }
+        Ok(commit_ts)
     }
 
-    /// Leaves what must exist before the commit point: weak notifications, and those for observers
-    /// that were registered after the transaction placed its locks (H57, H59).
+    /// Leaves what must exist before the commit point: weak notifications, those for observers that were
+    /// registered after the transaction placed its locks (H57, H59), and all where they lie apart (H48).
     async fn notify_before(
         &self,
         plan: &Plan,
         notifications: &BTreeSet<Cell>,
         stamp: crate::Stamp,
     ) -> Result<()> {
-        self.leave_notifications(notifications, stamp.timestamp).await?;
+        let mut cells = Cow::Borrowed(notifications);
         if stamp.schema_version > plan.schema_version && !off(mutants::SCHEMA_OF_BEGIN) {
             let schema = self.schema(stamp.schema_version).await?;
-            let missing = plan.unnotified(&schema).into_iter().collect();
-            self.leave_notifications(&missing, stamp.timestamp).await?;
+            cells.to_mut().extend(plan.unnotified(&schema));
         }
-        Ok(())
-    }
-
-    async fn leave_notifications(
-        &self,
-        cells: &BTreeSet<Cell>,
-        commit_ts: Timestamp,
-    ) -> Result<()> {
-        let cells: Vec<&Cell> = cells.iter().collect();
-        let tables = cells.chunk_by(|a, b| a.table == b.table);
-        let batches = tables.map(|cells| {
-            let rows = cells.chunk_by(|a, b| a.row == b.row);
-            let request = |cells: &[&Cell]| {
-                let columns: Vec<_> = cells.iter().map(|cell| cell.column.clone()).collect();
-                rows::notify(&cells[0].row, &columns, commit_ts)
-            };
-            cells[0].table.store().check_and_mutate_rows(rows.map(request).collect())
-        });
-        for result in futures::future::join_all(batches).await.into_iter().flatten() {
-            result?;
+        let apart = plan.notified_apart();
+        if !apart.is_empty() && !off(mutants::NOTIFY_APART_AFTER_COMMIT) {
+            cells.to_mut().extend(apart);
         }
-        Ok(())
+        self.leave_notifications(&cells, stamp.timestamp).await
     }
 
     /// Commits the primary's row, and finds out what happened when the reply is lost.
@@ -363,7 +351,7 @@ impl Client {
     }
 
     pub(crate) fn hint_row(&self, row: &RowPlan) {
-        for cell in row.cells.iter().filter(|cell| cell.lock.notify) {
+        for cell in row.cells.iter().filter(|cell| cell.observed) {
             self.hints().push(Cell::new(&row.table, &row.row, &cell.column));
         }
     }

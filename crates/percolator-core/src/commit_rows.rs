@@ -131,6 +131,9 @@ impl Client {
             && services.store.commits_rows()
             && services.oracle.issues_in_memory()
             && plan.rows.len() + notifications.len() <= COMMIT_ROWS_MAX
+            // Those that lie apart are written before, in two phases.
+            && plan.notified_apart().is_empty()
+            && !notifications.iter().any(|cell| cell.table.notifies_apart())
             && plan.rows.iter().map(RowPlan::bytes).sum::<usize>() <= BYTES_MAX
     }
 

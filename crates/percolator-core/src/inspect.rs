@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::column::{Cell, CellName, Table};
 use crate::layout::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 use crate::lock::{Kind, Lock};
+use crate::observe::notifications;
 use crate::resolve::OwnStatus;
 use crate::verdicts::Verdict;
 use crate::write::Write;
@@ -127,6 +128,12 @@ impl Client {
                 moment.rolled_back = true;
             } else {
                 moment.notify = true;
+            }
+        }
+        if table.notifies_apart() {
+            for timestamp in notifications(&Cell::new(table, &row, column)).await? {
+                let fresh = || Moment { timestamp, ..Moment::default() };
+                moments.entry(timestamp).or_insert_with(fresh).notify = true;
             }
         }
         for (timestamp, value) in inline {

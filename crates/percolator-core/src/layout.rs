@@ -13,6 +13,9 @@
 //! failed    newest   a notification that was set aside because its observer kept failing
 //! ```
 //!
+//! On stores without locality groups `notify` and `failed` lie in a table of their own beside each of the
+//! application's (see [`placement`](crate::observe::placement)); there is no notification at `s` then.
+//!
 //! Invariant: `lock`, `write` and `rollback` of one cell change only by the single-row operations
 //! that [`rows`](crate::rows) builds.
 
@@ -38,6 +41,23 @@ pub const NOTIFICATIONS_MAX: usize = 1_000_000;
 /// almost always there is none.
 const TOMBS_MAX: usize = 200_000;
 
+fn notify_group() -> LocalityGroup {
+    LocalityGroup::in_memory("notify", OnFull::Spill { cells_max: NOTIFICATIONS_MAX })
+}
+
+fn failed_group() -> LocalityGroup {
+    LocalityGroup::on_disk("failed", Layout::Versions)
+}
+
+/// The store's schema of a table of notifications, where they lie apart from the rows they are about.
+///
+/// ```
+/// assert!(percolator_core::notify_schema().check().is_ok());
+/// ```
+pub fn notify_schema() -> TableSchema {
+    TableSchema { groups: vec![notify_group(), failed_group()] }
+}
+
 /// The store's schema of a table for transactions.
 ///
 /// ```
@@ -50,8 +70,8 @@ pub fn table_schema() -> TableSchema {
             LocalityGroup::in_memory("lock", OnFull::Refuse { cells_max: LOCKS_MAX }),
             LocalityGroup::on_disk("write", Layout::NewestApart),
             LocalityGroup::in_memory("rollback", OnFull::Spill { cells_max: TOMBS_MAX }),
-            LocalityGroup::in_memory("notify", OnFull::Spill { cells_max: NOTIFICATIONS_MAX }),
-            LocalityGroup::on_disk("failed", Layout::Versions),
+            notify_group(),
+            failed_group(),
         ],
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Lock {
     /// Where the transaction's fate is decided; `None` when it is this very cell.
     pub(crate) primary: Option<CellName>,
     pub(crate) kind: Kind,
-    /// Whether commit and roll-forward must leave a notification (H49, H59).
+    /// Whether commit and roll-forward must leave a notification in the row (H49, H59).
     pub(crate) notify: bool,
     pub(crate) owner: Incarnation,
     /// The owner's wall clock when it last wrote the lock.

@@ -86,6 +86,7 @@ mutants! {
         by "h43_a_write_of_its_own_whose_reply_was_lost_does_not_stop_an_oracle",
     CLEARS_UNSEEN "clears-unseen" "H47",
     COMMIT_FORGETS_NOTIFY "commit-forgets-notify" "H48",
+    NOTIFY_APART_AFTER_COMMIT "notify-apart-after-commit" "H48 H49",
     ROLL_FORWARD_FORGETS_NOTIFY "roll-forward-forgets-notify" "H49",
     ACK_IS_COMMIT_TS "ack-is-commit-ts" "H50",
     NO_ACK "no-ack" "H51 H52",

@@ -78,7 +78,9 @@ impl Plan {
         let mut rows: Vec<RowPlan> = Vec::new();
         let mut primary_row = 0;
         for (cell, value) in writes {
-            let notify = observed(&schema, &cell)?;
+            let observed = observed(&schema, &cell)?;
+            // Where notifications lie apart, no row operation leaves them.
+            let notify = observed && !cell.table.notifies_apart();
             let is_primary = cell == primary;
             let Cell { table, row, column } = cell;
             if rows.last().is_none_or(|last| last.row != row || last.table != table) {
@@ -104,7 +106,7 @@ impl Plan {
                 lifetime_ms: lifetime_ms(&client),
                 short_value,
             };
-            rows[index].cells.push(NewLock { column, lock, long_value });
+            rows[index].cells.push(NewLock { column, lock, long_value, observed });
         }
         let (start_ts, schema_version) = (tx.start_ts(), schema.version);
         let (_open, rows) = (tx.open.take(), Arc::new(rows));
@@ -119,18 +121,26 @@ impl Plan {
         &cell.expect("the primary is one of its row's cells").lock
     }
 
-    /// The cells that a newer schema observes and this plan's locks do not.
+    /// The cells that a newer schema observes and this plan does not know to be.
     pub(crate) fn unnotified(&self, schema: &Schema) -> Vec<Cell> {
-        let mut missing = Vec::new();
-        for RowPlan { table, row, cells } in &*self.rows {
-            for NewLock { column, lock, .. } in cells {
-                let strength = schema.strength(table.name(), column);
-                if !lock.notify && strength == Some(Strength::Strong) {
-                    missing.push(Cell::new(table, row, column));
-                }
-            }
+        self.cells_that(|table, cell| {
+            let strength = schema.strength(table.name(), &cell.column);
+            !cell.observed && strength == Some(Strength::Strong)
+        })
+    }
+
+    /// The observed cells whose notifications no row operation leaves.
+    pub(crate) fn notified_apart(&self) -> Vec<Cell> {
+        self.cells_that(|_, cell| cell.observed && !cell.lock.notify)
+    }
+
+    fn cells_that(&self, wanted: impl Fn(&Table, &NewLock) -> bool) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for row in &*self.rows {
+            let of = row.cells.iter().filter(|cell| wanted(&row.table, cell));
+            cells.extend(of.map(|cell| Cell::new(&row.table, &row.row, &cell.column)));
         }
-        missing
+        cells
     }
 }
 

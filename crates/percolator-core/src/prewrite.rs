@@ -136,7 +136,8 @@ fn locked(result: &bigtable::Result<bool>) -> bool {
     matches!(result, Ok(false))
 }
 
-fn is_final(error: &bigtable::Error) -> bool {
+/// Whether asking again is of no use.
+pub(crate) fn is_final(error: &bigtable::Error) -> bool {
     !error.is_retryable() && !matches!(error, bigtable::Error::Unknown { .. })
 }
 

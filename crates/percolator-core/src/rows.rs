@@ -27,6 +27,8 @@ pub(crate) struct NewLock {
     pub(crate) column: Column,
     pub(crate) lock: Lock,
     pub(crate) long_value: Option<Bytes>,
+    /// Whether the column is observed. The lock says so, too, if the row's own operations notify.
+    pub(crate) observed: bool,
 }
 
 /// Prewrite of one row: locks its cells unless one of them has a write at or after `start_ts`, a
@@ -42,7 +44,7 @@ pub(crate) fn prewrite(
     let above = (!off(mutants::PREWRITE_BELOW_FLOOR)).then_some(start_ts);
     let predicate = prewrite_predicate(start_ts, cells);
     let mut request = ConditionalMutation { above, predicate, ..ConditionalMutation::new(row) };
-    for NewLock { column, lock, long_value } in cells {
+    for NewLock { column, lock, long_value, .. } in cells {
         let q = || column.to_bytes();
         let effect = &mut request.otherwise;
         effect.push(Mutation::set(LOCK, q(), start_ts, lock.encode()));
@@ -81,7 +83,7 @@ pub(crate) fn commit_at_once(
     cells: &[NewLock],
 ) -> Vec<Mutation> {
     let mut effect = Vec::with_capacity(2 * cells.len());
-    for NewLock { column, lock, long_value } in cells {
+    for NewLock { column, lock, long_value, .. } in cells {
         if let Some(value) = long_value {
             effect.push(Mutation::set(DATA, column.to_bytes(), start_ts, value.clone()));
         }

@@ -220,6 +220,7 @@ impl Transaction {
     pub fn notify(&mut self, table: &Table, row: impl Into<RowKey>, column: &Column) -> Result<()> {
         let row = row.into();
         check_row(&row)?;
+        table.check_notify_key(&row)?;
         match self.client.known_schema().strength(table.name(), column) {
             Some(Strength::Weak) => {}
             Some(Strength::Strong) => {
@@ -259,6 +260,7 @@ impl Transaction {
         value: Option<Bytes>,
     ) -> Result<()> {
         check_row(&row)?;
+        table.check_notify_key(&row)?;
         if column.is_ack() {
             return Err(Error::Invalid(format!("column {column} is Percolator's own")));
         }

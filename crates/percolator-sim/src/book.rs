@@ -30,6 +30,8 @@ pub(crate) struct Book {
     pub(crate) weak_runs: Vec<(Cell, Timestamp)>,
     /// What the batch observer exported.
     pub(crate) exported: Vec<(Cell, Timestamp)>,
+    /// When the schema first named the strong observers.
+    pub(crate) observed_since: Option<Duration>,
     /// The strong observers that the schema names at the end.
     pub(crate) registered: Vec<u8>,
     /// Pairs of cells that a skew probe tried.

@@ -10,7 +10,7 @@ use bigtable::{ConditionalMutation, Family, Mutation, Timestamp};
 
 use crate::executor::ProcessId;
 use crate::history::{Cell, Record};
-use crate::names::{ACK, LOCK, NOTIFY, ROLLBACK, WRITE, cell};
+use crate::names::{ACK, LOCK, NOTIFY, ROLLBACK, WRITE, cell, notified_cell};
 use crate::oracle::Given;
 use crate::tally::{Sometimes, Tally};
 
@@ -21,6 +21,10 @@ pub(crate) struct Journal {
     pub(crate) tombs: BTreeSet<(Cell, Timestamp)>,
     /// The commit timestamp of each committed transaction.
     pub(crate) committed: BTreeMap<Timestamp, Timestamp>,
+    /// Notifications, wherever they lie.
+    notified: BTreeSet<(Cell, Timestamp)>,
+    /// Records that came when their cell had no notification at their commit timestamp.
+    pub(crate) unnotified: Vec<Record>,
     /// Records that garbage collection has dropped: cell and start timestamp.
     collected: BTreeSet<(Cell, Timestamp)>,
     transactions: BTreeMap<Timestamp, Facts>,
@@ -68,6 +72,13 @@ impl Journal {
             self.rejected(applied, tally);
         }
         let effect = if *matched { &request.then } else { &request.otherwise };
+        let notified = effect.iter().filter_map(|mutation| match mutation {
+            Mutation::Set { family, qualifier, timestamp, .. } if *family == NOTIFY => {
+                Some((notified_cell(applied.table, &request.row, qualifier)?, *timestamp))
+            }
+            _ => None,
+        });
+        self.notified.extend(notified);
         for mutation in effect {
             let Mutation::Set { family, qualifier, timestamp, value } = mutation else { continue };
             let Some(cell) = cell(applied.table, &request.row, qualifier) else { continue };
@@ -168,7 +179,11 @@ impl Journal {
         let Some((pointer, flags)) = write.split_first_chunk::<8>() else { return };
         let Some(start_ts) = Timestamp::new(u64::from_be_bytes(*pointer)) else { return };
         let delete = flags.first().is_some_and(|flags| flags & 1 != 0);
-        self.records.push(Record { cell, commit_ts, start_ts, delete });
+        let record = Record { cell, commit_ts, start_ts, delete };
+        self.records.push(record);
+        if !self.notified.contains(&(cell, commit_ts)) {
+            self.unnotified.push(record);
+        }
         let first = self.committed.insert(start_ts, commit_ts).is_none();
         if cell.column >= ACK {
             let newest = self.acknowledged.entry(cell).or_insert(commit_ts);

@@ -12,6 +12,9 @@ pub(crate) const WRITE: Family = Family::from_static("write");
 pub(crate) const ROLLBACK: Family = Family::from_static("rollback");
 pub(crate) const NOTIFY: Family = Family::from_static("notify");
 
+/// What the name of a table of notifications begins with, where they lie apart.
+pub(crate) const NOTIFY_TABLE: &str = "percolator.notify.";
+
 /// The tables of a run.
 pub(crate) const TABLES: [&str; 10] = ["t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9"];
 
@@ -60,6 +63,11 @@ pub(crate) fn table_number(name: &[u8]) -> Option<u8> {
     }
 }
 
+/// The number of the table whose notifications lie in the table of this name.
+pub(crate) fn notify_table_number(name: &[u8]) -> Option<u8> {
+    table_number(name.strip_prefix(NOTIFY_TABLE.as_bytes())?)
+}
+
 /// The number of the column of this name.
 pub(crate) fn column_number(name: &[u8]) -> Option<u8> {
     match name {
@@ -77,6 +85,15 @@ pub(crate) fn column_number(name: &[u8]) -> Option<u8> {
 pub(crate) fn cell(table: &[u8], row: &RowKey, column: &[u8]) -> Option<Cell> {
     let (table, row) = (table_number(table)?, row_number(row)?);
     Some(Cell { table, row, column: column_number(column)? })
+}
+
+/// The cell that a notification under these names is about, wherever it lies.
+pub(crate) fn notified_cell(table: &[u8], row: &RowKey, column: &[u8]) -> Option<Cell> {
+    let Some(table) = table.strip_prefix(NOTIFY_TABLE.as_bytes()) else {
+        return cell(table, row, column);
+    };
+    // Without its shard.
+    cell(table, &row.as_bytes().get(1..)?.into(), column)
 }
 
 /// The value of a cell: its writer's start timestamp, and what the workload keeps there.
@@ -107,6 +124,9 @@ mod tests {
         }
         for (number, name) in TABLES.iter().enumerate() {
             assert_eq!(table_number(name.as_bytes()), Some(number as u8));
+            let notify = [NOTIFY_TABLE, name].concat();
+            assert_eq!(table_number(notify.as_bytes()), None);
+            assert_eq!(notify_table_number(notify.as_bytes()), Some(number as u8));
         }
         for (number, name) in OBSERVERS.iter().enumerate() {
             let ack = format!("ack:{name}/f:a");

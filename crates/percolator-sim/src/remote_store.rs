@@ -98,6 +98,10 @@ impl Store for RemoteStore {
             _ => Err(misdirected()),
         }
     }
+
+    fn locality_groups(&self) -> bool {
+        self.server.inner().locality_groups()
+    }
 }
 
 /// A table, seen from one process.

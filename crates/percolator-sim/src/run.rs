@@ -11,7 +11,7 @@ use percolator_core::{Result, Workers};
 use crate::book::Session;
 use crate::executor::WORLD;
 use crate::history::{Finding, History, Run};
-use crate::names::{ACK, LOCK, NOTIFY, OBSERVERS, TABLES, WRITE, cell};
+use crate::names::{ACK, LOCK, NOTIFY, NOTIFY_TABLE, OBSERVERS, TABLES, WRITE, cell};
 use crate::process::ProcessRuntime;
 use crate::report::Report;
 use crate::tally::{Fault, Sometimes};
@@ -229,6 +229,7 @@ async fn drain(world: &Arc<World>, session: &Session, healed: Duration) -> Resul
         let what = format!("left after {REST:?}: locks {locks:?}, notifications {dirty:?}");
         findings.push(stuck(world, &what));
     }
+    findings.extend(misplaced(world));
     findings.extend(collect_all(world, session).await?);
     findings.extend(workload::verify(session).await?);
     if let Some(workers) = workers {
@@ -270,21 +271,48 @@ async fn resolve_all(session: &Session) -> Result<()> {
 
 /// The cells of one of Percolator's families in the store, without the network in between.
 fn left(world: &World, family: bigtable::Family) -> Vec<(crate::history::Cell, Timestamp)> {
+    let apart = world.swarm.apart && family == NOTIFY;
+    left_in(world, family, apart)
+}
+
+/// Notifications that are not where they belong.
+fn misplaced(world: &World) -> Option<Finding> {
+    let found = left_in(world, NOTIFY, !world.swarm.apart);
+    let facts = format!("{found:?}: notifications lie in the wrong place");
+    (!found.is_empty()).then_some(Finding { property: "placement", facts })
+}
+
+fn left_in(
+    world: &World,
+    family: bigtable::Family,
+    apart: bool,
+) -> Vec<(crate::history::Cell, Timestamp)> {
     use futures::FutureExt;
     const READY: &str = "the store in memory answers at once";
     let select = Selection::default().family(family, bigtable::TimeRange::ALL, u32::MAX);
     let mut found = Vec::new();
     for name in TABLES {
-        let schema = percolator_core::table_schema();
-        let opened = world.store.inner().open_table(name, &schema);
-        let table = opened.now_or_never().expect(READY).expect("the schema is always the same");
+        let opened = match apart {
+            true => {
+                let (name, schema) =
+                    ([NOTIFY_TABLE, name].concat(), percolator_core::notify_schema());
+                world.store.inner().open_table(&name, &schema).now_or_never()
+            }
+            false => {
+                let schema = percolator_core::table_schema();
+                world.store.inner().open_table(name, &schema).now_or_never()
+            }
+        };
+        let table = opened.expect(READY).expect("the schema is always the same");
         let mut rest = Some(RowRange::all());
         while let Some(range) = rest {
             let page = table.scan(&range, &select, bigtable::PageLimit::default());
             let page = page.now_or_never().expect(READY).expect("the selection is well formed");
             for row in &page.rows {
+                // One byte, the shard, stands before the row's key.
+                let key = row.key.as_bytes().get(apart.into()..).unwrap_or_default().into();
                 for found_cell in &row.cells {
-                    let cell = cell(name.as_bytes(), &row.key, &found_cell.qualifier);
+                    let cell = cell(name.as_bytes(), &key, &found_cell.qualifier);
                     found.extend(cell.map(|cell| (cell, found_cell.timestamp)));
                 }
             }
@@ -336,6 +364,12 @@ fn history(world: &World) -> History {
 
 fn count_sometimes(world: &World) {
     let journal = world.store.journal();
+    if !world.book().runs.is_empty() {
+        world.tally.happened(match world.swarm.apart {
+            true => Sometimes::ObservedApart,
+            false => Sometimes::ObservedInRow,
+        });
+    }
     journal.count_failovers(&world.oracles.stamps(), &world.tally);
     for start_ts in &world.book().told_unknown {
         world.tally.happened(match journal.committed.contains_key(start_ts) {

@@ -19,7 +19,8 @@ use futures::FutureExt;
 use crate::codec::{RowPart, StoreReply, StoreRequest, decode, encode};
 use crate::executor::{Executor, ProcessId};
 use crate::journal::{Applied, Journal, LookUp};
-use crate::names::{LOCK, NOTIFY, table_number};
+use crate::names::{LOCK, NOTIFY, notify_table_number, table_number};
+use crate::swarm::Swarm;
 use crate::tally::{Sometimes, Tally};
 use crate::transport::{ReplyTo, Server, Transport};
 
@@ -72,16 +73,19 @@ impl StoreServer {
         executor: &Executor,
         transport: &Transport,
         tally: &Arc<Tally>,
-        (sync_max, refuses): (Duration, bool),
+        swarm: &Swarm,
     ) -> Self {
         StoreServer {
             process: executor.new_process(),
             executor: executor.clone(),
             transport: transport.clone(),
             tally: tally.clone(),
-            inner: MemoryStore::new(),
-            sync_max,
-            refuses,
+            inner: match swarm.apart {
+                true => MemoryStore::without_locality_groups(),
+                false => MemoryStore::new(),
+            },
+            sync_max: swarm.sync_max,
+            refuses: swarm.refuses,
             state: Mutex::new(State {
                 down: false,
                 group: Vec::new(),
@@ -166,7 +170,8 @@ impl StoreServer {
                 let scan = table.scan(range, select, *limit).now_or_never().expect(READY);
                 scan.map(StoreReply::Page)
             }
-            _ => Ok(StoreReply::Tablets(self.tablets())),
+            StoreRequest::Tablets(table) => Ok(StoreReply::Tablets(self.tablets(table))),
+            _ => Ok(StoreReply::Failed(Error::invalid("not a read"))),
         };
         reply.unwrap_or_else(|error| {
             if matches!(error, Error::TooOld { .. }) {
@@ -176,11 +181,21 @@ impl StoreServer {
         })
     }
 
-    fn tablets(&self) -> Vec<RowRange> {
+    fn tablets(&self, table: &Bytes) -> Vec<RowRange> {
         use std::ops::Bound;
         let mut tablets = Vec::new();
         let mut start = Bound::Unbounded;
-        for boundary in &self.state().boundaries {
+        let mut boundaries = self.state().boundaries.clone();
+        if notify_table_number(table).is_some() {
+            // Keys begin with any byte there.
+            let last = |key: &RowKey| {
+                RowKey::from(key.as_bytes().last().copied().into_iter().collect::<Vec<_>>())
+            };
+            boundaries = boundaries.iter().map(last).collect();
+            boundaries.sort();
+            boundaries.dedup();
+        }
+        for boundary in &boundaries {
             tablets.push(RowRange { start, end: Bound::Excluded(boundary.clone()) });
             start = Bound::Included(boundary.clone());
         }
@@ -306,7 +321,7 @@ impl StoreServer {
         matched: bool,
         from: ProcessId,
     ) -> LookUp {
-        if table_number(name).is_none() {
+        if table_number(name).is_none() && notify_table_number(name).is_none() {
             return LookUp::Nothing;
         }
         let applied = Applied { table: name, request, matched, from, now: self.executor.now() };

@@ -45,6 +45,8 @@ pub(crate) struct Swarm {
     pub(crate) transactions: u64,
     /// Whether store and oracle let transactions commit in one step.
     pub(crate) one_step: bool,
+    /// Whether the store has no locality groups, so that notifications lie apart from their rows.
+    pub(crate) apart: bool,
 }
 
 /// The mean time between two faults of a kind; `None` if it is off.
@@ -114,6 +116,7 @@ impl Swarm {
             clients: rng.between(2, 6),
             transactions: rng.between(100, 240),
             one_step: rng.below(2) == 0,
+            apart: rng.below(2) == 0,
         }
     }
 }

@@ -107,6 +107,10 @@ kinds! {
         VersionsCollected = "versions_collected",
         /// A lock whose owner lived ended a round of garbage collection.
         CollectionBlocked = "collection_blocked",
+        /// Observers ran for notifications in the rows they are about.
+        ObservedInRow = "observed_in_row",
+        /// Observers ran for notifications in tables of their own.
+        ObservedApart = "observed_apart",
     }
 }
 

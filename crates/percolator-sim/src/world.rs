@@ -54,8 +54,7 @@ impl World {
         let mix = executor.draw(Mix::draw);
         let tally = Arc::new(Tally::default());
         let transport = Transport::new(&executor, &tally, Weather::fair());
-        let durability = (swarm.sync_max, swarm.refuses);
-        let store = Arc::new(StoreServer::new(&executor, &transport, &tally, durability));
+        let store = Arc::new(StoreServer::new(&executor, &transport, &tally, &swarm));
         let locks = Arc::new(LockServer::new(new_runtime(&executor, &swarm)));
         let world = Arc::new(World {
             store_endpoint: Arc::new(StoreEndpoint(store.clone())),

@@ -86,8 +86,8 @@ struct Plan {
 
 /// What a round collects with.
 #[derive(Debug)]
-struct Bounds {
-    safe_point: Timestamp,
+pub(super) struct Bounds {
+    pub(super) safe_point: Timestamp,
     schema: Schema,
 }
 
@@ -116,10 +116,13 @@ impl Client {
         counts: &mut GcCounts,
     ) -> Result<()> {
         let below = TimeRange::below(bounds.safe_point);
-        let select = Selection::default()
+        let mut select = Selection::default()
             .family(WRITE, TimeRange::up_to(bounds.safe_point), VERSIONS_MAX)
-            .family(ROLLBACK, below, u32::MAX)
-            .family(NOTIFY, below, u32::MAX);
+            .family(ROLLBACK, below, u32::MAX);
+        match table.notifies_apart() {
+            true => self.collect_notifications(table, bounds, pace, counts).await?,
+            false => select = select.family(NOTIFY, below, u32::MAX),
+        }
         let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
         let mut left = Some(RowRange::all());
         while let Some(range) = left {
@@ -242,19 +245,20 @@ impl Client {
         asked.extend(notified.map(|cell| Column::from_stored(cell.qualifier.clone())));
         let mut clean = BTreeSet::new();
         for column in asked {
-            if self.is_clean(table, &found.key, &column, &bounds.schema).await? {
+            if self.is_clean(table, &found.key, &column, bounds).await? {
                 clean.insert(column);
             }
         }
         Ok(clean)
     }
 
-    async fn is_clean(
+    /// Whether nobody is interested in a column of a row: see [`clean_columns`](Client::clean_columns).
+    pub(super) async fn is_clean(
         &self,
         table: &Table,
         row: &RowKey,
         column: &Column,
-        schema: &Schema,
+        Bounds { schema, .. }: &Bounds,
     ) -> Result<bool> {
         match schema.strength(table.name(), column) {
             _ if off(mutants::GC_DROPS_UNSEEN_DELETES) => return Ok(true),

@@ -6,6 +6,7 @@
 //!   1. the safe point becomes the store's floor: below it nothing is read, locked or decided
 //! sweep        2. every lock below it is resolved; one whose owner lives ends the round
 //! collect      3. what its newest write hides is dropped, and why that races with nothing
+//! notifications   stale ones, where they lie in a table of their own
 //! background   rounds by themselves, with a small share of the machine
 //! ```
 //!
@@ -15,6 +16,7 @@
 
 mod background;
 mod collect;
+mod notifications;
 mod pace;
 mod readers;
 mod safe_point;

@@ -140,14 +140,14 @@ impl Context {
         while let Some(range) = left {
             let rows_max = batch.changes_max - changes.len();
             let limit = PageLimit { rows_max, ..PageLimit::default() };
-            let page = table.store().scan(&range, &select, limit).await?;
+            let page = table.notify_store().scan(&range, &select, limit).await?;
             for row in page.rows {
-                let cell = Cell::new(table, &row.key, column);
+                let notified = table.notified_row(&row.key)?;
+                let cell = Cell::new(table, &notified, column);
                 if self.failures.delay(&cell, name, self.runtime().now()).is_some() {
                     continue;
                 }
-                let change =
-                    Change { table: table.clone(), row: row.key.clone(), column: column.clone() };
+                let change = Change { table: table.clone(), row: notified, column: column.clone() };
                 changes.push((change, row.cells.iter().map(|cell| cell.timestamp).collect()));
             }
             left = page.resume;
@@ -188,9 +188,11 @@ impl Context {
         }
         let requests = changes
             .iter()
-            .map(|(change, seen)| clear(&change.row, &change.column, seen, s))
+            .map(|(change, seen)| {
+                clear(&Cell::new(&change.table, &change.row, &change.column), seen, s)
+            })
             .collect();
-        for result in table.store().check_and_mutate_rows(requests).await {
+        for result in table.notify_store().check_and_mutate_rows(requests).await {
             result?;
         }
         tracing::debug!(

@@ -62,7 +62,7 @@ impl Context {
         places: &mut Places,
         found: &mut bool,
     ) -> Result<bool> {
-        let mut tablets = table.store().tablets().await?;
+        let mut tablets = table.notify_store().tablets().await?;
         let first = self.random_below(tablets.len().max(1));
         tablets.rotate_left(first);
         let mut select = Selection::default();
@@ -74,7 +74,7 @@ impl Context {
             tablets.truncate(1);
         }
         for tablet in tablets.iter().take(TABLETS_MAX) {
-            for range in self.around(tablet, places) {
+            for range in self.around(table, tablet, places) {
                 if !self.pass_range(table, &select, range, places, found).await? {
                     return Ok(false);
                 }
@@ -96,7 +96,7 @@ impl Context {
             && !self.is_stopping()
         {
             let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
-            let mut page = table.store().scan(&range, select, limit).await?;
+            let mut page = table.notify_store().scan(&range, select, limit).await?;
             if let Some(resume) = &page.resume
                 && let std::ops::Bound::Excluded(row) = &resume.start
             {
@@ -121,9 +121,10 @@ impl Context {
 
     /// Visits the dirty cells of a row; `false` when another worker is there.
     async fn visit_row(&self, table: &Table, row: &bigtable::Row) -> Result<bool> {
+        let notified = table.notified_row(&row.key)?;
         for cell in &row.cells {
             let column = Column::from_stored(cell.qualifier.clone());
-            let cell = Cell { table: table.clone(), row: row.key.clone(), column };
+            let cell = Cell { table: table.clone(), row: notified.clone(), column };
             if self.client.hints().is_waiting(&cell) {
                 continue;
             }
@@ -135,8 +136,10 @@ impl Context {
     }
 
     /// The tablet from a random place around to it again.
-    fn around(&self, tablet: &RowRange, places: &Places) -> Vec<RowRange> {
-        let inside: Vec<&RowKey> = places.rows.iter().filter(|row| tablet.contains(row)).collect();
+    fn around(&self, table: &Table, tablet: &RowRange, places: &Places) -> Vec<RowRange> {
+        let random = table.random_place(|| self.runtime().random());
+        let inside = places.rows.iter().chain(&random).filter(|row| tablet.contains(row));
+        let inside: Vec<&RowKey> = inside.collect();
         // One more than there are: the tablet's own beginning is a place too.
         match inside.get(self.random_below(inside.len() + 1)) {
             Some(row) => {

@@ -106,8 +106,8 @@ impl Context {
         if failed {
             self.set_aside(cell, seen).await?;
         } else {
-            let request = clear(&cell.row, &cell.column, seen, bound);
-            cell.table.store().check_and_mutate_row(request).await?;
+            let request = clear(cell, seen, bound);
+            cell.table.notify_store().check_and_mutate_row(request).await?;
         }
         Ok(Visit::Done)
     }

@@ -94,7 +94,7 @@ impl Client {
             let mut left = Some(RowRange::all());
             while let Some(range) = left {
                 let limit = PageLimit { rows_max: 1, ..PageLimit::default() };
-                let page = match table.store().scan(&range, &select, limit).await {
+                let page = match table.notify_store().scan(&range, &select, limit).await {
                     // Timestamps were issued, many of them.
                     Err(bigtable::Error::TooOld { .. }) => return Ok(false),
                     page => page?,
@@ -126,7 +126,7 @@ impl Client {
             let table = self.table(&name).await?;
             let mut left = Some(RowRange::all());
             while let Some(range) = left {
-                let page = table.store().scan(&range, &select, PageLimit::default()).await?;
+                let page = table.notify_store().scan(&range, &select, PageLimit::default()).await?;
                 for row in &page.rows {
                     let columns = row.cells.chunk_by(|a, b| a.qualifier == b.qualifier);
                     for versions in columns {

@@ -6,6 +6,7 @@
 //! handle     lock the row, begin, newest c > ack?, run, commit with ack := s, clear what was seen
 //! batch      the same for many weak notifications at once
 //! set_aside  failing observers: growing delay, then out of the way, durably, and back by replay
+//! placement  where notify cells lie: in the row, or in a table of their own
 //! idle       nothing dirty, and no timestamp issued meanwhile
 //! ```
 
@@ -13,6 +14,7 @@ mod batch;
 mod find;
 mod handle;
 mod idle;
+pub(crate) mod placement;
 mod register;
 mod set_aside;
 mod workers;
@@ -25,27 +27,24 @@ pub use workers::{WorkerOptions, Workers};
 
 use bigtable::{ConditionalMutation, Mutation, RowKey, Selection, TimeRange, Timestamp};
 
+use crate::Result;
 use crate::column::{Cell, Table};
 use crate::layout::NOTIFY;
 use crate::mutants::{self, off};
-use crate::{Column, Result};
 
 /// The versions of a cell's notification, newest first.
 pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {
     let column = cell.column.to_bytes();
     let select = Selection::default().column(NOTIFY, column, TimeRange::ALL, u32::MAX);
-    let row = cell.table.store().read_row(&cell.row, &select).await?;
+    let key = cell.table.notify_key(&cell.row);
+    let row = cell.table.notify_store().read_row(&key, &select).await?;
     Ok(row.cells.iter().map(|cell| cell.timestamp).collect())
 }
 
 /// Deletes the versions of a notification that were seen and are not above `bound`, no others: a
 /// newer one may stand for a change that nobody has handled (H47).
-pub(crate) fn clear(
-    row: &RowKey,
-    column: &Column,
-    seen: &[Timestamp],
-    bound: Timestamp,
-) -> ConditionalMutation {
+pub(crate) fn clear(cell: &Cell, seen: &[Timestamp], bound: Timestamp) -> ConditionalMutation {
+    let (row, column) = (cell.table.notify_key(&cell.row), &cell.column);
     if off(mutants::CLEARS_UNSEEN) {
         let all = vec![Mutation::delete(NOTIFY, column.to_bytes(), TimeRange::ALL)];
         return ConditionalMutation { otherwise: all, ..ConditionalMutation::new(row) };

@@ -16,7 +16,7 @@ use crate::get::Patience;
 use crate::layout::{FAILED, LOCK, NOTIFY};
 use crate::runtime::Backoff;
 use crate::schema::{Observed, Schema};
-use crate::{Client, Column, Error, Result, Table, rows};
+use crate::{Client, Column, Error, Result, Table};
 
 /// How often a registration is tried when other clients register at the same time.
 const TRIES_MAX: u32 = 100;
@@ -90,7 +90,7 @@ impl Client {
         let select = Selection::default().column(NOTIFY, q(), upto, 1).column(FAILED, q(), upto, 1);
         let mut left = Some(RowRange::all());
         while let Some(range) = left {
-            let page = table.store().scan(&range, &select, PageLimit::default()).await?;
+            let page = table.notify_store().scan(&range, &select, PageLimit::default()).await?;
             let drop = |row: &bigtable::Row| ConditionalMutation {
                 otherwise: vec![
                     Mutation::delete(NOTIFY, q(), upto),
@@ -162,7 +162,7 @@ impl Client {
                 let changed = of(&entry.column).map(|v| v.commit_ts);
                 if changed.is_some_and(|c| acked.is_none_or(|acked| c > acked)) {
                     let column = std::slice::from_ref(&entry.column);
-                    dirty.push(rows::notify(&found.key, column, s));
+                    dirty.push(table.notify(&found.key, column, s));
                 }
             }
             self.leave(&table, dirty).await?;
@@ -171,8 +171,9 @@ impl Client {
         Ok(())
     }
 
+    /// Changes notifications.
     async fn leave(&self, table: &Table, requests: Vec<ConditionalMutation>) -> Result<()> {
-        for result in table.store().check_and_mutate_rows(requests).await {
+        for result in table.notify_store().check_and_mutate_rows(requests).await {
             result?;
         }
         Ok(())

@@ -142,8 +142,9 @@ impl Context {
         let gone =
             |version: &Timestamp| Mutation::delete(NOTIFY, column(), TimeRange::at(*version));
         otherwise.extend(seen.iter().map(gone));
-        let request = ConditionalMutation { otherwise, ..ConditionalMutation::new(&cell.row) };
-        cell.table.store().check_and_mutate_row(request).await?;
+        let key = cell.table.notify_key(&cell.row);
+        let request = ConditionalMutation { otherwise, ..ConditionalMutation::new(key) };
+        cell.table.notify_store().check_and_mutate_row(request).await?;
         self.client.counters().set_aside.bump();
         Ok(())
     }
@@ -161,10 +162,11 @@ impl Client {
             let table = self.table(&name).await?;
             let mut left = Some(RowRange::all());
             while let Some(range) = left {
-                let page = table.store().scan(&range, &select, PageLimit::default()).await?;
+                let page = table.notify_store().scan(&range, &select, PageLimit::default()).await?;
                 for row in page.rows {
+                    let notified = table.notified_row(&row.key)?;
                     for cell in &row.cells {
-                        found.extend(decode(&name, &row.key, cell)?);
+                        found.extend(decode(&name, &notified, cell)?);
                     }
                 }
                 left = page.resume;
@@ -193,9 +195,9 @@ impl Client {
                     Mutation::delete(FAILED, column(), at),
                     Mutation::set(NOTIFY, column(), aside.version, Bytes::new()),
                 ],
-                ..ConditionalMutation::new(&aside.row)
+                ..ConditionalMutation::new(table.notify_key(&aside.row))
             };
-            if table.store().check_and_mutate_row(request).await? {
+            if table.notify_store().check_and_mutate_row(request).await? {
                 self.hints().push(Cell::new(&table, &aside.row, &aside.column));
                 replayed += 1;
             }

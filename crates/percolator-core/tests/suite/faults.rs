@@ -22,6 +22,9 @@ pub(crate) const WRITE: Family = Family::from_static("write");
 pub(crate) const ROLLBACK: Family = Family::from_static("rollback");
 pub(crate) const NOTIFY: Family = Family::from_static("notify");
 
+/// Where a table's notifications lie when they lie apart: what the names of those tables begin with.
+pub(crate) const NOTIFY_TABLE: &str = "percolator.notify.";
+
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
@@ -192,7 +195,7 @@ impl fmt::Debug for FaultyStore {
 }
 
 impl FaultyStore {
-    pub(crate) fn new(runtime: &VirtualRuntime) -> Self {
+    pub(crate) fn new(runtime: &VirtualRuntime, inner: MemoryStore) -> Self {
         let shared = Shared {
             runtime: runtime.clone(),
             rules: Mutex::default(),
@@ -200,7 +203,7 @@ impl FaultyStore {
             weather: Mutex::default(),
             boundaries: Mutex::default(),
         };
-        FaultyStore { inner: MemoryStore::new(), shared: Arc::new(shared) }
+        FaultyStore { inner, shared: Arc::new(shared) }
     }
 
     /// Applies a fault to the next `times` requests of this kind on this row.
@@ -265,6 +268,10 @@ impl Store for FaultyStore {
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
         self.inner.raise_floor(floor).await
     }
+
+    fn locality_groups(&self) -> bool {
+        self.inner.locality_groups()
+    }
 }
 
 struct FaultyTable {
@@ -281,13 +288,18 @@ impl fmt::Debug for FaultyTable {
 impl FaultyTable {
     /// Notes the request and says which fault befalls it, if any.
     fn note(&self, op: Op, row: &RowKey) -> Option<(Fault, Arc<Caught>)> {
-        let table = self.inner.name().to_owned();
+        // Notifications that lie apart count as their row's.
+        let (table, row) = match self.inner.name().strip_prefix(NOTIFY_TABLE) {
+            Some(table) => (table, RowKey::from(row.as_bytes().get(1..).unwrap_or_default())),
+            None => (self.inner.name(), row.clone()),
+        };
+        let table = table.to_owned();
         let op = match op {
             Op::Read | Op::Scan if table.starts_with("percolator.") => Op::SystemRead,
             _ if table.starts_with("percolator.") => Op::System,
             op => op,
         };
-        let request = Request { op, table, row: row.clone() };
+        let request = Request { op, table, row };
         let rules = self.shared.rules.lock().unwrap().clone();
         let caught = rules.into_iter().find(|rule| rule.take(&request));
         self.shared.trace.lock().unwrap().push(request);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use percolator_core::{Client, Column, Registration, Table, WorkerOptions, Workers};
 
 use crate::faults::{NOTIFY, WRITE};
-use crate::world::{A, B, BAL, World, counting, get_column, observer, run, set, writing};
+use crate::world::{A, B, BAL, World, counting, get_column, observer, run_both, set, writing};
 
 const NOW: Duration = Duration::ZERO;
 
@@ -31,7 +31,7 @@ async fn left(world: &World, table: &Table, row: &str, observer: &str) -> (usize
 
 #[test]
 fn h49_the_sweep_rolls_forward_with_the_notification() {
-    run(async |world| {
+    run_both(async |world| {
         let (owner, other) = (world.client().await, world.client().await);
         let table = owner.table("t").await.unwrap();
         let workers = observe(&other, "count", A).await;
@@ -41,7 +41,8 @@ fn h49_the_sweep_rolls_forward_with_the_notification() {
         let decided = tx.prewrite().await.unwrap().commit_primary().await.unwrap();
         let c = decided.commit_ts();
         drop(decided);
-        assert_eq!(world.raw(&table, "s", NOTIFY, &BAL).await, [s]);
+        let notified = if world.is_apart(&NOTIFY) { c } else { s };
+        assert_eq!(world.raw(&table, "s", NOTIFY, &BAL).await, [notified]);
         let report = other.gc(NOW).await.unwrap();
         assert_eq!((report.counts.locks, report.counts.notifications), (1, 0));
         assert_eq!(world.raw(&table, "s", NOTIFY, &BAL).await, [c]);
@@ -56,7 +57,7 @@ fn h49_the_sweep_rolls_forward_with_the_notification() {
 
 #[test]
 fn acknowledgements_of_dead_cells_go_when_every_observer_has_acknowledged() {
-    run(async |world| {
+    run_both(async |world| {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
         let first = observe(&client, "first", A).await;
@@ -97,7 +98,7 @@ fn acknowledgements_of_dead_cells_go_when_every_observer_has_acknowledged() {
 
 #[test]
 fn acknowledgements_of_living_cells_stay() {
-    run(async |world| {
+    run_both(async |world| {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
         let workers = observe(&client, "count", A).await;
@@ -109,7 +110,7 @@ fn acknowledgements_of_living_cells_stay() {
         client.gc(NOW).await.unwrap();
         assert_eq!(left(&world, &table, "a", "count").await, (1, 1));
         workers.stop().await;
-        // Registered anew, it does not run again for what it has acknowledged.
+        // Registered anew, it does not run_both again for what it has acknowledged.
         let workers = observe(&client, "count", A).await;
         client.wait_idle(None).await.unwrap();
         assert_eq!(get_column(&client, &table, "a", &A).await.as_deref(), Some("3"));
@@ -119,7 +120,7 @@ fn acknowledgements_of_living_cells_stay() {
 
 #[test]
 fn an_acknowledgement_that_is_younger_than_the_safe_point_goes_with_a_later_round() {
-    run(async |world| {
+    run_both(async |world| {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
         let workers = observe(&client, "count", A).await;
@@ -143,7 +144,7 @@ fn an_acknowledgement_that_is_younger_than_the_safe_point_goes_with_a_later_roun
 
 #[test]
 fn stale_notifications_go_and_dirty_ones_stay() {
-    run(async |world| {
+    run_both(async |world| {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
         let failing = observer(|_, _| {
@@ -157,8 +158,10 @@ fn stale_notifications_go_and_dirty_ones_stay() {
         let versions = [percolator_core::Timestamp::new(1).unwrap()];
         for version in versions {
             let set = bigtable::Mutation::set(NOTIFY, A.to_bytes(), version, "");
-            let set = bigtable::RowMutation::new("orphan").mutation(set);
-            world.raw_table(&table).await.mutate_row(set).await.unwrap();
+            let raw = world.raw_table_of(&table, &NOTIFY).await;
+            // The shard of "orphan", where there are shards.
+            let row = if world.is_apart(&NOTIFY) { "[orphan" } else { "orphan" };
+            raw.mutate_row(bigtable::RowMutation::new(row).mutation(set)).await.unwrap();
         }
         client.begin().await.unwrap();
         let report = client.gc(NOW).await.unwrap();

@@ -12,13 +12,13 @@ use percolator_core::{
 
 use crate::faults::{Fault, NOTIFY, Op};
 use crate::notifications::{COUNT, observe, one_thread};
-use crate::world::{A, B, BAL, World, add, counting, get, get_column, observer, run, set};
+use crate::world::{A, B, BAL, World, add, counting, get, get_column, observer, run_both, set};
 
 const CHANGED: Column = Column::literal("f:changed");
 
 #[test]
 fn h56_an_observer_that_panics_is_tried_again_and_holds_nobody_up() {
-    run(async |world| {
+    run_both(async |world| {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
         let panics = Arc::new(AtomicU32::new(0));
@@ -47,13 +47,13 @@ fn h56_an_observer_that_panics_is_tried_again_and_holds_nobody_up() {
 
 #[test]
 fn h56_what_keeps_failing_is_set_aside_and_comes_back_by_replay() {
-    run(async |world| {
+    run_both(async |world| {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
         let broken = Arc::new(AtomicBool::new(true));
         let registration = |name: &str, counter: Column| {
             let broken = broken.clone();
-            let run = observer(move |tx, change| {
+            let run_both = observer(move |tx, change| {
                 let (broken, counter) = (broken.load(SeqCst), counter.clone());
                 Box::pin(async move {
                     if broken {
@@ -62,7 +62,7 @@ fn h56_what_keeps_failing_is_set_aside_and_comes_back_by_replay() {
                     add(tx, &change.table, &change.row, &counter, 1).await
                 })
             });
-            Registration::strong(name, "t", BAL, run)
+            Registration::strong(name, "t", BAL, run_both)
         };
         let registrations = vec![
             registration("one", A),
@@ -139,7 +139,7 @@ impl Oracle for Moody {
 
 #[test]
 fn h60_a_write_while_an_observers_timestamp_is_on_its_way_is_handled() {
-    run(async |world| {
+    run_both(async |world| {
         let writer = world.client().await;
         let table = writer.table("t").await.unwrap();
         let oracle = Moody::new(&world);
@@ -161,7 +161,7 @@ fn h60_a_write_while_an_observers_timestamp_is_on_its_way_is_handled() {
 
 #[test]
 fn h56_an_outage_of_oracle_or_store_is_not_counted_against_the_observers() {
-    run(async |world| {
+    run_both(async |world| {
         let writer = world.client().await;
         let table = writer.table("t").await.unwrap();
         let outage = Moody::new(&world);
@@ -204,7 +204,7 @@ fn recording(seen: &Arc<Mutex<Vec<Option<String>>>>) -> impl percolator_core::Ob
 #[test]
 fn h57_a_weak_notification_is_seen_with_its_change() {
     for hold in [Op::Prewrite, Op::CommitPrimary] {
-        run(async |world| {
+        run_both(async |world| {
             let (worker, writer) = (world.client().await, world.client().await);
             let table = worker.table("t").await.unwrap();
             let seen = Arc::default();
@@ -233,7 +233,7 @@ fn h57_a_weak_notification_is_seen_with_its_change() {
 
 #[test]
 fn h57_a_writer_that_dies_at_its_commit_point_has_notified() {
-    run(async |world| {
+    run_both(async |world| {
         let (worker, writer) = (world.client().await, world.process(Options::default(), 0).await);
         let table = worker.table("t").await.unwrap();
         let seen = Arc::default();
@@ -254,7 +254,7 @@ fn h57_a_writer_that_dies_at_its_commit_point_has_notified() {
 
 #[test]
 fn stopped_workers_let_go_of_the_client_at_once() {
-    run(async |world| {
+    run_both(async |world| {
         let holders = Arc::strong_count(&world.store);
         let client = world.client().await;
         let table = client.table("t").await.unwrap();

@@ -103,6 +103,10 @@ impl Store for OneStep {
         self.inner.raise_floor(floor).await
     }
 
+    fn locality_groups(&self) -> bool {
+        self.inner.locality_groups()
+    }
+
     fn commits_rows(&self) -> bool {
         true
     }

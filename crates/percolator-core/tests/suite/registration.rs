@@ -6,13 +6,13 @@ use percolator_core::{Client, Column, Error, Options, Registration, Result, Runt
 
 use crate::faults::{Fault, NOTIFY, Op};
 use crate::notifications::{COUNT, observe, one_thread, register};
-use crate::world::{A, B, BAL, add, counting, get_column, observer, run, set, writing};
+use crate::world::{A, B, BAL, add, counting, get_column, observer, run_both, set, writing};
 
 const CHANGED: Column = Column::literal("f:changed");
 
 #[test]
 fn h58_columns_are_strong_or_weak_and_misuse_is_refused_before_any_request() {
-    run(async |world| {
+    run_both(async |world| {
         // The writer was there before the observers, and learns of them with its next timestamp.
         let (client, worker) = (world.client().await, world.client().await);
         let table = client.table("t").await.unwrap();
@@ -48,7 +48,7 @@ fn h58_columns_are_strong_or_weak_and_misuse_is_refused_before_any_request() {
 fn h59_a_writer_with_the_old_schema_is_not_missed() {
     // Whether it asks for its commit timestamp before or after the observer is registered.
     for asks_before in [true, false] {
-        run(async |world| {
+        run_both(async |world| {
             let (worker, writer) =
                 (world.client().await, world.process(Options::default(), 0).await);
             let table = worker.table("t").await.unwrap();
@@ -83,7 +83,7 @@ fn h59_a_writer_with_the_old_schema_is_not_missed() {
 #[test]
 fn h59_registering_finds_what_was_written_before_also_after_a_crash() {
     for crash_at in [None, Some("oracle"), Some("sweep")] {
-        run(async |world| {
+        run_both(async |world| {
             let (client, crashing) =
                 (world.client().await, world.process(Options::default(), 0).await);
             let table = client.table("t").await.unwrap();
@@ -119,7 +119,7 @@ fn h59_registering_finds_what_was_written_before_also_after_a_crash() {
 /// next must see to that before it sweeps.
 #[test]
 fn h59_registering_after_a_crash_raises_the_version_before_the_sweep() {
-    run(async |world| {
+    run_both(async |world| {
         let (writer, crashing) = (world.client().await, world.process(Options::default(), 0).await);
         let table = writer.table("t").await.unwrap();
         let old_schema = writing(&writer, &table, &[("r", "1")]).await;
@@ -147,7 +147,7 @@ fn h59_registering_after_a_crash_raises_the_version_before_the_sweep() {
 
 #[test]
 fn a_retired_observer_leaves_nothing_to_wait_for() {
-    run(async |world| {
+    run_both(async |world| {
         let (client, writer) = (world.client().await, world.client().await);
         let table = client.table("t").await.unwrap();
         register(&client, "o").await;
@@ -172,7 +172,7 @@ fn a_retired_observer_leaves_nothing_to_wait_for() {
 
 #[test]
 fn wait_idle_waits_for_work_under_way_and_for_its_consequences() {
-    run(async |world| {
+    run_both(async |world| {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
         let runtime = world.runtime.clone();

@@ -12,7 +12,7 @@ use percolator_core::{
     ProcessLocks, Result, RowKey, Runtime, Services, Table, Transaction, WindowOracle, async_trait,
 };
 
-use crate::faults::{DATA, FaultyStore, LOCK, NOTIFY, ROLLBACK, WRITE};
+use crate::faults::{DATA, FaultyStore, LOCK, NOTIFY, NOTIFY_TABLE, ROLLBACK, WRITE};
 
 pub(crate) const BAL: Column = Column::literal("bal");
 pub(crate) const A: Column = Column::literal("f:a");
@@ -29,12 +29,32 @@ pub(crate) struct World {
 
 /// Runs a test in a world whose random numbers follow from `seed`.
 pub(crate) fn run_seed<T>(seed: u64, test: impl AsyncFnOnce(World) -> T) -> T {
+    run_over(MemoryStore::new(), seed, test)
+}
+
+/// Runs a test twice: with notifications in the rows they are about, and apart from them.
+pub(crate) fn run_both(test: impl AsyncFn(World)) {
+    run_both_seed(1, test);
+}
+
+/// [`run_both`], in worlds whose random numbers follow from `seed`.
+pub(crate) fn run_both_seed(seed: u64, test: impl AsyncFn(World)) {
+    run_over(MemoryStore::new(), seed, &test);
+    run_over(MemoryStore::without_locality_groups(), seed, &test);
+}
+
+/// Runs a test in a world where notifications lie apart from the rows they are about.
+pub(crate) fn run_apart(test: impl AsyncFnOnce(World)) {
+    run_over(MemoryStore::without_locality_groups(), 1, test);
+}
+
+fn run_over<T>(store: MemoryStore, seed: u64, test: impl AsyncFnOnce(World) -> T) -> T {
     #[cfg(mutants)]
     if let Ok(name) = std::env::var("PERCOLATOR_MUTANT") {
         assert!(percolator_core::mutants::switch_off(&name), "no mutant {name}");
     }
     let runtime = VirtualRuntime::new(seed);
-    runtime.clone().block_on(async move { test(World::open(runtime).await).await })
+    runtime.clone().block_on(async move { test(World::open(runtime, store).await).await })
 }
 
 /// Runs a test.
@@ -106,8 +126,8 @@ impl Process {
 
 impl World {
     /// A world over an empty store.
-    pub(crate) async fn open(runtime: VirtualRuntime) -> Self {
-        let store = Arc::new(FaultyStore::new(&runtime));
+    pub(crate) async fn open(runtime: VirtualRuntime, store: MemoryStore) -> Self {
+        let store = Arc::new(FaultyStore::new(&runtime, store));
         let oracle = Arc::new(WindowOracle::open(&*store, Incarnation(1)).await.unwrap());
         let locks = Arc::new(ProcessLocks::new(Arc::new(runtime.clone())));
         World { runtime, store, oracle, locks }
@@ -172,16 +192,40 @@ impl World {
         family: bigtable::Family,
         column: &Column,
     ) -> Vec<Timestamp> {
+        let apart = self.is_apart(&family);
+        let raw = self.raw_table_of(table, &family).await;
         let select =
             Selection::default().column(family, column.to_bytes(), TimeRange::ALL, u32::MAX);
-        let row = self.raw_table(table).await.read_row(&RowKey::from(row), &select).await.unwrap();
-        row.cells.iter().map(|cell| cell.timestamp).collect()
+        let page = raw.scan(&bigtable::RowRange::all(), &select, Default::default()).await.unwrap();
+        assert!(page.resume.is_none());
+        let is = |found: &&bigtable::Row| found.key.as_bytes()[apart.into()..] == *row.as_bytes();
+        let row = page.rows.iter().find(is);
+        row.map_or(Vec::new(), |row| row.cells.iter().map(|cell| cell.timestamp).collect())
     }
 
     /// The store's table without faults in between.
     pub(crate) async fn raw_table(&self, table: &Table) -> Arc<dyn bigtable::Table> {
         let inner: &MemoryStore = &self.store.inner;
         inner.open_table(table.name(), &percolator_core::table_schema()).await.unwrap()
+    }
+
+    /// The store's table in which a family of a table lies.
+    pub(crate) async fn raw_table_of(
+        &self,
+        table: &Table,
+        family: &bigtable::Family,
+    ) -> Arc<dyn bigtable::Table> {
+        if !self.is_apart(family) {
+            return self.raw_table(table).await;
+        }
+        let (name, schema) =
+            ([NOTIFY_TABLE, table.name()].concat(), percolator_core::notify_schema());
+        self.store.inner.open_table(&name, &schema).await.unwrap()
+    }
+
+    /// Whether a family lies apart from the rows it is about.
+    pub(crate) fn is_apart(&self, family: &bigtable::Family) -> bool {
+        !self.store.inner.locality_groups() && ["notify", "failed"].contains(&family.as_str())
     }
 
     /// Checks what must hold of every cell at any moment: one record for each start timestamp,
@@ -202,7 +246,7 @@ impl World {
 
     /// How many cells one of Percolator's families holds in a table.
     pub(crate) async fn cells(&self, table: &Table, family: bigtable::Family) -> usize {
-        let raw = self.raw_table(table).await;
+        let raw = self.raw_table_of(table, &family).await;
         let select = Selection::default().family(family, TimeRange::ALL, u32::MAX);
         let (mut left, mut cells) = (Some(bigtable::RowRange::all()), 0);
         while let Some(range) = left {

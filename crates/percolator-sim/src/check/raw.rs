@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::{property, report};
 use crate::history::Finding;
+use crate::names::NOTIFY_TABLE;
 
 /// The family of long values.
 pub const DATA: Family = Family::from_static("data");
@@ -23,6 +24,8 @@ pub const WRITE: Family = Family::from_static("write");
 pub const ROLLBACK: Family = Family::from_static("rollback");
 /// The family of notifications.
 pub const NOTIFY: Family = Family::from_static("notify");
+
+const FAMILIES: [Family; 5] = [NOTIFY, DATA, LOCK, WRITE, ROLLBACK];
 
 const DELETE: u8 = 1;
 const SHORT_VALUE: u8 = 2;
@@ -76,19 +79,27 @@ impl Dump {
     pub async fn of(store: &dyn Store) -> Result<Self> {
         let mut dump = Dump::default();
         for name in store.table_names().await? {
-            if name.starts_with("percolator.") {
+            // Notifications that lie apart, one byte before the key of the row they are about.
+            let of = name.strip_prefix(NOTIFY_TABLE);
+            if of.is_none() && name.starts_with("percolator.") {
                 continue;
             }
-            let table = store.open_table(&name, &percolator_core::table_schema()).await?;
+            let (schema, families) = match (of, store.locality_groups()) {
+                (Some(_), _) => (percolator_core::notify_schema(), &FAMILIES[..1]),
+                (None, true) => (percolator_core::table_schema(), &FAMILIES[..]),
+                (None, false) => (percolator_core::table_schema(), &FAMILIES[1..]),
+            };
+            let table = store.open_table(&name, &schema).await?;
             let mut select = Selection::default();
-            for family in [DATA, LOCK, WRITE, ROLLBACK, NOTIFY] {
-                select = select.family(family, TimeRange::ALL, u32::MAX);
+            for family in families {
+                select = select.family(family.clone(), TimeRange::ALL, u32::MAX);
             }
             let mut left = Some(RowRange::all());
             while let Some(range) = left {
                 let page = table.scan(&range, &select, PageLimit::default()).await?;
                 for row in &page.rows {
-                    dump.add(&name, row)?;
+                    let key = row.key.as_bytes().get(of.is_some().into()..).unwrap_or_default();
+                    dump.add(of.unwrap_or(&name), &key.into(), row)?;
                 }
                 left = page.resume;
             }
@@ -96,10 +107,10 @@ impl Dump {
         Ok(dump)
     }
 
-    fn add(&mut self, table: &str, row: &bigtable::Row) -> Result<()> {
+    fn add(&mut self, table: &str, key: &RowKey, row: &bigtable::Row) -> Result<()> {
         for found in &row.cells {
             let column = found.qualifier.clone();
-            let cell = RawCell { table: table.to_owned(), row: row.key.clone(), column };
+            let cell = RawCell { table: table.to_owned(), row: key.clone(), column };
             let at = found.timestamp;
             if found.family == WRITE {
                 self.records.push(record(cell, row, found)?);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::{MemoryStore, Timestamp};
+use bigtable::{MemoryStore, Store, Timestamp};
 use futures::future::{AbortHandle, Abortable};
 use percolator_core::testing::VirtualRuntime;
 use percolator_core::{
@@ -21,20 +21,30 @@ use crate::logged::{COLUMN, Log, LoggedOracle, Step, cell, open_tables, raw, tab
 /// Most cells of the victim.
 pub(super) const CELLS_MAX: usize = 3;
 
-/// Where the three cells lie; the first is the primary, the last is observed.
+/// Where the three cells lie, and their notifications; the first is the primary, the last is observed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Placement {
     OneTable,
     TwoTables,
+    /// In two tables, and the notifications in two others.
+    NotifiedApart,
 }
 
 impl Placement {
-    pub(super) const ALL: [Placement; 2] = [Placement::OneTable, Placement::TwoTables];
+    pub(super) const ALL: [Placement; 3] =
+        [Placement::OneTable, Placement::TwoTables, Placement::NotifiedApart];
 
     fn cells(self) -> [Cell; CELLS_MAX] {
         match self {
             Placement::OneTable => [cell(0, 1), cell(0, 2), cell(0, 3)],
-            Placement::TwoTables => [cell(0, 1), cell(0, 2), cell(1, 3)],
+            Placement::TwoTables | Placement::NotifiedApart => [cell(0, 1), cell(0, 2), cell(1, 3)],
+        }
+    }
+
+    fn store(self) -> MemoryStore {
+        match self {
+            Placement::OneTable | Placement::TwoTables => MemoryStore::new(),
+            Placement::NotifiedApart => MemoryStore::without_locality_groups(),
         }
     }
 }
@@ -92,7 +102,7 @@ struct Process {
 impl World {
     /// A store whose cells hold a first value, and an observer of the last cell's table.
     async fn new(runtime: VirtualRuntime, case: &Case) -> Result<Self> {
-        let (store, log) = (Arc::new(MemoryStore::new()), Log::default());
+        let (store, log) = (Arc::new(case.placement.store()), Log::default());
         let inner: Arc<dyn Oracle> = Arc::new(WindowOracle::open(&*store, Incarnation(1)).await?);
         let oracle = Arc::new(LoggedOracle { inner, log: log.clone() });
         let locks = Arc::new(ProcessLocks::new(Arc::new(runtime.clone())));
@@ -194,11 +204,16 @@ impl World {
         history.observed = vec![(0, self.observed(), None)];
         let mut findings = check(&history);
         findings.extend(dump.audit());
-        // Nobody handles notifications here, so the newest commit's own is there.
+        // Nobody handles notifications here, so the newest commit's own is there; where they lie apart,
+        // one of a transaction that did not commit may have taken its place.
         let observed = raw(self.observed());
         let of = dump.records.iter().filter(|record| record.cell == observed);
         let newest = of.map(|record| record.commit_ts).max();
-        let noted = |c| dump.notifications.iter().any(|(cell, at)| *cell == observed && *at == c);
+        let apart = !self.store.locality_groups();
+        let noted = |c| {
+            let mut of = dump.notifications.iter().filter(|(cell, _)| *cell == observed);
+            of.any(|(_, at)| *at == c || (apart && *at > c))
+        };
         if newest.is_some_and(|c| !noted(c)) {
             let facts = format!("the commit at {newest:?} left no notification of its own");
             findings.push(Finding { property: property::OBSERVED, facts });

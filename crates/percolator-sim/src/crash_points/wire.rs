@@ -222,6 +222,10 @@ impl Store for WireStore {
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
         self.inner.raise_floor(floor).await
     }
+
+    fn locality_groups(&self) -> bool {
+        self.inner.locality_groups()
+    }
 }
 
 #[derive(Debug)]

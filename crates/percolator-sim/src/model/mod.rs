@@ -81,6 +81,8 @@ fn print(out: &mut dyn Write, model: &Model, states_max: usize) -> io::Result<Ex
 const X: Cell = cell(0, 1);
 const Y: Cell = cell(0, 2);
 const Z: Cell = cell(0, 3);
+/// In another table.
+const FAR: Cell = cell(1, 1);
 
 fn models() -> Vec<Model> {
     vec![
@@ -90,6 +92,8 @@ fn models() -> Vec<Model> {
         two_observers(),
         two_workers(),
         dying_writer(),
+        observer_apart(),
+        workers_apart(),
     ]
 }
 
@@ -107,6 +111,7 @@ fn base(name: &'static str, bounds: &'static str, cells: &[Cell], programs: Vec<
         mortal: Vec::new(),
         suspected: Vec::new(),
         worker_requests: 0,
+        apart: false,
         tamper: |request| request,
     }
 }
@@ -149,6 +154,28 @@ fn two_workers() -> Model {
     let bounds = "one transaction writes a cell; two workers run the observer of its column, with \
                   nine requests each";
     Model { worker_requests: 9, ..base("two workers", bounds, &[X], programs) }
+}
+
+fn observer_apart() -> Model {
+    let programs = vec![transaction(&[Step::Write(X), Step::Write(FAR)]), Program::Worker(1)];
+    let bounds = "one transaction writes two cells, its client dies at any point, or is taken for dead \
+                  and lives; one worker runs the observer of the second, whose notifications lie in a \
+                  table of their own, in twenty requests; one message arrives twice";
+    Model {
+        worker_requests: 20,
+        apart: true,
+        copies: 1,
+        mortal: vec![0],
+        suspected: vec![0],
+        ..base("observer apart", bounds, &[FAR, X], programs)
+    }
+}
+
+fn workers_apart() -> Model {
+    let model = two_workers();
+    let bounds = "one transaction writes a cell; two workers run the observer of its column, whose \
+                  notifications lie in a table of their own, with eleven requests each";
+    Model { name: "two workers apart", bounds, worker_requests: 11, apart: true, ..model }
 }
 
 fn dying_writer() -> Model {

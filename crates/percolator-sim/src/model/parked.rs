@@ -17,6 +17,7 @@ use percolator_core::{
 use super::exchange::{Actor, Exchange, Message, Object, hash_of};
 use super::world::Tamper;
 use crate::check::raw::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
+use crate::names::NOTIFY_TABLE;
 
 /// What a client's requests go through.
 #[derive(Debug, Clone)]
@@ -63,6 +64,10 @@ impl Store for ParkedStore {
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
         self.inner.raise_floor(floor).await
     }
+
+    fn locality_groups(&self) -> bool {
+        self.inner.locality_groups()
+    }
 }
 
 #[derive(Debug)]
@@ -75,7 +80,7 @@ struct ParkedTable {
 impl ParkedTable {
     /// Percolator's own table is read and written at the start only.
     fn is_system(&self) -> bool {
-        self.inner.name().starts_with("percolator.")
+        self.inner.name() == "percolator.system"
     }
 }
 
@@ -149,9 +154,11 @@ pub(super) async fn apply(
     let object = Object::Row(table.name().to_owned(), request.row.clone());
     let row = request.row.clone();
     let reply = table.check_and_mutate_row(request).await?;
-    let mut select = Selection::default();
-    for family in [DATA, LOCK, WRITE, ROLLBACK, NOTIFY] {
-        select = select.family(family, TimeRange::ALL, u32::MAX);
+    let mut select = Selection::default().family(NOTIFY, TimeRange::ALL, u32::MAX);
+    if !table.name().starts_with(NOTIFY_TABLE) {
+        for family in [DATA, LOCK, WRITE, ROLLBACK] {
+            select = select.family(family, TimeRange::ALL, u32::MAX);
+        }
     }
     exchange.holds(&object, row_hash(&table.read_row(&row, &select).await?));
     Ok(reply)

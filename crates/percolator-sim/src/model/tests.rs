@@ -43,6 +43,16 @@ fn two_workers_hold() {
 }
 
 #[test]
+fn an_observer_apart_holds() {
+    holds(&observer_apart());
+}
+
+#[test]
+fn two_workers_apart_hold() {
+    holds(&workers_apart());
+}
+
+#[test]
 fn a_dying_writer_holds() {
     holds(&dying_writer());
 }
@@ -100,4 +110,5 @@ fn a_prewrite_that_ignores_newer_writes_shows() {
 #[test]
 fn a_commit_without_notification_shows() {
     shows(two_observers(), |request| without(request, &NOTIFY), "observed");
+    shows(observer_apart(), |request| without(request, &NOTIFY), "observed");
 }

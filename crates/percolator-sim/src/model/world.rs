@@ -42,6 +42,8 @@ pub(super) struct Model {
     pub(super) suspected: Vec<Actor>,
     /// How many requests of each worker arrive: without an end to them it goes on looking for ever.
     pub(super) worker_requests: usize,
+    /// Whether notifications lie apart from the rows they are about.
+    pub(super) apart: bool,
     pub(super) tamper: Tamper,
 }
 
@@ -113,7 +115,11 @@ pub(super) struct World {
 impl World {
     /// The model's first state.
     pub(super) fn new(model: &Model) -> Result<Self> {
-        let (store, log) = (Arc::new(MemoryStore::new()), Log::default());
+        let store = match model.apart {
+            true => MemoryStore::without_locality_groups(),
+            false => MemoryStore::new(),
+        };
+        let (store, log) = (Arc::new(store), Log::default());
         let actors = model.programs.len();
         let exchange = Exchange::new(actors + 1);
         let way = Way { exchange: exchange.clone(), actor: actors };

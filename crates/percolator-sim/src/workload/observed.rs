@@ -158,7 +158,10 @@ pub(crate) async fn observe(session: &Session, late: bool) -> Workers {
     };
     loop {
         match session.client.observe(registrations(world, late), options.clone()).await {
-            Ok(workers) => return workers,
+            Ok(workers) => {
+                world.book().observed_since.get_or_insert(world.now());
+                return workers;
+            }
             Err(_) => world.sleep_ms(world.between(1, 30)).await,
         }
     }
@@ -204,8 +207,9 @@ fn registrations(world: &Arc<World>, late: bool) -> Vec<Registration> {
 pub(super) async fn source(session: &Session) -> Result<()> {
     let world = &session.world;
     let mut tx = session.begin().await?;
-    let row = world.between(0, ROWS - 1);
-    for _ in 0..world.between(1, 2) {
+    for _ in 0..world.between(1, 3) {
+        // Rows of their own, so that some are secondaries.
+        let row = world.between(0, ROWS - 1);
         let body = vec![b'x'; world.between(0, 3) as usize];
         match world.between(0, 7) {
             0 => tx.set(cell(TABLE, row, DOWN), &body)?,
@@ -258,6 +262,7 @@ pub(super) async fn verify(session: &Session) -> Result<Vec<Finding>> {
         }
     }
     findings.extend(unhandled(&session.world));
+    findings.extend(unnotified(&session.world));
     Ok(findings)
 }
 
@@ -271,6 +276,24 @@ fn committed_runs(world: &World, observer: u8, of: Cell) -> usize {
         .map(|run| run.start_ts)
         .collect();
     committed.len()
+}
+
+/// Changes of observed columns whose commit was there before their notification (H48, H49): a crash in
+/// between would have lost them, though another change of the same cell may have hidden that since.
+fn unnotified(world: &World) -> Vec<Finding> {
+    let (book, journal) = (world.book(), world.store.journal());
+    let Some(since) = book.observed_since else { return Vec::new() };
+    // Who asked for a commit timestamp later was told of the schema with it.
+    let later = |commit_ts| world.oracles.stamp(commit_ts).is_some_and(|(asked, _)| asked > since);
+    let of = journal.unnotified.iter().filter(|record| {
+        let at = (record.cell.table, record.cell.column);
+        OBSERVED.iter().any(|(_, column)| *column == at) && later(record.commit_ts)
+    });
+    let finding = |record| {
+        let facts = format!("{record:?} came before its notification");
+        Finding { property: "notified", facts }
+    };
+    of.map(finding).collect()
 }
 
 /// Weak notifications whose transaction committed, and that no run handled which began later.

@@ -16,13 +16,14 @@
 //! anomaly NAME FACT=VALUE...      it occurred if all is so: t1=committed, t1.x=10, t1.scan=...
 //! ```
 //!
-//! Each prefix is a process of its own, opened when it is first needed; timestamps count from one.
+//! A script whose name ends in `-apart` is played on a store without locality groups. Each prefix is a process of its own, opened when it is first needed; timestamps count from one.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bigtable::MemoryStore;
 use futures::channel::oneshot;
 use futures::future::{Either, select};
 use goldenscript::{Argument, Command, Context, Runner};
@@ -190,7 +191,11 @@ impl Runner for Script {
     type Command = Command;
 
     fn start_script(&mut self) -> Result<(), Box<dyn Error>> {
-        self.world = Some(self.runtime.block_on(World::open(self.runtime.clone())));
+        let store = match self.name.ends_with("-apart") {
+            true => MemoryStore::without_locality_groups(),
+            false => MemoryStore::new(),
+        };
+        self.world = Some(self.runtime.block_on(World::open(self.runtime.clone(), store)));
         self.actor(MAIN);
         Ok(())
     }

@@ -1,0 +1,263 @@
+//! Where notify cells lie.
+//!
+//! **In the row** they are about, on stores with locality groups: a scan of the family `notify` reads
+//! dirty rows alone. A notification comes with the lock, at `s`, and another with the commit, at `c`, in
+//! the same row mutations.
+//!
+//! **Apart**, on stores where such a scan would read every clean row: each table has a second one beside
+//! it, `percolator.notify.<table>`, with the key `shard ++ row`, one byte of a hash in front of the row,
+//! so that writes spread and a scanner can begin at a random place. One table for each, not one for all:
+//! a scan meets no other table's cells, and the key needs no name in it. The names are Percolator's
+//! already, so that no user can choose one. Set-aside notifications lie there too, because they move in
+//! one row mutation.
+//!
+//! # Why nothing is lost when they lie apart
+//!
+//! No lock and no commit can leave a notification in another table's row, so there is none at `s`, and
+//! the one at `c` is written between: `c` is known, all locks stand, P is not committed. Only when that is
+//! acknowledged P is asked to commit, so a committed transaction has its notifications whoever rolls its
+//! rows forward, and one that could not write them aborts (H48, H49).
+//!
+//! Whoever sees a notification at `c` takes `s'` after that, so `s < c < s'`, and the lock was there
+//! before. A read at `s'` therefore meets the lock, and comes back later or resolves it, or it sees what
+//! became of it. "Not dirty at `s'`" means that nothing at or below `s'` is to come, and every version at
+//! or below `s'` can go. A notification that is late, or of a transaction that aborted, is found stale.
+//!
+//! For the same reason a notification may take the place of all below it: who looks because of it, looks
+//! with a higher `s'` than they asked for. So a cell that is written a thousand times while nobody looks
+//! has one.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bigtable::{ConditionalMutation, Mutation, ROW_KEY_BYTES_MAX, RowKey, Store, TimeRange};
+use bytes::{BufMut, BytesMut};
+use futures::future::join_all;
+
+use crate::column::{Cell, Table};
+use crate::layout::NOTIFY;
+use crate::prewrite::is_final;
+use crate::runtime::Backoff;
+use crate::{Client, Column, Error, Result, Timestamp, rows};
+
+/// How often one notification is tried.
+const TRIES_MAX: u32 = 12;
+
+/// The first part of the name of a table of notifications; no user's table can begin like that.
+const TABLE_PREFIX: &str = "percolator.notify.";
+
+/// Where the notify cells of a database lie; fixed when it is created, see [`format`](crate::format).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placement {
+    InRow,
+    Apart,
+}
+
+impl Placement {
+    /// The placement that suits a store.
+    pub(crate) fn of(store: &dyn Store) -> Self {
+        if store.locality_groups() { Placement::InRow } else { Placement::Apart }
+    }
+}
+
+/// The name of the table that holds a table's notifications.
+pub(crate) fn notify_table_name(table: &str) -> String {
+    format!("{TABLE_PREFIX}{table}")
+}
+
+impl Table {
+    /// Whether notifications lie in a table of their own.
+    pub(crate) fn notifies_apart(&self) -> bool {
+        self.apart().is_some()
+    }
+
+    /// The store's table that holds this table's notifications.
+    pub(crate) fn notify_store(&self) -> &dyn bigtable::Table {
+        self.apart().unwrap_or(self.store())
+    }
+
+    /// The key that a row's notifications lie under.
+    pub(crate) fn notify_key(&self, row: &RowKey) -> RowKey {
+        match self.notifies_apart() {
+            false => row.clone(),
+            true => sharded(row.as_bytes()),
+        }
+    }
+
+    /// The row whose notifications lie under a key.
+    pub(crate) fn notified_row(&self, key: &RowKey) -> Result<RowKey> {
+        if !self.notifies_apart() {
+            return Ok(key.clone());
+        }
+        if let [first, row @ ..] = key.as_bytes()
+            && !row.is_empty()
+            && *first == shard(row)
+        {
+            return Ok(RowKey::from(key.to_bytes().slice(1..)));
+        }
+        Err(Error::Corrupt { record: "notify key", bytes: key.to_bytes() })
+    }
+
+    /// A place to begin a scan at, where keys alone can name one.
+    pub(crate) fn random_place(&self, random: impl FnOnce() -> u64) -> Option<RowKey> {
+        self.notifies_apart().then(|| RowKey::from(vec![random().to_be_bytes()[0]]))
+    }
+
+    /// Leaves notifications on columns of a row.
+    pub(crate) fn notify(
+        &self,
+        row: &RowKey,
+        columns: &[Column],
+        at: Timestamp,
+    ) -> ConditionalMutation {
+        let mut request = rows::notify(&self.notify_key(row), columns, at);
+        if self.notifies_apart() {
+            let below = TimeRange::below(at);
+            let older = |column: &Column| Mutation::delete(NOTIFY, column.to_bytes(), below);
+            request.otherwise.extend(columns.iter().map(older));
+        }
+        request
+    }
+
+    /// Checks that a row of this table can be notified, now or once its columns are observed.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when its key has no room left for the shard.
+    pub(crate) fn check_notify_key(&self, row: &RowKey) -> Result<()> {
+        if self.notifies_apart() && row.as_bytes().len() >= ROW_KEY_BYTES_MAX {
+            return Err(Error::Invalid(format!(
+                "a row key of {ROW_KEY_BYTES_MAX} bytes: at most {} are allowed on a store without \
+                 locality groups; use a hash of it as the key",
+                ROW_KEY_BYTES_MAX - 1
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Leaves notifications at `at` on cells; returns once all of them are there. A failed request is
+    /// made again, whatever became of it: twice is as good as once.
+    ///
+    /// # Errors
+    /// Those of the store. Some may be there, and are found stale if nothing comes of their transaction.
+    pub(crate) async fn leave_notifications(
+        &self,
+        cells: &BTreeSet<Cell>,
+        at: Timestamp,
+    ) -> Result<()> {
+        let cells: Vec<&Cell> = cells.iter().collect();
+        let mut left: Vec<&[&Cell]> =
+            cells.chunk_by(|a, b| a.table == b.table && a.row == b.row).collect();
+        let request = |cells: &&[&Cell]| {
+            let columns: Vec<_> = cells.iter().map(|cell| cell.column.clone()).collect();
+            cells[0].table.notify(&cells[0].row, &columns, at)
+        };
+        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
+        for last in (0..TRIES_MAX).rev().map(|more| more == 0) {
+            let tables = left.chunk_by(|a, b| a[0].table == b[0].table);
+            let batches = tables.map(|rows| {
+                let requests = rows.iter().map(request).collect();
+                rows[0][0].table.notify_store().check_and_mutate_rows(requests)
+            });
+            let results = join_all(batches).await.into_iter().flatten();
+            let mut failed = Vec::new();
+            for (row, result) in left.into_iter().zip(results) {
+                match result {
+                    Ok(_) => {}
+                    Err(error) if last || is_final(&error) => return Err(Error::Store(error)),
+                    Err(_) => failed.push(row),
+                }
+            }
+            if failed.is_empty() {
+                break;
+            }
+            left = failed;
+            self.runtime().sleep(backoff.step(&**self.runtime())).await;
+        }
+        Ok(())
+    }
+}
+
+fn sharded(row: &[u8]) -> RowKey {
+    let mut key = BytesMut::with_capacity(1 + row.len());
+    key.put_u8(shard(row));
+    key.put_slice(row);
+    RowKey::from(key.freeze())
+}
+
+/// A byte of the row's FNV-1a hash; part of the stored format.
+fn shard(row: &[u8]) -> u8 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = row.iter().fold(0xcbf2_9ce4_8422_2325, mix);
+    hash.to_be_bytes().into_iter().fold(0, |folded, byte| folded ^ byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bigtable::{MemoryStore, RowRange};
+    use futures::executor::block_on;
+    use proptest::prelude::*;
+    use std::ops::Bound;
+
+    fn apart() -> Table {
+        block_on(async {
+            let (store, schema) = (MemoryStore::new(), crate::layout::notify_schema());
+            let store = store.open_table("t", &schema).await.unwrap();
+            Table::new("t", store.clone(), Some(store))
+        })
+    }
+
+    proptest! {
+        /// H65: keys keep their rows, and their rows' order within a shard.
+        #[test]
+        fn h65_a_notify_key_names_one_row(
+            a in proptest::collection::vec(any::<u8>(), 1..20),
+            b in proptest::collection::vec(any::<u8>(), 1..20),
+        ) {
+            let (table, a, b) = (apart(), RowKey::from(a), RowKey::from(b));
+            let (x, y) = (table.notify_key(&a), table.notify_key(&b));
+            prop_assert_eq!(table.notified_row(&x).unwrap(), a.clone());
+            if x.as_bytes()[0] == y.as_bytes()[0] {
+                prop_assert_eq!(x.cmp(&y), a.cmp(&b));
+            }
+        }
+
+        #[test]
+        fn a_random_place_has_a_shard_behind_it(random in any::<u64>()) {
+            let place = apart().random_place(|| random).unwrap();
+            let behind = RowRange { start: Bound::Included(place), end: Bound::Unbounded };
+            let mut rows = (0..10_000u32).map(|n| sharded(&n.to_be_bytes()));
+            prop_assert!(rows.any(|row| behind.contains(&row)));
+        }
+    }
+
+    #[test]
+    fn a_key_that_nobody_wrote_is_refused() {
+        let table = apart();
+        let key = table.notify_key(&RowKey::from("row"));
+        let mut wrong = key.as_bytes().to_vec();
+        wrong[0] ^= 1;
+        for key in [vec![], vec![7], wrong] {
+            assert!(table.notified_row(&RowKey::from(key)).is_err());
+        }
+    }
+
+    /// The hash is part of the format.
+    #[test]
+    fn shards_are_spread_and_stay_what_they_are() {
+        assert_eq!([shard(b"a"), shard(b"Bob"), shard(&[0, 0xff])], [0xbb, 0x2d, 0xe2]);
+        let used: BTreeSet<u8> = (0..4096u32).map(|n| shard(&n.to_be_bytes())).collect();
+        assert!(used.len() > 200, "{}", used.len());
+    }
+
+    #[test]
+    fn a_row_key_without_room_for_its_shard_is_refused() {
+        let row = |length: usize| RowKey::from(vec![b'r'; length]);
+        let table = apart();
+        table.check_notify_key(&row(ROW_KEY_BYTES_MAX - 1)).unwrap();
+        table.notify_key(&row(ROW_KEY_BYTES_MAX - 1)).check().unwrap();
+        assert!(table.check_notify_key(&row(ROW_KEY_BYTES_MAX)).is_err());
+    }
+}

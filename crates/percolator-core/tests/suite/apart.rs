@@ -1,0 +1,252 @@
+//! Notifications that lie in tables of their own, on stores without locality groups: what is different
+//! there (H47, H48, H49, H62). What is the same is tested over both placements.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::{Store, TableSchema, Timestamp};
+use percolator_core::{Client, Error, Options, RowKey, Services, Table, async_trait};
+
+use crate::faults::{Fault, FaultyStore, NOTIFY, Op};
+use crate::notifications::{COUNT, observe, register};
+use crate::world::{
+    BAL, World, counting, get, get_column, is_aborted, run_apart, run_both, set, writing,
+};
+
+async fn idle(client: &Client) {
+    assert!(client.wait_idle(Some(Duration::from_secs(100))).await.unwrap().idle);
+}
+
+async fn count(client: &Client, table: &Table, row: &str) -> Option<String> {
+    get_column(client, table, row, &COUNT).await
+}
+
+async fn left(world: &World, table: &Table) -> usize {
+    world.cells(table, NOTIFY).await
+}
+
+#[test]
+fn h48_all_notifications_are_there_before_the_commit_point() {
+    run_apart(async |world| {
+        let (worker, writer) = (world.client().await, world.process(Options::default(), 0).await);
+        let table = worker.table("t").await.unwrap();
+        register(&worker, "o").await;
+        let prewritten =
+            writing(&writer.client, &table, &[("a", "1"), ("b", "1"), ("c", "1")]).await;
+        let prewritten = prewritten.prewrite().await.unwrap();
+        assert_eq!(left(&world, &table).await, 0, "nothing at the start timestamp");
+        let held = world.store.on(Op::CommitPrimary, "a", 1, Fault::Hold);
+        let commit = world.beside(prewritten.commit_primary());
+        held.arrived().await;
+        assert_eq!(left(&world, &table).await, 3);
+        held.release();
+        // Dies before its secondaries; nobody reads them but the worker.
+        let commit_ts = commit.await.unwrap().unwrap().commit_ts();
+        writer.crash();
+        let raw = world.raw_table(&table).await;
+        let family =
+            bigtable::Selection::default().family(NOTIFY, bigtable::TimeRange::ALL, u32::MAX);
+        let page = raw.scan(&bigtable::RowRange::all(), &family, Default::default()).await.unwrap();
+        assert!(page.rows.is_empty(), "no row operation leaves one");
+        assert_eq!(world.raw(&table, "c", NOTIFY, &BAL).await, [commit_ts]);
+        let workers = observe(&worker, "o", counting(COUNT)).await;
+        idle(&worker).await;
+        for row in ["a", "b", "c"] {
+            assert_eq!(count(&worker, &table, row).await.as_deref(), Some("1"));
+        }
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn h48_a_transaction_that_cannot_notify_aborts() {
+    for row in ["a", "b"] {
+        run_apart(async |world| {
+            let client = world.client().await;
+            let table = client.table("t").await.unwrap();
+            register(&client, "o").await;
+            let lost = world.store.on(Op::Notify, row, 3, Fault::DropReply);
+            set(&client, &table, &[("a", "1"), ("b", "1")]).await;
+            assert_eq!(lost.count(), 3, "a lost reply is no reason to abort");
+            world.store.on(Op::Notify, row, usize::MAX, Fault::Fail);
+            let tx = writing(&client, &table, &[("a", "2"), ("b", "2")]).await;
+            world.store.clear_trace();
+            assert!(is_aborted(&tx.commit().await));
+            assert_eq!(world.store.count(Op::CommitPrimary), 0);
+            assert_eq!(get(&client, &table, "a").await.as_deref(), Some("1"));
+            assert_eq!(get(&client, &table, "b").await.as_deref(), Some("1"));
+        });
+    }
+}
+
+#[test]
+fn h47_a_worker_that_comes_before_the_commit_point_leaves_the_notification() {
+    for secondary in [false, true] {
+        run_apart(async |world| {
+            let (worker, writer) = (world.client().await, world.client().await);
+            let table = worker.table("t").await.unwrap();
+            let workers = observe(&worker, "o", counting(COUNT)).await;
+            let held = world.store.on(Op::CommitPrimary, "a", 1, Fault::Hold);
+            let late = world.store.on(Op::Commit, "b", usize::from(secondary), Fault::Hold);
+            let writer_ = (writer.clone(), table.clone());
+            let commit = world.beside(async move {
+                set(&writer_.0, &writer_.1, &[("a", "1"), ("b", "1")]).await
+            });
+            held.arrived().await;
+            // Several passes of the worker: it sees both notifications and the locks above them.
+            world.sleep_ms(5_000).await;
+            assert_eq!(left(&world, &table).await, 2);
+            assert_eq!(worker.stats().observer_runs, 0);
+            held.release();
+            world.sleep_ms(5_000).await;
+            late.release();
+            commit.await.unwrap();
+            idle(&worker).await;
+            for row in ["a", "b"] {
+                assert_eq!(count(&worker, &table, row).await.as_deref(), Some("1"));
+            }
+            assert_eq!((worker.stats().observer_runs, left(&world, &table).await), (2, 0));
+            workers.stop().await;
+        });
+    }
+}
+
+#[test]
+fn h62_what_an_aborted_transaction_has_left_goes_and_runs_nothing() {
+    run_apart(async |world| {
+        let (worker, writer) = (world.client().await, world.process(Options::default(), 0).await);
+        let table = worker.table("t").await.unwrap();
+        let workers = observe(&worker, "o", counting(COUNT)).await;
+        let held = world.store.on(Op::CommitPrimary, "a", 1, Fault::Hold);
+        let (client, own) = (writer.client.clone(), table.clone());
+        writer.spawn(async move {
+            drop(writing(&client, &own, &[("a", "1"), ("b", "1")]).await.commit().await);
+        });
+        held.arrived().await;
+        assert_eq!(left(&world, &table).await, 2);
+        writer.crash();
+        idle(&worker).await;
+        assert_eq!((worker.stats().observer_runs, left(&world, &table).await), (0, 0));
+        assert_eq!(get(&worker, &table, "a").await, None);
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn h62_a_late_copy_of_a_notification_is_found_stale() {
+    run_apart(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let workers = observe(&client, "o", counting(COUNT)).await;
+        let late = world.store.on(Op::Notify, "r", 1, Fault::Duplicate);
+        set(&client, &table, &[("r", "1")]).await;
+        idle(&client).await;
+        late.deliver().await;
+        assert_eq!(left(&world, &table).await, 1);
+        idle(&client).await;
+        assert_eq!(count(&client, &table, "r").await.as_deref(), Some("1"));
+        workers.stop().await;
+        // Without workers it is garbage.
+        set(&client, &table, &[("r", "2")]).await;
+        let late = world.store.on(Op::Notify, "r", 1, Fault::Duplicate);
+        set(&client, &table, &[("r", "3")]).await;
+        let workers = observe(&client, "o", counting(COUNT)).await;
+        idle(&client).await;
+        workers.stop().await;
+        late.deliver().await;
+        client.begin().await.unwrap();
+        let report = client.gc(Duration::ZERO).await.unwrap();
+        assert_eq!((report.counts.notifications, left(&world, &table).await), (1, 0));
+    });
+}
+
+#[test]
+fn a_cell_that_is_written_while_nobody_looks_has_one_notification() {
+    run_apart(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        register(&client, "o").await;
+        let mut last = set(&client, &table, &[("r", "0")]).await;
+        for n in 1..50 {
+            last = set(&client, &table, &[("r", &n.to_string())]).await;
+        }
+        assert_eq!(world.raw(&table, "r", NOTIFY, &BAL).await, [last]);
+        let history = client.cell_history(&table, "r", &BAL).await.unwrap();
+        assert!(history[0].notify && history[0].timestamp == last);
+        assert_eq!(client.backlog().await.unwrap()[0].cells, 1);
+        let workers = observe(&client, "o", counting(COUNT)).await;
+        idle(&client).await;
+        assert_eq!(count(&client, &table, "r").await.as_deref(), Some("1"));
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn names_leave_room_for_the_tables_of_notifications_and_keys_for_their_shard() {
+    run_apart(async |world| {
+        let client = world.client().await;
+        assert_eq!(client.table_names().await.unwrap(), [""; 0]);
+        let invalid = |error: Error| assert!(matches!(error, Error::Invalid(_)), "{error}");
+        invalid(client.table(&"t".repeat(33)).await.unwrap_err());
+        invalid(client.table("percolator.notify.t").await.unwrap_err());
+        let table = client.table(&"t".repeat(32)).await.unwrap();
+        let key = |length| RowKey::from(vec![b'r'; length]);
+        let mut tx = client.begin().await.unwrap();
+        invalid(tx.set(&table, key(bigtable::ROW_KEY_BYTES_MAX), &BAL, "1").unwrap_err());
+        tx.set(&table, key(bigtable::ROW_KEY_BYTES_MAX - 1), &BAL, "1").unwrap();
+        tx.commit().await.unwrap();
+    });
+}
+
+/// The same store, seen by other software, which says the opposite of its locality groups.
+#[derive(Debug)]
+struct Other(Arc<FaultyStore>);
+
+#[async_trait]
+impl Store for Other {
+    async fn open_table(
+        &self,
+        name: &str,
+        schema: &TableSchema,
+    ) -> bigtable::Result<Arc<dyn bigtable::Table>> {
+        self.0.open_table(name, schema).await
+    }
+
+    async fn table_names(&self) -> bigtable::Result<Vec<String>> {
+        self.0.table_names().await
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.0.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> bigtable::Result<()> {
+        self.0.raise_floor(floor).await
+    }
+
+    fn locality_groups(&self) -> bool {
+        !self.0.locality_groups()
+    }
+}
+
+#[test]
+fn whoever_opens_a_database_later_notifies_where_its_notifications_lie() {
+    run_both(async |world| {
+        let client = world.client().await;
+        let services =
+            Services { store: Arc::new(Other(world.store.clone())), ..client.services().clone() };
+        let other = Client::open(services, Options::default()).await.unwrap();
+        let table = client.table("t").await.unwrap();
+        register(&client, "o").await;
+        set(&client, &table, &[("mine", "1")]).await;
+        let theirs = other.table("t").await.unwrap();
+        set(&other, &theirs, &[("theirs", "1")]).await;
+        assert_eq!(left(&world, &table).await, 2);
+        let workers = observe(&other, "o", counting(COUNT)).await;
+        idle(&client).await;
+        for row in ["mine", "theirs"] {
+            assert_eq!(count(&client, &table, row).await.as_deref(), Some("1"));
+        }
+        workers.stop().await;
+    });
+}
