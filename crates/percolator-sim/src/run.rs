@@ -330,7 +330,9 @@ fn history(world: &World) -> History {
         observed,
         stamps: stamps.iter().map(|s| (s.timestamp, s.asked, s.arrived)).collect(),
         views: std::mem::take(&mut book.views),
-        floor: world.store.inner().floor(),
+        collected: journal.collected.iter().copied().collect(),
+        locked_again: journal.locked_again.clone(),
+        registered: journal.registered.iter().map(|(who, since)| (*who, *since)).collect(),
     }
 }
 
