@@ -6,6 +6,7 @@ use std::time::Duration;
 use percolator_core::{Options, Secondaries};
 
 use crate::random::Rng;
+use crate::schedule::Policy;
 
 /// How messages fare. Rates are in ten thousand.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +44,7 @@ pub(crate) struct Swarm {
     pub(crate) options: Options,
     pub(crate) clients: u64,
     pub(crate) transactions: u64,
+    pub(crate) policy: Policy,
 }
 
 /// The mean time between two faults of a kind; `None` if it is off.
@@ -111,6 +113,7 @@ impl Swarm {
             options: options(rng),
             clients: rng.between(2, 6),
             transactions: rng.between(100, 240),
+            policy: Policy::draw(rng),
         }
     }
 }
