@@ -167,8 +167,11 @@ impl Client {
         let starting = self.readers().starting();
         let mut stamp = self.oracle().timestamp().await?;
         if off(mutants::STALE_BEGIN) {
-            let before = stamp.timestamp.as_u64().saturating_sub(3);
-            stamp.timestamp = Timestamp::new(before).unwrap_or(stamp.timestamp);
+            // As if it had been asked for ahead, when the transaction before this one began.
+            stamp = match mutants::ask_ahead(self.incarnation(), stamp) {
+                Some(stale) => stale,
+                None => self.oracle().timestamp().await?,
+            };
         }
         let open = starting.moved_to(stamp.timestamp);
         // Costs nothing unless observers were registered meanwhile; `notify` must know of them.

@@ -194,7 +194,9 @@ impl Client {
         };
         if off(mutants::WEAK_AFTER_COMMIT) {
             let commit_ts = self.commit_point(plan, stamp.timestamp).await?;
-            return self.notify_before(plan, notifications, stamp).await.map(|()| commit_ts);
+            // A failure changes nothing any more.
+            drop(self.notify_before(plan, notifications, stamp).await);
+            return Ok(commit_ts);
         }
         if let Err(error) = self.notify_before(plan, notifications, stamp).await {
             let reason = match error {

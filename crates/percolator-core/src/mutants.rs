@@ -115,6 +115,21 @@ pub(crate) fn off(mutant: Mutant) -> bool {
     Mutant::ALL.get(index).is_some_and(|off| *off == mutant)
 }
 
+/// Keeps a timestamp for the client's next transaction, and returns the one kept before.
+#[cfg(not(mutants))]
+pub(crate) const fn ask_ahead(_: crate::Incarnation, _: crate::Stamp) -> Option<crate::Stamp> {
+    None
+}
+
+/// Keeps a timestamp for the client's next transaction, and returns the one kept before.
+#[cfg(mutants)]
+pub(crate) fn ask_ahead(client: crate::Incarnation, stamp: crate::Stamp) -> Option<crate::Stamp> {
+    use std::collections::BTreeMap;
+    use std::sync::{Mutex, PoisonError};
+    static AHEAD: Mutex<BTreeMap<crate::Incarnation, crate::Stamp>> = Mutex::new(BTreeMap::new());
+    AHEAD.lock().unwrap_or_else(PoisonError::into_inner).insert(client, stamp)
+}
+
 /// Switches a defence off for the rest of the process; `false` if there is none of this name.
 #[cfg(mutants)]
 #[doc(hidden)]

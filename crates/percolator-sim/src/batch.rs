@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use percolator_sim::{Fault, Report, Sometimes, Totals, run_seed};
+use percolator_sim::{Fault, Report, Sometimes, Totals, regressions, run_seed};
 use rustix::time::{ClockId, clock_gettime};
 
 /// From this many seeds on, whatever must happen sometimes must have happened.
@@ -35,10 +35,10 @@ impl FromStr for Seeds {
 
 /// Runs the seeds and prints what happened; whether all was well.
 pub(crate) fn run(seeds: Seeds, jobs: usize) -> anyhow::Result<bool> {
+    let mut failed = run_known();
     let next = AtomicU64::new(seeds.from);
     let (send, receive) = mpsc::channel::<Report>();
     let mut totals = Totals::default();
-    let mut failed = Vec::new();
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             let (send, next) = (send.clone(), &next);
@@ -55,7 +55,8 @@ pub(crate) fn run(seeds: Seeds, jobs: usize) -> anyhow::Result<bool> {
         for report in receive {
             totals.add(&report.totals);
             if !report.findings.is_empty() {
-                print_failure(&report);
+                print_findings(&report);
+                println!("{} --trace", replay_command(report.seed));
                 failed.push(report.seed);
             }
         }
@@ -70,16 +71,35 @@ pub(crate) fn run(seeds: Seeds, jobs: usize) -> anyhow::Result<bool> {
     Ok(failed.is_empty() && complete)
 }
 
-fn print_failure(report: &Report) {
+/// Runs the seeds that once showed something; those that do again.
+fn run_known() -> Vec<u64> {
+    let mut failed = Vec::new();
+    for known in regressions() {
+        let report = run_seed(known.seed, false);
+        print_findings(&report);
+        if !report.findings.is_empty() {
+            println!("seed {} once showed: {}", known.seed, known.note);
+            failed.push(known.seed);
+        }
+    }
+    failed
+}
+
+/// Prints what a run has shown.
+pub(crate) fn print_findings(report: &Report) {
     for finding in &report.findings {
         println!("seed {}: {}: {}", report.seed, finding.property, finding.facts);
     }
-    println!("cargo run --release -p percolator-sim -- replay --seed {} --trace", report.seed);
+}
+
+/// The command that repeats a run.
+pub(crate) fn replay_command(seed: u64) -> String {
+    format!("cargo run --release -p percolator-sim -- replay --seed {seed}")
 }
 
 fn print_totals(totals: &Totals) {
     let cpu = cpu_time();
-    println!("seeds {}", totals.seeds);
+    println!("seeds {}, {} of them scheduled by priority", totals.seeds, totals.by_priority);
     println!(
         "transactions {}: {} committed, {} aborted or read-only",
         totals.transactions, totals.committed, totals.aborted

@@ -1,9 +1,9 @@
 //! The executor: one thread, virtual time, and every choice from one seed.
 //!
-//! Tasks belong to processes. The next task is drawn from those that are ready; when none is, time
-//! jumps to the next event. A paused process keeps what is due until it is resumed; a killed one loses
-//! its tasks where they stand. Invariant: nothing is run, woken or dropped while the state is locked,
-//! so that whatever runs may come back here.
+//! Tasks belong to processes. The next one is chosen from those that are ready (`schedule`); when none
+//! is, time jumps to the next event. A paused process keeps what is due until it is resumed; a killed
+//! one loses its tasks where they stand. Invariant: nothing is run, woken or dropped while the state is
+//! locked, so that whatever runs may come back here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,6 +17,7 @@ use futures::future::BoxFuture;
 use futures::task::ArcWake;
 
 use crate::random::Rng;
+use crate::schedule::{Policy, Schedule};
 use crate::trace::Trace;
 
 /// A process: what is paused and killed as one.
@@ -43,6 +44,7 @@ struct State {
     rng: Rng,
     trace: Trace,
     steps: u64,
+    schedule: Schedule,
     ready: Vec<usize>,
     tasks: Vec<Task>,
     free: Vec<usize>,
@@ -85,6 +87,7 @@ impl Executor {
             rng: Rng::new(seed),
             trace: Trace::new(trace),
             steps: 0,
+            schedule: Schedule::default(),
             ready: Vec::new(),
             tasks: Vec::new(),
             free: Vec::new(),
@@ -102,6 +105,12 @@ impl Executor {
     /// Virtual time.
     pub(crate) fn now(&self) -> Duration {
         self.state().now
+    }
+
+    /// Schedules tasks in this way from now on.
+    pub(crate) fn schedule_by(&self, policy: Policy) {
+        let mut state = self.state();
+        state.schedule = Schedule::new(policy, &mut state.rng);
     }
 
     /// Draws from the seed.
@@ -159,6 +168,8 @@ impl Executor {
             Some(place) => *place = task,
             None => state.tasks.push(task),
         }
+        let state = &mut *state;
+        state.schedule.spawned(index, &mut state.rng);
         state.wake(index, generation);
     }
 
@@ -295,7 +306,7 @@ impl Executor {
             }
             return true;
         }
-        let chosen = state.rng.below(state.ready.len() as u64) as usize;
+        let chosen = state.schedule.choose(&state.ready, &mut state.rng);
         let index = state.ready.swap_remove(chosen);
         let task = &mut state.tasks[index];
         task.queued = false;

@@ -105,8 +105,8 @@ pub struct Run {
 pub struct History {
     /// All transactions that got a start timestamp, those of observers too.
     pub txns: Vec<Txn>,
-    /// Every write record that the store ever held, collected from all row mutations it applied, so
-    /// that garbage collection hides none.
+    /// Every write record that the store ever held, in the order in which it was given them, so that
+    /// garbage collection hides none.
     pub records: Vec<Record>,
     /// Every tomb that the store ever held: (cell, start timestamp).
     pub tombs: Vec<(Cell, Timestamp)>,
@@ -125,8 +125,14 @@ pub struct History {
     /// Reads of the past without a transaction: a timestamp that was issued for something else, and
     /// what was read at it. They are free of the order in real time.
     pub views: Vec<(Timestamp, Vec<Op>)>,
-    /// The store's floor at the end: garbage collection may have taken what it hides up to here.
-    pub floor: Timestamp,
+    /// Records that garbage collection has dropped: (cell, start timestamp).
+    pub collected: Vec<(Cell, Timestamp)>,
+    /// Locks that the store let a transaction place in a cell that held its record or tomb, or had
+    /// held it until garbage collection: (cell, start timestamp).
+    pub locked_again: Vec<(Cell, Timestamp)>,
+    /// Since when each observer is in the schema: how many of `records`, in their order, the store
+    /// had been given when it stored the first schema that names it.
+    pub registered: Vec<(u8, usize)>,
 }
 
 /// What a checker found wrong: the property, and the facts in words.

@@ -10,7 +10,7 @@ use bigtable::{ConditionalMutation, Family, Mutation, Timestamp};
 
 use crate::executor::ProcessId;
 use crate::history::{Cell, Record};
-use crate::names::{ACK, LOCK, NOTIFY, ROLLBACK, WRITE, cell, notified_cell};
+use crate::names::{ACK, LOCK, NOTIFY, ROLLBACK, WRITE, cell, notified_cell, observers};
 use crate::oracle::Given;
 use crate::tally::{Sometimes, Tally};
 
@@ -26,7 +26,13 @@ pub(crate) struct Journal {
     /// Records that came when their cell had no notification at their commit timestamp.
     pub(crate) unnotified: Vec<Record>,
     /// Records that garbage collection has dropped: cell and start timestamp.
-    collected: BTreeSet<(Cell, Timestamp)>,
+    pub(crate) collected: BTreeSet<(Cell, Timestamp)>,
+    /// Locks where the transaction's record or tomb is, or was.
+    pub(crate) locked_again: Vec<(Cell, Timestamp)>,
+    /// How many records there were when the schema first named each observer.
+    pub(crate) registered: BTreeMap<u8, usize>,
+    /// The records by cell and start timestamp.
+    written: BTreeSet<(Cell, Timestamp)>,
     transactions: BTreeMap<Timestamp, Facts>,
     /// The newest acknowledgement of each cell.
     acknowledged: BTreeMap<Cell, Timestamp>,
@@ -83,7 +89,7 @@ impl Journal {
             let Mutation::Set { family, qualifier, timestamp, value } = mutation else { continue };
             let Some(cell) = cell(applied.table, &request.row, qualifier) else { continue };
             if *family == LOCK {
-                self.locked(applied, *timestamp, value);
+                self.locked(applied, cell, *timestamp, value);
             } else if *family == WRITE {
                 self.written(applied, cell, *timestamp, value, tally);
             } else if *family == ROLLBACK {
@@ -93,9 +99,11 @@ impl Journal {
                 if *matched && other.is_some_and(|owner| !is_dead(owner)) {
                     tally.happened(Sometimes::LeaseCleanedLiveOwner);
                 }
-                // A late resolver may put a tomb where collection has dropped the record, below the floor:
-                // no lock is left there that it could mislead anybody about.
-                if !self.collected.contains(&(cell, *timestamp)) {
+                // A late resolver may put a tomb where nothing is left of the transaction, because
+                // collection has dropped the record of this very cell. It contradicts nothing then:
+                // every lock of the transaction is gone, and one that is placed again is noted.
+                let late = !*matched && self.collected.contains(&(cell, *timestamp));
+                if !late {
                     self.tombs.insert((cell, *timestamp));
                 }
             }
@@ -117,6 +125,17 @@ impl Journal {
                 let dropped = |r: &&Record| r.cell == cell && time.contains(r.commit_ts);
                 let dropped = self.records.iter().filter(dropped);
                 self.collected.extend(dropped.map(|record| (cell, record.start_ts)));
+            }
+        }
+    }
+
+    /// Enters a change of the observer schema.
+    pub(crate) fn enter_schema(&mut self, request: &ConditionalMutation, matched: bool) {
+        let effect = if matched { &request.then } else { &request.otherwise };
+        for mutation in effect {
+            let Mutation::Set { value, .. } = mutation else { continue };
+            for observer in observers(value) {
+                self.registered.entry(observer).or_insert(self.records.len());
             }
         }
     }
@@ -154,7 +173,11 @@ impl Journal {
         }
     }
 
-    fn locked(&mut self, applied: &Applied<'_>, start_ts: Timestamp, lock: &[u8]) {
+    fn locked(&mut self, applied: &Applied<'_>, cell: Cell, start_ts: Timestamp, lock: &[u8]) {
+        let at = (cell, start_ts);
+        if self.written.contains(&at) || self.tombs.contains(&at) {
+            self.locked_again.push(at);
+        }
         let facts = self.transactions.entry(start_ts).or_insert_with(|| Facts {
             owner: applied.from,
             primary_locked: None,
@@ -184,6 +207,7 @@ impl Journal {
         if !self.notified.contains(&(cell, commit_ts)) {
             self.unnotified.push(record);
         }
+        self.written.insert((cell, start_ts));
         let first = self.committed.insert(start_ts, commit_ts).is_none();
         if cell.column >= ACK {
             let newest = self.acknowledged.entry(cell).or_insert(commit_ts);

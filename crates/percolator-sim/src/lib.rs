@@ -8,7 +8,7 @@
 //!   remote_store, oracle, lock_service    what its processes hold
 //!   codec, transport                      bytes that are lost, late, doubled, out of order
 //!   store (journal), oracle, lock_service what answers
-//!   executor                              every choice from one seed
+//!   executor, schedule                    every choice from one seed
 //! ```
 //!
 //! The same seed gives the same run, in every build.
@@ -19,14 +19,18 @@ mod executor;
 mod journal;
 mod lock_service;
 mod logged;
+mod minimise;
 mod names;
 mod nemesis;
 mod oracle;
 mod process;
 mod random;
+mod regressions;
 mod remote_store;
 mod report;
+mod restrictions;
 mod run;
+mod schedule;
 mod store;
 mod swarm;
 mod tally;
@@ -41,8 +45,11 @@ pub mod history;
 pub mod model;
 pub mod typed_ops;
 
+pub use minimise::{Minimal, minimise};
+pub use regressions::{Regression, regressions};
 pub use report::{Report, Totals};
-pub use run::run_seed;
+pub use restrictions::{Part, Restrictions};
+pub use run::{run_seed, run_with};
 pub use tally::{Fault, Sometimes};
 
 use history::{Finding, History};

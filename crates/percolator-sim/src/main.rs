@@ -8,7 +8,7 @@ mod mutants;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use percolator_sim::run_seed;
+use percolator_sim::{Minimal, Part, Restrictions, run_with};
 
 use batch::Seeds;
 
@@ -28,9 +28,9 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs seeds, each in a world of its own, and prints what happened in them. Exits with 3 when
-    /// anything is found wrong, or when something that must happen sometimes never did in a batch of a
-    /// thousand seeds or more.
+    /// Runs seeds, each in a world of its own, and prints what happened in them; before them those that
+    /// once showed something. Exits with 3 when anything is found wrong, or when something that must
+    /// happen sometimes never did in a batch of a thousand seeds or more.
     Run {
         /// The seeds: `A..B`, B excluded.
         #[arg(long, default_value = "0..1000")]
@@ -48,6 +48,22 @@ enum Command {
         /// Prints every event of the run.
         #[arg(long)]
         trace: bool,
+        /// Leaves a part of the seed's world out; may be given several times.
+        #[arg(long)]
+        without: Vec<Part>,
+        /// At most so many pieces of work.
+        #[arg(long)]
+        transactions: Option<u64>,
+        /// At most so many clients at once.
+        #[arg(long)]
+        clients: Option<u64>,
+    },
+    /// Leaves out of a failing seed's world whatever the finding does not need, and prints the command
+    /// that replays what is left. Exits with 3 when the seed shows nothing.
+    Minimise {
+        /// The seed.
+        #[arg(long)]
+        seed: u64,
     },
     /// Plays every crash, and every late or lost message, of a transaction of three cells, alone and in
     /// pairs. Exits with 3 when any case ends inconsistently.
@@ -83,7 +99,12 @@ fn main() -> anyhow::Result<ExitCode> {
             })?;
             batch::run(seeds, jobs.get())?
         }
-        Command::Replay { seed, trace } => replay(seed, trace),
+        Command::Replay { seed, trace, without, transactions, clients } => {
+            let without = without.into_iter().collect();
+            let (transactions_max, clients_max) = (transactions, clients);
+            replay(seed, &Restrictions { without, transactions_max, clients_max }, trace)
+        }
+        Command::Minimise { seed } => minimise(seed),
         Command::CrashPoints => percolator_sim::crash_points::run(&mut std::io::stdout())? == 0,
         Command::Model => percolator_sim::model::run(&mut std::io::stdout())?,
         Command::Mutants { seeds } => mutants::run(seeds)?,
@@ -95,17 +116,28 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
 }
 
-fn replay(seed: u64, trace: bool) -> bool {
-    let (first, second) = (run_seed(seed, trace), run_seed(seed, false));
+fn replay(seed: u64, restrictions: &Restrictions, trace: bool) -> bool {
+    let first = run_with(seed, restrictions, trace);
+    let second = run_with(seed, restrictions, false);
     first.trace.iter().for_each(|line| println!("{line}"));
     for report in [&first, &second] {
         println!("seed {seed}: trace hash {:016x}", report.hash);
     }
-    for finding in &first.findings {
-        println!("seed {seed}: {}: {}", finding.property, finding.facts);
-    }
+    batch::print_findings(&first);
     if first.hash != second.hash {
         println!("seed {seed}: the two runs differ");
     }
     first.hash == second.hash && first.findings.is_empty()
+}
+
+fn minimise(seed: u64) -> bool {
+    let Some(Minimal { restrictions, report, runs }) = percolator_sim::minimise(seed) else {
+        println!("seed {seed}: nothing is found wrong");
+        return false;
+    };
+    batch::print_findings(&report);
+    let (begun, options) = (report.totals.transactions, restrictions.options());
+    println!("seed {seed}: {begun} transactions are left, after {runs} runs");
+    println!("{}{options} --trace", batch::replay_command(seed));
+    true
 }

@@ -1,28 +1,41 @@
 //! Switching off one defence after the other, to see that each is missed.
 //!
 //! The switches exist only in a build with `--cfg mutants`, which this command makes for itself, in a
-//! target directory of its own. A mutant goes through random seeds, then through all crash points,
-//! then through the small models, until something is found wrong; what none of them can see has a test
-//! of its own. A run that does not end within its time counts as found.
+//! target directory of its own. A mutant that no random run can be expected to show has a test of its
+//! own, and is left to that. Every other one goes through random seeds, then through all crash points,
+//! then through the small models, until something is found wrong.
+//!
+//! What counts is the hazard: a world that the mutant keeps from ever beginning shows nothing, and a
+//! search that does not end in its time is an error. A test that no longer ends has failed: it takes
+//! milliseconds with every defence in place.
 
-use std::io::Read;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use percolator_core::mutants::Mutant;
+#[cfg(mutants)]
+use percolator_sim::{check::property, history::Finding};
 
 /// How long one child may take.
-const CHILD_MAX: Duration = Duration::from_secs(120);
+const CHILD_MAX: Duration = Duration::from_secs(600);
+/// So many of the properties that fail in a seed are named.
+#[cfg(mutants)]
+const PROPERTIES_MAX: usize = 3;
+/// How long a test of the core may take; with every defence in place none takes a second.
+const TEST_MAX: Duration = Duration::from_secs(30);
 /// The variable by which the tests of the core are told which defence is off.
 const TEST_VARIABLE: &str = "PERCOLATOR_MUTANT";
 
 /// By what means a mutant is looked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Means {
     /// Random seeds.
     Seeds,
@@ -40,34 +53,48 @@ struct Caught {
     seeds: Option<u64>,
 }
 
+/// How a test of the core ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tested {
+    Passed,
+    Failed,
+    /// It was still running when its time was up.
+    NoEnd,
+}
+
 /// The build with the switches.
 struct Build {
     workspace: PathBuf,
     target: PathBuf,
     flags: String,
+    /// The tests of the core.
+    tests: PathBuf,
+    /// The means that find nothing with every defence in place.
+    unmutated: Mutex<BTreeMap<Means, ()>>,
 }
 
-/// Goes through all mutants and prints the table; whether every one was caught, and nothing was found
-/// with every defence in place.
+/// Goes through all mutants and prints a table, each row as soon as it is known; whether every one was
+/// caught, and nothing was found with every defence in place.
 pub(crate) fn run(seeds: u64) -> anyhow::Result<bool> {
-    let build = Build::new()?;
-    build.cargo(&["build", "-p", "percolator-sim"], None)?;
-    if let Some(caught) = build.look(None, Means::Seeds, seeds)? {
-        println!("with every defence in place: {} within {:?} seeds", caught.by, caught.seeds);
-        return Ok(false);
-    }
-    println!("with every defence in place: nothing found in {seeds} seeds");
-    let results = build.catch_all(seeds)?;
-    println!("{:<10}{:<30}{:<34}seeds", "hazard", "mutant", "caught by");
-    for (mutant, caught) in Mutant::ALL.iter().zip(&results) {
-        let by = caught.as_ref().map_or("NOTHING", |caught| &caught.by);
-        let count = caught.as_ref().and_then(|caught| caught.seeds);
-        let count = count.map_or("-".to_owned(), |count| count.to_string());
-        println!("{:<10}{:<30}{by:<34}{count}", mutant.hazards, mutant.name);
-    }
-    let caught = results.iter().flatten().count();
-    println!("mutants {}, caught {caught}", results.len());
-    Ok(caught == results.len())
+    let started = Instant::now();
+    let mut build = Build::new()?;
+    build.make()?;
+    println!("built after {:.0} s", started.elapsed().as_secs_f64());
+    println!("{:<10}{:<30}{:<66}seeds", "hazard", "mutant", "caught by");
+    std::io::stdout().flush()?;
+    let caught = build.catch_all(seeds)?;
+    println!("mutants {}, caught {caught}", Mutant::ALL.len());
+    println!("{:.0} s", started.elapsed().as_secs_f64());
+    Ok(caught == Mutant::ALL.len())
+}
+
+fn print_row(mutant: &Mutant, caught: Option<&Caught>) -> std::io::Result<()> {
+    let by = caught.map_or("NOTHING", |caught| &caught.by);
+    let count = caught.and_then(|caught| caught.seeds);
+    let count = count.map_or("-".to_owned(), |count| count.to_string());
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{:<10}{:<30}{by:<66}{count}", mutant.hazards, mutant.name)?;
+    out.flush()
 }
 
 impl Build {
@@ -77,71 +104,117 @@ impl Build {
         let target = own.ancestors().nth(2).context("a program outside a target directory")?;
         let given = std::env::var("RUSTFLAGS").unwrap_or_default();
         let flags = format!("{given} --cfg mutants").trim().to_owned();
-        Ok(Build { workspace, target: target.join("mutants"), flags })
+        let target = target.join("mutants");
+        let (tests, unmutated) = (PathBuf::new(), Mutex::default());
+        Ok(Build { workspace, target, flags, tests, unmutated })
     }
 
-    /// Runs cargo, quietly unless it fails.
-    fn cargo(&self, arguments: &[&str], mutant: Option<&Mutant>) -> anyhow::Result<()> {
+    /// Builds the simulator and the tests with the switches.
+    fn make(&mut self) -> anyhow::Result<()> {
+        self.cargo(&["build", "-p", "percolator-sim"])?;
+        let text = self.cargo(&["test", "-p", "percolator-core", "--test", "suite", "--no-run"])?;
+        let executable = text.lines().find_map(|line| {
+            let (_, path) = line.trim().strip_prefix("Executable ")?.split_once('(')?;
+            path.strip_suffix(')')
+        });
+        let executable = executable.context("cargo did not say where the tests are")?;
+        self.tests = self.workspace.join(executable);
+        Ok(())
+    }
+
+    /// Runs cargo, quietly unless it fails; what it said.
+    fn cargo(&self, arguments: &[&str]) -> anyhow::Result<String> {
         let (command, rest) = arguments.split_first().context("no command for cargo")?;
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.current_dir(&self.workspace).env("RUSTFLAGS", &self.flags);
         cargo.arg(command).args(["--release", "--target-dir"]).arg(&self.target).args(rest);
-        match mutant {
-            Some(mutant) => cargo.env(TEST_VARIABLE, mutant.name),
-            None => cargo.env_remove(TEST_VARIABLE),
-        };
         let output = cargo.output().context("running cargo")?;
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
         if !output.status.success() {
-            let (out, err) = (&output.stdout, &output.stderr);
-            let text = [String::from_utf8_lossy(out), String::from_utf8_lossy(err)].concat();
             bail!("cargo {}: {text}", arguments.join(" "));
         }
-        Ok(())
+        Ok(text)
     }
 
-    /// Looks for every mutant, several at once.
-    fn catch_all(&self, seeds: u64) -> anyhow::Result<Vec<Option<Caught>>> {
-        let results = Mutex::new(vec![None; Mutant::ALL.len()]);
-        let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
+    /// Looks for every mutant, several at once; how many were caught.
+    fn catch_all(&self, seeds: u64) -> anyhow::Result<usize> {
+        let (next, caught) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let failure = Mutex::new(None);
         let jobs = std::thread::available_parallelism()?.get();
         let work = || {
             while let Some(mutant) = Mutant::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let index = Mutant::ALL.iter().position(|other| other == mutant);
-                match self.catch(mutant, seeds) {
-                    Ok(caught) => {
-                        if let (Some(index), Ok(mut results)) = (index, results.lock()) {
-                            results[index] = caught;
-                        }
-                    }
-                    Err(error) => failure.lock().map_or((), |mut slot| *slot = Some(error)),
+                let result = self.catch(mutant, seeds).and_then(|result| {
+                    caught.fetch_add(usize::from(result.is_some()), Ordering::Relaxed);
+                    Ok(print_row(mutant, result.as_ref())?)
+                });
+                if let Err(error) = result {
+                    next.store(Mutant::ALL.len(), Ordering::Relaxed);
+                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                 }
             }
         };
         std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work))));
-        match failure.into_inner() {
-            Ok(Some(error)) => Err(error),
-            _ => Ok(results.into_inner().unwrap_or_default()),
+        match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(caught.into_inner()),
         }
     }
 
     fn catch(&self, mutant: &Mutant, seeds: u64) -> anyhow::Result<Option<Caught>> {
-        for means in [Means::Seeds, Means::CrashPoints, Means::Models] {
-            // One that has a test of its own need not be waited for as long.
-            let seeds = if mutant.test.is_some() { seeds / 4 } else { seeds };
-            if mutant.test.is_some() && means == Means::Models {
-                continue;
+        if let Some(test) = mutant.test {
+            // The test must pass before its failure says anything.
+            if self.run_test(test, None)? != Tested::Passed {
+                bail!("{test} does not pass with every defence in place");
             }
+            let by = match self.run_test(test, Some(mutant))? {
+                Tested::Passed => return Ok(None),
+                Tested::Failed => "test",
+                Tested::NoEnd => "no end of test",
+            };
+            let by = format!("{by} {}", test.split('_').next().unwrap_or(test));
+            return Ok(Some(Caught { by, seeds: None }));
+        }
+        for means in [Means::Seeds, Means::CrashPoints, Means::Models] {
+            self.expect_nothing(means, seeds)?;
             if let Some(caught) = self.look(Some(mutant), means, seeds)? {
                 return Ok(Some(caught));
             }
         }
-        let Some(test) = mutant.test else { return Ok(None) };
-        let arguments = ["test", "-p", "percolator-core", "--test", "suite", test];
-        // The test must pass before its failure says anything.
-        self.cargo(&arguments, None)?;
-        let failed = self.cargo(&arguments, Some(mutant)).is_err();
-        let by = format!("test {}", test.split('_').next().unwrap_or(test));
-        Ok(failed.then_some(Caught { by, seeds: None }))
+        Ok(None)
+    }
+
+    /// Runs a test of the core, with a defence off or with none.
+    fn run_test(&self, test: &str, mutant: Option<&Mutant>) -> anyhow::Result<Tested> {
+        let mut command = Command::new(&self.tests);
+        command.current_dir(self.workspace.join("crates/percolator-core"));
+        let list = command.args([test, "--list"]).output().context("listing the core's tests")?;
+        if !String::from_utf8_lossy(&list.stdout).contains(test) {
+            bail!("there is no test {test}");
+        }
+        let mut command = Command::new(&self.tests);
+        command.current_dir(self.workspace.join("crates/percolator-core")).arg(test);
+        match mutant {
+            Some(mutant) => command.env(TEST_VARIABLE, mutant.name),
+            None => command.env_remove(TEST_VARIABLE),
+        };
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        Ok(match ends_within(&mut child, TEST_MAX)? {
+            Some(status) if status.success() => Tested::Passed,
+            Some(_) => Tested::Failed,
+            None => Tested::NoEnd,
+        })
+    }
+
+    /// Makes sure, once, that a means finds nothing with every defence in place.
+    fn expect_nothing(&self, means: Means, seeds: u64) -> anyhow::Result<()> {
+        let mut unmutated = self.unmutated.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Vacant(unknown) = unmutated.entry(means) {
+            if let Some(Caught { by, .. }) = self.look(None, means, seeds)? {
+                bail!("with every defence in place: {by}");
+            }
+            unknown.insert(());
+        }
+        Ok(())
     }
 
     /// Runs a child that looks for one mutant by one means.
@@ -159,20 +232,8 @@ impl Build {
             command.args(["--mutant", mutant.name]);
         }
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let started = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            if mutant.is_some() && started.elapsed() > CHILD_MAX {
-                child.kill()?;
-                child.wait()?;
-                return Ok(Some(Caught {
-                    by: format!("no end, {}", name.get_name()),
-                    seeds: None,
-                }));
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        let Some(status) = ends_within(&mut child, CHILD_MAX)? else {
+            bail!("{command:?} did not end within {CHILD_MAX:?}");
         };
         let mut text = String::new();
         child.stdout.take().context("a child without output")?.read_to_string(&mut text)?;
@@ -186,7 +247,22 @@ impl Build {
     }
 }
 
-/// What the child does: looks for one mutant, and prints on one line what found it.
+/// Waits for a child, and ends it when its time is up.
+fn ends_within(child: &mut Child, limit: Duration) -> anyhow::Result<Option<ExitStatus>> {
+    let started = Instant::now();
+    while started.elapsed() < limit {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
+
+/// What the child does: looks for one mutant, and prints on one line what found it. What was found in
+/// words goes to standard error.
 #[cfg(mutants)]
 pub(crate) fn look(mutant: Option<&str>, means: Means, seeds: u64) -> anyhow::Result<bool> {
     if let Some(name) = mutant
@@ -211,15 +287,26 @@ pub(crate) fn look(mutant: Option<&str>, means: Means, seeds: u64) -> anyhow::Re
     Ok(true)
 }
 
+/// Stops at the first seed that shows anything, and names properties that fail in it. A world
+/// that did not get as far as its storm shows nothing.
 #[cfg(mutants)]
+#[allow(clippy::print_stderr, reason = "for whoever runs the child by hand")]
 fn look_by_seeds(seeds: u64) -> (String, Option<u64>) {
     for seed in 0..seeds {
-        let property = match guarded(|| percolator_sim::run_seed(seed, false)) {
-            Some(report) => report.findings.first().map(|finding| finding.property),
-            None => Some("panic"),
+        let Some(report) = guarded(|| percolator_sim::run_seed(seed, false)) else {
+            return ("panic".to_owned(), Some(seed + 1));
         };
-        if let Some(property) = property {
-            return (property.to_owned(), Some(seed + 1));
+        let findings = report.findings;
+        findings.iter().for_each(|f| eprintln!("seed {seed}: {}: {}", f.property, f.facts));
+        let mut properties: Vec<&str> = Vec::new();
+        for Finding { property, .. } in &findings {
+            if !properties.contains(property) {
+                properties.push(property);
+            }
+        }
+        if !properties.is_empty() && !properties.contains(&property::SET_UP) {
+            properties.truncate(PROPERTIES_MAX);
+            return (properties.join(", "), Some(seed + 1));
         }
     }
     (String::new(), Some(seeds))

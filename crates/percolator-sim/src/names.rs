@@ -55,6 +55,32 @@ pub(crate) fn row_number(key: &RowKey) -> Option<u16> {
     }
 }
 
+/// Whether this is the row of Percolator's own tables that holds the observer schema.
+pub(crate) fn is_schema(table: &[u8], row: &RowKey) -> bool {
+    table == b"percolator.system" && row.as_bytes() == b"observers"
+}
+
+/// The observers that a stored schema names: its version and their count, then of each its flags and,
+/// behind their lengths, table, column and name.
+pub(crate) fn observers(schema: &[u8]) -> Vec<u8> {
+    let mut left = schema.get(12..).unwrap_or_default();
+    let mut all = Vec::new();
+    while let Some((_, mut strings)) = left.split_first() {
+        let mut name = None;
+        for _ in 0..3 {
+            let behind = strings.split_first_chunk::<2>().and_then(|(length, rest)| {
+                rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
+            });
+            let Some((string, rest)) = behind else { return all };
+            (name, strings) = (Some(string), rest);
+        }
+        let number = |name: &[u8]| OBSERVERS.iter().position(|known| known.as_bytes() == name);
+        all.extend(name.and_then(number).and_then(|number| u8::try_from(number).ok()));
+        left = strings;
+    }
+    all
+}
+
 /// The number of the table of this name; `None` for Percolator's own.
 pub(crate) fn table_number(name: &[u8]) -> Option<u8> {
     match name {
@@ -133,5 +159,20 @@ mod tests {
             assert_eq!(column_number(ack.as_bytes()), Some(ACK + number as u8));
         }
         assert!(row_key(2) < row_key(256));
+    }
+
+    #[test]
+    fn a_schema_names_its_observers() {
+        let mut schema = vec![0; 12];
+        for name in ["o1", "unknown", "o8"] {
+            schema.push(2);
+            for string in ["t7", "f:a", name] {
+                schema.extend([0, string.len() as u8]);
+                schema.extend(string.as_bytes());
+            }
+        }
+        assert_eq!(observers(&schema), [1, 8]);
+        assert_eq!(observers(&schema[..schema.len() - 1]), [1]);
+        assert_eq!(observers(b""), [0; 0]);
     }
 }

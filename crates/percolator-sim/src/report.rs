@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::history::{Finding, History, Outcome};
+use crate::schedule::Policy;
 use crate::tally::{Fault, Sometimes};
 use crate::workload;
 use crate::world::World;
@@ -27,6 +28,8 @@ pub struct Report {
 pub struct Totals {
     /// Seeds run.
     pub seeds: u64,
+    /// Seeds among them whose tasks ran by priority, with moments at which these change.
+    pub by_priority: u64,
     /// Transactions begun, those of observers too.
     pub transactions: u64,
     /// Transactions that the store shows as committed.
@@ -57,6 +60,7 @@ impl Report {
         let committed = world.store.journal().committed.len() as u64;
         let totals = Totals {
             seeds: 1,
+            by_priority: u64::from(world.swarm.policy != Policy::Any),
             transactions: history.txns.len() as u64,
             committed,
             aborted: history.txns.iter().filter(aborted).count() as u64,
@@ -74,6 +78,7 @@ impl Totals {
     /// Adds another run's numbers.
     pub fn add(&mut self, other: &Totals) {
         self.seeds += other.seeds;
+        self.by_priority += other.by_priority;
         self.transactions += other.transactions;
         self.committed += other.committed;
         self.aborted += other.aborted;
@@ -95,6 +100,9 @@ impl Totals {
             Sometimes::ALL.iter().filter(zero).map(|what| what.name()).collect();
         if self.skews == 0 {
             never.push("write_skew");
+        }
+        if self.by_priority == 0 {
+            never.push("scheduling by priority");
         }
         never
     }

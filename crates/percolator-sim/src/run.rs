@@ -9,11 +9,13 @@ use futures::future::join_all;
 use percolator_core::{Result, Workers};
 
 use crate::book::Session;
+use crate::check::property;
 use crate::executor::WORLD;
 use crate::history::{Finding, History, Run};
 use crate::names::{ACK, LOCK, NOTIFY, NOTIFY_TABLE, OBSERVERS, TABLES, WRITE, cell};
 use crate::process::ProcessRuntime;
 use crate::report::Report;
+use crate::restrictions::Restrictions;
 use crate::tally::{Fault, Sometimes};
 use crate::workload::{self, LATE, observe, with_late};
 use crate::world::World;
@@ -28,7 +30,12 @@ const STEPS_MAX: u64 = 4_000_000;
 
 /// Runs a seed; with `trace` the report holds every event as a line of text.
 pub fn run_seed(seed: u64, trace: bool) -> Report {
-    let world = World::new(seed, trace);
+    run_with(seed, &Restrictions::default(), trace)
+}
+
+/// As [`run_seed`], in less of a world than the seed has drawn.
+pub fn run_with(seed: u64, restrictions: &Restrictions, trace: bool) -> Report {
+    let world = World::new(seed, restrictions, trace);
     let ended = world.executor.block_on(STEPS_MAX, live(world.clone()));
     let mut history = history(&world);
     let mut found = std::mem::take(&mut world.book().findings);
@@ -36,7 +43,8 @@ pub fn run_seed(seed: u64, trace: bool) -> Report {
         Some(more) => found.extend(more),
         None => {
             let facts = format!("no end in sight at {:?}", world.now());
-            found.push(Finding { property: "liveness", facts });
+            let property = if world.has_begun() { property::LIVENESS } else { property::SET_UP };
+            found.push(Finding { property, facts });
         }
     }
     found.extend(findings(&history));
@@ -86,7 +94,7 @@ async fn live(world: Arc<World>) -> Vec<Finding> {
 }
 
 fn stuck(world: &World, what: &str) -> Finding {
-    Finding { property: "liveness", facts: format!("{what}, at {:?}", world.now()) }
+    Finding { property: property::LIVENESS, facts: format!("{what}, at {:?}", world.now()) }
 }
 
 /// Keeps a process going: after a kill another one takes its place, until nothing is left to do.
@@ -194,7 +202,7 @@ async fn collect_all(world: &World, session: &Session) -> Result<Option<Finding>
     records.sort_unstable();
     let twice = records.windows(2).find(|pair| pair[0].0 == pair[1].0);
     Ok(twice.map(|pair| Finding {
-        property: crate::check::property::COLLECTED,
+        property: property::COLLECTED,
         facts: format!("{pair:?} are left below the safe point {}", report.safe_point),
     }))
 }
@@ -358,7 +366,9 @@ fn history(world: &World) -> History {
         observed,
         stamps: stamps.iter().map(|s| (s.timestamp, s.asked, s.arrived)).collect(),
         views: std::mem::take(&mut book.views),
-        floor: world.store.inner().floor(),
+        collected: journal.collected.iter().copied().collect(),
+        locked_again: journal.locked_again.clone(),
+        registered: journal.registered.iter().map(|(who, since)| (*who, *since)).collect(),
     }
 }
 

@@ -19,7 +19,7 @@ use futures::FutureExt;
 use crate::codec::{RowPart, StoreReply, StoreRequest, decode, encode};
 use crate::executor::{Executor, ProcessId};
 use crate::journal::{Applied, Journal, LookUp};
-use crate::names::{LOCK, NOTIFY, notify_table_number, table_number};
+use crate::names::{LOCK, NOTIFY, is_schema, notify_table_number, table_number};
 use crate::swarm::Swarm;
 use crate::tally::{Sometimes, Tally};
 use crate::transport::{ReplyTo, Server, Transport};
@@ -239,6 +239,11 @@ impl StoreServer {
     ) -> Result<bool, Error> {
         let table = self.table(name);
         let checked = table.check_and_mutate_row(request.clone()).now_or_never().expect(READY);
+        if let Ok(matched) = checked
+            && is_schema(name, &request.row)
+        {
+            self.journal().enter_schema(request, matched);
+        }
         if let Ok(matched) = checked
             && let LookUp::Cleared(columns) = self.enter(name, request, matched, from)
         {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use percolator_core::{CommitPath, Options, Secondaries};
 
 use crate::random::Rng;
+use crate::schedule::Policy;
 
 /// How messages fare. Rates are in ten thousand.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +48,7 @@ pub(crate) struct Swarm {
     pub(crate) one_step: bool,
     /// Whether the store has no locality groups, so that notifications lie apart from their rows.
     pub(crate) apart: bool,
+    pub(crate) policy: Policy,
 }
 
 /// The mean time between two faults of a kind; `None` if it is off.
@@ -117,6 +119,7 @@ impl Swarm {
             transactions: rng.between(100, 240),
             one_step: rng.below(2) == 0,
             apart: rng.below(2) == 0,
+            policy: Policy::draw(rng),
         }
     }
 }

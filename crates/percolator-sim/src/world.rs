@@ -13,6 +13,7 @@ use crate::lock_service::{LockEndpoint, LockServer, RemoteLocks};
 use crate::oracle::{OracleEndpoint, OracleServer, Oracles, RemoteOracle};
 use crate::process::{Clock, ProcessRuntime};
 use crate::remote_store::RemoteStore;
+use crate::restrictions::Restrictions;
 use crate::store::{StoreEndpoint, StoreServer};
 use crate::swarm::{Swarm, Weather};
 use crate::tally::Tally;
@@ -35,6 +36,7 @@ pub(crate) struct World {
     members: Mutex<Vec<ProcessRuntime>>,
     book: Mutex<Book>,
     quota: AtomicU64,
+    begun: AtomicBool,
     healed: AtomicBool,
     /// Whether the failing observer fails.
     pub(crate) broken: AtomicBool,
@@ -48,10 +50,12 @@ impl fmt::Debug for World {
 
 impl World {
     /// A world in fair weather, with an oracle but without clients.
-    pub(crate) fn new(seed: u64, trace: bool) -> Arc<World> {
+    pub(crate) fn new(seed: u64, restrictions: &Restrictions, trace: bool) -> Arc<World> {
         let executor = Executor::new(seed, trace);
-        let swarm = executor.draw(Swarm::draw);
-        let mix = executor.draw(Mix::draw);
+        let mut swarm = executor.draw(Swarm::draw);
+        let mut mix = executor.draw(Mix::draw);
+        restrictions.apply(&mut swarm, &mut mix);
+        executor.schedule_by(swarm.policy);
         let tally = Arc::new(Tally::default());
         let transport = Transport::new(&executor, &tally, Weather::fair());
         let store = Arc::new(StoreServer::new(&executor, &transport, &tally, &swarm));
@@ -70,6 +74,7 @@ impl World {
             oracles: Arc::default(),
             members: Mutex::default(),
             book: Mutex::default(),
+            begun: AtomicBool::new(false),
             healed: AtomicBool::new(false),
             broken: AtomicBool::new(true),
         });
@@ -123,8 +128,14 @@ impl World {
         self.healed.load(Ordering::Relaxed)
     }
 
+    /// Whether the storm has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
+
     /// Lets the weather of the seed begin.
     pub(crate) fn begin_storm(&self) {
+        self.begun.store(true, Ordering::Relaxed);
         self.transport.set_weather(self.swarm.weather);
     }
 

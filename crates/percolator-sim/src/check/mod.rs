@@ -74,6 +74,10 @@ pub mod property {
     pub const OBSERVED_ONCE: &str = "observed once";
     /// Every change is handled, or still notified.
     pub const OBSERVED: &str = "observed";
+    /// Everything comes to rest once nothing goes wrong any more.
+    pub const LIVENESS: &str = "liveness";
+    /// A world gets as far as its storm.
+    pub const SET_UP: &str = "set-up";
 }
 
 /// Checks every property of a run.

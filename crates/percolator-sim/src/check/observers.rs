@@ -10,7 +10,7 @@ use bigtable::Timestamp;
 
 use super::facts::Facts;
 use super::{name, property, report};
-use crate::history::{Cell, Finding, Outcome, Record};
+use crate::history::{Cell, Finding, History, Outcome, Record};
 
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     let mut commits: BTreeMap<Cell, Vec<Record>> = BTreeMap::new();
@@ -71,15 +71,11 @@ fn never_lost(
     findings: &mut Vec<Finding>,
 ) {
     let notified: BTreeSet<_> = facts.history.notifications.iter().map(|(cell, _)| *cell).collect();
+    let unseen = unseen_deletes(facts.history);
     for (observer, cell, ack) in &facts.history.observed {
         let newest = commits.get(cell).and_then(|of| of.last());
         let last = runs.get(&(*observer, *cell)).and_then(|starts| starts.last().copied());
-        // Garbage collection takes a delete that every observer has seen, acknowledgements and all, and
-        // one from before anybody observed the column: whoever registers later finds no cell.
-        let collected = newest.is_some_and(|newest| {
-            newest.delete && newest.commit_ts <= facts.history.floor && ack.is_none()
-        });
-        if *ack != last && !collected {
+        if *ack != last {
             let facts = format!(
                 "observer {observer} last ran on {} at {last:?}, and has acknowledged {ack:?}",
                 name(cell)
@@ -88,7 +84,8 @@ fn never_lost(
         }
         let Some(newest) = newest else { continue };
         let seen = last.max(*ack).is_some_and(|seen| seen > newest.commit_ts);
-        if !seen && !collected && !notified.contains(cell) {
+        let hidden = unseen.contains(&(*observer, *newest));
+        if !seen && !hidden && !notified.contains(cell) {
             let facts = format!(
                 "observer {observer} last ran on {} at {last:?}, after which a commit at {} left no \
                  notification",
@@ -98,4 +95,17 @@ fn never_lost(
             report(findings, property::OBSERVED, facts);
         }
     }
+}
+
+/// Deletes that an observer need not have seen: the store was given them before the schema named the
+/// observer, and garbage collection, which knew of no such observer, has dropped them. Whoever
+/// registers later finds no cell. A delete that comes after the observer is kept until it was seen.
+fn unseen_deletes(history: &History) -> BTreeSet<(u8, Record)> {
+    let collected: BTreeSet<_> = history.collected.iter().collect();
+    let of = |(observer, since): &(u8, usize)| {
+        let before = history.records.iter().take(*since).filter(|record| record.delete);
+        let dropped = before.filter(|record| collected.contains(&(record.cell, record.start_ts)));
+        dropped.map(|record| (*observer, *record)).collect::<Vec<_>>()
+    };
+    history.registered.iter().flat_map(of).collect()
 }

@@ -22,6 +22,11 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
         let facts = format!("the lock of transaction {s} on {} is left", name(cell));
         report(findings, property::NO_LOCK_LEFT, facts);
     }
+    for (cell, s) in &facts.history.locked_again {
+        let cell = name(cell);
+        let facts = format!("transaction {s} locked {cell}, which its record or tomb had reached");
+        report(findings, property::TOMB_OR_RECORD, facts);
+    }
     let committed: BTreeSet<_> = facts.records.iter().map(|record| record.start_ts).collect();
     let tombs: BTreeSet<_> = facts.history.tombs.iter().collect();
     for (cell, s) in tombs.into_iter().filter(|(_, s)| committed.contains(s)) {

@@ -44,20 +44,22 @@ pub(crate) enum Kind {
     Notifier,
 }
 
-const ALL: [Kind; 12] = [
-    Kind::Few,
-    Kind::Many,
-    Kind::Bank,
-    Kind::Counter,
-    Kind::Append,
-    Kind::Set,
-    Kind::Skew,
-    Kind::Reader,
-    Kind::Large,
-    Kind::Blind,
-    Kind::Source,
-    Kind::Notifier,
-];
+impl Kind {
+    pub(crate) const ALL: [Kind; 12] = [
+        Kind::Few,
+        Kind::Many,
+        Kind::Bank,
+        Kind::Counter,
+        Kind::Append,
+        Kind::Set,
+        Kind::Skew,
+        Kind::Reader,
+        Kind::Large,
+        Kind::Blind,
+        Kind::Source,
+        Kind::Notifier,
+    ];
+}
 
 /// The kinds that a seed's clients mix.
 #[derive(Debug, Clone)]
@@ -65,13 +67,20 @@ pub(crate) struct Mix(Vec<Kind>);
 
 impl Mix {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
-        let mut kinds = ALL.to_vec();
+        let mut kinds = Kind::ALL.to_vec();
         let keep = rng.between(1, 6) as usize;
         while kinds.len() > keep {
             let out = rng.below(kinds.len() as u64) as usize;
             kinds.remove(out);
         }
         Mix(kinds)
+    }
+
+    /// Leaves a kind out; the last one stays.
+    pub(crate) fn leave_out(&mut self, kind: Kind) {
+        if self.0.len() > 1 {
+            self.0.retain(|other| *other != kind);
+        }
     }
 
     pub(crate) fn has(&self, kind: Kind) -> bool {

@@ -4,7 +4,7 @@
 
 mod hazards;
 
-use percolator_sim::{Totals, run_seed};
+use percolator_sim::{Regression, Totals, regressions, run_seed};
 
 const SEEDS: u64 = 50;
 
@@ -21,8 +21,20 @@ fn nothing_is_found_wrong_and_the_same_seed_gives_the_same_run() {
         totals.add(&first.totals);
     }
     assert_eq!(hashes.len() as u64, SEEDS, "different seeds give different runs");
+    assert!((1..SEEDS).contains(&totals.by_priority), "{totals:?}");
     assert!(totals.committed > 10 * SEEDS && totals.skews > 0, "{totals:?}");
     assert!(totals.faults.iter().filter(|count| **count > 0).count() > 10, "{totals:?}");
+}
+
+#[test]
+fn seeds_that_once_showed_something_show_nothing() {
+    let known = regressions();
+    let seeds: std::collections::BTreeSet<_> = known.iter().map(|known| known.seed).collect();
+    assert_eq!(seeds.len(), known.len(), "each once");
+    for Regression { seed, note } in known {
+        let findings = run_seed(seed, false).findings;
+        assert!(findings.is_empty(), "seed {seed} ({note}): {findings:?}");
+    }
 }
 
 #[test]

@@ -207,6 +207,38 @@ fn an_observer_was_lost() {
     rejects(&covered, &[p::OBSERVED]);
 }
 
+/// Garbage collection may drop a delete unseen only if nobody observed its column when it came.
+#[test]
+fn a_delete_that_its_observer_never_saw() {
+    let mut history = observed(&[], &[]);
+    add(&mut history, txn(1, Outcome::Committed(ts(2)), &[delete(X)]));
+    history.registered = vec![(1, 0)];
+    rejects(&history, &[p::OBSERVED]);
+    history.collected = vec![(X, ts(1))];
+    rejects(&history, &[p::OBSERVED]);
+    // There all along, and found by nobody.
+    history.registered = vec![(1, 1)];
+    history.collected.clear();
+    rejects(&history, &[p::OBSERVED]);
+}
+
+#[test]
+fn a_run_whose_acknowledgement_is_gone() {
+    let mut history = observed(&[], &[]);
+    add(&mut history, txn(1, Outcome::Committed(ts(2)), &[delete(X)]));
+    history.runs.push(Run { observer: 1, cell: X, start_ts: ts(3) });
+    history.collected = vec![(X, ts(1))];
+    history.registered = vec![(1, 1)];
+    rejects(&history, &[p::OBSERVED_ONCE]);
+}
+
+#[test]
+fn a_lock_that_comes_after_its_transactions_end() {
+    let mut history = history(&[(1, Some(2), &[write(X)])]);
+    history.locked_again = vec![(X, ts(1))];
+    rejects(&history, &[p::TOMB_OR_RECORD]);
+}
+
 #[test]
 fn an_acknowledgement_of_another_run() {
     let mut history = observed(&[(1, 2)], &[3]);

@@ -91,11 +91,11 @@ fn observers_that_run_once_for_each_change_or_for_several() {
 }
 
 #[test]
-fn garbage_collection_took_a_delete_and_its_acknowledgement() {
+fn garbage_collection_took_a_delete_before_anybody_observed_its_column() {
     let mut history = observed(&[], &[]);
     add(&mut history, txn(1, Outcome::Committed(ts(2)), &[delete(X)]));
-    history.runs.push(Run { observer: 1, cell: X, start_ts: ts(3) });
-    history.floor = ts(9);
+    history.collected = vec![(X, ts(1))];
+    history.registered = vec![(1, 1)];
     accepts(&history);
 }
 

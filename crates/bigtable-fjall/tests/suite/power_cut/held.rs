@@ -1,0 +1,263 @@
+//! Readers and scanners while a batch is held: before its sync, between the sync and the first of its
+//! items, among its items, and before the cells in memory follow.
+//!
+//! The engine says in its log where it is, on the thread that commits, and a logger may take its time:
+//! that holds a batch at an exact place, in the program as it is shipped. Among the items there is no
+//! such message; there the readers run freely, until enough of what they read came between the
+//! release of a large batch and its reply.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, Once};
+
+use bigtable::{Family, PageLimit, Row, RowKey, RowRange, Table};
+use bigtable_fjall::Durability;
+use futures::executor::block_on;
+
+use super::image::{self, Image, Tail, journal_end};
+use super::{request, rows_of};
+use crate::{EACH, MEMORY, NEWEST, PLAIN, SPILL, everything, open, set};
+
+/// What a batch is held before, by what the engine logs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Its record goes to the journal's file and is synced next.
+    Sync,
+    /// It is durable, and none of its items is in the tables.
+    Items,
+    /// The engine shows it; the cells in memory are as they were.
+    Memory,
+}
+
+impl Place {
+    fn message(self) -> &'static str {
+        match self {
+            Place::Sync => "Persisting journal",
+            Place::Items => "Applying batch",
+            Place::Memory => "batch: Freed journal writer",
+        }
+    }
+}
+
+struct Hold {
+    place: Place,
+    reached: Sender<()>,
+    release: Receiver<()>,
+}
+
+thread_local! {
+    /// What holds the next batch of this thread.
+    static HOLD: RefCell<Option<Hold>> = const { RefCell::new(None) };
+}
+
+struct Holding;
+
+impl log::Log for Holding {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        let here = |hold: &mut Hold| record.args().to_string().starts_with(hold.place.message());
+        // A thread that ends may have nothing to look at any more.
+        let hold = HOLD.try_with(|hold| hold.borrow_mut().take_if(here));
+        if let Ok(Some(Hold { reached, release, .. })) = hold {
+            reached.send(()).unwrap();
+            release.recv().unwrap();
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Writes `rows` as one batch on a thread of its own, held at a place, and does `meanwhile` while it is.
+fn held(
+    table: &dyn Table,
+    (rows, at, value): (&[&str], u64, &str),
+    place: Place,
+    meanwhile: impl FnOnce(),
+) {
+    static LOGGER: Once = Once::new();
+    LOGGER.call_once(|| {
+        log::set_boxed_logger(Box::new(Holding)).unwrap();
+        log::set_max_level(log::LevelFilter::Trace);
+    });
+    let ((reached, is_reached), (let_go, release)) = (channel(), channel());
+    std::thread::scope(|scope| {
+        // Dropped here if something is found, so that the writer does not wait for ever.
+        let let_go = let_go;
+        let writer = scope.spawn(move || {
+            HOLD.set(Some(Hold { place, reached, release }));
+            let sets = || EACH.iter().map(|family| set(family, at, value)).collect();
+            let requests = rows.iter().map(|row| request(row, sets())).collect();
+            let replies = block_on(table.check_and_mutate_rows(requests));
+            assert!(HOLD.take().is_none(), "the engine no longer says where it is");
+            replies.into_iter().for_each(|reply| assert!(!reply.unwrap()));
+        });
+        is_reached.recv().expect("the batch is held");
+        meanwhile();
+        assert!(!writer.is_finished(), "nobody is told before the batch is complete");
+        let_go.send(()).unwrap();
+    });
+}
+
+fn newest(row: Option<&Row>, family: &Family) -> Option<u64> {
+    row?.newest(family, b"q").map(|cell| cell.timestamp.as_u64())
+}
+
+/// Opens what a cut at `end` leaves of the directory.
+fn after_a_cut(dir: &Path, end: usize) -> BTreeMap<RowKey, Row> {
+    let cut = image::directory();
+    Image::of(dir).write(cut.path(), Tail::Ends(end));
+    let (_store, table) = open(cut.path(), Durability::Sync);
+    rows_of(&*table)
+}
+
+/// Everything that was seen is there.
+fn assert_kept(seen: &BTreeMap<RowKey, Row>, found: &BTreeMap<RowKey, Row>, what: &str) {
+    for (key, row) in seen {
+        let there = found.get(key).map_or(&[][..], |row| &row.cells);
+        let lost = row.cells.iter().find(|cell| !there.contains(cell));
+        assert!(lost.is_none(), "{what}: a cut takes back {lost:?} of {key}");
+    }
+}
+
+#[test]
+fn a_batch_that_is_held_before_or_after_its_sync_is_seen_by_nobody() {
+    for (place, read_before) in
+        [(Place::Sync, true), (Place::Sync, false), (Place::Items, true), (Place::Items, false)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let (_store, table) = open(dir.path(), Durability::Sync);
+        let table = &*table;
+        let old = EACH.iter().map(|family| set(family, 1, "old")).collect();
+        block_on(table.check_and_mutate_row(request("a", old))).unwrap();
+        // Who has read already keeps the snapshot that others share.
+        let before = if read_before { rows_of(table) } else { BTreeMap::new() };
+        let end = journal_end(dir.path());
+        held(table, (&["a", "b"], 2, "new"), place, || {
+            let seen = rows_of(table);
+            assert!(!read_before || seen == before, "{place:?}: {seen:?}");
+            assert_eq!(seen.len(), 1, "{place:?}: {seen:?}");
+            for family in &EACH {
+                assert_eq!(newest(seen.values().next(), family), Some(1), "{place:?}: {family}");
+            }
+            let row = block_on(table.read_row(&RowKey::from("b"), &everything())).unwrap();
+            assert!(row.cells.is_empty(), "{place:?}: {row:?}");
+            // Before the sync the cut may take the record, and all that was seen is older.
+            assert_eq!(after_a_cut(dir.path(), end), seen, "{place:?}");
+            if place == Place::Items {
+                let durable = after_a_cut(dir.path(), journal_end(dir.path()));
+                assert_kept(&seen, &durable, "before the items");
+                assert_eq!(newest(durable.get(&RowKey::from("b")), &MEMORY), Some(2));
+            }
+        });
+        let after = rows_of(table);
+        assert!(after.values().all(|row| newest(Some(row), &MEMORY) == Some(2)), "{after:?}");
+        assert_eq!(after.len(), 2);
+    }
+}
+
+#[test]
+fn cells_in_memory_are_never_newer_than_those_on_disk_and_all_that_is_seen_survives() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, table) = open(dir.path(), Durability::Sync);
+    let table = &*table;
+    let old = EACH.iter().map(|family| set(family, 1, "old")).collect();
+    block_on(table.check_and_mutate_row(request("a", old))).unwrap();
+    held(table, (&["a", "b"], 2, "new"), Place::Memory, || {
+        let seen = rows_of(table);
+        let row = seen.get(&RowKey::from("a"));
+        let of = |family: &Family| newest(row, family);
+        assert_eq!([of(&MEMORY), of(&SPILL)], [Some(1); 2], "not published yet");
+        assert_eq!(of(&PLAIN), of(&NEWEST), "one snapshot");
+        assert_kept(&seen, &after_a_cut(dir.path(), journal_end(dir.path())), "before the memory");
+    });
+    assert_eq!(newest(rows_of(table).get(&RowKey::from("b")), &SPILL), Some(2));
+}
+
+/// What one reader has seen among the items of a batch, and where the journal ended right after it.
+type Seen = (usize, BTreeMap<RowKey, Row>);
+
+/// Stops the readers, whatever was found.
+struct Stopped<'a>(&'a AtomicBool);
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Reads and scans until told to stop, and checks what it sees: nothing of half a batch.
+fn read_on(
+    dir: &Path,
+    table: &dyn Table,
+    (stop, turns): (&AtomicBool, &AtomicU64),
+    kept: &Mutex<Vec<Seen>>,
+) {
+    for turn in 0.. {
+        if stop.load(Ordering::SeqCst) {
+            return;
+        }
+        let rows = match turn % 2 {
+            0 => vec![block_on(table.read_row(&RowKey::from("r7"), &everything())).unwrap()],
+            _ => {
+                let limit = PageLimit { rows_max: 40, ..PageLimit::default() };
+                block_on(table.scan(&RowRange::all(), &everything(), limit)).unwrap().rows
+            }
+        };
+        let first = newest(rows.first(), &PLAIN);
+        for row in &rows {
+            let of = |family: &Family| newest(Some(row), family);
+            assert_eq!((of(&PLAIN), of(&NEWEST)), (first, first), "half a batch: {}", row.key);
+            assert!(of(&MEMORY) <= first, "{} is newer in memory", row.key);
+            let spilled = [of(&MEMORY), first].contains(&of(&SPILL));
+            assert!(spilled, "half a row: {}", row.key);
+        }
+        if turn % 64 < 2 {
+            let rows = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
+            kept.lock().unwrap().push((journal_end(dir), rows));
+        }
+        turns.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn readers_among_the_items_of_a_batch_see_all_of_it_or_nothing() {
+    const ROWS: usize = 500;
+    const ENOUGH: u64 = 20;
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, table) = open(dir.path(), Durability::Sync);
+    let table = &*table;
+    let names: Vec<String> = (0..ROWS).map(|row| format!("r{row}")).collect();
+    let rows: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (stop, turns, kept) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::default());
+    std::thread::scope(|scope| {
+        let _stopped = Stopped(&stop);
+        for _ in 0..2 {
+            scope.spawn(|| read_on(dir.path(), table, (&stop, &turns), &kept));
+        }
+        let mut among = 0;
+        for at in 1.. {
+            let mut released = 0;
+            held(table, (&rows, at, "v"), Place::Items, || {
+                released = turns.load(Ordering::SeqCst);
+            });
+            among += turns.load(Ordering::SeqCst) - released;
+            if among >= ENOUGH && at > 2 {
+                break;
+            }
+            assert!(at < 150, "no reader ever runs while a batch is written");
+        }
+    });
+    let (image, kept) = (Image::of(dir.path()), kept.into_inner().unwrap());
+    for (end, seen) in kept.iter().step_by((kept.len() / 10).max(1)) {
+        let cut = image::directory();
+        image.write(cut.path(), Tail::Ends(*end));
+        let (_store, table) = open(cut.path(), Durability::Sync);
+        assert_kept(seen, &rows_of(&*table), "among the items");
+    }
+}
