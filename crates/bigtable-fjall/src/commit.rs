@@ -191,7 +191,7 @@ impl Engine {
         let mut outcomes = Vec::with_capacity(len);
         // Those that change several rows and may: they take their timestamps when all rows are known.
         let mut admitted: SmallVec<[(usize, &RowsWork); 1]> = SmallVec::new();
-        {
+        let placed = {
             let memory = self.memory();
             let view = View { memory: &memory, recent: &self.recent };
             for job in jobs {
@@ -211,16 +211,13 @@ impl Engine {
                 };
                 outcomes.push(outcome);
             }
-        }
-        let placed = (!admitted.is_empty()).then(|| {
             let rows = admitted.iter().flat_map(|(_, work)| work.places());
-            self.pending.place(rows)
-        });
-        for (position, work) in admitted {
-            let memory = self.memory();
-            let view = View { memory: &memory, recent: &self.recent };
-            outcomes[position] = self.prepare_rows(view, work, &mut batch);
-        }
+            let placed = (!admitted.is_empty()).then(|| self.pending.place(rows));
+            for (position, work) in &admitted {
+                outcomes[*position] = self.prepare_rows(view, work, &mut batch);
+            }
+            placed
+        };
         let Batch { writes, memory, newest, .. } = batch;
         let changed = !memory.is_empty();
         let written = self.write(writes, memory, sync);
@@ -355,9 +352,12 @@ impl Engine {
                 Err(error) => group.iter().map(|_| Err(error.clone())).collect(),
             };
             drop(lead);
-            for (waiting, outcome) in group.into_iter().zip(outcomes) {
-                // A caller that has gone does not want to know.
-                let _ = waiting.done.send(outcome);
+            // The requests go first: they may hold handles of the store, and whoever has an answer may
+            // close it and open it again.
+            let callers: Vec<_> = group.into_iter().map(|waiting| waiting.done).collect();
+            for (caller, outcome) in callers.into_iter().zip(outcomes) {
+                // One that has gone does not want to know.
+                let _ = caller.send(outcome);
             }
         }
     }

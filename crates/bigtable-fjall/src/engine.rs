@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 
 use crate::catalog::Catalog;
 use crate::column::visit;
+use crate::directory::Directory;
 use crate::fault::{self, Fault};
 use crate::group::{Group, Stored};
 use crate::key::Key;
@@ -55,6 +56,9 @@ pub(crate) struct Engine {
     pub(crate) pending: Pending,
     /// The tables that have been opened. The holder of the commit lock adds to them.
     pub(crate) tables: RwLock<Vec<Arc<TableInfo>>>,
+    /// Last, so that the directory stays locked until the engine's files are closed, whoever is the
+    /// last to hold them.
+    _directory: Directory,
 }
 
 /// What only the holder of the commit lock may touch.
@@ -105,6 +109,7 @@ impl Engine {
         options: Options,
         db: Database,
         catalog: Catalog,
+        directory: Directory,
     ) -> std::result::Result<Self, Fault> {
         let floor = catalog.floor()?;
         Ok(Engine {
@@ -121,6 +126,7 @@ impl Engine {
             tables: RwLock::default(),
             catalog,
             db,
+            _directory: directory,
         })
     }
 

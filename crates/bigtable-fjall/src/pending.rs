@@ -5,8 +5,9 @@
 //! in the snapshot that it opens afterwards. One that finds it waits for the group; once is enough,
 //! because the timestamps of later groups are above its own.
 //!
-//! Invariant: at most one group is under way, and only the holder of the commit lock places and
-//! clears.
+//! Invariants: at most one group is under way, and only the holder of the commit lock places and
+//! clears. Who waits is one of the store's readers, each at most once, so their number is that of the
+//! reads under way.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,9 @@ use bigtable::Timestamp;
 use futures::channel::oneshot;
 
 use crate::key::Key;
+
+/// Room for so many rows is kept from one group to the next.
+const ROWS_KEPT: usize = 1024;
 
 /// The rows of the group that is being committed.
 #[derive(Debug, Default)]
@@ -41,6 +45,7 @@ impl Drop for Placed<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.rows.clear();
+        state.rows.shrink_to(ROWS_KEPT);
         self.0.len.store(0, Ordering::SeqCst);
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
@@ -58,7 +63,6 @@ impl Pending {
     /// Has readers wait for these rows. To be called under the commit lock.
     pub(crate) fn place(&self, rows: impl Iterator<Item = (Key, Timestamp)>) -> Placed<'_> {
         let mut state = self.state();
-        state.rows.clear();
         state.rows.extend(rows);
         state.rows.sort();
         self.len.store(state.rows.len(), Ordering::SeqCst);

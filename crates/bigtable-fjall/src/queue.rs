@@ -9,7 +9,7 @@ use futures::channel::oneshot;
 
 use crate::engine::TableInfo;
 
-/// Most requests in one group.
+/// Most rows in one group; the request that reaches it is the group's last.
 pub(crate) const GROUP_OPS_MAX: usize = 1024;
 /// Keys and values in one group; the request that reaches it is the group's last.
 pub(crate) const GROUP_BYTES_MAX: usize = 8 << 20;
@@ -87,12 +87,12 @@ impl Queue {
         let (done, reply) = oneshot::channel();
         let mut state = self.state();
         let full = state.waiting.len() >= QUEUE_OPS_MAX
-            || (state.bytes + bytes > QUEUE_BYTES_MAX && !state.waiting.is_empty());
+            || (state.bytes.saturating_add(bytes) > QUEUE_BYTES_MAX && !state.waiting.is_empty());
         if full || state.closed {
             let why = if full { "too many mutations wait to be committed" } else { STOPPED };
             return Err(Error::Unavailable { why: why.to_owned() });
         }
-        state.bytes += bytes;
+        state.bytes = state.bytes.saturating_add(bytes);
         state.waiting.push_back(Waiting { work, bytes, done });
         self.len.store(state.waiting.len(), Ordering::SeqCst);
         self.bell.notify_one();
@@ -115,12 +115,12 @@ impl Queue {
         let (mut group, mut later) = (Vec::new(), VecDeque::new());
         let mut bytes = 0;
         for _ in 0..GROUP_EXAMINED_MAX {
-            if group.len() == GROUP_OPS_MAX || bytes >= GROUP_BYTES_MAX {
+            if rows.len() >= GROUP_OPS_MAX || bytes >= GROUP_BYTES_MAX {
                 break;
             }
             let Some(waiting) = state.waiting.pop_front() else { break };
             if waiting.work.is_apart_from(&mut rows) {
-                bytes += waiting.bytes;
+                bytes = waiting.bytes.saturating_add(bytes);
                 group.push(waiting);
             } else {
                 later.push_back(waiting);
@@ -128,7 +128,7 @@ impl Queue {
         }
         later.append(&mut state.waiting);
         state.waiting = later;
-        state.bytes -= bytes;
+        state.bytes = state.bytes.saturating_sub(bytes);
         self.len.store(state.waiting.len(), Ordering::SeqCst);
         group
     }
@@ -141,7 +141,9 @@ impl Queue {
 
     /// Tells everybody who waits that the outcome is unknown.
     pub(crate) fn abandon(&self) {
-        self.state().waiting.clear();
+        let waiting = std::mem::take(&mut self.state().waiting);
+        // Not under the lock: the last handle of the store may be among them.
+        drop(waiting);
     }
 }
 

@@ -56,8 +56,6 @@ pub(crate) struct Running {
     pub(crate) engine: Arc<Engine>,
     committer: Option<JoinHandle<()>>,
     pub(crate) reclaiming: Reclaiming,
-    /// Last, so that the directory stays locked until the engine is closed.
-    _directory: Directory,
 }
 
 impl std::fmt::Debug for Running {
@@ -71,7 +69,10 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.reclaiming.stop();
         self.engine.queue.close();
-        if let Some(committer) = self.committer.take() {
+        // The committer itself may hold the last handle, in a request whose caller has gone: it closes
+        // the engine when it ends.
+        let own = |thread: &JoinHandle<()>| thread.thread().id() == std::thread::current().id();
+        if let Some(committer) = self.committer.take().filter(|thread| !own(thread)) {
             // Had it panicked, its callers would have learnt of it.
             let _ = committer.join();
         }
@@ -98,19 +99,16 @@ impl FjallStore {
         let catalog = guarded(dir, || open_catalog(&db))?;
         directory.complete()?;
         let reading = |fault: Fault| fault.at(dir, "reading the catalog");
-        let engine = Engine::new(dir.to_owned(), options, db, catalog).map_err(reading)?;
+        let engine =
+            Engine::new(dir.to_owned(), options, db, catalog, directory).map_err(reading)?;
         let engine = Arc::new(engine);
         let committer = std::thread::Builder::new().name("bigtable-commit".to_owned()).spawn({
             let engine = engine.clone();
             move || engine.run()
         });
         let committer = committer.map_err(|e| fault::io(dir, "starting a thread", &e))?;
-        let running = Running {
-            engine,
-            committer: Some(committer),
-            reclaiming: Reclaiming::default(),
-            _directory: directory,
-        };
+        let running =
+            Running { engine, committer: Some(committer), reclaiming: Reclaiming::default() };
         Ok(FjallStore { running: Arc::new(running) })
     }
 

@@ -112,8 +112,8 @@ impl CommitRows {
             let rows = self.rows.len();
             return Err(Error::invalid(format!("{rows} rows, at most {COMMIT_ROWS_MAX}")));
         }
-        let place = |row: &CommitRow| (row.table.clone(), row.row.clone());
-        if let Some(two) = self.rows.windows(2).find(|two| place(&two[0]) >= place(&two[1])) {
+        let ascends = |a: &CommitRow, b: &CommitRow| (&a.table, &a.row) < (&b.table, &b.row);
+        if let Some(two) = self.rows.windows(2).find(|two| !ascends(&two[0], &two[1])) {
             let (a, b) = (&two[0].row, &two[1].row);
             return Err(Error::invalid(format!("rows {a} and {b} are not in ascending order")));
         }

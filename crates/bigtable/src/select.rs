@@ -49,7 +49,9 @@ pub struct ColumnSelect {
 pub struct Selection {
     /// The columns; in any order.
     pub columns: Vec<ColumnSelect>,
-    /// The read fails with [`TooOld`](crate::Error::TooOld) unless this timestamp is at or above the
+    /// The snapshot that is read: the read waits for changes of several rows under way whose timestamp
+    /// may lie at or below it ([`Store::commit_rows`](crate::Store::commit_rows)). And it
+    /// fails with [`TooOld`](crate::Error::TooOld) unless this timestamp is at or above the
     /// store's floor, compared in the same atomic step as the read.
     pub above: Option<Timestamp>,
 }

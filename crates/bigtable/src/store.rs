@@ -64,7 +64,8 @@ pub trait Store: Send + Sync + Debug {
     /// A read whose `above` is not below the returned timestamp sees the change, if it began after the
     /// timestamp was taken: it waits for it. A read that names no `above` waits for nothing, and sees
     /// the change once it is there. A request that was answered with anything but `Unknown` is not
-    /// applied later.
+    /// applied later. One that was not leaves nothing behind that a reader could find before it is
+    /// applied: the caller settles it, or nobody.
     ///
     /// # Errors
     /// As [`check_and_mutate_row`](Table::check_and_mutate_row); always, unless the store

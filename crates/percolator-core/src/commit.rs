@@ -15,6 +15,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bigtable::ConditionalMutation;
+
 use crate::abort::Abort;
 use crate::column::Cell;
 use crate::heartbeat::Pulse;
@@ -301,8 +303,19 @@ impl Client {
             }
             OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing => {
                 let (row, column) = (&primary.row, &primary.column);
-                let request = rows::roll_back_missing_primary(row, column, start_ts);
-                !primary.table.store().check_and_mutate_row(request).await?
+                // A request that was asked for may have come, gone through and been collected since the
+                // look; then the floor is above (H06).
+                let request = ConditionalMutation {
+                    above: (asked && !off(mutants::COLLECTED_MEANS_ABORTED)).then_some(start_ts),
+                    ..rows::roll_back_missing_primary(row, column, start_ts)
+                };
+                match primary.table.store().check_and_mutate_row(request).await {
+                    Err(bigtable::Error::TooOld { .. }) => {
+                        let why = "its records were garbage collected".to_owned();
+                        return Ok(Some(Err(self.unknown(plan, why))));
+                    }
+                    found => !found?,
+                }
             }
         };
         if !rolled_back {

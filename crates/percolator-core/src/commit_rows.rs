@@ -8,7 +8,7 @@
 //! timestamp, and writes everything at once ([`bigtable::Store::commit_rows`]). It stands in for the
 //! locks between the phases itself: a reader that may be too late for the timestamp waits.
 //!
-//! Invariants: the timestamp is taken after the predicates were evaluated, with no wait in between;
+//! Invariants: the timestamp is taken after the predicates were evaluated, while the rows are latched;
 //! nothing but the batch is ever written, so that a crash leaves no trace or the whole; an observer
 //! schema that grew since the transaction began, or a window that is used up, sends the transaction
 //! through the two phases, with the same `s`. After an unknown outcome a tomb on the primary keeps
@@ -27,7 +27,7 @@ use crate::mutants::{self, off};
 use crate::options::CommitPath;
 use crate::plan::{Plan, RowPlan};
 use crate::runtime::Backoff;
-use crate::{AbortReason, Client, Column, Oracle, Result, Timestamp, rows};
+use crate::{AbortReason, Client, Column, Error, Oracle, Result, Timestamp, rows};
 
 /// How often the commit is tried again: after a dead lock was cleared, or the store was busy.
 const TRIES_MAX: u32 = 12;
@@ -55,6 +55,14 @@ struct Part {
     planned: Option<usize>,
     /// The columns that get a weak notification.
     notified: Vec<Column>,
+}
+
+impl Part {
+    /// Keys of its weak notifications, in bytes.
+    fn bytes(&self) -> usize {
+        let row = self.row.as_bytes().len();
+        self.notified.iter().map(|column| row + column.as_bytes().len()).sum()
+    }
 }
 
 impl AtCommit for AtOnce {
@@ -117,7 +125,12 @@ impl AtOnce {
         CommitRows {
             rows: self.rows.iter().map(row).collect(),
             above: self.start_ts,
-            bytes: self.planned.iter().map(RowPlan::bytes).sum(),
+            bytes: self
+                .planned
+                .iter()
+                .map(RowPlan::bytes)
+                .chain(self.rows.iter().map(Part::bytes))
+                .sum(),
             at: self.clone(),
         }
     }
@@ -148,7 +161,7 @@ impl Client {
     ) -> Result<Option<Timestamp>> {
         let at = Arc::new(AtOnce::new(self, plan, notifications));
         let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
-        let mut last = None;
+        let mut last = bigtable::Error::Unavailable { why: "it was not tried".to_owned() };
         for _ in 0..TRIES_MAX {
             match self.services().store.commit_rows(at.request()).await {
                 Ok(RowsOutcome::Committed(commit_ts)) => {
@@ -156,12 +169,12 @@ impl Client {
                 }
                 Ok(RowsOutcome::NoTimestamp) => return Ok(None),
                 Ok(RowsOutcome::Rejected { row }) => {
-                    let rejected = at.rows[row].planned.map(|planned| &plan.rows[planned]);
-                    let Some(row) = rejected else { return Ok(None) };
-                    if let Err(reason) = self.clear_the_way(plan.start_ts, row).await {
+                    let Some(planned) = at.rows[row].planned else { return Ok(None) };
+                    if let Err(reason) = self.clear_from(plan, planned).await {
                         return Err(self.aborted(plan, reason));
                     }
-                    last = None;
+                    let why = format!("row {} stayed contended", at.rows[row].row);
+                    last = bigtable::Error::Unavailable { why };
                 }
                 Err(bigtable::Error::TooOld { .. }) => {
                     return Err(self.aborted(plan, AbortReason::TooOld));
@@ -179,15 +192,22 @@ impl Client {
                     return Err(self.aborted(plan, AbortReason::Store(error)));
                 }
                 Err(error) => {
-                    last = Some(error);
+                    last = error;
                     self.runtime().sleep(backoff.step(&**self.runtime())).await;
                 }
             }
         }
-        let contended = || bigtable::Error::Unavailable {
-            why: format!("row {} stayed contended", plan.primary.row),
-        };
-        Err(self.aborted(plan, AbortReason::Store(last.unwrap_or_else(contended))))
+        Err(self.aborted(plan, AbortReason::Store(last)))
+    }
+
+    /// Clears dead locks out of the way: of the row that rejected, and then of all behind it, which the
+    /// store has not looked at.
+    async fn clear_from(&self, plan: &Plan, rejected: usize) -> Result<(), AbortReason> {
+        self.clear_the_way(plan.start_ts, &plan.rows[rejected]).await?;
+        let behind = plan.rows[rejected + 1..].iter();
+        let clear = behind.map(|row| self.clear_the_way(plan.start_ts, row));
+        futures::future::try_join_all(clear).await?;
+        Ok(())
     }
 
     /// Finds out what became of a request whose outcome is unknown. A tomb keeps it out if it has not
@@ -200,6 +220,10 @@ impl Client {
                 Ok(Some(decided)) => return decided,
                 // It arrived a moment ago: the next look finds its record.
                 Ok(None) => {}
+                // The store answers nothing any more.
+                Err(error @ Error::Store(bigtable::Error::Files { .. })) => {
+                    return Err(self.unknown(plan, error.without_advice()));
+                }
                 Err(error) => why = error.without_advice(),
             }
             if runtime.now().saturating_sub(started) > self.options().commit_deadline {

@@ -82,7 +82,7 @@ pub(crate) fn commit_at_once(
     commit_ts: Timestamp,
     cells: &[NewLock],
 ) -> Vec<Mutation> {
-    let mut effect = Vec::with_capacity(2 * cells.len());
+    let mut effect = Vec::with_capacity(4 * cells.len());
     for NewLock { column, lock, long_value, .. } in cells {
         if let Some(value) = long_value {
             effect.push(Mutation::set(DATA, column.to_bytes(), start_ts, value.clone()));

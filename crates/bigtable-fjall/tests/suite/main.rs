@@ -7,6 +7,7 @@ mod kill;
 mod opening;
 mod power_cut;
 mod reopening;
+mod rows;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -12,7 +12,8 @@
 //! and every lock below it has been resolved.
 //!
 //! * *No write record at or below F is added any more.* A commit or roll-forward needs a lock of its
-//!   transaction s. Below F there are none, and prewrite places none there; from F on, c > s >= F. So
+//!   transaction s. Below F there are none, and prewrite places none there, nor does a commit in one step
+//!   go through; from F on, c > s >= F. So
 //!   "the newest write at or below F" is the same at every later moment, a delete with these bounds
 //!   is right however late it arrives, and twice is as good as once.
 //! * *No reader misses it.* A read at s >= F finds the newest write at or below s, which is kept or
@@ -21,7 +22,8 @@
 //! * *No writer misses it.* Prewrite at s >= F looks for writes at or above s, which are above F.
 //! * *No owner or resolver misses it.* The evidence that a transaction s committed or not is asked
 //!   for by those who hold or meet a lock of s. Below F nobody meets one, and an owner who does not
-//!   know what became of its own commit says `Unknown` below the floor, never `Aborted` (H06).
+//!   know what became of its own commit says `Unknown` below the floor, never `Aborted`; its tomb is
+//!   refused there (H06).
 //! * *The values that go belong to dropped writes.* The lives [s, c] of one cell's transactions do
 //!   not overlap, so between the values of two dropped writes there are only values of dropped ones.
 //! * *No observer is misled.* A cell and its acknowledgements leave in one row mutation, and workers

@@ -12,7 +12,7 @@ use percolator_core::{
     Timestamp, WindowOracle, async_trait,
 };
 
-use crate::faults::{FaultyStore, LOCK, NOTIFY, Op, ROLLBACK, WRITE};
+use crate::faults::{Fault, FaultyStore, LOCK, NOTIFY, Op, ROLLBACK, WRITE};
 use crate::notifications::{COUNT, one_thread, register};
 use crate::world::{
     A, B, BAL, World, add, counting, get, get_column, is_aborted, number, run, set, writing,
@@ -243,6 +243,44 @@ fn h07_h02_a_request_that_is_late_is_kept_out_by_a_tomb() {
         let late = store.deliver().await;
         assert!(matches!(late[..], [Ok(RowsOutcome::Rejected { row: 0 })]), "{late:?}");
         assert_eq!(get(&client, &table, "b").await, None);
+        world.audit(&table).await;
+    });
+}
+
+#[test]
+fn h06_h07_what_was_committed_late_and_collected_is_not_called_aborted() {
+    run(async |world| {
+        let store = OneStep::over(&world, &[Fate::Late]);
+        let client = store.client(&world, Options::default()).await;
+        let other = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let tomb = world.store.on(Op::RollBackPrimary, "a", 1, Fault::Hold);
+        let tx = writing(&client, &table, &[("a", "1")]).await;
+        let commit = world.beside(tx.commit());
+        // The look found nothing; the request arrives, is overwritten, and its record collected.
+        tomb.arrived().await;
+        assert!(matches!(store.deliver().await[..], [Ok(RowsOutcome::Committed(_))]));
+        set(&other, &table, &[("a", "2")]).await;
+        let report = other.gc(std::time::Duration::ZERO).await.unwrap();
+        assert_eq!(report.counts.writes, 1);
+        tomb.release();
+        let result = commit.await.unwrap();
+        assert!(matches!(result, Err(Error::Unknown { .. })), "{result:?}");
+        world.audit(&table).await;
+    });
+}
+
+#[test]
+fn h25_many_dead_locks_are_no_contention() {
+    run(async |world| {
+        let client = OneStep::over(&world, &[]).client(&world, Options::default()).await;
+        let table = client.table("t").await.unwrap();
+        let owner = world.client().await;
+        let rows: Vec<String> = (0..40).map(|row| format!("{row:02}")).collect();
+        let cells: Vec<_> = rows.iter().map(|row| (row.as_str(), "v")).collect();
+        drop(writing(&owner, &table, &cells).await.prewrite().await.unwrap());
+        world.declare_dead(&owner);
+        set(&client, &table, &cells).await;
         world.audit(&table).await;
     });
 }
