@@ -1,5 +1,7 @@
 //! Several rows in one step: who waits while it is under way, and who closes the store.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::pin::pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
