@@ -8,6 +8,7 @@ mod faults;
 mod gc;
 mod gc_observed;
 mod hazards;
+mod leaders;
 mod limits;
 mod liveness;
 mod notifications;
