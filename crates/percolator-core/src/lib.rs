@@ -68,7 +68,7 @@ pub use gc::{Collector, GcCounts, GcOptions, GcReport, GcStatus, LastRound, Olde
 pub use inspect::{LockFate, LockView, Moment, WriteView};
 pub use layout::{LOCKS_MAX, NOTIFICATIONS_MAX, table_schema};
 pub use lock::Incarnation;
-pub use lock_service::{LockService, ProcessLocks};
+pub use lock_service::{LockService, ProcessLocks, TableLocks};
 pub use observe::{Backlog, IdleReport, SetAside, WorkerOptions, Workers};
 pub use observer::{Batch, BatchObserver, Change, Observer, Registration};
 pub use options::{Options, Secondaries, TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};

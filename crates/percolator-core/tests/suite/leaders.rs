@@ -20,9 +20,9 @@ use crate::world::{World, run, run_seed};
 
 /// Virtual time by a clock that runs too fast or too slow.
 #[derive(Debug)]
-struct Clock {
-    inner: VirtualRuntime,
-    rate: f64,
+pub(crate) struct Clock {
+    pub(crate) inner: VirtualRuntime,
+    pub(crate) rate: f64,
 }
 
 impl Runtime for Clock {

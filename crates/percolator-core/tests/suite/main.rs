@@ -19,4 +19,5 @@ mod registration;
 mod rollback;
 mod scripts;
 mod stress;
+mod table_locks;
 mod world;
