@@ -3,6 +3,8 @@
 //! ```text
 //!   oracle::OracleServer   one of any number of oracle processes; the one that leads answers
 //!   oracle::RemoteOracle   the oracle, seen from a client: batches what its callers ask for
+//!   etcd::EtcdLocks        liveness tokens and advisory locks as leases of an etcd cluster
+//!   Tls, Role              mutual TLS for all of them: what a certificate names is what its holder may be
 //! ```
 //!
 //! Transports only: who leads, and when it may answer, is decided in `percolator-core`
@@ -10,8 +12,11 @@
 
 mod address;
 mod error;
+pub mod etcd;
 pub mod oracle;
 mod proto;
+mod tls;
 
 pub use address::Address;
 pub use error::Error;
+pub use tls::{Role, Tls, check_peer, check_plaintext};

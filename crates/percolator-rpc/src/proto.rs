@@ -9,4 +9,5 @@
 
 include!(concat!(env!("OUT_DIR"), "/protocols.rs"));
 
+pub(crate) use self::etcdserverpb as etcd;
 pub(crate) use self::percolator::oracle::v1 as oracle;

@@ -10,9 +10,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use percolator_core::{Error, Oracle, Result, Stamp, Timestamp};
 
-use crate::Address;
+use crate::oracle::batch::Ticket;
 use crate::oracle::drive::Driver;
 use crate::oracle::queue::{Queue, Want};
+use crate::{Address, Tls};
 
 /// Most addresses of oracle processes.
 const ADDRESSES_MAX: usize = 64;
@@ -33,6 +34,8 @@ pub struct RemoteOracleOptions {
     pub attempt: Duration,
     /// Most callers at a time; others are refused at once.
     pub callers_max: usize,
+    /// Certificates that both sides must show; plain text without.
+    pub tls: Option<Tls>,
 }
 
 impl Default for RemoteOracleOptions {
@@ -41,6 +44,7 @@ impl Default for RemoteOracleOptions {
             deadline: Duration::from_secs(10),
             attempt: Duration::from_secs(1),
             callers_max: 1_000_000,
+            tls: None,
         }
     }
 }
@@ -78,6 +82,10 @@ impl RemoteOracle {
         tokio::spawn(Driver::new(queue.clone(), addresses, options).run());
         Ok(RemoteOracle { queue })
     }
+
+    fn ask(&self, want: Want) -> Ticket<'_> {
+        Ticket::new(&self.queue, want)
+    }
 }
 
 impl Drop for RemoteOracle {
@@ -89,22 +97,22 @@ impl Drop for RemoteOracle {
 #[async_trait]
 impl Oracle for RemoteOracle {
     async fn timestamp(&self) -> Result<Stamp> {
-        let given = self.queue.join(Want::Timestamp)?.await?;
+        let given = self.ask(Want::Timestamp).await?;
         let timestamp = Timestamp::new(given.first).expect("answers are checked");
         Ok(Stamp { timestamp, schema_version: given.schema_version })
     }
 
     async fn peek(&self) -> Result<Timestamp> {
-        let given = self.queue.join(Want::Look)?.await?;
+        let given = self.ask(Want::Look).await?;
         Ok(Timestamp::new(given.latest).expect("answers are checked"))
     }
 
     async fn schema_version(&self) -> Result<u64> {
-        Ok(self.queue.join(Want::Look)?.await?.schema_version)
+        Ok(self.ask(Want::Look).await?.schema_version)
     }
 
     async fn raise_schema_version(&self, version: u64) -> Result<()> {
         // The lowest version is zero, and everything is at least that.
-        self.queue.join(Want::Raise(version))?.await.map(drop)
+        self.ask(Want::Raise(version)).await.map(drop)
     }
 }

@@ -111,7 +111,8 @@ impl Driver {
     }
 
     async fn connect(&mut self) {
-        let opened = timeout(self.options.attempt, Link::open(self.targets.current())).await;
+        let open = Link::open(self.targets.current(), self.options.tls.as_ref());
+        let opened = timeout(self.options.attempt, open).await;
         let opened = opened.unwrap_or_else(|_| {
             Err(Miss::Broken { why: format!("no connection within {:?}", self.options.attempt) })
         });

@@ -8,12 +8,12 @@ use percolator_core::Timestamp;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
 
-use crate::Address;
 use crate::oracle::batch::Given;
 use crate::proto::oracle as proto;
 use crate::proto::oracle::oracle_client::OracleClient;
 use crate::proto::oracle::refusal::Reason;
 use crate::proto::oracle::reply::Outcome;
+use crate::{Address, Role, Tls};
 
 /// Longest reply that is read, in bytes: numbers, an address, and a sentence.
 const REPLY_BYTES_MAX: usize = 16 * 1024;
@@ -45,15 +45,20 @@ pub(super) enum Miss {
 
 impl Link {
     /// Connects to the oracle at `address`.
-    pub(super) async fn open(address: &Address) -> Result<Self, Miss> {
+    pub(super) async fn open(address: &Address, tls: Option<&Tls>) -> Result<Self, Miss> {
         let broken = |error: &dyn std::error::Error| Miss::Broken { why: causes(error) };
-        let endpoint = Endpoint::from_shared(format!("http://{address}"));
-        let endpoint = endpoint
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"));
+        let mut endpoint = endpoint
             .map_err(|error| broken(&error))?
             .tcp_nodelay(true)
             .http2_keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE_TIMEOUT)
             .keep_alive_while_idle(true);
+        if let Some(tls) = tls {
+            let config = tls.for_client_of(Role::Oracle);
+            endpoint = endpoint.tls_config(config).map_err(|error| broken(&error))?;
+        }
         let channel = endpoint.connect().await.map_err(|error| broken(&error))?;
         let mut client = OracleClient::new(channel).max_decoding_message_size(REPLY_BYTES_MAX);
         let (requests, outgoing) = mpsc::channel(1);

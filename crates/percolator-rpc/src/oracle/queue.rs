@@ -5,12 +5,13 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use percolator_core::{Error, Result, TIMESTAMPS_MAX};
 use tokio::sync::Notify;
 
-use crate::oracle::batch::{Batch, Given, Ticket};
+use crate::oracle::batch::{Batch, Given, Seat};
 
 /// What a caller wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +48,8 @@ struct Inner {
 #[derive(Debug)]
 struct Group {
     batch: Arc<Batch>,
-    callers: usize,
+    /// One for each caller.
+    wakers: Vec<Waker>,
     timestamps: u32,
     raise: u64,
     since: Instant,
@@ -63,8 +65,8 @@ pub(super) struct Flight {
 
 impl Group {
     fn new() -> Self {
-        let batch = Arc::default();
-        Group { batch, callers: 0, timestamps: 0, raise: 0, since: Instant::now() }
+        let (batch, wakers) = (Arc::default(), Vec::new());
+        Group { batch, wakers, timestamps: 0, raise: 0, since: Instant::now() }
     }
 }
 
@@ -84,8 +86,8 @@ impl Queue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place in the next request that leaves.
-    pub(super) fn join(&self, want: Want) -> Result<Ticket> {
+    /// A place in the next request that leaves; `waker` is called when it is answered.
+    pub(super) fn join(&self, want: Want, waker: Waker) -> Result<Seat> {
         let mut inner = self.inner();
         if let Some(error) = &inner.ended {
             return Err(error.clone());
@@ -99,12 +101,12 @@ impl Queue {
         if inner.open.timestamps == TIMESTAMPS_MAX {
             inner.close();
         }
-        if inner.open.callers == 0 {
+        if inner.open.wakers.is_empty() {
             inner.open.since = Instant::now();
         }
         inner.callers += 1;
-        inner.open.callers += 1;
-        let ticket = Ticket::new(inner.open.batch.clone(), inner.open.timestamps);
+        inner.open.wakers.push(waker);
+        let seat = Seat { batch: inner.open.batch.clone(), index: inner.open.timestamps };
         match want {
             Want::Timestamp => inner.open.timestamps += 1,
             Want::Look => {}
@@ -115,7 +117,7 @@ impl Queue {
         if asleep {
             self.wake.notify_one();
         }
-        Ok(ticket)
+        Ok(seat)
     }
 
     /// Waits until somebody waits; `false` once ended.
@@ -155,14 +157,15 @@ impl Queue {
     pub(super) fn deliver(&self, flight: Flight, given: Given) {
         let mut first = given.first;
         for group in flight.groups {
-            self.answer(&group, Ok(Given { first, ..given }));
-            first += u64::from(group.timestamps);
+            let timestamps = u64::from(group.timestamps);
+            self.answer(group, Ok(Given { first, ..given }));
+            first += timestamps;
         }
     }
 
     /// Tells the callers of a request that it failed for good.
     pub(super) fn fail(&self, flight: Flight, error: &Error) {
-        flight.groups.iter().for_each(|group| self.answer(group, Err(error.clone())));
+        flight.groups.into_iter().for_each(|group| self.answer(group, Err(error.clone())));
     }
 
     /// Puts the callers of a request that was not answered back to the front.
@@ -184,7 +187,7 @@ impl Queue {
                 late.extend(inner.closed.pop_front());
             }
         }
-        late.iter().for_each(|group| self.answer(group, Err(why())));
+        late.into_iter().for_each(|group| self.answer(group, Err(why())));
     }
 
     /// Fails everybody, now and later.
@@ -195,21 +198,24 @@ impl Queue {
             inner.close();
             std::mem::take(&mut inner.closed)
         };
-        groups.iter().for_each(|group| self.answer(group, Err(error.clone())));
+        groups.into_iter().for_each(|group| self.answer(group, Err(error.clone())));
         self.wake.notify_one();
     }
 
-    fn answer(&self, group: &Group, given: Result<Given>) {
-        self.inner().callers -= group.callers;
-        group.batch.answer(given);
+    fn answer(&self, group: Group, given: Result<Given>) {
+        self.inner().callers -= group.wakers.len();
+        group.batch.answer(given, group.wakers);
     }
 }
 
 impl Inner {
     /// Lets nobody join the open batch any more.
     fn close(&mut self) {
-        if self.open.callers > 0 {
-            self.closed.push_back(std::mem::replace(&mut self.open, Group::new()));
+        if !self.open.wakers.is_empty() {
+            let mut next = Group::new();
+            // As many as now will come again, as likely as not.
+            next.wakers.reserve(self.open.wakers.len().min(TIMESTAMPS_MAX as usize));
+            self.closed.push_back(std::mem::replace(&mut self.open, next));
         }
     }
 }

@@ -11,9 +11,9 @@ use tokio::task::JoinHandle;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-use crate::Error;
 use crate::oracle::service::Service;
 use crate::proto::oracle::oracle_server::OracleServer as Grpc;
+use crate::{Error, Tls, check_plaintext};
 
 /// Longest request that is read, in bytes. Requests are three numbers.
 const REQUEST_BYTES_MAX: usize = 256;
@@ -38,11 +38,15 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub struct OracleServerOptions {
     /// Most clients at a time; others are refused and try elsewhere.
     pub clients_max: usize,
+    /// Certificates that both sides must show; plain text without.
+    pub tls: Option<Tls>,
+    /// Allows plain text on an address that other machines can reach.
+    pub plaintext_beyond_loopback: bool,
 }
 
 impl Default for OracleServerOptions {
     fn default() -> Self {
-        OracleServerOptions { clients_max: 10_000 }
+        OracleServerOptions { clients_max: 10_000, tls: None, plaintext_beyond_loopback: false }
     }
 }
 
@@ -79,7 +83,9 @@ impl OracleServer {
     /// Serves on a listener, as tasks of the current tokio runtime.
     ///
     /// # Errors
-    /// [`Error::Settings`] for a limit of no clients; [`Error::Listen`] when the listener is of no use.
+    /// [`Error::Settings`] for a limit of no clients, or plain text beyond this machine that was not
+    /// allowed; [`Error::Listen`] when the listener is of no use; [`Error::Transport`] for certificates
+    /// that are none.
     pub fn start(
         node: Arc<OracleNode>,
         listener: TcpListener,
@@ -94,13 +100,25 @@ impl OracleServer {
         let unbound = SocketAddr::from(([0, 0, 0, 0], 0));
         let address =
             listener.local_addr().map_err(|why| Error::Listen { address: unbound, why })?;
+        if options.tls.is_none() && !options.plaintext_beyond_loopback {
+            check_plaintext(address)?;
+        }
         let (stop, stopped) = watch::channel(false);
         let permits = options.clients_max.min(Semaphore::MAX_PERMITS);
         let clients = Arc::new(Semaphore::new(permits));
-        let service = Service { node: node.clone(), stop: stopped.clone(), clients };
+        let service = Service {
+            node: node.clone(),
+            stop: stopped.clone(),
+            clients,
+            certified: options.tls.is_some(),
+        };
         let service = Grpc::new(service).max_decoding_message_size(REQUEST_BYTES_MAX);
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        let router = Server::builder()
+        let mut builder = Server::builder();
+        if let Some(tls) = &options.tls {
+            builder = builder.tls_config(tls.for_server())?;
+        }
+        let router = builder
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .max_concurrent_streams(Some(STREAMS_MAX))

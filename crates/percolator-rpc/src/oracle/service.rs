@@ -14,6 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::proto::oracle as proto;
 use crate::proto::oracle::refusal::Reason;
 use crate::proto::oracle::reply::Outcome;
+use crate::{Role, check_peer};
 
 /// Answers clients.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(super) struct Service {
     pub(super) stop: watch::Receiver<bool>,
     /// One permit for each client.
     pub(super) clients: Arc<Semaphore>,
+    /// Whether clients must have shown a certificate of their role.
+    pub(super) certified: bool,
 }
 
 /// One client's stream.
@@ -41,6 +44,9 @@ impl proto::oracle_server::Oracle for Service {
         &self,
         request: Request<Streaming<proto::Request>>,
     ) -> Result<Response<Self::ServeStream>, Status> {
+        if self.certified {
+            check_peer(&request, Role::Client)?;
+        }
         let Ok(permit) = self.clients.clone().try_acquire_owned() else {
             return Err(Status::resource_exhausted("this oracle has as many clients as it takes"));
         };

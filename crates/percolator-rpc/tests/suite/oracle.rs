@@ -154,7 +154,7 @@ async fn an_oracle_that_is_not_there_is_told_with_address_and_remedy() {
 
 #[tokio::test]
 async fn clients_beyond_the_limit_are_refused_with_a_reason() {
-    let options = OracleServerOptions { clients_max: 1 };
+    let options = OracleServerOptions { clients_max: 1, ..OracleServerOptions::default() };
     let process = start_with(&Arc::new(MemoryStore::new()), options).await;
     let first = client([process.address()]);
     next(&first).await;
