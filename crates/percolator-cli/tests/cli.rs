@@ -657,6 +657,9 @@ fn oracle_processes_that_follow_one_another_never_go_back() {
     let mut last = 0;
     for signal in ["-TERM", "-KILL", "-INT", "-TERM"] {
         let (mut child, address) = serve(&shell);
+        let status = run(&["oracle", "status", "--oracles", &address.to_string(), "--json"]);
+        let looked = status.with(0).json();
+        assert!(looked["latest_ts"].as_u64().unwrap() >= last);
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
             let oracle = RemoteOracle::new(vec![address], Default::default()).unwrap();
@@ -700,4 +703,25 @@ fn the_benchmark_of_the_oracle_checks_every_timestamp() {
     assert_eq!(result["arms"].as_array().unwrap().len(), 4);
     run(&["--callers", "0"]).refused(2, "--callers 0", "give 1 to");
     run(&["--seconds", "0"]).refused(2, "--seconds 0", "give 0.01");
+}
+
+#[test]
+fn settings_are_shown_with_their_sources_and_slips_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = |words: &[&str], file: &str| -> Ran {
+        std::fs::write(dir.path().join("percolator.toml"), file).unwrap();
+        let mut command = program();
+        command.current_dir(dir.path()).env("XDG_CONFIG_HOME", dir.path());
+        command.env("PERCOLATOR_LOCKS__KIND", "etcd").args(words).output().unwrap().into()
+    };
+    let view = ["config", "view", "--sources", "--json"];
+    let shown = config(&view, "oracles = [\"a:1\"]").with(0).json();
+    assert_eq!(shown["oracles"], json!({ "value": ["a:1"], "source": "percolator.toml" }));
+    assert_eq!(shown["locks.kind"]["source"], "PERCOLATOR_LOCKS__KIND");
+    assert_eq!(shown["locks.prefix"]["source"], "default");
+    let plain = config(&["config", "view"], "").with(0).stdout;
+    assert!(plain.contains("locks.kind") && !plain.contains("PERCOLATOR"), "{plain}");
+    let slip = "percolator.toml: no setting \"orakles\"";
+    config(&view, "orakles = []").refused(2, slip, "config view --help");
+    config(&["oracle", "status"], "").refused(2, "no oracles", "config view --help");
 }

@@ -32,11 +32,13 @@
 //! for code that runs when data changes.
 
 mod cluster;
+mod config;
 mod database;
 mod runtime;
 
 pub use bigtable_fjall::Durability;
 pub use cluster::{Cluster, Locks};
+pub use config::Config;
 pub use database::{OpenOptions, Percolator};
 pub use percolator_core::*;
 pub use percolator_rpc::{self as rpc, Address, Tls};

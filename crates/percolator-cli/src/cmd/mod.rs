@@ -2,10 +2,12 @@
 
 mod bench;
 mod cell;
+mod config;
 mod demo;
 mod gc;
 mod locks;
 mod observers;
+mod oracle;
 mod read;
 mod serve;
 mod torture;
@@ -52,6 +54,10 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Serve(serve::Serve),
     #[command(subcommand)]
+    Oracle(oracle::Oracle),
+    #[command(subcommand)]
+    Config(config::Config),
+    #[command(subcommand)]
     Bench(bench::Bench),
     Torture(torture::Torture),
     TortureWorker(torture::Worker),
@@ -69,6 +75,8 @@ impl Command {
             Command::Locks(locks) => interrupt.cut_off(locks.run(context)).await,
             Command::Backlog(backlog) => interrupt.cut_off(backlog.run(context)).await,
             Command::Gc(gc) => interrupt.cut_off(gc.run(context)).await,
+            Command::Oracle(oracle) => interrupt.cut_off(oracle.run(context)).await,
+            Command::Config(config) => Some(config.run(context)),
             Command::Set(set) => Some(set.run(context).await),
             Command::Delete(delete) => Some(delete.run(context).await),
             Command::Tx(tx) => Some(tx.run(context).await),
