@@ -97,6 +97,9 @@ fn judge(error: &anyhow::Error) -> (Exit, String) {
             let (exit, help) = of_webindex(error);
             return (exit, help.to_owned());
         }
+        if let Some(error) = cause.downcast_ref::<percolator_rpc::Error>() {
+            return (of_rpc(error), String::new());
+        }
         if let Some(error) = cause.downcast_ref::<bigtable::Error>() {
             let (exit, help) = of_store(error);
             return (exit, help.to_owned());
@@ -142,6 +145,16 @@ fn of_webindex(error: &webindex::Error) -> (Exit, &'static str) {
     match error {
         webindex::Error::Database(error) => of_percolator(error),
         _ => (Exit::Usage, ""),
+    }
+}
+
+/// The services' own errors say themselves what to do.
+fn of_rpc(error: &percolator_rpc::Error) -> Exit {
+    match error {
+        percolator_rpc::Error::Settings { .. } | percolator_rpc::Error::Listen { .. } => {
+            Exit::Usage
+        }
+        _ => Exit::Unreachable,
     }
 }
 

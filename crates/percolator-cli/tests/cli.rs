@@ -634,3 +634,94 @@ fn torture_refuses_what_it_cannot_use() {
     let dir = shell.dir.path().to_str().unwrap();
     run(&["torture", "--kills", "1", "--data", dir]).refused(2, "not empty", "--data");
 }
+
+/// An oracle process, and the address it tells.
+fn serve(shell: &Shell) -> (std::process::Child, percolator_rpc::Address) {
+    use std::io::BufRead;
+
+    let mut serve = shell.command(&["serve", "oracle", "--listen", "127.0.0.1:0", "--json"]);
+    let mut child = serve.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let told: Value = serde_json::from_str(&line).unwrap();
+    (child, told["address"].as_str().unwrap().parse().unwrap())
+}
+
+/// H40, H41: killed or stopped, whoever serves next does so above all that was served before.
+#[test]
+fn oracle_processes_that_follow_one_another_never_go_back() {
+    use percolator::Oracle;
+    use percolator_rpc::oracle::RemoteOracle;
+
+    let shell = Shell::new();
+    let mut last = 0;
+    for signal in ["-TERM", "-KILL", "-INT", "-TERM"] {
+        let (mut child, address) = serve(&shell);
+        let status = run(&["oracle", "status", "--oracles", &address.to_string(), "--json"]);
+        let looked = status.with(0).json();
+        assert!(looked["latest_ts"].as_u64().unwrap() >= last);
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let oracle = RemoteOracle::new(vec![address], Default::default()).unwrap();
+            for _ in 0..10 {
+                let timestamp = oracle.timestamp().await.unwrap().timestamp.as_u64();
+                assert!(timestamp > last);
+                last = timestamp;
+            }
+        });
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        let code = child.wait().unwrap().code();
+        assert_eq!(code, if signal == "-TERM" { Some(0) } else { code.filter(|c| *c == 130) });
+    }
+}
+
+#[test]
+fn an_oracle_listens_beyond_this_machine_only_when_told_to() {
+    let shell = Shell::new();
+    let serve = |words: &[&str]| shell.run(&[&["serve", "oracle"], words].concat());
+    let ran = serve(&["--listen", "0.0.0.0:0"]).with(2);
+    assert!(ran.stderr.contains("other machines") && ran.stderr.contains("--insecure"));
+    assert_eq!(ran.stdout, "");
+    serve(&["--tls-authority", "ca.pem"]).with(2);
+    let files = ["--tls-authority", "/no/ca", "--tls-certificate", "/no/c", "--tls-key", "/no/k"];
+    assert!(serve(&files).with(2).stderr.contains("/no/ca"));
+    serve(&["--listen", "0.0.0.0:0", "--insecure"]).refused(2, "cannot go to", "--advertise");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let ran = serve(&["--listen", &taken]).with(2);
+    assert!(ran.stderr.contains("choose another address"), "{}", ran.stderr);
+    serve(&["--advertise", "nowhere"]).with(2);
+}
+
+#[test]
+fn the_benchmark_of_the_oracle_checks_every_timestamp() {
+    let run = |words: &[&str]| run(&[&["bench", "oracle"], words].concat());
+    let result = run(&["--seconds", "0.05", "--callers", "20", "--json", "-q"]).with(0).json();
+    assert_eq!(result["check_ok"], true);
+    assert!(result["check"]["timestamps"].as_u64().unwrap() > 0);
+    assert_eq!(result["arms"].as_array().unwrap().len(), 4);
+    run(&["--callers", "0"]).refused(2, "--callers 0", "give 1 to");
+    run(&["--seconds", "0"]).refused(2, "--seconds 0", "give 0.01");
+}
+
+#[test]
+fn settings_are_shown_with_their_sources_and_slips_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = |words: &[&str], file: &str| -> Ran {
+        std::fs::write(dir.path().join("percolator.toml"), file).unwrap();
+        let mut command = program();
+        command.current_dir(dir.path()).env("XDG_CONFIG_HOME", dir.path());
+        command.env("PERCOLATOR_LOCKS__KIND", "etcd").args(words).output().unwrap().into()
+    };
+    let view = ["config", "view", "--sources", "--json"];
+    let shown = config(&view, "oracles = [\"a:1\"]").with(0).json();
+    assert_eq!(shown["oracles"], json!({ "value": ["a:1"], "source": "percolator.toml" }));
+    assert_eq!(shown["locks.kind"]["source"], "PERCOLATOR_LOCKS__KIND");
+    assert_eq!(shown["locks.prefix"]["source"], "default");
+    let plain = config(&["config", "view"], "").with(0).stdout;
+    assert!(plain.contains("locks.kind") && !plain.contains("PERCOLATOR"), "{plain}");
+    let slip = "percolator.toml: no setting \"orakles\"";
+    config(&view, "orakles = []").refused(2, slip, "config view --help");
+    config(&["oracle", "status"], "").refused(2, "no oracles", "config view --help");
+}

@@ -70,11 +70,12 @@ pub use gc::{Collector, GcCounts, GcOptions, GcReport, GcStatus, LastRound, Olde
 pub use inspect::{LockFate, LockView, Moment, WriteView};
 pub use layout::{LOCKS_MAX, NOTIFICATIONS_MAX, notify_schema, table_schema};
 pub use lock::Incarnation;
-pub use lock_service::{LockService, ProcessLocks};
+pub use lock_service::{LockService, ProcessLocks, TableLocks};
 pub use observe::{Backlog, IdleReport, SetAside, WorkerOptions, Workers};
 pub use observer::{Batch, BatchObserver, Change, Observer, Registration};
 pub use options::{CommitPath, Options, Secondaries, TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
-pub use oracle::{Oracle, Stamp, WindowOracle};
+pub use oracle::{Oracle, OracleNode, OracleOptions, OracleRole, Stamp, StampRange};
+pub use oracle::{TIMESTAMPS_MAX, WindowOracle};
 pub use runtime::Runtime;
 pub use scan::{Scan, ScannedRow};
 pub use schema::{Observed, Strength};

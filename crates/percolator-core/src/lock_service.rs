@@ -3,6 +3,9 @@
 //! Safety never depends on it. A token that is gone makes its owner *suspect*, and the row
 //! transaction on the primary lock decides; two holders of one advisory lock only waste work.
 
+mod claim;
+mod table;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +16,11 @@ use async_trait::async_trait;
 use crate::lock::Incarnation;
 use crate::{Result, Runtime};
 
+pub use table::TableLocks;
+
 /// Who is alive, and who works on which row.
 ///
-/// [`ProcessLocks`] is the one for a single process.
+/// [`ProcessLocks`] is the one for a single process, [`TableLocks`] the one for several.
 #[async_trait]
 pub trait LockService: Send + Sync + Debug {
     /// Declares a client alive. Its token vanishes when its process dies.

@@ -109,7 +109,8 @@ impl Percolator {
         Self::start(Arc::new(MemoryStore::new()), Options::default(), gc).await
     }
 
-    /// A database over any store, with oracle and lock service in this process. Garbage is collected
+    /// A database over any store, with oracle and lock service in this process: no other process may use
+    /// the store; see [`connect`](Percolator::connect) for that. Garbage is collected
     /// when [`gc`](Client::gc) or [`collect_in_background`](Client::collect_in_background) is called.
     ///
     /// # Errors
@@ -138,7 +139,7 @@ impl Percolator {
         Ok(Self::with(client, self.gc.clone()))
     }
 
-    fn with(client: Client, gc: Option<GcOptions>) -> Self {
+    pub(crate) fn with(client: Client, gc: Option<GcOptions>) -> Self {
         let collector = gc.clone().map(|gc| Arc::new(client.collect_in_background(gc)));
         Percolator { client, gc, _collector: collector }
     }

@@ -31,10 +31,15 @@
 //! See [`Client`] for what a database can do, [`Transaction`] for reading and writing, and [`Observer`]
 //! for code that runs when data changes.
 
+mod cluster;
+mod config;
 mod database;
 mod runtime;
 
 pub use bigtable_fjall::Durability;
+pub use cluster::{Cluster, Locks};
+pub use config::Config;
 pub use database::{OpenOptions, Percolator};
 pub use percolator_core::*;
+pub use percolator_rpc::{self as rpc, Address, Tls};
 pub use runtime::TokioRuntime;

@@ -1,6 +1,8 @@
 //! The production [`Runtime`]: tokio's timers and tasks, the machine's clocks and randomness.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+#[cfg(not(target_os = "linux"))]
+use std::time::Instant;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::BoxFuture;
 use percolator_core::Runtime;
@@ -19,8 +21,31 @@ use percolator_core::Runtime;
 #[derive(Debug, Clone)]
 pub struct TokioRuntime {
     handle: tokio::runtime::Handle,
-    born: Instant,
+    born: Moment,
 }
+
+/// A moment on a clock that goes on while the machine sleeps: a lease that ran out meanwhile must not be
+/// taken for valid after it woke (H41).
+#[cfg(target_os = "linux")]
+#[derive(Debug, Clone, Copy)]
+struct Moment(Duration);
+
+#[cfg(target_os = "linux")]
+impl Moment {
+    fn now() -> Self {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
+        Moment(seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0)))
+    }
+
+    fn elapsed(self) -> Duration {
+        Moment::now().0.saturating_sub(self.0)
+    }
+}
+
+/// Elsewhere `std` has the clock of that kind, or none has.
+#[cfg(not(target_os = "linux"))]
+type Moment = Instant;
 
 impl TokioRuntime {
     /// The tokio runtime that this code runs in.
@@ -28,7 +53,7 @@ impl TokioRuntime {
     /// # Panics
     /// Outside of one.
     pub fn current() -> Self {
-        TokioRuntime { handle: tokio::runtime::Handle::current(), born: Instant::now() }
+        TokioRuntime { handle: tokio::runtime::Handle::current(), born: Moment::now() }
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod bed;
 pub(crate) mod micro;
+pub(crate) mod oracle;
 pub(crate) mod report;
 mod statistics;
 mod system;

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 use crate::bench::micro::{self, Settings};
-use crate::bench::{report, webindex};
+use crate::bench::{oracle, report, webindex};
 use crate::cmd::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
@@ -14,9 +14,11 @@ use crate::store::Durability;
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   percolator bench micro --json
+  percolator bench oracle --json
   percolator bench webindex site/ --json")]
 pub(crate) enum Bench {
     Micro(Micro),
+    Oracle(Oracle),
     Webindex(Webindex),
 }
 
@@ -24,6 +26,7 @@ impl Bench {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Bench::Micro(micro) => micro.run(context).await,
+            Bench::Oracle(oracle) => oracle.run(context).await,
             Bench::Webindex(webindex) => webindex.run(context).await,
         }
     }
@@ -104,6 +107,63 @@ impl Micro {
             return Err(Failure::error(
                 Exit::Violated,
                 format!("{} cells were not as they were written", result.check.wrong),
+                "the figures are void; please report this with the settings above",
+            ));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Timestamps from an oracle process over loopback: one caller, many callers, and delays at half load.
+///
+/// The arms take turns in blocks of half a second, in an order drawn from the seed; a figure is the
+/// median over the rounds. Exit status 3, and no result, when a timestamp was handed out twice or
+/// went back.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator bench oracle --callers 2000 --json")]
+pub(crate) struct Oracle {
+    /// How many callers ask at a time.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    callers: usize,
+    /// Seconds to measure each arm for.
+    #[arg(long, value_name = "N", default_value_t = 5.0)]
+    seconds: f64,
+    /// Seed of the order of arms.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Most callers of `bench oracle`.
+const CALLERS_MAX: usize = 100_000;
+
+impl Oracle {
+    async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let bad = |what: String, help: &str| Err(Failure::usage(what, help));
+        if !(0.01..=600.0).contains(&self.seconds) {
+            return bad(format!("--seconds {}", self.seconds), "give 0.01 to 600 seconds");
+        }
+        if !(1..=CALLERS_MAX).contains(&self.callers) {
+            let help = format!("give 1 to {} callers", grouped(CALLERS_MAX as u64));
+            return bad(format!("--callers {}", self.callers), &help);
+        }
+        if cfg!(debug_assertions) {
+            context.out.warn("this build is not optimised: build with --release for real figures");
+        }
+        let Oracle { callers, seconds, seed } = *self;
+        let settings = oracle::Settings { callers, seconds, seed };
+        let Some(result) = oracle::run(context, &settings).await? else {
+            context.out.note("interrupted before the end: nothing to report");
+            return Ok(Exit::Interrupted);
+        };
+        match context.out.json {
+            true => context.out.json(&oracle::json(&settings, &result))?,
+            false => oracle::print(context.out, &settings, &result)?,
+        }
+        if result.wrong > 0 {
+            return Err(Failure::error(
+                Exit::Violated,
+                format!("{} timestamps came twice or went back", result.wrong),
                 "the figures are void; please report this with the settings above",
             ));
         }

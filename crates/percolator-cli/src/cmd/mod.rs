@@ -2,11 +2,14 @@
 
 mod bench;
 mod cell;
+mod config;
 mod demo;
 mod gc;
 mod locks;
 mod observers;
+mod oracle;
 mod read;
+mod serve;
 mod torture;
 mod tx;
 mod wait;
@@ -49,6 +52,12 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Gc(gc::Gc),
     #[command(subcommand)]
+    Serve(serve::Serve),
+    #[command(subcommand)]
+    Oracle(oracle::Oracle),
+    #[command(subcommand)]
+    Config(config::Config),
+    #[command(subcommand)]
     Bench(bench::Bench),
     Torture(torture::Torture),
     TortureWorker(torture::Worker),
@@ -66,11 +75,14 @@ impl Command {
             Command::Locks(locks) => interrupt.cut_off(locks.run(context)).await,
             Command::Backlog(backlog) => interrupt.cut_off(backlog.run(context)).await,
             Command::Gc(gc) => interrupt.cut_off(gc.run(context)).await,
+            Command::Oracle(oracle) => interrupt.cut_off(oracle.run(context)).await,
+            Command::Config(config) => Some(config.run(context)),
             Command::Set(set) => Some(set.run(context).await),
             Command::Delete(delete) => Some(delete.run(context).await),
             Command::Tx(tx) => Some(tx.run(context).await),
             Command::Wait(wait) => Some(wait.run(context).await),
             Command::Observers(observers) => Some(observers.run(context).await),
+            Command::Serve(serve) => Some(serve.run(context).await),
             Command::Bench(bench) => Some(bench.run(context).await),
             Command::Torture(torture) => Some(torture.run(context).await),
             Command::TortureWorker(worker) => Some(worker.run().await),

@@ -4,6 +4,8 @@
 //! carries the version of the observer schema, so that whoever holds a timestamp knows which columns
 //! were observed when it was issued (H59).
 
+mod election;
+mod record;
 mod window;
 
 use std::fmt::Debug;
@@ -13,7 +15,8 @@ use bigtable::Timestamp;
 
 use crate::Result;
 
-pub use window::WindowOracle;
+pub use election::{OracleNode, OracleOptions, OracleRole};
+pub use window::{TIMESTAMPS_MAX, WindowOracle};
 
 /// A timestamp, and the version of the observer schema that was in force when it was issued.
 ///
@@ -29,6 +32,38 @@ pub struct Stamp {
     pub timestamp: Timestamp,
     /// Registering an observer raises this; it never goes back.
     pub schema_version: u64,
+}
+
+/// Consecutive timestamps, issued at once.
+///
+/// ```
+/// # futures::executor::block_on(async {
+/// # use percolator_core::{Incarnation, WindowOracle};
+/// # let store = bigtable::MemoryStore::new();
+/// let oracle = WindowOracle::open(&store, Incarnation(1)).await?;
+/// let range = oracle.timestamps(3).await?;
+/// let (first, last) = (range.stamp(0).unwrap(), range.stamp(2).unwrap());
+/// assert_eq!(last.timestamp.as_u64(), first.timestamp.as_u64() + 2);
+/// assert_eq!(range.stamp(3), None);
+/// # Ok::<(), percolator_core::Error>(()) }).unwrap();
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StampRange {
+    /// The lowest.
+    pub first: Timestamp,
+    /// How many there are.
+    pub count: u32,
+    /// As [`Stamp::schema_version`], for all of them.
+    pub schema_version: u64,
+}
+
+impl StampRange {
+    /// The timestamp at `index`, counted from zero.
+    pub fn stamp(&self, index: u32) -> Option<Stamp> {
+        let timestamp = self.first.as_u64().checked_add(u64::from(index))?;
+        let timestamp = Timestamp::new(timestamp).filter(|_| index < self.count)?;
+        Some(Stamp { timestamp, schema_version: self.schema_version })
+    }
 }
 
 /// Hands out timestamps.

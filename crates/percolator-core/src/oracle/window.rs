@@ -1,7 +1,7 @@
 //! An oracle that reserves timestamps by the window (paper section 2.3).
 //!
 //! ```text
-//!   stored record:  epoch | limit | schema version | holder
+//!   stored record:  epoch | limit | schema version | holder ...
 //!                           ^ everything below may have been handed out
 //!   memory:         next <= limit;  next rises by compare-and-swap, limit rises after a write
 //! ```
@@ -15,32 +15,29 @@
 //! A window alone does not make fail-over safe: an oracle that was paused may wake inside its window
 //! and serve timestamps below those of its successor. Where several processes may serve one store,
 //! each therefore *leads* under a lease ([`WindowOracle::lead`]): it answers only what arrived before a
-//! moment at which its lease still held on its own clock, and its successor, who has taken the record
-//! over, waits until that lease has run out (H41).
+//! moment at which its lease still held on its own clock, and its successor waits until that lease has
+//! run out (H41). [`OracleNode`](crate::OracleNode) says when to succeed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bigtable::{
-    ConditionalMutation, Mutation, Probe, RowKey, Selection, Table, TimeRange, Timestamp,
-};
-use bytes::{BufMut, Bytes, BytesMut};
+use bigtable::{Table, Timestamp};
 use futures::lock::Mutex;
 
-use crate::codec::Reader;
-use crate::layout::SYSTEM;
+use crate::layout::{SYSTEM_TABLE, system_schema};
 use crate::lock::Incarnation;
 use crate::mutants::{self, off};
-use crate::oracle::{Oracle, Stamp};
+use crate::oracle::record::{Lead, Record, read, replace};
+use crate::oracle::{Oracle, Stamp, StampRange};
 use crate::{Error, Result, Runtime};
-
-const ROW: &str = "oracle";
-const QUALIFIER: &str = "window";
 
 /// How many timestamps one write to the store reserves.
 pub(crate) const WINDOW: u64 = 1_000_000;
+
+/// Most timestamps that one request may ask for.
+pub const TIMESTAMPS_MAX: u32 = 65_536;
 
 /// How often one change of the record is tried.
 const WRITES_MAX: u32 = 4;
@@ -50,7 +47,7 @@ const WRITES_MAX: u32 = 4;
 const LEASE: Duration = Duration::from_secs(2);
 
 /// How long a successor waits on its own clock: the lease, and a fifth for clocks that run unevenly.
-const LEASE_WAIT: Duration = Duration::from_millis(2400);
+pub(super) const LEASE_WAIT: Duration = Duration::from_millis(2400);
 
 /// The oracle of a single process.
 ///
@@ -84,18 +81,14 @@ pub struct WindowOracle {
 
 /// Until when an oracle may serve without asking for the record again.
 #[derive(Debug)]
-struct Lease {
+pub(super) struct Lease {
     runtime: Arc<dyn Runtime>,
+    /// Where this oracle can be reached.
+    address: String,
     /// On the runtime's monotonic clock, in nanoseconds.
     until: AtomicU64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Record {
-    epoch: u64,
-    limit: u64,
-    schema_version: u64,
-    holder: Incarnation,
+    /// How often the record was to be written.
+    attempts: AtomicU64,
 }
 
 impl WindowOracle {
@@ -107,8 +100,10 @@ impl WindowOracle {
     /// # Errors
     /// [`Error::Oracle`] when another oracle takes over at the same moment; those of the store.
     pub async fn open(store: &dyn bigtable::Store, holder: Incarnation) -> Result<Self> {
-        let (oracle, _) = WindowOracle::take_over(store, holder, WINDOW, None).await?;
-        Ok(oracle)
+        let table = open_table(store).await?;
+        let stored = read(&*table).await?;
+        let oracle = WindowOracle::replacing(table, stored, holder, WINDOW, None).await?;
+        oracle.ok_or_else(superseded)
     }
 
     /// Takes over the store's oracle record from whoever serves it, and waits until the lease of that
@@ -128,9 +123,11 @@ impl WindowOracle {
         if window == 0 {
             return Err(Error::Invalid("an oracle's window of no timestamps".to_owned()));
         }
-        let lease = Lease { runtime: runtime.clone(), until: AtomicU64::new(0) };
-        let (oracle, succeeds) =
-            WindowOracle::take_over(store, holder, window, Some(lease)).await?;
+        let table = open_table(store).await?;
+        let stored = read(&*table).await?;
+        let (lease, succeeds) = (Lease::new(runtime.clone(), String::new()), stored.is_some());
+        let oracle = WindowOracle::replacing(table, stored, holder, window, Some(lease)).await?;
+        let oracle = oracle.ok_or_else(superseded)?;
         if succeeds && !off(mutants::NO_WAIT_FOR_LEASE) {
             // The record is this oracle's now, so the other cannot renew its lease any more.
             runtime.sleep(LEASE_WAIT).await;
@@ -138,24 +135,23 @@ impl WindowOracle {
         Ok(oracle)
     }
 
-    /// Makes the record this oracle's own; returns also whether there was another before.
-    async fn take_over(
-        store: &dyn bigtable::Store,
+    /// Makes the record this oracle's own, if it is `stored` still.
+    pub(super) async fn replacing(
+        table: Arc<dyn Table>,
+        stored: Option<Record>,
         holder: Incarnation,
         window: u64,
         lease: Option<Lease>,
-    ) -> Result<(Self, bool)> {
-        let schema = crate::layout::system_schema();
-        let table = store.open_table(crate::layout::SYSTEM_TABLE, &schema).await?;
-        let stored = read(&*table).await?;
-        let record = match stored {
-            Some(old) => Record { epoch: old.epoch.saturating_add(1), holder, ..old },
-            None => Record { epoch: 1, limit: 1, schema_version: 0, holder },
+    ) -> Result<Option<Self>> {
+        let mut record = match &stored {
+            Some(old) => Record { epoch: old.epoch.saturating_add(1), holder, ..old.clone() },
+            None => Record { epoch: 1, limit: 1, schema_version: 0, holder, lead: None },
         };
-        if !replace(&*table, stored, record).await? {
-            return Err(superseded());
+        record.lead = lease.as_ref().map(|lease| lease.sign(false));
+        if !replace(&*table, stored.as_ref(), &record).await? {
+            return Ok(None);
         }
-        let oracle = WindowOracle {
+        Ok(Some(WindowOracle {
             table,
             next: AtomicU64::new(record.limit),
             limit: AtomicU64::new(record.limit),
@@ -163,8 +159,66 @@ impl WindowOracle {
             window,
             lease,
             record: Mutex::new(Some(record)),
+        }))
+    }
+
+    /// Consecutive timestamps, at most [`TIMESTAMPS_MAX`], each higher than every one whose reply was
+    /// sent before this request was made.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for none or too many; [`Error::Oracle`] when none can be had.
+    pub async fn timestamps(&self, count: u32) -> Result<StampRange> {
+        if count == 0 || count > TIMESTAMPS_MAX {
+            let what = format!("{count} timestamps at once: ask for 1 to {TIMESTAMPS_MAX}");
+            return Err(Error::Invalid(what));
+        }
+        self.lead_now().await?;
+        loop {
+            if let Some(range) = self.take_stamped(count) {
+                return Ok(range);
+            }
+            self.extend(u64::from(count)).await?;
+        }
+    }
+
+    fn take_stamped(&self, count: u32) -> Option<StampRange> {
+        let first = self.take(u64::from(count))?;
+        // After the timestamps, never before: whoever sees an old version here holds timestamps below
+        // that of the sweep which follows the raise (H59).
+        let schema_version = self.schema_version.load(Ordering::SeqCst);
+        Some(StampRange { first, count, schema_version })
+    }
+
+    /// Extends the lease, and fills up the window, so that no request need wait for either.
+    pub(super) async fn renew(&self) -> Result<()> {
+        let mut held = self.record.lock().await;
+        let filled = |old: Record| {
+            let full = self.next.load(Ordering::SeqCst).saturating_add(self.window);
+            // Who asks for the last ones will be told.
+            let limit = old.limit.max(full.min(Timestamp::MAX.as_u64() - 1));
+            Ok(Record { limit, ..old })
         };
-        Ok((oracle, stored.is_some()))
+        let record = self.write(&mut held, filled).await?;
+        self.limit.store(record.limit, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Serves no more, and says so in the record: a successor need not wait.
+    pub(super) async fn resign(&self) -> Result<()> {
+        let mut held = self.record.lock().await;
+        let last = held.take();
+        // Before the record says so.
+        self.limit.store(0, Ordering::SeqCst);
+        let (Some(last), Some(lease)) = (last, &self.lease) else { return Ok(()) };
+        lease.until.store(0, Ordering::SeqCst);
+        let resigned = Record { lead: Some(lease.sign(true)), ..last.clone() };
+        // If another has taken over meanwhile, so much the better.
+        replace(&*self.table, Some(&last), &resigned).await.map(drop)
+    }
+
+    /// Whether another oracle is known to have taken over, or this one resigned.
+    pub(super) fn is_over(&self) -> bool {
+        self.limit.load(Ordering::SeqCst) == 0
     }
 
     /// Makes sure that this oracle has led at a moment after the call: by its lease, or else by asking
@@ -182,40 +236,34 @@ impl WindowOracle {
         Ok(())
     }
 
-    /// Takes the next timestamp out of the window, or finds it used up.
-    fn take(&self) -> Option<Stamp> {
+    /// Takes the next timestamps out of the window and returns the first, or finds it used up.
+    fn take(&self, count: u64) -> Option<Timestamp> {
         let mut next = self.next.load(Ordering::SeqCst);
-        while next < self.limit.load(Ordering::SeqCst) {
+        while next + count <= self.limit.load(Ordering::SeqCst) {
             match self.next.compare_exchange_weak(
                 next,
-                next + 1,
+                next + count,
                 Ordering::SeqCst,
                 Ordering::SeqCst,
             ) {
-                Ok(_) => {
-                    // After the timestamp, never before: whoever sees an old version here holds a
-                    // timestamp below that of the sweep which follows the raise (H59).
-                    let schema_version = self.schema_version.load(Ordering::SeqCst);
-                    let timestamp = Timestamp::new(next)?;
-                    return Some(Stamp { timestamp, schema_version });
-                }
+                Ok(_) => return Timestamp::new(next),
                 Err(seen) => next = seen,
             }
         }
         None
     }
 
-    async fn extend(&self) -> Result<()> {
+    async fn extend(&self, count: u64) -> Result<()> {
         let mut held = self.record.lock().await;
-        if self.next.load(Ordering::SeqCst) < self.limit.load(Ordering::SeqCst) {
+        if self.next.load(Ordering::SeqCst) + count <= self.limit.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let extended = |old: Record| match old.limit.saturating_add(self.window) {
+        let extended = |old: Record| match old.limit.saturating_add(self.window.max(count)) {
             limit if limit < Timestamp::MAX.as_u64() => Ok(Record { limit, ..old }),
             _ => Err(Error::Oracle("the 2^53 timestamps are used up".to_owned())),
         };
         if off(mutants::WINDOW_NOT_STORED) {
-            self.limit.fetch_add(self.window, Ordering::SeqCst);
+            self.limit.fetch_add(self.window.max(count), Ordering::SeqCst);
             return Ok(());
         }
         let record = self.write(&mut held, extended).await?;
@@ -230,11 +278,12 @@ impl WindowOracle {
         change: impl Fn(Record) -> Result<Record>,
     ) -> Result<Record> {
         for _ in 0..WRITES_MAX {
-            let old = held.ok_or_else(superseded)?;
-            let new = change(old)?;
+            let old = held.clone().ok_or_else(superseded)?;
+            let mut new = change(old.clone())?;
             let asked = self.lease.as_ref().map(|lease| (lease, lease.runtime.now()));
-            if replace(&*self.table, Some(old), new).await? {
-                *held = Some(new);
+            new.lead = self.lease.as_ref().map(|lease| lease.sign(false));
+            if replace(&*self.table, Some(&old), &new).await? {
+                *held = Some(new.clone());
                 if let Some((lease, asked)) = asked {
                     lease.extend(asked + LEASE);
                 }
@@ -257,6 +306,17 @@ impl WindowOracle {
 }
 
 impl Lease {
+    pub(super) fn new(runtime: Arc<dyn Runtime>, address: String) -> Self {
+        Lease { runtime, address, until: AtomicU64::new(0), attempts: AtomicU64::new(0) }
+    }
+
+    /// For the next attempt to write the record: no two are alike, so that whoever sees it unchanged
+    /// knows that no lease began meanwhile.
+    fn sign(&self, resigned: bool) -> Lead {
+        let attempt = self.attempts.fetch_add(1, Ordering::SeqCst) + 1;
+        Lead { attempt, resigned, address: self.address.clone() }
+    }
+
     fn holds(&self) -> bool {
         self.runtime.now() < Duration::from_nanos(self.until.load(Ordering::SeqCst))
     }
@@ -270,13 +330,8 @@ impl Lease {
 #[async_trait]
 impl Oracle for WindowOracle {
     async fn timestamp(&self) -> Result<Stamp> {
-        self.lead_now().await?;
-        loop {
-            if let Some(stamp) = self.take() {
-                return Ok(stamp);
-            }
-            self.extend().await?;
-        }
+        let StampRange { first, schema_version, .. } = self.timestamps(1).await?;
+        Ok(Stamp { timestamp: first, schema_version })
     }
 
     fn issues_in_memory(&self) -> bool {
@@ -285,13 +340,14 @@ impl Oracle for WindowOracle {
 
     fn timestamp_in_memory(&self) -> Option<Stamp> {
         let leads = self.lease.as_ref().is_none_or(Lease::holds) || off(mutants::NO_LEASE);
-        leads.then(|| self.take()).flatten()
+        let StampRange { first, schema_version, .. } = leads.then(|| self.take_stamped(1))??;
+        Some(Stamp { timestamp: first, schema_version })
     }
 
     async fn peek(&self) -> Result<Timestamp> {
         self.lead_now().await?;
         let next = self.next.load(Ordering::SeqCst);
-        if self.limit.load(Ordering::SeqCst) == 0 {
+        if self.is_over() {
             return Err(superseded());
         }
         Ok(Timestamp::new(next - 1).expect("the window lies below 2^53"))
@@ -304,7 +360,7 @@ impl Oracle for WindowOracle {
 
     async fn raise_schema_version(&self, version: u64) -> Result<()> {
         let mut held = self.record.lock().await;
-        if version > held.ok_or_else(superseded)?.schema_version {
+        if version > held.as_ref().ok_or_else(superseded)?.schema_version {
             let raised = |old| Ok(Record { schema_version: version, ..old });
             self.write(&mut held, raised).await?;
         }
@@ -313,62 +369,11 @@ impl Oracle for WindowOracle {
     }
 }
 
+/// Percolator's own table.
+pub(super) async fn open_table(store: &dyn bigtable::Store) -> Result<Arc<dyn Table>> {
+    Ok(store.open_table(SYSTEM_TABLE, &system_schema()).await?)
+}
+
 fn superseded() -> Error {
     Error::Oracle("another oracle has taken over this store: open it again".to_owned())
-}
-
-async fn read(table: &dyn Table) -> Result<Option<Record>> {
-    let select = Selection::default().column(SYSTEM, QUALIFIER, TimeRange::ALL, 1);
-    let row = table.read_row(&RowKey::from(ROW), &select).await?;
-    row.newest(&SYSTEM, QUALIFIER.as_bytes()).map(|cell| Record::decode(&cell.value)).transpose()
-}
-
-/// Replaces the stored record `old` by `new`; `false` when another one is stored. A lost reply is settled
-/// by reading: the record names its holder, so a write of one's own is recognised (H43).
-async fn replace(table: &dyn Table, old: Option<Record>, new: Record) -> Result<bool> {
-    let probe = Probe::new(SYSTEM, QUALIFIER, TimeRange::ALL);
-    let write = vec![Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, new.encode())];
-    let request = ConditionalMutation { sync: true, ..ConditionalMutation::new(ROW) };
-    let (request, wanted) = match old {
-        Some(old) => {
-            let predicate = vec![probe.with_value_prefix(old.encode())];
-            (ConditionalMutation { predicate, then: write, ..request }, true)
-        }
-        None => {
-            (ConditionalMutation { predicate: vec![probe], otherwise: write, ..request }, false)
-        }
-    };
-    match table.check_and_mutate_row(request).await {
-        Ok(matched) if matched == wanted => Ok(true),
-        Ok(_) => Ok(read(table).await? == Some(new)),
-        Err(bigtable::Error::Unknown { .. }) if read(table).await? == Some(new) => Ok(true),
-        Err(error) => Err(error.into()),
-    }
-}
-
-impl Record {
-    fn encode(self) -> Bytes {
-        let mut out = BytesMut::with_capacity(40);
-        out.put_u64(self.epoch);
-        out.put_u64(self.limit);
-        out.put_u64(self.schema_version);
-        out.put_u128(self.holder.0);
-        out.freeze()
-    }
-
-    fn decode(value: &Bytes) -> Result<Self> {
-        let mut reader = Reader::new(value);
-        let mut parse = || {
-            Some(Record {
-                epoch: reader.u64()?,
-                limit: reader.u64()?,
-                schema_version: reader.u64()?,
-                holder: Incarnation(reader.u128()?),
-            })
-        };
-        let possible = |record: &Record| (1..=Timestamp::MAX.as_u64()).contains(&record.limit);
-        parse()
-            .filter(possible)
-            .ok_or_else(|| Error::Corrupt { record: "oracle", bytes: value.clone() })
-    }
 }

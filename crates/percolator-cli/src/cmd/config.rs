@@ -1,0 +1,75 @@
+//! `config view`: the settings of a cluster, and where each comes from.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::cmd::Context;
+use crate::exit::{Exit, Failure};
+use crate::output::Column;
+
+/// Look at the settings of a cluster.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Example:
+  percolator config view --sources")]
+pub(crate) enum Config {
+    View(View),
+}
+
+impl Config {
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        match self {
+            Config::View(view) => view.run(context),
+        }
+    }
+}
+
+/// Show the settings in force.
+///
+/// They come from /etc/percolator/percolator.toml, percolator/config.toml in $XDG_CONFIG_HOME,
+/// ./percolator.toml and the environment (PERCOLATOR_LOCKS__KIND for locks.kind); what comes later wins.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  PERCOLATOR_ORACLES=10.0.0.1:7070,10.0.0.2:7070 percolator config view --sources")]
+pub(crate) struct View {
+    /// Say where each setting comes from.
+    #[arg(long)]
+    sources: bool,
+}
+
+/// The settings of this process.
+pub(super) fn load() -> anyhow::Result<percolator::Config> {
+    percolator::Config::load().map_err(told)
+}
+
+/// An error of the settings, with their own advice.
+pub(super) fn told(error: percolator::Error) -> anyhow::Error {
+    match error {
+        percolator::Error::Invalid(what) => {
+            Failure::usage(what, "`percolator config view --help` says where settings come from")
+        }
+        error => error.into(),
+    }
+}
+
+impl View {
+    fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let config = load()?;
+        if context.out.json {
+            let settings = config.settings().map(|(key, value, source)| match self.sources {
+                true => (key.to_owned(), json!({ "value": value, "source": source })),
+                false => (key.to_owned(), json!(value)),
+            });
+            context.out.json(&settings.collect::<Value>())?;
+            return Ok(Exit::Done);
+        }
+        let mut header = vec![Column::left("setting"), Column::left("value")];
+        header.extend(self.sources.then(|| Column::left("source")));
+        let rows = config.settings().map(|(key, value, source)| {
+            let mut row = vec![key.to_owned(), value.to_string()];
+            row.extend(self.sources.then(|| source.to_owned()));
+            row
+        });
+        context.out.table(&header, rows.collect())?;
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,313 @@
+//! The lock service in the store itself: for clusters, without a further service (paper section 2.2).
+//!
+//! ```text
+//!   token/<incarnation>   renewed by its process; gone, or seen unchanged for its lifetime: dead
+//!   lock/<name>           an advisory lock; seen unchanged for its lifetime: free
+//! ```
+//!
+//! Invariant: tokens lie under incarnations, which are never used again, so an old life's locks do not
+//! look alive because of a new one (H17). What is judged dead and lives is made whole by its next
+//! renewal; safety depends on neither.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bigtable::{
+    ConditionalMutation, Family, Layout, LocalityGroup, Mutation, PageLimit, Probe, RowMutation,
+    RowRange, Selection, Store, Table, TableSchema, TimeRange,
+};
+
+use super::LockService;
+use super::claim::{Claim, Place, VERSION, Watches};
+use crate::lock::Incarnation;
+use crate::{Error, Result, Runtime};
+
+const TABLE: &str = "percolator.locks";
+const CLAIM: Family = Family::from_static("claim");
+
+/// How many renewals a token has in its lifetime.
+const RENEWALS: u32 = 3;
+
+/// After how many renewals a process looks for what dead ones left.
+const SWEEP_EVERY: u64 = 4;
+
+/// How many rows it looks at then.
+const SWEEP_ROWS: usize = 256;
+
+/// Shortest lifetime of a token.
+const LIFETIME_MIN: Duration = Duration::from_millis(100);
+
+/// The lock service in a table of the store.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use std::time::Duration;
+/// use percolator_core::{Incarnation, LockService, TableLocks};
+/// let (store, runtime) = (client.services().store.clone(), client.runtime().clone());
+/// // Two processes.
+/// let a = TableLocks::open(&*store, runtime.clone(), TableLocks::LIFETIME).await?;
+/// let b = TableLocks::open(&*store, runtime, TableLocks::LIFETIME).await?;
+/// a.register(Incarnation(1)).await?;
+/// assert!(b.is_alive(Incarnation(1)).await? && !b.is_alive(Incarnation(2)).await?);
+/// let minute = Duration::from_secs(60);
+/// assert!(a.try_lock(b"row", Incarnation(1), minute).await?);
+/// assert!(!b.try_lock(b"row", Incarnation(2), minute).await?);
+/// # Ok(()) });
+/// ```
+#[derive(Debug)]
+pub struct TableLocks {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    table: Arc<dyn Table>,
+    runtime: Arc<dyn Runtime>,
+    lifetime: Duration,
+    state: Mutex<State>,
+    watches: Watches,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    tokens: BTreeMap<Incarnation, Arc<Token>>,
+    /// Bounded by the number of workers: each holds one.
+    held: BTreeMap<Vec<u8>, Claim>,
+    /// Where the next sweep goes on.
+    unswept: Option<RowRange>,
+}
+
+/// A token of this process. Whether it was given up; locked while it is being written, so that no
+/// renewal comes after the deletion.
+type Token = futures::lock::Mutex<bool>;
+
+impl TableLocks {
+    /// A lifetime of tokens that suits most: the dead are known for dead after about that.
+    pub const LIFETIME: Duration = Duration::from_secs(6);
+
+    /// Opens the lock service of a store. Tokens of this process are renewed three times within
+    /// `lifetime`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a lifetime below a tenth of a second; those of the store.
+    pub async fn open(
+        store: &dyn Store,
+        runtime: Arc<dyn Runtime>,
+        lifetime: Duration,
+    ) -> Result<Self> {
+        if lifetime < LIFETIME_MIN {
+            let what = format!("tokens that live {lifetime:?}: at least {LIFETIME_MIN:?}");
+            return Err(Error::Invalid(what));
+        }
+        let groups = vec![LocalityGroup::on_disk("claim", Layout::Versions)];
+        let table = store.open_table(TABLE, &TableSchema { groups }).await?;
+        let (state, watches) = (Mutex::default(), Watches::default());
+        Ok(TableLocks { inner: Arc::new(Inner { table, runtime, lifetime, state, watches }) })
+    }
+}
+
+#[async_trait]
+impl LockService for TableLocks {
+    async fn register(&self, owner: Incarnation) -> Result<()> {
+        let inner = &self.inner;
+        if inner.state().tokens.contains_key(&owner) {
+            return Ok(());
+        }
+        inner.write_token(owner).await?;
+        let token = Arc::new(Token::new(false));
+        inner.state().tokens.insert(owner, token.clone());
+        let renewals = renew(Arc::downgrade(inner), owner, token);
+        inner.runtime.spawn(Box::pin(renewals));
+        Ok(())
+    }
+
+    fn unregister(&self, owner: Incarnation) {
+        let (token, held) = {
+            let mut state = self.inner.state();
+            let token = state.tokens.remove(&owner);
+            let mut held = Vec::new();
+            state.held.retain(|name, claim| {
+                let other = claim.owner != owner;
+                if !other {
+                    held.push((Place::of_lock(name), *claim));
+                }
+                other
+            });
+            (token, held)
+        };
+        let inner = self.inner.clone();
+        self.inner.runtime.spawn(Box::pin(async move {
+            // What fails here runs out by itself.
+            if let Some(token) = token {
+                let mut given_up = token.lock().await;
+                *given_up = true;
+                let _ = inner.remove_token(owner).await;
+            }
+            for (place, claim) in held {
+                let _ = inner.remove(&place, claim).await;
+            }
+        }));
+    }
+
+    async fn is_alive(&self, owner: Incarnation) -> Result<bool> {
+        let inner = &self.inner;
+        if inner.state().tokens.contains_key(&owner) {
+            return Ok(true);
+        }
+        let place = Place::of_token(owner);
+        let Some(claim) = inner.read(&place).await? else { return Ok(false) };
+        if !inner.ran_out(&place, claim) {
+            return Ok(true);
+        }
+        // So that nobody else has to watch it. If it was renewed meanwhile, it stays.
+        inner.remove(&place, claim).await?;
+        Ok(false)
+    }
+
+    async fn try_lock(&self, name: &[u8], owner: Incarnation, lifetime: Duration) -> Result<bool> {
+        let inner = &self.inner;
+        let place = Place::of_lock(name);
+        let claim = Claim::new(owner, lifetime, &*inner.runtime);
+        let mut taken = inner.replace(&place, None, claim).await?;
+        if !taken && let Some(other) = inner.read(&place).await? {
+            taken =
+                inner.ran_out(&place, other) && inner.replace(&place, Some(other), claim).await?;
+        }
+        if taken {
+            inner.state().held.insert(name.to_vec(), claim);
+        }
+        Ok(taken)
+    }
+
+    fn unlock(&self, name: &[u8], owner: Incarnation) {
+        let held = {
+            let mut state = self.inner.state();
+            match state.held.get(name) {
+                Some(claim) if claim.owner == owner => state.held.remove(name),
+                _ => None,
+            }
+        };
+        let Some(claim) = held else { return };
+        let (inner, place) = (self.inner.clone(), Place::of_lock(name));
+        self.inner.runtime.spawn(Box::pin(async move {
+            // If this fails, it runs out by itself.
+            let _ = inner.remove(&place, claim).await;
+        }));
+    }
+}
+
+/// Renews a token until it is given up, or nobody uses the lock service any more.
+async fn renew(inner: Weak<Inner>, owner: Incarnation, token: Arc<Token>) {
+    let mut round = 0;
+    loop {
+        let Some(pause) =
+            inner.upgrade().map(|inner| inner.runtime.sleep(inner.lifetime / RENEWALS))
+        else {
+            return;
+        };
+        pause.await;
+        let Some(inner) = inner.upgrade() else { return };
+        {
+            let given_up = token.lock().await;
+            if *given_up {
+                return;
+            }
+            if let Err(error) = inner.write_token(owner).await {
+                tracing::warn!(%owner, %error, "a liveness token could not be renewed");
+            }
+        }
+        round += 1;
+        if round % SWEEP_EVERY == 0
+            && let Err(error) = inner.sweep().await
+        {
+            tracing::debug!(%error, "no sweep of the lock service");
+        }
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read(&self, place: &Place) -> Result<Option<Claim>> {
+        let qualifier = place.qualifier.clone();
+        let select = Selection::default().column(CLAIM, qualifier.clone(), TimeRange::ALL, 1);
+        let row = self.table.read_row(&place.row, &select).await?;
+        let Some(cell) = row.newest(&CLAIM, &qualifier) else {
+            self.watches.forget(place);
+            return Ok(None);
+        };
+        Claim::decode(&cell.value).map(Some)
+    }
+
+    fn ran_out(&self, place: &Place, claim: Claim) -> bool {
+        self.watches.ran_out(place, claim, self.runtime.now())
+    }
+
+    async fn write_token(&self, owner: Incarnation) -> Result<()> {
+        let claim = Claim::new(owner, self.lifetime, &*self.runtime).encode();
+        let place = Place::of_token(owner);
+        let set = Mutation::set(CLAIM, place.qualifier, VERSION, claim);
+        Ok(self.table.mutate_row(RowMutation::new(place.row).mutation(set)).await?)
+    }
+
+    async fn remove_token(&self, owner: Incarnation) -> Result<()> {
+        let place = Place::of_token(owner);
+        let delete = Mutation::delete(CLAIM, place.qualifier, TimeRange::ALL);
+        Ok(self.table.mutate_row(RowMutation::new(place.row).mutation(delete)).await?)
+    }
+
+    /// Puts a claim where `old` is, or where nothing is; returns whether that was so.
+    async fn replace(&self, place: &Place, old: Option<Claim>, new: Claim) -> Result<bool> {
+        let any = Probe::new(CLAIM, place.qualifier.clone(), TimeRange::ALL);
+        let set = vec![Mutation::set(CLAIM, place.qualifier.clone(), VERSION, new.encode())];
+        let request = ConditionalMutation::new(&place.row);
+        Ok(match old {
+            Some(old) => {
+                let predicate = vec![any.with_value_prefix(old.encode())];
+                let request = ConditionalMutation { predicate, then: set, ..request };
+                self.table.check_and_mutate_row(request).await?
+            }
+            None => {
+                let request =
+                    ConditionalMutation { predicate: vec![any], otherwise: set, ..request };
+                !self.table.check_and_mutate_row(request).await?
+            }
+        })
+    }
+
+    /// Removes this very claim.
+    async fn remove(&self, place: &Place, claim: Claim) -> Result<()> {
+        let this = Probe::new(CLAIM, place.qualifier.clone(), TimeRange::ALL);
+        let request = ConditionalMutation {
+            predicate: vec![this.with_value_prefix(claim.encode())],
+            then: vec![Mutation::delete(CLAIM, place.qualifier.clone(), TimeRange::ALL)],
+            ..ConditionalMutation::new(&place.row)
+        };
+        self.table.check_and_mutate_row(request).await?;
+        self.watches.forget(place);
+        Ok(())
+    }
+
+    /// Looks at some rows, and removes what ran out; the next sweep goes on where this one ended.
+    async fn sweep(&self) -> Result<()> {
+        let range = self.state().unswept.take().unwrap_or_else(RowRange::all);
+        let select = Selection::default().family(CLAIM, TimeRange::ALL, 1);
+        let limit = PageLimit { rows_max: SWEEP_ROWS, ..PageLimit::default() };
+        let page = self.table.scan(&range, &select, limit).await?;
+        self.state().unswept = page.resume;
+        for row in page.rows {
+            for cell in &row.cells {
+                let place = Place { row: row.key.clone(), qualifier: cell.qualifier.clone() };
+                let Ok(claim) = Claim::decode(&cell.value) else { continue };
+                if self.ran_out(&place, claim) {
+                    self.remove(&place, claim).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,254 @@
+//! Who serves timestamps when several processes may: one leads, the others stand by (paper section 2.3).
+//!
+//! ```text
+//!   stand by    reads the record again and again; the leader's renewals change it
+//!   take over   once the *same* record was there for longer than any lease lasts, on this process's
+//!               own monotonic clock: one conditional write on that very record
+//!   lead        renews lease and window; ends when another has taken over, or by resigning
+//! ```
+//!
+//! Why no wait is left after taking over: a lease begins when its holder asks for a write, and ends a
+//! lease's length later. The record was written before it was first seen, so was asked for before that;
+//! a later renewal would have changed it, and then the conditional write would have failed. A fifth is
+//! added for clocks that run unevenly (H41).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bigtable::{Store, Table};
+
+use crate::client::fresh_incarnation;
+use crate::mutants::{self, off};
+use crate::oracle::record::{ADDRESS_BYTES_MAX, Record, read};
+use crate::oracle::window::{LEASE_WAIT, Lease, WindowOracle, open_table};
+use crate::{Error, Result, Runtime};
+
+/// How often who stands by looks at the record.
+const LOOK: Duration = Duration::from_millis(150);
+
+/// How often a leader renews its lease: well before it runs out, so that no request waits for that.
+const RENEW: Duration = Duration::from_millis(500);
+
+/// How long a leader whose renewal failed waits before the next.
+const RENEW_AGAIN: Duration = Duration::from_millis(100);
+
+/// How an oracle process takes part.
+///
+/// ```
+/// let options = percolator_core::OracleOptions::default();
+/// assert!(options.address.is_empty());
+/// ```
+#[derive(Debug, Clone)]
+pub struct OracleOptions {
+    /// Where clients reach this process, at most 255 bytes; those who stand by tell clients.
+    pub address: String,
+    /// How many timestamps are reserved ahead. A change of leaders leaves at most as many unused.
+    pub window: u64,
+}
+
+impl Default for OracleOptions {
+    fn default() -> Self {
+        OracleOptions { address: String::new(), window: 10_000_000 }
+    }
+}
+
+/// What an oracle process does at the moment.
+///
+/// See [`OracleNode`].
+#[derive(Debug, Clone)]
+pub enum OracleRole {
+    /// It serves. The oracle refuses by itself whatever it may not answer any more.
+    Leads(Arc<WindowOracle>),
+    /// It stands by.
+    StandsBy {
+        /// Where the leader was last known to be.
+        leader: Option<String>,
+        /// What keeps this process from looking or taking over, if anything.
+        trouble: Option<Error>,
+    },
+}
+
+/// One of any number of processes of which one serves timestamps.
+///
+/// ```
+/// # use std::sync::Arc;
+/// use percolator_core::{Oracle, OracleNode, OracleOptions, OracleRole, Runtime};
+/// # let runtime = percolator_core::testing::VirtualRuntime::new(1);
+/// # runtime.clone().block_on(async {
+/// # let (runtime, store) = (Arc::new(runtime), Arc::new(bigtable::MemoryStore::new()));
+/// let node = OracleNode::new(store, runtime.clone(), OracleOptions::default())?;
+/// let node = Arc::new(node);
+/// let own = node.clone();
+/// runtime.spawn(Box::pin(async move { own.run().await }));
+/// # runtime.sleep(std::time::Duration::from_millis(1)).await;
+/// let OracleRole::Leads(oracle) = node.role() else { panic!("it is the only one") };
+/// oracle.timestamp().await?;
+/// node.resign().await?;
+/// assert!(oracle.timestamp().await.is_err());
+/// # Ok::<(), percolator_core::Error>(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct OracleNode {
+    store: Arc<dyn Store>,
+    runtime: Arc<dyn Runtime>,
+    options: OracleOptions,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    role: OracleRole,
+    resigned: bool,
+}
+
+/// A record, and when it was first seen.
+struct Seen {
+    record: Record,
+    since: Duration,
+}
+
+impl OracleNode {
+    /// A process that stands by once [`run`](OracleNode::run) runs.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an empty window or an address that is too long.
+    pub fn new(
+        store: Arc<dyn Store>,
+        runtime: Arc<dyn Runtime>,
+        options: OracleOptions,
+    ) -> Result<Self> {
+        if options.window == 0 {
+            return Err(Error::Invalid("an oracle's window of no timestamps".to_owned()));
+        }
+        if options.address.len() > ADDRESS_BYTES_MAX {
+            let len = options.address.len();
+            let what = format!("an oracle's address of {len} bytes, at most {ADDRESS_BYTES_MAX}");
+            return Err(Error::Invalid(what));
+        }
+        let role = OracleRole::StandsBy { leader: None, trouble: None };
+        let state = Mutex::new(State { role, resigned: false });
+        Ok(OracleNode { store, runtime, options, state })
+    }
+
+    /// What this process does at the moment.
+    pub fn role(&self) -> OracleRole {
+        self.state().role.clone()
+    }
+
+    /// Stands by, leads, and stands by again, until it has [resigned](OracleNode::resign).
+    pub async fn run(&self) {
+        while !self.state().resigned {
+            match self.stand_by().await {
+                Ok(Some(oracle)) => {
+                    let oracle = Arc::new(oracle);
+                    if self.begin(&oracle) {
+                        self.lead(&oracle).await;
+                        self.follow(None, None);
+                    } else if let Err(error) = oracle.resign().await {
+                        tracing::warn!(%error, "the oracle's record does not say that it resigned");
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "an oracle that stands by cannot look at the record");
+                    self.follow(None, Some(error));
+                    self.runtime.sleep(LOOK).await;
+                }
+            }
+        }
+    }
+
+    /// Ends the part that this process takes. If it leads, it serves no more from now on, and the next
+    /// need not wait for the end of its lease.
+    ///
+    /// # Errors
+    /// Those of the store: the next has to wait then.
+    pub async fn resign(&self) -> Result<()> {
+        let role = {
+            let mut state = self.state();
+            state.resigned = true;
+            let role = OracleRole::StandsBy { leader: None, trouble: None };
+            std::mem::replace(&mut state.role, role)
+        };
+        match role {
+            OracleRole::Leads(oracle) => oracle.resign().await,
+            OracleRole::StandsBy { .. } => Ok(()),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to lead, unless it has resigned.
+    fn begin(&self, oracle: &Arc<WindowOracle>) -> bool {
+        let mut state = self.state();
+        if !state.resigned {
+            state.role = OracleRole::Leads(oracle.clone());
+        }
+        !state.resigned
+    }
+
+    fn follow(&self, leader: Option<String>, trouble: Option<Error>) {
+        self.state().role = OracleRole::StandsBy { leader, trouble };
+    }
+
+    /// Waits until nobody leads any more, and takes over. `None` once resigned.
+    async fn stand_by(&self) -> Result<Option<WindowOracle>> {
+        let table = open_table(&*self.store).await?;
+        let mut seen: Option<Seen> = None;
+        while !self.state().resigned {
+            let stored = read(&*table).await?;
+            // After the reply: the record was written before that.
+            let now = self.runtime.now();
+            let since = match (&stored, &seen) {
+                (Some(stored), Some(seen)) if *stored == seen.record => seen.since,
+                _ => now,
+            };
+            let free = match &stored {
+                None => true,
+                Some(record) => {
+                    record.resigned()
+                        || now.saturating_sub(since) > LEASE_WAIT
+                        || off(mutants::NO_WAIT_FOR_LEASE)
+                }
+            };
+            if free && let Some(oracle) = self.take_over(&table, stored.clone()).await? {
+                return Ok(Some(oracle));
+            }
+            self.follow(stored.as_ref().and_then(Record::address), None);
+            seen = stored.map(|record| Seen { record, since });
+            self.runtime.sleep(LOOK).await;
+        }
+        Ok(None)
+    }
+
+    async fn take_over(
+        &self,
+        table: &Arc<dyn Table>,
+        stored: Option<Record>,
+    ) -> Result<Option<WindowOracle>> {
+        let lease = Lease::new(self.runtime.clone(), self.options.address.clone());
+        let holder = fresh_incarnation(&*self.runtime);
+        let window = self.options.window;
+        WindowOracle::replacing(table.clone(), stored, holder, window, Some(lease)).await
+    }
+
+    /// Renews lease and window until another has taken over.
+    async fn lead(&self, oracle: &WindowOracle) {
+        tracing::info!(address = %self.options.address, "this process serves timestamps");
+        while !oracle.is_over() {
+            let pause = match oracle.renew().await {
+                Ok(()) => RENEW,
+                Err(error) => {
+                    tracing::warn!(%error, "the oracle's lease could not be renewed");
+                    RENEW_AGAIN
+                }
+            };
+            if !oracle.is_over() {
+                self.runtime.sleep(pause).await;
+            }
+        }
+        tracing::info!(address = %self.options.address, "this process serves timestamps no more");
+    }
+}

@@ -1,0 +1,265 @@
+//! The lock service in the store: tokens of processes that live and die, advisory locks (H17, H18).
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bigtable::{Family, Mutation, RowMutation, RowRange, Selection, Store, TimeRange};
+use futures::future::{AbortHandle, Abortable, BoxFuture};
+use percolator_core::testing::VirtualRuntime;
+use percolator_core::{
+    Bytes, Client, Error, Incarnation, LockService, Options, Runtime, Services, TableLocks,
+};
+
+use crate::faults::Weather;
+use crate::leaders::Clock;
+use crate::world::{A, BAL, World, run, run_seed};
+
+const LIFETIME: Duration = TableLocks::LIFETIME;
+const SECOND: Duration = Duration::from_secs(1);
+const CLAIM: Family = Family::from_static("claim");
+
+/// The lock service as one process sees it.
+async fn process(world: &World, rate: f64) -> TableLocks {
+    let runtime = Arc::new(Clock { inner: world.runtime.clone(), rate });
+    loop {
+        if let Ok(locks) = TableLocks::open(&*world.store, runtime.clone(), LIFETIME).await {
+            return locks;
+        }
+    }
+}
+
+/// How long it takes until `observer` takes `owner` for dead.
+async fn death(world: &World, observer: &TableLocks, owner: Incarnation) -> Duration {
+    let since = now(world);
+    while observer.is_alive(owner).await.unwrap() {
+        world.sleep_ms(100).await;
+        assert!(now(world) - since < Duration::from_secs(60), "it never dies");
+    }
+    now(world) - since
+}
+
+fn now(world: &World) -> Duration {
+    world.runtime.now()
+}
+
+async fn table(world: &World) -> Arc<dyn bigtable::Table> {
+    let groups = vec![bigtable::LocalityGroup::on_disk("claim", bigtable::Layout::Versions)];
+    let schema = bigtable::TableSchema { groups };
+    world.store.inner.open_table("percolator.locks", &schema).await.unwrap()
+}
+
+async fn rows(world: &World) -> Vec<bigtable::Row> {
+    let select = Selection::default().family(CLAIM, TimeRange::ALL, 1);
+    table(world).await.scan(&RowRange::all(), &select, Default::default()).await.unwrap().rows
+}
+
+#[test]
+fn h17_h18_a_token_lives_as_long_as_its_process_whatever_the_clocks() {
+    for (own, others) in [(1.0, 1.0), (0.9, 1.1), (1.1, 0.9)] {
+        run(async |world| {
+            let (a, b) = (process(&world, own).await, process(&world, others).await);
+            let (first, second) = (Incarnation(1), Incarnation(2));
+            assert!(!b.is_alive(first).await.unwrap(), "nobody has registered it");
+            a.register(first).await.unwrap();
+            for _ in 0..300 {
+                assert!(b.is_alive(first).await.unwrap());
+                world.sleep_ms(200).await;
+            }
+            // The process dies with all of its tasks, and comes back under a name of its own.
+            drop(a);
+            let again = process(&world, own).await;
+            again.register(second).await.unwrap();
+            let took = death(&world, &b, first).await;
+            assert!(took >= LIFETIME.mul_f64(0.6) && took < LIFETIME.mul_f64(1.3), "{took:?}");
+            assert!(b.is_alive(second).await.unwrap() && !b.is_alive(first).await.unwrap());
+            // Who looks for the first time need not wait: the token is gone.
+            assert!(!process(&world, 1.0).await.is_alive(first).await.unwrap());
+        });
+    }
+}
+
+#[test]
+fn h17_a_token_that_was_given_up_is_gone_at_once_and_stays_gone() {
+    run(async |world| {
+        let (a, b) = (process(&world, 1.0).await, process(&world, 1.0).await);
+        let owner = Incarnation(1);
+        a.register(owner).await.unwrap();
+        a.register(owner).await.unwrap();
+        assert!(a.try_lock(b"row", owner, 60 * SECOND).await.unwrap());
+        a.unregister(owner);
+        world.sleep_ms(1).await;
+        for _ in 0..20 {
+            assert!(!a.is_alive(owner).await.unwrap() && !b.is_alive(owner).await.unwrap());
+            world.sleep_ms(1000).await;
+        }
+        assert!(rows(&world).await.is_empty(), "its advisory locks are gone, too");
+    });
+}
+
+/// Somebody took a living process for dead: its next renewal sets that right.
+#[test]
+fn h17_a_token_that_was_removed_wrongly_comes_back() {
+    run(async |world| {
+        let (a, b) = (process(&world, 1.0).await, process(&world, 1.0).await);
+        let owner = Incarnation(1);
+        a.register(owner).await.unwrap();
+        b.unregister(owner);
+        world.sleep_ms(1).await;
+        assert!(b.is_alive(owner).await.unwrap(), "only its own process gives it up");
+        let token = rows(&world).await.remove(0).key;
+        let delete = Mutation::delete(CLAIM, "", TimeRange::ALL);
+        table(&world).await.mutate_row(RowMutation::new(token).mutation(delete)).await.unwrap();
+        assert!(!b.is_alive(owner).await.unwrap());
+        world.sleep_ms(2500).await;
+        assert!(b.is_alive(owner).await.unwrap());
+    });
+}
+
+#[test]
+fn advisory_locks_exclude_and_run_out_on_the_observers_clock() {
+    run(async |world| {
+        let (a, b) = (process(&world, 1.0).await, process(&world, 1.0).await);
+        let (one, two) = (Incarnation(1), Incarnation(2));
+        for name in [Vec::new(), b"row".to_vec(), vec![0xff; 5000], vec![0xff; 5001]] {
+            assert!(a.try_lock(&name, one, 5 * SECOND).await.unwrap());
+            assert!(!b.try_lock(&name, two, 5 * SECOND).await.unwrap());
+            assert!(!a.try_lock(&name, one, 5 * SECOND).await.unwrap(), "nor its holder again");
+            // It is not theirs to give up.
+            b.unlock(&name, one);
+            a.unlock(&name, two);
+            world.sleep_ms(1).await;
+            assert!(!b.try_lock(&name, two, 5 * SECOND).await.unwrap());
+            world.sleep_ms(5001).await;
+            assert!(b.try_lock(&name, two, 5 * SECOND).await.unwrap(), "it has run out");
+            // Late, and of a lock that is another's by now.
+            a.unlock(&name, one);
+            world.sleep_ms(1).await;
+            assert!(!a.try_lock(&name, one, 5 * SECOND).await.unwrap());
+            b.unlock(&name, two);
+            world.sleep_ms(1).await;
+            assert!(a.try_lock(&name, one, 5 * SECOND).await.unwrap());
+        }
+    });
+}
+
+#[test]
+fn what_the_dead_left_is_swept_although_nobody_asks_for_it() {
+    run(async |world| {
+        let (a, b) = (process(&world, 1.0).await, process(&world, 1.0).await);
+        b.register(Incarnation(0)).await.unwrap();
+        for n in 1..=300_u128 {
+            a.register(Incarnation(n)).await.unwrap();
+            assert!(a.try_lock(&n.to_be_bytes(), Incarnation(n), SECOND).await.unwrap());
+        }
+        drop(a);
+        assert_eq!(rows(&world).await.len(), 601);
+        world.sleep_ms(120_000).await;
+        assert_eq!(rows(&world).await.len(), 1, "the living one's token");
+        assert!(b.is_alive(Incarnation(0)).await.unwrap());
+    });
+}
+
+#[test]
+fn renewals_that_fail_now_and_then_kill_nobody() {
+    for seed in 0..10 {
+        run_seed(seed, async |world| {
+            world.store.set_weather(Weather {
+                delay_max: Duration::from_millis(200),
+                fail: 6,
+                drop_reply: 6,
+                ..Weather::default()
+            });
+            let (a, b) = (process(&world, 1.0).await, process(&world, 1.0).await);
+            while a.register(Incarnation(1)).await.is_err() {}
+            for _ in 0..200 {
+                if let Ok(alive) = b.is_alive(Incarnation(1)).await {
+                    assert!(alive);
+                }
+                world.sleep_ms(300).await;
+            }
+        });
+    }
+}
+
+/// A runtime whose tasks all end at once.
+#[derive(Debug)]
+struct Mortal {
+    inner: VirtualRuntime,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+impl Runtime for Mortal {
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.inner.wall_ms()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.inner.sleep(duration)
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        let (handle, registration) = AbortHandle::new_pair();
+        self.tasks.lock().unwrap().push(handle);
+        let task = Abortable::new(task, registration);
+        self.inner.spawn(Box::pin(async move {
+            let _ = task.await;
+        }));
+    }
+
+    fn random(&self) -> u64 {
+        self.inner.random()
+    }
+}
+
+/// The whole way: a process dies between prewrite and commit; another one, with a lock service of its own
+/// over the same table, rolls it back once its token has run out, long before its locks have.
+#[test]
+fn h16_the_locks_of_a_dead_process_are_resolved_when_its_token_has_run_out() {
+    run(async |world| {
+        let open = async || {
+            let mortal = Mortal { inner: world.runtime.clone(), tasks: Mutex::default() };
+            let runtime = Arc::new(mortal);
+            let locks = TableLocks::open(&*world.store, runtime.clone(), LIFETIME).await.unwrap();
+            let services = Services {
+                store: world.store.clone(),
+                oracle: world.oracle.clone(),
+                locks: Arc::new(locks),
+                runtime: runtime.clone(),
+            };
+            let options = Options { lock_lifetime: 300 * SECOND, ..Options::default() };
+            (Client::open(services, options).await.unwrap(), runtime)
+        };
+        let ((dying, runtime), (living, _)) = (open().await, open().await);
+        let table = dying.table("t").await.unwrap();
+        let mut tx = dying.begin().await.unwrap();
+        tx.set(&table, "Bob", &BAL, "3").unwrap();
+        tx.set(&table, "Joe", &A, "4").unwrap();
+        let _prewritten = tx.prewrite().await.unwrap();
+        world.sleep_ms(20_000).await;
+        let seen_by = LockService::is_alive(&*living.services().locks, dying.incarnation());
+        assert!(seen_by.await.unwrap());
+        // As by kill -9.
+        runtime.tasks.lock().unwrap().iter().for_each(AbortHandle::abort);
+        let since = now(&world);
+        let table = living.table("t").await.unwrap();
+        let mut tx = living.begin().await.unwrap();
+        assert_eq!(tx.get(&table, "Bob", &BAL).await.unwrap(), None::<Bytes>);
+        tx.set(&table, "Bob", &BAL, "5").unwrap();
+        tx.commit().await.unwrap();
+        let took = now(&world) - since;
+        assert!(took < 15 * SECOND, "{took:?}");
+    });
+}
+
+#[test]
+fn a_lifetime_that_cannot_be_kept_is_refused() {
+    run(async |world| {
+        let runtime = Arc::new(world.runtime.clone());
+        let opened = TableLocks::open(&*world.store, runtime, Duration::from_millis(99)).await;
+        assert!(matches!(opened, Err(Error::Invalid(_))));
+    });
+}

@@ -1,0 +1,40 @@
+//! What can go wrong before a service answers.
+
+use std::net::SocketAddr;
+
+/// Why a service could not be started, or a client not be made.
+///
+/// ```
+/// use percolator_rpc::Address;
+/// let error = "nowhere".parse::<Address>().unwrap_err();
+/// assert!(error.to_string().contains("host:port"));
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting is wrong.
+    #[error("{what}: {remedy}")]
+    Settings {
+        /// What is wrong.
+        what: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address} ({why}): choose another address or port")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system says.
+        why: std::io::Error,
+    },
+    /// The transport failed.
+    #[error("the transport failed: {0}")]
+    Transport(#[from] tonic::transport::Error),
+}
+
+impl Error {
+    pub(crate) fn settings(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Error::Settings { what: what.into(), remedy: remedy.into() }
+    }
+}

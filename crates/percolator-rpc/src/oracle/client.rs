@@ -1,0 +1,118 @@
+//! The oracle, seen from a client process.
+//!
+//! However many callers there are, one request is in flight; whoever comes meanwhile is in the next one.
+//! So the rate of timestamps is bounded by how many callers wait, not by how many requests travel, and no
+//! caller is given a timestamp that was issued before it asked (H09).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use percolator_core::{Error, Oracle, Result, Stamp, Timestamp};
+
+use crate::oracle::batch::Ticket;
+use crate::oracle::drive::Driver;
+use crate::oracle::queue::{Queue, Want};
+use crate::{Address, Tls};
+
+/// Most addresses of oracle processes.
+const ADDRESSES_MAX: usize = 64;
+
+/// How patient a client is.
+///
+/// ```
+/// use percolator_rpc::oracle::RemoteOracleOptions;
+/// let options = RemoteOracleOptions::default();
+/// assert!(options.attempt < options.deadline);
+/// ```
+#[derive(Debug, Clone)]
+pub struct RemoteOracleOptions {
+    /// How long a caller waits at least before it is told that no oracle answers; longer by up to
+    /// `attempt`.
+    pub deadline: Duration,
+    /// How long one connection may take to come about, and one request to be answered.
+    pub attempt: Duration,
+    /// Most callers at a time; others are refused at once.
+    pub callers_max: usize,
+    /// Certificates that both sides must show; plain text without.
+    pub tls: Option<Tls>,
+}
+
+impl Default for RemoteOracleOptions {
+    fn default() -> Self {
+        RemoteOracleOptions {
+            deadline: Duration::from_secs(10),
+            attempt: Duration::from_secs(1),
+            callers_max: 1_000_000,
+            tls: None,
+        }
+    }
+}
+
+/// The oracle behind any of the given addresses, whoever leads.
+///
+/// See [`OracleServer`](crate::oracle::OracleServer) for an example.
+#[derive(Debug)]
+pub struct RemoteOracle {
+    queue: Arc<Queue>,
+}
+
+impl RemoteOracle {
+    /// A client of the oracle processes at these addresses, as a task of the current tokio runtime. It
+    /// connects when it is asked for the first time.
+    ///
+    /// # Errors
+    /// [`crate::Error::Settings`] for no or too many addresses, or an option of nothing.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn new(
+        addresses: Vec<Address>,
+        options: RemoteOracleOptions,
+    ) -> Result<Self, crate::Error> {
+        let bad = |what: String, remedy: &str| Err(crate::Error::settings(what, remedy));
+        if addresses.is_empty() || addresses.len() > ADDRESSES_MAX {
+            let what = format!("{} addresses of oracle processes", addresses.len());
+            return bad(what, "give 1 to 64");
+        }
+        if options.callers_max == 0 || options.attempt.is_zero() {
+            return bad(format!("{options:?}"), "give room for a caller, and time for an attempt");
+        }
+        let queue = Arc::new(Queue::new(options.callers_max));
+        tokio::spawn(Driver::new(queue.clone(), addresses, options).run());
+        Ok(RemoteOracle { queue })
+    }
+
+    fn ask(&self, want: Want) -> Ticket<'_> {
+        Ticket::new(&self.queue, want)
+    }
+}
+
+impl Drop for RemoteOracle {
+    fn drop(&mut self) {
+        self.queue.end(&Error::Oracle("this client of it was dropped".to_owned()));
+    }
+}
+
+#[async_trait]
+impl Oracle for RemoteOracle {
+    async fn timestamp(&self) -> Result<Stamp> {
+        let given = self.ask(Want::Timestamp).await?;
+        let timestamp = Timestamp::new(given.first).expect("answers are checked");
+        Ok(Stamp { timestamp, schema_version: given.schema_version })
+    }
+
+    async fn peek(&self) -> Result<Timestamp> {
+        let given = self.ask(Want::Look).await?;
+        Ok(Timestamp::new(given.latest).expect("answers are checked"))
+    }
+
+    async fn schema_version(&self) -> Result<u64> {
+        Ok(self.ask(Want::Look).await?.schema_version)
+    }
+
+    async fn raise_schema_version(&self, version: u64) -> Result<()> {
+        // The lowest version is zero, and everything is at least that.
+        self.ask(Want::Raise(version)).await.map(drop)
+    }
+}

@@ -1,0 +1,224 @@
+//! The task that asks: one request in flight, over one connection, to one of the known processes.
+
+use std::time::{Duration, Instant};
+
+use percolator_core::Error;
+use tokio::time::timeout;
+
+use crate::Address;
+use crate::oracle::batch::Given;
+use crate::oracle::client::RemoteOracleOptions;
+use crate::oracle::link::{Link, Miss};
+use crate::oracle::queue::{Flight, Queue};
+
+/// The first pause after a failure, and the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// For how long a process that failed is not gone to because another names it as the leader.
+const AVOIDED: Duration = Duration::from_secs(1);
+
+/// The state of the task.
+pub(super) struct Driver {
+    queue: std::sync::Arc<Queue>,
+    options: RemoteOracleOptions,
+    targets: Targets,
+    link: Option<Link>,
+    pause: Duration,
+    /// The highest timestamp that was ever answered, and by whom.
+    highest: (u64, Option<Address>),
+    /// What went wrong last.
+    trouble: String,
+}
+
+/// The processes, and which one to ask next.
+#[derive(Debug)]
+struct Targets {
+    addresses: Vec<Address>,
+    next: usize,
+    /// A process that was said to lead.
+    leader: Option<Address>,
+    avoided: Option<(Address, Instant)>,
+}
+
+impl Targets {
+    fn current(&self) -> &Address {
+        self.leader.as_ref().unwrap_or(&self.addresses[self.next])
+    }
+
+    /// Goes on to the next address of the list.
+    fn advance(&mut self) {
+        self.avoided = Some((self.current().clone(), Instant::now()));
+        if self.leader.take().is_none() {
+            self.next = (self.next + 1) % self.addresses.len();
+        }
+    }
+
+    /// Goes to the process that is said to lead, unless it failed just now; returns whether it does.
+    fn follow(&mut self, leader: Option<Address>) -> bool {
+        let Some(leader) = leader.filter(|leader| leader != self.current()) else { return false };
+        let avoided = self.avoided.as_ref();
+        if avoided.is_some_and(|(address, at)| *address == leader && at.elapsed() < AVOIDED) {
+            return false;
+        }
+        self.avoided = Some((self.current().clone(), Instant::now()));
+        match self.addresses.iter().position(|address| *address == leader) {
+            Some(index) => (self.leader, self.next) = (None, index),
+            None => self.leader = Some(leader),
+        }
+        true
+    }
+}
+
+impl Driver {
+    pub(super) fn new(
+        queue: std::sync::Arc<Queue>,
+        addresses: Vec<Address>,
+        options: RemoteOracleOptions,
+    ) -> Self {
+        // Clients begin at different processes only if they have to: the first is as good as any.
+        let targets = Targets { addresses, next: 0, leader: None, avoided: None };
+        let trouble = "nobody was asked yet".to_owned();
+        let (pause, highest) = (PAUSE_MIN, (0, None));
+        Driver { queue, options, targets, link: None, pause, highest, trouble }
+    }
+
+    /// Asks until the queue has ended.
+    pub(super) async fn run(mut self) {
+        while self.queue.awaited().await {
+            let Some(link) = &mut self.link else {
+                self.connect().await;
+                continue;
+            };
+            let flight = self.queue.take();
+            let asked = link.ask(flight.timestamps, flight.raise);
+            let patience = self.options.attempt;
+            let answer = timeout(patience, asked).await.unwrap_or_else(|_| {
+                // A late reply is nobody's: the connection it would come over goes (H09).
+                Err(Miss::Broken { why: format!("no reply within {patience:?}") })
+            });
+            match answer {
+                Ok(given) => self.deliver(flight, given).await,
+                Err(Miss::Never { why }) => {
+                    self.queue.fail(flight, &Error::Oracle(why));
+                }
+                Err(miss) => {
+                    self.queue.put_back(flight);
+                    self.missed(miss).await;
+                }
+            }
+        }
+    }
+
+    async fn connect(&mut self) {
+        let open = Link::open(self.targets.current(), self.options.tls.as_ref());
+        let opened = timeout(self.options.attempt, open).await;
+        let opened = opened.unwrap_or_else(|_| {
+            Err(Miss::Broken { why: format!("no connection within {:?}", self.options.attempt) })
+        });
+        match opened {
+            Ok(link) => self.link = Some(link),
+            Err(miss) => self.missed(miss).await,
+        }
+    }
+
+    async fn deliver(&mut self, flight: Flight, given: Given) {
+        let (highest, by) = &self.highest;
+        // What was answered before is below the first new one, and what is looked at is not below.
+        let back = match flight.timestamps {
+            0 => given.latest < *highest,
+            _ => given.first <= *highest,
+        };
+        if back {
+            let seen = by.as_ref().map(ToString::to_string).unwrap_or_default();
+            let why = format!(
+                "its timestamps go back, {given:?} after {highest} from {seen}: do all oracle \
+                 processes use the same store?"
+            );
+            self.queue.put_back(flight);
+            return self.missed(Miss::Broken { why }).await;
+        }
+        if given.latest > *highest {
+            let last = match flight.timestamps {
+                0 => given.latest,
+                count => given.first + u64::from(count) - 1,
+            };
+            if self.highest.1.as_ref() != Some(self.targets.current()) {
+                self.highest.1 = Some(self.targets.current().clone());
+            }
+            self.highest.0 = last;
+        }
+        self.pause = PAUSE_MIN;
+        self.queue.deliver(flight, given);
+    }
+
+    /// After a failure: who waited too long is told, and another process is tried.
+    async fn missed(&mut self, miss: Miss) {
+        let from = self.targets.current().clone();
+        let (why, go_on_at_once) = match miss {
+            Miss::Elsewhere { why, leader } => {
+                self.link = None;
+                let follows = self.targets.follow(leader);
+                if !follows {
+                    self.targets.advance();
+                }
+                (why, follows)
+            }
+            // A leader that cannot reach the store does not learn that another leads.
+            Miss::Broken { why } | Miss::Later { why } | Miss::Never { why } => {
+                self.link = None;
+                self.targets.advance();
+                (why, false)
+            }
+        };
+        tracing::debug!(oracle = %from, %why, "the oracle did not answer");
+        self.trouble = format!("{from}: {why}");
+        let (deadline, trouble, tried) =
+            (self.options.deadline, &self.trouble, self.targets.addresses.len());
+        self.queue.expire(deadline, || {
+            Error::Oracle(format!(
+                "no answer within {deadline:?} from any of {tried} addresses; the last was {trouble}. \
+                 Check that an oracle process runs there (`percolator serve oracle`)"
+            ))
+        });
+        if !go_on_at_once {
+            // Between half and all of it, so that the clients of a dead leader do not come together.
+            let jitter = 0.5 + rand::random::<f64>() / 2.0;
+            tokio::time::sleep(self.pause.mul_f64(jitter)).await;
+            self.pause = (self.pause * 2).min(PAUSE_MAX);
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let why = "the runtime that asked it has ended: make a new client".to_owned();
+        self.queue.end(&Error::Oracle(why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> Address {
+        format!("127.0.0.1:{port}").parse().unwrap()
+    }
+
+    #[test]
+    fn a_leader_that_is_named_is_gone_to_once_and_not_back_and_forth() {
+        let addresses = vec![address(1), address(2)];
+        let mut targets = Targets { addresses, next: 0, leader: None, avoided: None };
+        assert!(targets.follow(Some(address(3))));
+        assert_eq!(*targets.current(), address(3));
+        assert!(!targets.follow(Some(address(1))), "it sent us here just now");
+        targets.advance();
+        assert_eq!(*targets.current(), address(1));
+        assert!(!targets.follow(Some(address(3))), "it failed just now");
+        assert!(!targets.follow(Some(address(1))) && !targets.follow(None));
+        targets.advance();
+        assert_eq!(*targets.current(), address(2));
+        targets.advance();
+        assert_eq!(*targets.current(), address(1));
+    }
+}

@@ -1,0 +1,167 @@
+//! An oracle process: listens, stands by, leads.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use percolator_core::OracleNode;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+use crate::oracle::service::Service;
+use crate::proto::oracle::oracle_server::OracleServer as Grpc;
+use crate::{Error, Tls, check_plaintext};
+
+/// Longest request that is read, in bytes. Requests are three numbers.
+const REQUEST_BYTES_MAX: usize = 256;
+
+/// Streams that one connection may have: a client needs one.
+const STREAMS_MAX: u32 = 16;
+
+/// How often a silent client is asked whether it lives, and how long it may take to say so.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long clients may take to see that the server ends.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Limits of an oracle process.
+///
+/// ```
+/// use percolator_rpc::oracle::OracleServerOptions;
+/// assert_eq!(OracleServerOptions::default().clients_max, 10_000);
+/// ```
+#[derive(Debug, Clone)]
+pub struct OracleServerOptions {
+    /// Most clients at a time; others are refused and try elsewhere.
+    pub clients_max: usize,
+    /// Certificates that both sides must show; plain text without.
+    pub tls: Option<Tls>,
+    /// Allows plain text on an address that other machines can reach.
+    pub plaintext_beyond_loopback: bool,
+}
+
+impl Default for OracleServerOptions {
+    fn default() -> Self {
+        OracleServerOptions { clients_max: 10_000, tls: None, plaintext_beyond_loopback: false }
+    }
+}
+
+/// An oracle process. Dropping it is like its death: the others have to wait for the end of its lease;
+/// [`stop`](OracleServer::stop) hands over at once.
+///
+/// ```
+/// # use std::sync::Arc;
+/// use percolator_core::{Oracle, OracleNode, OracleOptions};
+/// use percolator_rpc::oracle::{OracleServer, RemoteOracle};
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let (store, runtime) = (Arc::new(bigtable::MemoryStore::new()), Arc::new(percolator::TokioRuntime::current()));
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// let address = listener.local_addr()?;
+/// let options = OracleOptions { address: address.to_string(), ..OracleOptions::default() };
+/// let node = Arc::new(OracleNode::new(store, runtime, options)?);
+/// let server = OracleServer::start(node, listener, Default::default())?;
+/// let oracle = RemoteOracle::new(vec![address.into()], Default::default())?;
+/// let first = oracle.timestamp().await?.timestamp;
+/// assert!(oracle.timestamp().await?.timestamp > first);
+/// server.stop().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct OracleServer {
+    node: Arc<OracleNode>,
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<Result<(), tonic::transport::Error>>,
+    standing: JoinHandle<()>,
+}
+
+impl OracleServer {
+    /// Serves on a listener, as tasks of the current tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] for a limit of no clients, or plain text beyond this machine that was not
+    /// allowed; [`Error::Listen`] when the listener is of no use; [`Error::Transport`] for certificates
+    /// that are none.
+    pub fn start(
+        node: Arc<OracleNode>,
+        listener: TcpListener,
+        options: OracleServerOptions,
+    ) -> Result<Self, Error> {
+        if options.clients_max == 0 {
+            return Err(Error::settings(
+                "an oracle for no clients",
+                "set clients_max to 1 or more",
+            ));
+        }
+        let unbound = SocketAddr::from(([0, 0, 0, 0], 0));
+        let address =
+            listener.local_addr().map_err(|why| Error::Listen { address: unbound, why })?;
+        if options.tls.is_none() && !options.plaintext_beyond_loopback {
+            check_plaintext(address)?;
+        }
+        let (stop, stopped) = watch::channel(false);
+        let permits = options.clients_max.min(Semaphore::MAX_PERMITS);
+        let clients = Arc::new(Semaphore::new(permits));
+        let service = Service {
+            node: node.clone(),
+            stop: stopped.clone(),
+            clients,
+            certified: options.tls.is_some(),
+        };
+        let service = Grpc::new(service).max_decoding_message_size(REQUEST_BYTES_MAX);
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let mut builder = Server::builder();
+        if let Some(tls) = &options.tls {
+            builder = builder.tls_config(tls.for_server())?;
+        }
+        let router = builder
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .max_concurrent_streams(Some(STREAMS_MAX))
+            .add_service(service);
+        let mut ending = stopped;
+        let serving = tokio::spawn(router.serve_with_incoming_shutdown(incoming, async move {
+            // An error means that this server was dropped.
+            let _ = ending.wait_for(|stop| *stop).await;
+        }));
+        let own = node.clone();
+        let standing = tokio::spawn(async move { own.run().await });
+        Ok(OracleServer { node, address, stop, serving, standing })
+    }
+
+    /// The address listened on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The process's part in the election.
+    pub fn node(&self) -> &Arc<OracleNode> {
+        &self.node
+    }
+
+    /// Resigns, so that another process can lead at once, and ends.
+    ///
+    /// # Errors
+    /// Those of the store, when the record could not be marked: the next leader waits for the end of the
+    /// lease then.
+    pub async fn stop(mut self) -> percolator_core::Result<()> {
+        let resigned = self.node.resign().await;
+        // Nobody listens any more if the task has ended.
+        let _ = self.stop.send(true);
+        if tokio::time::timeout(FAREWELL, &mut self.serving).await.is_err() {
+            tracing::warn!("some clients did not let go of the oracle in time");
+        }
+        resigned
+    }
+}
+
+impl Drop for OracleServer {
+    fn drop(&mut self) {
+        self.standing.abort();
+        self.serving.abort();
+    }
+}

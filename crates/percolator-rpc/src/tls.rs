@@ -1,0 +1,168 @@
+//! Mutual TLS, and what a certificate lets its holder be.
+//!
+//! One authority signs all certificates of a cluster. A certificate names *roles*, as DNS names in its
+//! subject alternative names: `client.percolator.internal`, `oracle.percolator.internal`,
+//! `store.percolator.internal`. A server takes only clients of the role it serves, and a client only
+//! servers of the role it looks for, wherever they are: so a leader may be anywhere, and who holds a
+//! client's certificate cannot pose as the oracle.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use rustls_pki_types::ServerName;
+use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
+use tonic::{Request, Status};
+use webpki::EndEntityCert;
+
+use crate::Error;
+
+/// Largest file of certificates or keys, in bytes.
+const PEM_BYTES_MAX: u64 = 1 << 20;
+
+/// How long a handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// What the holder of a certificate may be.
+///
+/// ```
+/// assert_eq!(percolator_rpc::Role::Oracle.name(), "oracle.percolator.internal");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A client of oracle and store.
+    Client,
+    /// An oracle process.
+    Oracle,
+    /// A server of the store.
+    Store,
+}
+
+impl Role {
+    /// The DNS name that stands for it in a certificate.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Client => "client.percolator.internal",
+            Role::Oracle => "oracle.percolator.internal",
+            Role::Store => "store.percolator.internal",
+        }
+    }
+}
+
+/// The authority of a cluster, and this process's own certificate and key.
+///
+/// ```
+/// use percolator_rpc::Tls;
+/// assert!(Tls::from_pem("no authority", "no certificate", "no key").is_err());
+/// ```
+#[derive(Clone)]
+pub struct Tls {
+    authority: Certificate,
+    identity: Identity,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Never the key.
+        f.write_str("Tls")
+    }
+}
+
+impl Tls {
+    /// From texts in PEM.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] when one of them holds nothing of its kind. Whether they fit each other shows
+    /// when they are used.
+    pub fn from_pem(authority: &str, certificate: &str, key: &str) -> Result<Self, Error> {
+        let check = |what, text: &str, kind: &str| {
+            let begins = text.lines().any(|line| {
+                line.strip_prefix("-----BEGIN ").is_some_and(|rest| rest.contains(kind))
+            });
+            match begins {
+                true => Ok(()),
+                false => Err(Error::settings(
+                    format!("the {what} is not in PEM"),
+                    format!("give a file with a line `-----BEGIN ... {kind}-----`"),
+                )),
+            }
+        };
+        check("authority's certificate", authority, "CERTIFICATE")?;
+        check("certificate", certificate, "CERTIFICATE")?;
+        check("key", key, "PRIVATE KEY")?;
+        let (authority, identity) =
+            (Certificate::from_pem(authority), Identity::from_pem(certificate, key));
+        Ok(Tls { authority, identity })
+    }
+
+    /// From files in PEM.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] names the file that cannot be read, is larger than 1 MiB, or holds nothing of
+    /// its kind.
+    pub fn read(authority: &Path, certificate: &Path, key: &Path) -> Result<Self, Error> {
+        let read = |path: &Path| {
+            let bad = |why: String| {
+                Error::settings(format!("{}: {why}", path.display()), "name a file in PEM")
+            };
+            let bytes = std::fs::metadata(path).map_err(|error| bad(error.to_string()))?.len();
+            if bytes > PEM_BYTES_MAX {
+                return Err(bad(format!("{bytes} bytes, at most {PEM_BYTES_MAX}")));
+            }
+            std::fs::read_to_string(path).map_err(|error| bad(error.to_string()))
+        };
+        Tls::from_pem(&read(authority)?, &read(certificate)?, &read(key)?)
+    }
+
+    /// For a listener: clients must show a certificate of the authority. [`check_peer`] looks at their
+    /// role.
+    pub fn for_server(&self) -> ServerTlsConfig {
+        ServerTlsConfig::new()
+            .identity(self.identity.clone())
+            .client_ca_root(self.authority.clone())
+            .timeout(HANDSHAKE)
+    }
+
+    /// For connections to servers of this role.
+    pub fn for_client_of(&self, role: Role) -> ClientTlsConfig {
+        ClientTlsConfig::new()
+            .identity(self.identity.clone())
+            .ca_certificate(self.authority.clone())
+            .domain_name(role.name())
+            .timeout(HANDSHAKE)
+    }
+}
+
+/// Checks that the sender of a request has shown a certificate of this role; the authority was checked in
+/// the handshake.
+///
+/// # Errors
+/// `Unauthenticated` without a certificate, `PermissionDenied` for one of other roles.
+pub fn check_peer<T>(request: &Request<T>, role: Role) -> Result<(), Status> {
+    let certificates = request.peer_certs();
+    let first = certificates.as_ref().and_then(|certificates| certificates.first());
+    let Some(first) = first else {
+        return Err(Status::unauthenticated("show a certificate of the cluster's authority"));
+    };
+    let certificate = EndEntityCert::try_from(first)
+        .map_err(|_| Status::unauthenticated("the certificate is damaged"))?;
+    let name = ServerName::try_from(role.name()).expect("names of roles are DNS names");
+    certificate.verify_is_valid_for_subject_name(&name).map_err(|_| {
+        Status::permission_denied(format!("the certificate does not name {}", role.name()))
+    })
+}
+
+/// Checks that an address for plain text is on the loopback interface.
+///
+/// # Errors
+/// [`Error::Settings`] for one that other machines can reach.
+pub fn check_plaintext(address: SocketAddr) -> Result<(), Error> {
+    match address.ip().is_loopback() {
+        true => Ok(()),
+        false => Err(Error::settings(
+            format!("plain text on {address}, which other machines can reach"),
+            "give certificates, listen on 127.0.0.1, or allow it (`--insecure`) in a network you trust",
+        )),
+    }
+}

@@ -1,0 +1,132 @@
+//! The lock service in a real etcd, which the tests start themselves (H17).
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use percolator::{Incarnation, LockService};
+use percolator_rpc::Address;
+use percolator_rpc::etcd::{EtcdLocks, EtcdOptions};
+
+/// A server; ends with this.
+struct Etcd {
+    child: Child,
+    address: Address,
+    dir: std::path::PathBuf,
+}
+
+impl Etcd {
+    /// Starts one; `None`, said loudly, where etcd is not installed.
+    async fn start(name: &str) -> Option<Self> {
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (client, peer) = (free(), free());
+        let dir = std::env::temp_dir().join(format!("etcd-{name}-{}", std::process::id()));
+        let url = format!("http://{client}");
+        let child = Command::new("etcd")
+            .args(["--name", "n", "--listen-client-urls", &url, "--advertise-client-urls", &url])
+            .args(["--listen-peer-urls", &format!("http://{peer}")])
+            .args(["--initial-advertise-peer-urls", &format!("http://{peer}")])
+            .args(["--initial-cluster", &format!("n=http://{peer}")])
+            .arg("--data-dir")
+            .arg(&dir)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let child = match child {
+            Ok(child) => child,
+            Err(error) => {
+                eprintln!("SKIPPED: {name}: no etcd ({error}); `apt-get install etcd-server`");
+                return None;
+            }
+        };
+        let etcd = Etcd { child, address: client.into(), dir };
+        let (locks, since) = (etcd.locks(), Instant::now());
+        while let Err(error) = locks.is_alive(Incarnation(0)).await {
+            assert!(since.elapsed() < Duration::from_secs(60), "etcd does not start: {error}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Some(etcd)
+    }
+
+    fn locks(&self) -> EtcdLocks {
+        let options = EtcdOptions { lifetime: Duration::from_secs(2), ..EtcdOptions::default() };
+        EtcdLocks::new(vec![self.address.clone()], options).unwrap()
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Waits until it is so.
+async fn until(mut holds: impl AsyncFnMut() -> bool) -> Duration {
+    let since = Instant::now();
+    while !holds().await {
+        assert!(since.elapsed() < Duration::from_secs(20), "it does not come about");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    since.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn h17_tokens_in_etcd_live_as_long_as_their_process() {
+    let Some(etcd) = Etcd::start("tokens").await else { return };
+    let (a, b) = (etcd.locks(), etcd.locks());
+    let (first, second, third) = (Incarnation(1), Incarnation(2), Incarnation(u128::MAX));
+    a.register(first).await.unwrap();
+    a.register(first).await.unwrap();
+    a.register(third).await.unwrap();
+    assert!(b.is_alive(first).await.unwrap() && !b.is_alive(second).await.unwrap());
+    // Longer than its lease, which is kept alive.
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(5) {
+        assert!(b.is_alive(first).await.unwrap() && b.is_alive(third).await.unwrap());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    a.unregister(third);
+    let gone = until(async || !b.is_alive(third).await.unwrap()).await;
+    assert!(gone < Duration::from_millis(1500), "given up, not run out: {gone:?}");
+    assert!(b.is_alive(first).await.unwrap());
+    // As with its process's death: nobody keeps the lease alive.
+    drop(a);
+    let again = etcd.locks();
+    again.register(second).await.unwrap();
+    until(async || !b.is_alive(first).await.unwrap()).await;
+    assert!(b.is_alive(second).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn advisory_locks_in_etcd_exclude_are_given_up_and_run_out() {
+    let Some(etcd) = Etcd::start("locks").await else { return };
+    let (a, b) = (etcd.locks(), etcd.locks());
+    let (one, two) = (Incarnation(1), Incarnation(2));
+    let (short, long) = (Duration::from_millis(1), Duration::from_secs(300));
+    for name in [&b""[..], b"row", &[0xff; 5000]] {
+        assert!(a.try_lock(name, one, long).await.unwrap());
+        assert!(!b.try_lock(name, two, long).await.unwrap());
+        assert!(!a.try_lock(name, one, long).await.unwrap(), "nor its holder again");
+        b.unlock(name, one);
+        a.unlock(name, two);
+        assert!(!b.try_lock(name, two, long).await.unwrap(), "it is not theirs to give up");
+        a.unlock(name, one);
+        until(async || b.try_lock(name, two, long).await.unwrap()).await;
+        b.unregister(two);
+        until(async || a.try_lock(name, one, short).await.unwrap()).await;
+        until(async || b.try_lock(name, two, long).await.unwrap()).await;
+    }
+}
+
+#[tokio::test]
+async fn an_etcd_that_is_not_there_is_an_error_and_bad_settings_are_refused() {
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let locks = EtcdLocks::new(vec![unused.into()], EtcdOptions::default()).unwrap();
+    let error = locks.register(Incarnation(1)).await.unwrap_err();
+    assert!(error.is_retryable() && error.to_string().contains("etcd"), "{error}");
+    assert!(EtcdLocks::new(Vec::new(), EtcdOptions::default()).is_err());
+    let options = EtcdOptions { lifetime: Duration::from_secs(1), ..EtcdOptions::default() };
+    assert!(EtcdLocks::new(vec![unused.into()], options).is_err());
+}

@@ -1,0 +1,111 @@
+//! A database that several processes work on: one store, oracle processes, and a lock service.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::Store;
+use percolator_core::{Client, GcOptions, LockService, Options, Runtime, Services, TableLocks};
+use percolator_rpc::etcd::{EtcdLocks, EtcdOptions};
+use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
+use percolator_rpc::{Address, Error, Tls};
+
+use crate::{Percolator, TokioRuntime};
+
+/// Where the services of a cluster are. Every process that works on the store must be given the same oracles
+/// and the same lock service.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use percolator::{Cluster, Column, OracleNode, OracleOptions, Percolator, TokioRuntime};
+/// # use percolator_rpc::oracle::OracleServer;
+/// # let store = Arc::new(bigtable::MemoryStore::new());
+/// # let runtime = Arc::new(TokioRuntime::current());
+/// # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// # let address = listener.local_addr()?;
+/// # let node = OracleNode::new(store.clone(), runtime, OracleOptions::default())?;
+/// # let _server = OracleServer::start(Arc::new(node), listener, Default::default())?;
+/// let cluster = Cluster::new(vec![address.to_string().parse()?]);
+/// let db = Percolator::connect(store.clone(), cluster.clone()).await?;
+/// let other = Percolator::connect(store, cluster).await?;
+/// let (table, bal) = (db.table("accounts").await?, Column::literal("bal"));
+/// db.transact(async |mut tx| tx.set(&table, "Bob", &bal, "$10")).await?;
+/// let seen = other.snapshot().await?.get(&other.table("accounts").await?, "Bob", &bal).await?;
+/// assert_eq!(seen.as_deref(), Some(&b"$10"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    /// The oracle processes (`percolator serve oracle`), in the order in which they are tried.
+    pub oracles: Vec<Address>,
+    /// How patient callers of the oracle are. Its `tls` is overridden by that of the cluster.
+    pub oracle: RemoteOracleOptions,
+    /// Where liveness tokens and advisory locks are.
+    pub locks: Locks,
+    /// Certificates shown to the oracles; plain text without.
+    pub tls: Option<Tls>,
+    /// The client's own options.
+    pub client: Options,
+    /// How old versions are collected in the background; `None` leaves it to other processes.
+    pub gc: Option<GcOptions>,
+}
+
+/// The lock service of a cluster.
+///
+/// See [`Cluster`].
+#[derive(Debug, Clone)]
+pub enum Locks {
+    /// In the store itself: no further service.
+    Table {
+        /// How long after a process's death others take it for dead.
+        lifetime: Duration,
+    },
+    /// In an etcd cluster, in plain text.
+    Etcd {
+        /// Its members.
+        members: Vec<Address>,
+        /// The keys' prefix, which must differ from store to store, and the lifetime of tokens.
+        options: EtcdOptions,
+    },
+}
+
+impl Cluster {
+    /// A cluster with its locks in the store, in plain text.
+    pub fn new(oracles: Vec<Address>) -> Self {
+        Cluster {
+            oracles,
+            oracle: RemoteOracleOptions::default(),
+            locks: Locks::Table { lifetime: TableLocks::LIFETIME },
+            tls: None,
+            client: Options::default(),
+            gc: Some(GcOptions::default()),
+        }
+    }
+}
+
+impl Percolator {
+    /// A database over a store that other processes use, too. Runs in the current tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that cannot be; those of the store
+    /// and of the lock service. Whether an oracle answers shows with the first transaction.
+    pub async fn connect(
+        store: Arc<dyn Store>,
+        cluster: Cluster,
+    ) -> Result<Self, percolator_core::Error> {
+        let invalid = |error: Error| percolator_core::Error::Invalid(error.to_string());
+        let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current());
+        let options = RemoteOracleOptions { tls: cluster.tls, ..cluster.oracle };
+        let oracle = Arc::new(RemoteOracle::new(cluster.oracles, options).map_err(invalid)?);
+        let locks: Arc<dyn LockService> = match cluster.locks {
+            Locks::Table { lifetime } => {
+                Arc::new(TableLocks::open(&*store, runtime.clone(), lifetime).await?)
+            }
+            Locks::Etcd { members, options } => {
+                Arc::new(EtcdLocks::new(members, options).map_err(invalid)?)
+            }
+        };
+        let services = Services { store, oracle, locks, runtime };
+        Ok(Self::with(Client::open(services, cluster.client).await?, cluster.gc))
+    }
+}

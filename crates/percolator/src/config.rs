@@ -1,0 +1,339 @@
+//! Settings of a cluster, out of files, the environment and flags.
+//!
+//! ```text
+//!   defaults < /etc/percolator/percolator.toml < $XDG_CONFIG_HOME/percolator/config.toml
+//!            < ./percolator.toml < PERCOLATOR_* < flags
+//! ```
+//!
+//! In the environment `locks.lifetime_ms` is `PERCOLATOR_LOCKS__LIFETIME_MS`, and commas part a list. Keys
+//! that nobody knows are errors, so that a slip of the pen does not leave a default in force.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use percolator_core::{Error, Result, TableLocks};
+use percolator_rpc::etcd::EtcdOptions;
+use percolator_rpc::{Address, Tls};
+use toml::{Table, Value};
+
+use crate::{Cluster, Locks};
+
+/// Largest file of settings, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The form of a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    Number,
+    List,
+}
+
+const KEYS: [(&str, Form); 8] = [
+    ("locks.kind", Form::Text),
+    ("locks.lifetime_ms", Form::Number),
+    ("locks.members", Form::List),
+    ("locks.prefix", Form::Text),
+    ("oracles", Form::List),
+    ("tls.authority", Form::Text),
+    ("tls.certificate", Form::Text),
+    ("tls.key", Form::Text),
+];
+
+/// Settings, and where each comes from.
+///
+/// ```
+/// use percolator::Config;
+/// let mut config = Config::default();
+/// config.add_text("cluster.toml", r#"oracles = ["10.0.0.1:7070", "10.0.0.2:7070"]"#)?;
+/// config.add_environment([("PERCOLATOR_LOCKS__LIFETIME_MS".into(), "3000".into())])?;
+/// assert_eq!(config.cluster()?.oracles.len(), 2);
+/// let sources: Vec<_> = config.settings().map(|(key, _, source)| (key, source)).collect();
+/// assert!(sources.contains(&("locks.lifetime_ms", "PERCOLATOR_LOCKS__LIFETIME_MS")));
+/// assert!(config.add_text("other.toml", "orakles = []").is_err());
+/// # Ok::<(), percolator::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Config {
+    settings: BTreeMap<&'static str, (Value, String)>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let lifetime = i64::try_from(TableLocks::LIFETIME.as_millis()).unwrap_or(i64::MAX);
+        let defaults = [
+            ("locks.kind", Value::from("table")),
+            ("locks.lifetime_ms", Value::from(lifetime)),
+            ("locks.prefix", Value::from(EtcdOptions::default().prefix)),
+        ];
+        let settings = defaults.map(|(key, value)| (key, (value, "default".to_owned())));
+        Config { settings: settings.into() }
+    }
+}
+
+impl Config {
+    /// The settings of this process: defaults, files that are there, and the environment.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the file or variable, what is wrong with it, and what is possible.
+    pub fn load() -> Result<Self> {
+        let mut config = Config::default();
+        for file in files() {
+            if file.exists() {
+                config.add_file(&file)?;
+            }
+        }
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        };
+        config.add_environment(std::env::vars_os().filter_map(text))?;
+        Ok(config)
+    }
+
+    /// Adds what a file says.
+    ///
+    /// # Errors
+    /// As [`load`](Config::load).
+    pub fn add_file(&mut self, file: &Path) -> Result<()> {
+        let name = file.display().to_string();
+        let bad = |why: &dyn std::fmt::Display| Error::Invalid(format!("{name}: {why}"));
+        let bytes = std::fs::metadata(file).map_err(|error| bad(&error))?.len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(bad(&format!("{bytes} bytes, at most {FILE_BYTES_MAX}")));
+        }
+        let text = std::fs::read_to_string(file).map_err(|error| bad(&error))?;
+        self.add_text(&name, &text)
+    }
+
+    /// Adds what a text in TOML says; `source` is its name.
+    ///
+    /// # Errors
+    /// As [`load`](Config::load).
+    pub fn add_text(&mut self, source: &str, text: &str) -> Result<()> {
+        let table: Table = text.parse().map_err(|error: toml::de::Error| {
+            Error::Invalid(format!("{source}: {}", error.to_string().trim_end()))
+        })?;
+        let mut found = Vec::new();
+        for (key, value) in table {
+            match value {
+                Value::Table(inner) => {
+                    found.extend(
+                        inner.into_iter().map(|(name, value)| (format!("{key}.{name}"), value)),
+                    );
+                }
+                value => found.push((key, value)),
+            }
+        }
+        // All or nothing.
+        let checked = found.into_iter().map(|(key, value)| check(source, &key, value));
+        for (key, value) in checked.collect::<Result<Vec<_>>>()? {
+            self.settings.insert(key, (value, source.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Adds what the variables of an environment say; others than those of settings are left alone.
+    ///
+    /// # Errors
+    /// As [`load`](Config::load).
+    pub fn add_environment(
+        &mut self,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<()> {
+        for (name, text) in variables {
+            let named =
+                |key: &str| name == format!("PERCOLATOR_{}", key.to_uppercase().replace('.', "__"));
+            if let Some((key, _)) = KEYS.into_iter().find(|(key, _)| named(key)) {
+                self.set(&name, key, &text)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets one setting by its text, as flags and variables give it.
+    ///
+    /// # Errors
+    /// As [`load`](Config::load).
+    pub fn set(&mut self, source: &str, key: &str, text: &str) -> Result<()> {
+        let (key, form) = known(source, key)?;
+        let value = match form {
+            Form::Text => Value::from(text),
+            Form::Number => match text.parse::<i64>() {
+                Ok(number) => Value::from(number),
+                Err(_) => return Err(Error::Invalid(format!("{source}: {text:?} is no number"))),
+            },
+            Form::List => {
+                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+                Value::Array(parts.map(Value::from).collect())
+            }
+        };
+        self.settings.insert(key, (value, source.to_owned()));
+        Ok(())
+    }
+
+    /// Key, value in TOML, and source of each setting, in the order of the keys.
+    pub fn settings(&self) -> impl Iterator<Item = (&'static str, &Value, &str)> {
+        self.settings.iter().map(|(key, (value, source))| (*key, value, source.as_str()))
+    }
+
+    /// The cluster that is described.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the setting that is missing or wrong, and its source.
+    pub fn cluster(&self) -> Result<Cluster> {
+        let mut cluster = Cluster::new(self.addresses("oracles")?);
+        if cluster.oracles.is_empty() {
+            return Err(Error::Invalid(
+                "no oracles: give `oracles = [\"HOST:PORT\"]` in percolator.toml, or \
+                 PERCOLATOR_ORACLES=HOST:PORT"
+                    .to_owned(),
+            ));
+        }
+        let lifetime = self.settings.get("locks.lifetime_ms").and_then(|(v, _)| v.as_integer());
+        let lifetime = lifetime.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+        let lifetime = lifetime.ok_or_else(|| self.wrong("locks.lifetime_ms", "no duration"))?;
+        cluster.locks = match self.text("locks.kind") {
+            Some("table") => Locks::Table { lifetime },
+            Some("etcd") => {
+                let prefix = self.text("locks.prefix").unwrap_or_default().to_owned();
+                let options = EtcdOptions { prefix, lifetime };
+                Locks::Etcd { members: self.addresses("locks.members")?, options }
+            }
+            _ => return Err(self.wrong("locks.kind", "it is \"table\" or \"etcd\"")),
+        };
+        let file = |key| self.text(key).map(Path::new);
+        cluster.tls = match (file("tls.authority"), file("tls.certificate"), file("tls.key")) {
+            (None, None, None) => None,
+            (Some(authority), Some(certificate), Some(key)) => {
+                let tls = Tls::read(authority, certificate, key);
+                Some(tls.map_err(|error| Error::Invalid(error.to_string()))?)
+            }
+            _ => {
+                let what = "tls: give authority, certificate and key, or none of them";
+                return Err(Error::Invalid(what.to_owned()));
+            }
+        };
+        Ok(cluster)
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        self.settings.get(key).and_then(|(value, _)| value.as_str())
+    }
+
+    fn addresses(&self, key: &str) -> Result<Vec<Address>> {
+        let list = self.settings.get(key).and_then(|(value, _)| value.as_array());
+        let parse = |value: &Value| {
+            let address = value.as_str().unwrap_or_default().parse::<Address>();
+            address.map_err(|error| self.wrong(key, &error.to_string()))
+        };
+        list.into_iter().flatten().map(parse).collect()
+    }
+
+    fn wrong(&self, key: &str, why: &str) -> Error {
+        let source = self.settings.get(key).map_or("nowhere", |(_, source)| source);
+        Error::Invalid(format!("{key} (from {source}): {why}"))
+    }
+}
+
+/// Where files of settings may be, the weakest first.
+fn files() -> Vec<PathBuf> {
+    let own = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let own = own.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")));
+    let mut files = vec![PathBuf::from("/etc/percolator/percolator.toml")];
+    files.extend(own.map(|dir| dir.join("percolator/config.toml")));
+    files.push(PathBuf::from("percolator.toml"));
+    files
+}
+
+fn known(source: &str, key: &str) -> Result<(&'static str, Form)> {
+    KEYS.into_iter().find(|(known, _)| *known == key).ok_or_else(|| {
+        let keys: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+        let key: String = key.chars().take(80).collect();
+        Error::Invalid(format!("{source}: no setting {key:?}; there are: {}", keys.join(", ")))
+    })
+}
+
+fn check(source: &str, key: &str, value: Value) -> Result<(&'static str, Value)> {
+    let (key, form) = known(source, key)?;
+    let (right, form) = match form {
+        Form::Text => (value.is_str(), "a text"),
+        Form::Number => (value.is_integer(), "a number"),
+        Form::List => {
+            let list = value.as_array();
+            (list.is_some_and(|list| list.iter().all(Value::is_str)), "a list of texts")
+        }
+    };
+    match right {
+        true => Ok((key, value)),
+        false => Err(Error::Invalid(format!("{source}: {key} must be {form}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error<T: std::fmt::Debug>(result: Result<T>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn later_layers_win_and_sources_are_told() {
+        let mut config = Config::default();
+        config.add_text("a", "oracles = [\"a:1\"]\n[locks]\nlifetime_ms = 9000").unwrap();
+        config.add_text("b", "oracles = [\"b:1\", \"c:1\"]").unwrap();
+        config.add_environment([("PERCOLATOR_DATA".into(), "x".into())]).unwrap();
+        let cluster = config.cluster().unwrap();
+        assert_eq!(cluster.oracles.len(), 2);
+        assert!(matches!(cluster.locks, Locks::Table { lifetime } if lifetime.as_secs() == 9));
+        config.set("--oracles", "oracles", " d:1 , e:2,").unwrap();
+        let source = |key| config.settings().find(|(k, _, _)| *k == key).unwrap().2.to_owned();
+        assert_eq!(
+            (source("oracles"), source("locks.lifetime_ms")),
+            ("--oracles".into(), "a".into())
+        );
+        assert_eq!(source("locks.kind"), "default");
+        assert_eq!(config.cluster().unwrap().oracles[1].to_string(), "e:2");
+    }
+
+    #[test]
+    fn etcd_needs_members_that_are_addresses() {
+        let mut config = Config::default();
+        let text = "oracles = [\"a:1\"]\n[locks]\nkind = \"etcd\"\nmembers = [\"b:2\"]";
+        config.add_text("a", text).unwrap();
+        let Locks::Etcd { members, options } = config.cluster().unwrap().locks else { panic!() };
+        assert_eq!((members.len(), options.prefix.as_str()), (1, "percolator/"));
+        config.set("env", "locks.members", "nowhere").unwrap();
+        assert!(error(config.cluster()).contains("locks.members (from env)"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_source() {
+        let mut config = Config::default();
+        assert!(error(config.cluster()).contains("no oracles"));
+        for (text, names) in [
+            ("orakles = []", "no setting \"orakles\"; there are: locks.kind"),
+            ("oracles = 7", "oracles must be a list of texts"),
+            ("oracles = [7]", "oracles must be a list of texts"),
+            ("[locks]\nlifetime_ms = \"x\"", "locks.lifetime_ms must be a number"),
+            ("[locks.more]\na = 1", "no setting \"locks.more\""),
+            ("oracles = [", "f.toml: "),
+        ] {
+            let error = error(config.add_text("f.toml", text));
+            assert!(error.contains(names) && error.contains("f.toml"), "{error}");
+        }
+        let number = [("PERCOLATOR_LOCKS__LIFETIME_MS".to_owned(), "soon".to_owned())];
+        assert!(error(config.add_environment(number)).contains("PERCOLATOR_LOCKS__LIFETIME_MS"));
+        config.set("-", "oracles", "a:1").unwrap();
+        config.set("-", "locks.lifetime_ms", "-1").unwrap();
+        assert!(error(config.cluster()).contains("no duration"));
+        config.set("-", "locks.lifetime_ms", "1").unwrap();
+        config.set("-", "locks.kind", "zookeeper").unwrap();
+        assert!(error(config.cluster()).contains("\"table\" or \"etcd\""));
+        config.set("-", "locks.kind", "table").unwrap();
+        config.set("-", "tls.key", "k.pem").unwrap();
+        assert!(error(config.cluster()).contains("none of them"));
+        assert!(error(config.add_file(Path::new("/nonexistent.toml"))).contains("/nonexistent"));
+    }
+}
