@@ -19,11 +19,12 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use bigtable::{ConditionalMutation, Error, Mutation, Result, RowKey};
+use bigtable::{Error, Result, RowKey};
 use fjall::{OwnedWriteBatch, PersistMode};
 use futures::channel::oneshot;
 
 use crate::draft::{Batch, Draft};
+use crate::edit::Request;
 use crate::engine::{Engine, Lead, TableInfo, View};
 use crate::fault;
 use crate::memory::MemoryChange;
@@ -62,7 +63,7 @@ struct QueueState {
 #[derive(Debug)]
 struct Waiting {
     table: Arc<TableInfo>,
-    request: ConditionalMutation,
+    request: Request,
     bytes: usize,
     done: oneshot::Sender<Result<bool>>,
 }
@@ -72,8 +73,8 @@ impl Queue {
         self.state.lock().expect(NO_PANIC)
     }
 
-    fn push(&self, table: Arc<TableInfo>, request: ConditionalMutation) -> Result<Reply> {
-        let bytes = bytes(&request);
+    fn push(&self, table: Arc<TableInfo>, request: Request) -> Result<Reply> {
+        let bytes = request.bytes();
         let (done, reply) = oneshot::channel();
         let mut state = self.state();
         let full = state.waiting.len() >= QUEUE_OPS_MAX
@@ -109,7 +110,7 @@ impl Queue {
                 break;
             }
             let Some(waiting) = state.waiting.pop_front() else { break };
-            if rows.insert((waiting.table.id, waiting.request.row.clone())) {
+            if rows.insert((waiting.table.id, waiting.request.row().clone())) {
                 bytes += waiting.bytes;
                 group.push(waiting);
             } else {
@@ -148,23 +149,9 @@ enum Begun {
     Waits(Reply),
 }
 
-/// Keys and values of a request.
-fn bytes(request: &ConditionalMutation) -> usize {
-    let of = |mutation: &Mutation| match mutation {
-        Mutation::Set { qualifier, value, .. } => qualifier.len() + value.len(),
-        Mutation::Delete { qualifier, .. } => qualifier.len(),
-    };
-    let mutations = request.then.iter().chain(&request.otherwise);
-    request.row.as_bytes().len() + mutations.map(of).sum::<usize>()
-}
-
 impl Engine {
     /// Commits one request; returns whether its predicate held.
-    pub(crate) async fn commit(
-        &self,
-        table: &Arc<TableInfo>,
-        request: ConditionalMutation,
-    ) -> Result<bool> {
+    pub(crate) async fn commit(&self, table: &Arc<TableInfo>, request: Request) -> Result<bool> {
         let reply = match self.try_lead()? {
             Some(lead) => return self.commit_one(&lead, table, &request),
             None => self.queue.push(table.clone(), request)?,
@@ -176,7 +163,7 @@ impl Engine {
     pub(crate) async fn commit_all(
         &self,
         table: &Arc<TableInfo>,
-        requests: Vec<ConditionalMutation>,
+        requests: Vec<Request>,
     ) -> Vec<Result<bool>> {
         let mut outcomes = Vec::with_capacity(requests.len());
         let mut requests = requests.into_iter().peekable();
@@ -193,7 +180,7 @@ impl Engine {
     }
 
     /// Commits the requests at once, or has them wait for the committer thread.
-    fn begin_all(&self, table: &Arc<TableInfo>, requests: Vec<ConditionalMutation>) -> Vec<Begun> {
+    fn begin_all(&self, table: &Arc<TableInfo>, requests: Vec<Request>) -> Vec<Begun> {
         match self.try_lead() {
             Err(error) => requests.iter().map(|_| Begun::Done(Err(error.clone()))).collect(),
             Ok(Some(lead)) => {
@@ -236,12 +223,7 @@ impl Engine {
         self.check_usable().err().unwrap_or(Error::Unavailable { why: STOPPED.to_owned() })
     }
 
-    fn commit_one(
-        &self,
-        lead: &Lead,
-        table: &TableInfo,
-        request: &ConditionalMutation,
-    ) -> Result<bool> {
+    fn commit_one(&self, lead: &Lead, table: &TableInfo, request: &Request) -> Result<bool> {
         self.commit_group(lead, 1, std::iter::once((table, request)))
             .pop()
             .unwrap_or(Err(Error::Unavailable { why: STOPPED.to_owned() }))
@@ -252,7 +234,7 @@ impl Engine {
         &self,
         lead: &Lead,
         table: &TableInfo,
-        requests: &[ConditionalMutation],
+        requests: &[Request],
     ) -> Vec<Result<bool>> {
         let mut outcomes = Vec::with_capacity(requests.len());
         let mut left = requests;
@@ -261,8 +243,8 @@ impl Engine {
             let mut bytes_before = 0;
             let group = left.iter().take_while(|request| {
                 let fits = bytes_before < GROUP_BYTES_MAX;
-                bytes_before += bytes(request);
-                fits && rows.insert(&request.row)
+                bytes_before += request.bytes();
+                fits && rows.insert(request.row())
             });
             let (group, rest) = left.split_at(group.count());
             let each = group.iter().map(|request| (table, request));
@@ -277,7 +259,7 @@ impl Engine {
         &self,
         lead: &Lead,
         len: usize,
-        requests: impl Iterator<Item = (&'a TableInfo, &'a ConditionalMutation)>,
+        requests: impl Iterator<Item = (&'a TableInfo, &'a Request)>,
     ) -> Vec<Result<bool>> {
         let mut outcomes = Vec::with_capacity(len);
         let mut sync = self.sync();
@@ -288,7 +270,7 @@ impl Engine {
             let mut batch = Batch::new(writes);
             for (table, request) in requests {
                 let outcome = self.prepare(view, table, request, &mut batch);
-                sync |= request.sync && outcome.is_ok();
+                sync |= request.sync() && outcome.is_ok();
                 outcomes.push(outcome);
             }
             (batch.writes, batch.memory, batch.newest)
@@ -319,21 +301,18 @@ impl Engine {
         &self,
         view: View<'_>,
         table: &TableInfo,
-        request: &ConditionalMutation,
+        request: &Request,
         batch: &mut Batch,
     ) -> Result<bool> {
-        self.check_floor(request.above)?;
+        table.check_there()?;
+        self.check_floor(request.above())?;
         let mut evaluate = || {
-            let mut holds = false;
-            for probe in &request.predicate {
-                holds = holds || view.finds(table, &request.row, probe)?;
-            }
-            let mutations = if holds { &request.then } else { &request.otherwise };
+            let decision = request.decide(table, view)?;
             let mut draft = Draft::new(table, view);
-            for mutation in mutations {
-                draft.apply(&request.row, mutation)?;
+            for mutation in &*decision.mutations {
+                draft.apply(request.row(), mutation)?;
             }
-            Ok((holds, draft.finish(batch)?))
+            Ok((decision.holds, draft.finish(batch)?))
         };
         let (holds, accepted) = evaluate().map_err(|fault| self.read_error(&fault))?;
         accepted.map(|()| holds)

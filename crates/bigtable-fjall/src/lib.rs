@@ -5,7 +5,7 @@
 //!        |            |
 //!        |   read, scan: copy in-memory cells, then one snapshot    (column.rs, row.rs, scan.rs)
 //!        |            |
-//!        '── committer: predicates, one batch, durable, publish     (commit.rs, draft.rs)
+//!        '── committer: predicates, one batch, durable, publish     (commit.rs, edit.rs, draft.rs)
 //!                     |
 //!     keyspaces:  .catalog | <group> | <group>.history | ...        (catalog.rs, group.rs, key.rs)
 //! ```
@@ -27,6 +27,8 @@ mod column;
 mod commit;
 mod directory;
 mod draft;
+mod drop;
+mod edit;
 mod engine;
 mod fault;
 mod group;
@@ -41,7 +43,9 @@ mod scan;
 mod store;
 mod table;
 
+pub use edit::RowEdit;
 #[doc(hidden)]
 pub use key::check as check_key;
 pub use options::{Durability, Options};
 pub use store::FjallStore;
+pub use table::FjallTable;
