@@ -7,6 +7,7 @@ mod gc;
 mod locks;
 mod observers;
 mod read;
+mod serve;
 mod torture;
 mod tx;
 mod wait;
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Gc(gc::Gc),
     #[command(subcommand)]
+    Serve(serve::Serve),
+    #[command(subcommand)]
     Bench(bench::Bench),
     Torture(torture::Torture),
     TortureWorker(torture::Worker),
@@ -71,6 +74,7 @@ impl Command {
             Command::Tx(tx) => Some(tx.run(context).await),
             Command::Wait(wait) => Some(wait.run(context).await),
             Command::Observers(observers) => Some(observers.run(context).await),
+            Command::Serve(serve) => Some(serve.run(context).await),
             Command::Bench(bench) => Some(bench.run(context).await),
             Command::Torture(torture) => Some(torture.run(context).await),
             Command::TortureWorker(worker) => Some(worker.run().await),

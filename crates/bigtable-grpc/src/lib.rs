@@ -1,0 +1,11 @@
+//! google.bigtable.v2, Google's public API of Bigtable: a durable [`Server`] of it on one machine.
+//!
+//! The only crate that meets Google's protobufs (`proto.rs`, made by `build.rs`), and `time.rs` is
+//! the only file that knows how their microseconds and our timestamps relate.
+
+mod filter;
+mod proto;
+mod server;
+mod time;
+
+pub use server::{ServeError, Server};
