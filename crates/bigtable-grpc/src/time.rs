@@ -46,6 +46,16 @@ pub(crate) fn range(start: i64, end: i64) -> TimeRange {
     }
 }
 
+/// The range of the API that holds exactly these timestamps; `None` for the empty range, which the
+/// API cannot say.
+pub(crate) fn micros_range(range: TimeRange) -> Option<(i64, i64)> {
+    if range.from > range.to {
+        return None;
+    }
+    let end = if range.to == Timestamp::MAX { 0 } else { micros(range.to) + STEP };
+    Some((micros(range.from), end))
+}
+
 /// The present, as a server gives it to cells, of a clock's time since 1970.
 pub(crate) fn now(since_epoch: std::time::Duration) -> Timestamp {
     u64::try_from(since_epoch.as_millis()).ok().and_then(Timestamp::new).unwrap_or(Timestamp::MAX)
@@ -82,5 +92,10 @@ mod tests {
         }
         assert_eq!(range(i64::MIN, -5), TimeRange::EMPTY);
         assert_eq!(range(0, i64::MAX).to, Timestamp::MAX);
+        for kept in [TimeRange::ALL, TimeRange::at(ts(5)), TimeRange::below(ts(5))] {
+            let (start, end) = micros_range(kept).unwrap();
+            assert_eq!(range(start, end), kept);
+        }
+        assert_eq!(micros_range(TimeRange::EMPTY), None);
     }
 }

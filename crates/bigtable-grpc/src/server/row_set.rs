@@ -118,10 +118,12 @@ fn reaches(end: &Bound<RowKey>, start: &Bound<RowKey>) -> bool {
     }
 }
 
-/// The key of a range of one row.
+/// The key of a range of one row. A bound may be longer than any key.
 pub(crate) fn single(range: &RowRange) -> Option<&RowKey> {
     match (&range.start, &range.end) {
-        (Bound::Included(start), Bound::Included(end)) if start == end => Some(start),
+        (Bound::Included(start), Bound::Included(end)) if start == end => {
+            Some(start).filter(|key| key.check().is_ok())
+        }
         _ => None,
     }
 }
