@@ -63,7 +63,8 @@ impl Default for ClientOptions {
 /// * It has **no floor**: the API cannot compare one within a row operation. So
 ///   [`raise_floor`](Store::raise_floor) is refused, and garbage collection of Percolator's, which
 ///   relies on it, must be off.
-/// * Locality groups and their bounds are the server's affair. Whether two processes describe them
+/// * How durable an acknowledged mutation is, is the server's affair: `sync` of a request is not sent.
+///   Locality groups and their bounds are, too. Whether two processes describe them
 ///   alike is not seen.
 /// * A predicate that is too long for one filter of the API (dozens of columns of one row with long
 ///   names, hundreds with short ones) asks whole families where finding something leaves the row as

@@ -100,7 +100,7 @@ impl Reader {
     }
 
     /// Reads some more rows, and takes their range off what is to be read. Returns the last row that
-    /// was looked at, if that is known.
+    /// was looked at, if a client would want to know.
     async fn page(&mut self) -> Result<Option<RowKey>, Status> {
         if self.reversed {
             return self.page_backwards().await;
@@ -109,7 +109,8 @@ impl Reader {
         if let Some(key) = row_set::single(&range) {
             let row = self.table.engine.read_row(key, &self.select).await.map_err(of_engine)?;
             self.row(row);
-            return Ok(Some(key.clone()));
+            // The next one is named as well: to say so for each would be a message for each.
+            return Ok(None);
         }
         let limit =
             PageLimit { rows_max: PAGE_ROWS_MAX.min(self.rows_left), bytes_max: PAGE_BYTES_MAX };

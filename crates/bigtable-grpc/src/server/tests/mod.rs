@@ -39,8 +39,8 @@ struct World {
     data: BigtableClient<Channel>,
     admin: BigtableTableAdminClient<Channel>,
     channel: Channel,
-    stop: Option<oneshot::Sender<()>>,
-    served: JoinHandle<()>,
+    /// If the server is in this process.
+    served: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 impl World {
@@ -55,11 +55,17 @@ impl World {
             let stop = async { stopped.await.expect("the test stops the server") };
             server.serve(listener, stop).await.expect("the server serves");
         });
+        let served = Some((stop, served));
+        World { served, ..World::connect(&address.to_string()).await }
+    }
+
+    /// Connections to a server that somebody else runs.
+    async fn connect(address: &str) -> World {
         let endpoint = Channel::from_shared(format!("http://{address}")).expect("an address");
         let channel = endpoint.connect().await.expect("the server listens");
         let data = BigtableClient::new(channel.clone()).max_decoding_message_size(4 << 20);
         let admin = BigtableTableAdminClient::new(channel.clone());
-        World { data, admin, channel, stop: Some(stop), served }
+        World { data, admin, channel, served: None }
     }
 
     /// A server with the table `t` of these families.
@@ -82,10 +88,12 @@ impl World {
     }
 
     /// Stops the server, and waits for it.
-    async fn stop(mut self) {
-        let _ = self.stop.take().map(|stop| stop.send(()));
-        drop((self.data, self.admin, self.channel));
-        self.served.await.expect("the server ends");
+    async fn stop(self) {
+        let World { data, admin, channel, served } = self;
+        drop((data, admin, channel));
+        let (stop, served) = served.expect("the server is in this process");
+        let _ = stop.send(());
+        served.await.expect("the server ends");
     }
 
     async fn mutate(&mut self, row: &str, mutations: Vec<Mutation>) -> Result<(), Status> {
