@@ -46,7 +46,7 @@ use std::time::Duration;
 
 use bigtable_fjall::{FjallStore, Options};
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::server::TcpIncoming;
 
 use crate::proto::admin::bigtable_instance_admin_server::BigtableInstanceAdminServer;
 use crate::proto::admin::bigtable_table_admin_server::BigtableTableAdminServer;
@@ -106,13 +106,13 @@ impl Server {
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<BigtableServer<Data>>().await;
         let tables = self.tables;
-        let incoming = TcpListenerStream::new(listener);
+        // Without it, the end of a short answer waits for an acknowledgement.
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let stopping = async {
             stop.await;
             health.set_not_serving::<BigtableServer<Data>>().await;
         };
         tonic::transport::Server::builder()
-            .tcp_nodelay(true)
             .http2_keepalive_interval(Some(KEEPALIVE))
             .concurrency_limit_per_connection(CONNECTION_REQUESTS_MAX)
             .max_concurrent_streams(CONNECTION_STREAMS_MAX)

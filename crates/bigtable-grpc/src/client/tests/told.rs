@@ -7,8 +7,8 @@ use bigtable::{ConditionalMutation, Error, Family, Layout, LocalityGroup, Mutati
 use bigtable::{RowMutation, RowRange, Selection, Store, Table, TableSchema};
 use bigtable::{TimeRange, Timestamp};
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::codegen::BoxStream;
+use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 use crate::client::{Address, ClientOptions, GrpcStore};
@@ -141,7 +141,7 @@ async fn open(script: &Script) -> bigtable::Result<Arc<dyn Table>> {
         .add_service(BigtableServer::new(script.clone()))
         .add_service(BigtableTableAdminServer::new(script.clone()))
         .add_service(BigtableInstanceAdminServer::new(script.clone()))
-        .serve_with_incoming(TcpListenerStream::new(listener));
+        .serve_with_incoming(TcpIncoming::from(listener));
     tokio::spawn(served);
     let address: Address = format!("bigtable://{address}/p/i").parse()?;
     let store = GrpcStore::open(&address, ClientOptions::default()).await?;
