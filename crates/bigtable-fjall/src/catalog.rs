@@ -84,6 +84,11 @@ impl Catalog {
         }
     }
 
+    /// The description of its groups stays: other tables may have them.
+    pub(crate) fn remove_table(&self, batch: &mut OwnedWriteBatch, name: &str) {
+        batch.remove(&self.0, key(TABLE, name));
+    }
+
     /// Checks that no table of the store describes a group differently.
     pub(crate) fn check_group(&self, group: &LocalityGroup) -> std::result::Result<bool, Fault> {
         let stored = self.0.get(key(GROUP, &group.name))?;

@@ -19,22 +19,21 @@
 use std::collections::HashSet;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
-use bigtable::{CommitRows, ConditionalMutation, Error, Result, RowsOutcome};
+use bigtable::{CommitRows, Error, Result, RowsOutcome};
 use fjall::{OwnedWriteBatch, PersistMode};
 use smallvec::SmallVec;
 
 use crate::draft::{Batch, Draft};
+use crate::edit::Request;
 use crate::engine::{Engine, Lead, TableInfo, View};
 use crate::fault;
 use crate::key::Key;
 use crate::memory::MemoryChange;
-use crate::queue::{
-    GROUP_BYTES_MAX, GROUP_OPS_MAX, Outcome, Reply, RowsWork, STOPPED, Work, bytes,
-};
+use crate::queue::{GROUP_BYTES_MAX, GROUP_OPS_MAX, Outcome, Reply, RowsWork, STOPPED, Work};
 
 /// A request that is being committed.
 enum Job<'a> {
-    Row(&'a TableInfo, &'a ConditionalMutation),
+    Row(&'a TableInfo, &'a Request),
     Rows(&'a RowsWork),
 }
 
@@ -46,11 +45,7 @@ enum Begun {
 
 impl Engine {
     /// Commits one request; returns whether its predicate held.
-    pub(crate) async fn commit(
-        &self,
-        table: &Arc<TableInfo>,
-        request: ConditionalMutation,
-    ) -> Result<bool> {
+    pub(crate) async fn commit(&self, table: &Arc<TableInfo>, request: Request) -> Result<bool> {
         let reply = match self.try_lead()? {
             Some(lead) => return self.commit_one(&lead, Job::Row(table, &request)).map(matched),
             None => self.queue.push(Work::Row(table.clone(), request))?,
@@ -87,7 +82,7 @@ impl Engine {
     pub(crate) async fn commit_all(
         &self,
         table: &Arc<TableInfo>,
-        requests: Vec<ConditionalMutation>,
+        requests: Vec<Request>,
     ) -> Vec<Result<bool>> {
         let mut outcomes = Vec::with_capacity(requests.len());
         let mut requests = requests.into_iter().peekable();
@@ -104,7 +99,7 @@ impl Engine {
     }
 
     /// Commits the requests at once, or has them wait for the committer thread.
-    fn begin_all(&self, table: &Arc<TableInfo>, requests: Vec<ConditionalMutation>) -> Vec<Begun> {
+    fn begin_all(&self, table: &Arc<TableInfo>, requests: Vec<Request>) -> Vec<Begun> {
         match self.try_lead() {
             Err(error) => requests.iter().map(|_| Begun::Done(Err(error.clone()))).collect(),
             Ok(Some(lead)) => {
@@ -158,7 +153,7 @@ impl Engine {
         &self,
         lead: &Lead,
         table: &TableInfo,
-        requests: &[ConditionalMutation],
+        requests: &[Request],
     ) -> Vec<Result<bool>> {
         let mut outcomes = Vec::with_capacity(requests.len());
         let mut left = requests;
@@ -167,8 +162,8 @@ impl Engine {
             let mut bytes_before = 0;
             let group = left.iter().take_while(|request| {
                 let fits = bytes_before < GROUP_BYTES_MAX;
-                bytes_before += bytes(request);
-                fits && rows.insert(&request.row)
+                bytes_before += request.bytes();
+                fits && rows.insert(request.row())
             });
             let (group, rest) = left.split_at(group.count());
             let each = group.iter().map(|request| Job::Row(table, request));
@@ -198,7 +193,7 @@ impl Engine {
                 let outcome = match job {
                     Job::Row(table, request) => {
                         let outcome = self.prepare(view, table, request, &mut batch);
-                        sync |= request.sync && outcome.is_ok();
+                        sync |= request.sync() && outcome.is_ok();
                         outcome.map(Outcome::Matched)
                     }
                     Job::Rows(work) => {
@@ -247,21 +242,18 @@ impl Engine {
         &self,
         view: View<'_>,
         table: &TableInfo,
-        request: &ConditionalMutation,
+        request: &Request,
         batch: &mut Batch,
     ) -> Result<bool> {
-        self.check_floor(request.above)?;
+        table.check_there()?;
+        self.check_floor(request.above())?;
         let mut evaluate = || {
-            let mut holds = false;
-            for probe in &request.predicate {
-                holds = holds || view.finds(table, &request.row, probe)?;
-            }
-            let mutations = if holds { &request.then } else { &request.otherwise };
+            let decision = request.decide(table, view)?;
             let mut draft = Draft::new(view);
-            for mutation in mutations {
-                draft.apply(table, &request.row, mutation)?;
+            for mutation in &*decision.mutations {
+                draft.apply(table, request.row(), mutation)?;
             }
-            Ok((holds, draft.finish(batch)?))
+            Ok((decision.holds, draft.finish(batch)?))
         };
         let (holds, accepted) = evaluate().map_err(|fault| self.read_error(&fault))?;
         accepted.map(|()| holds)
@@ -272,6 +264,7 @@ impl Engine {
         self.check_floor(Some(work.request.above))?;
         let rows = work.tables.iter().zip(&work.request.rows);
         for (index, (table, row)) in rows.enumerate() {
+            table.check_there()?;
             for probe in &row.predicate {
                 let found = view.finds(table, &row.row, probe);
                 if found.map_err(|fault| self.read_error(&fault))? {

@@ -11,7 +11,7 @@
 //! that a run of mutations opens none.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bigtable::{ColumnSelect, Error, Family, Probe, Result, Row, RowKey, Selection};
@@ -78,6 +78,8 @@ pub(crate) struct TableInfo {
     pub(crate) groups: Vec<Arc<Group>>,
     /// In the schema's order, so that a family's position is its number in keys.
     pub(crate) families: Vec<FamilyInfo>,
+    /// Set under the commit lock when the table is dropped.
+    pub(crate) dropped: AtomicBool,
 }
 
 /// A family of an open table.
@@ -91,6 +93,14 @@ pub(crate) struct FamilyInfo {
 }
 
 impl TableInfo {
+    /// An error once the table was dropped.
+    pub(crate) fn check_there(&self) -> Result<()> {
+        match self.dropped.load(Ordering::SeqCst) {
+            false => Ok(()),
+            true => Err(Error::invalid(format!("table {} was dropped", self.name))),
+        }
+    }
+
     /// A family of the table; requests are checked before they come here.
     pub(crate) fn family(&self, family: &Family) -> &FamilyInfo {
         let found = self.families.iter().find(|info| info.family == *family);
@@ -256,6 +266,22 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
+    /// The selected cells of a row.
+    pub(crate) fn row(
+        &self,
+        table: &'a TableInfo,
+        row: &RowKey,
+        select: &Selection,
+    ) -> std::result::Result<Row, Fault> {
+        let mut cells = Vec::new();
+        for column in &select.columns {
+            let group = &table.groups[table.family(&column.family).group];
+            let column = table.chosen(column);
+            read_column(self.stored(group), table.id, row.as_bytes(), column, &mut cells)?;
+        }
+        Ok(Row::new(row.clone(), cells))
+    }
+
     pub(crate) fn stored(&self, group: &'a Group) -> Stored<'a> {
         group.in_memory(self.memory).unwrap_or_else(|| group.live(self.recent))
     }

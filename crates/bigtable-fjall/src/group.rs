@@ -149,6 +149,19 @@ impl Stored<'_> {
     pub(crate) fn is_empty_map(&self) -> bool {
         matches!(self, Stored::Versions(Cells::Map(map)) if map.is_empty())
     }
+
+    /// The last key between two bounds. A column with a history has a newest version, so the history
+    /// need not be looked at.
+    pub(crate) fn last_key(
+        &self,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> fjall::Result<Option<Slice>> {
+        let (Stored::Versions(cells) | Stored::NewestApart(cells, _)) = self;
+        match cells.range(bounds.0, bounds.1) {
+            Entries::Map(mut range) => Ok(range.next_back().map(|(key, _)| key.clone())),
+            Entries::Disk(mut entries) => entries.next_back().map(|entry| entry.key()).transpose(),
+        }
+    }
 }
 
 /// Keys and values in order, in memory or on disk.

@@ -5,8 +5,8 @@
 //!        |            |
 //!        |   read, scan: copy in-memory cells, then one snapshot    (column.rs, row.rs, scan.rs)
 //!        |            |
-//!        '── committer: predicates, one batch, durable, publish     (commit.rs, draft.rs, queue.rs,
-//!                     |                                            pending.rs)
+//!        '── committer: predicates, one batch, durable, publish     (commit.rs, edit.rs, draft.rs,
+//!                     |                                            queue.rs, pending.rs)
 //!                     |
 //!     keyspaces:  .catalog | <group> | <group>.history | ...        (catalog.rs, group.rs, key.rs)
 //! ```
@@ -28,6 +28,8 @@ mod column;
 mod commit;
 mod directory;
 mod draft;
+mod drop;
+mod edit;
 mod engine;
 mod fault;
 mod group;
@@ -44,7 +46,9 @@ mod scan;
 mod store;
 mod table;
 
+pub use edit::RowEdit;
 #[doc(hidden)]
 pub use key::check as check_key;
 pub use options::{Durability, Options};
 pub use store::FjallStore;
+pub use table::FjallTable;

@@ -4,9 +4,10 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use bigtable::{CommitRows, ConditionalMutation, Error, Mutation, Result, RowKey, Timestamp};
+use bigtable::{CommitRows, Error, Result, RowKey, Timestamp};
 use futures::channel::oneshot;
 
+use crate::edit::Request;
 use crate::engine::TableInfo;
 
 /// Most rows in one group; the request that reaches it is the group's last.
@@ -26,7 +27,7 @@ pub(crate) const STOPPED: &str = "the committer has stopped";
 /// A request of one caller.
 #[derive(Debug)]
 pub(crate) enum Work {
-    Row(Arc<TableInfo>, ConditionalMutation),
+    Row(Arc<TableInfo>, Request),
     Rows(RowsWork),
 }
 
@@ -151,7 +152,7 @@ impl Work {
     /// Adds its rows to those of the group, unless one of them is there already.
     fn is_apart_from(&self, group: &mut HashSet<(u32, RowKey)>) -> bool {
         match self {
-            Work::Row(table, request) => group.insert((table.id, request.row.clone())),
+            Work::Row(table, request) => group.insert((table.id, request.row().clone())),
             Work::Rows(RowsWork { tables, request }) => {
                 let rows = tables.iter().zip(&request.rows);
                 let places = rows.map(|(table, row)| (table.id, row.row.clone()));
@@ -167,20 +168,10 @@ impl Work {
     /// Keys and values of the request.
     fn bytes(&self) -> usize {
         match self {
-            Work::Row(_, request) => bytes(request),
+            Work::Row(_, request) => request.bytes(),
             Work::Rows(work) => work.request.bytes,
         }
     }
-}
-
-/// Keys and values of a request.
-pub(crate) fn bytes(request: &ConditionalMutation) -> usize {
-    let of = |mutation: &Mutation| match mutation {
-        Mutation::Set { qualifier, value, .. } => qualifier.len() + value.len(),
-        Mutation::Delete { qualifier, .. } => qualifier.len(),
-    };
-    let mutations = request.then.iter().chain(&request.otherwise);
-    request.row.as_bytes().len() + mutations.map(of).sum::<usize>()
 }
 
 /// The outcome of a request that waits in the queue.

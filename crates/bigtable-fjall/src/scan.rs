@@ -10,11 +10,12 @@ use std::ops::Bound;
 
 use bigtable::{Cell, ColumnSelect, Page, PageLimit, ROW_KEY_BYTES_MAX, Result, Row, RowKey};
 use bigtable::{RowRange, Selection};
+use fjall::Slice;
 
 use crate::engine::{Engine, TableInfo};
 use crate::fault::Fault;
 use crate::group::Group;
-use crate::key::{Key, row_of};
+use crate::key::{Key, Shape, row_of};
 use crate::row::{Chosen, Cursor};
 
 /// Entries that one page looks at, on disk or in memory, so that a scan that selects next to
@@ -123,6 +124,45 @@ impl Engine {
             parts.push(Part::OnDisk(Box::new(cursor)));
         }
         merge(parts, reach, range, limit)
+    }
+}
+
+impl Engine {
+    /// The last row of the range that has a cell.
+    pub(crate) fn last_row(&self, table: &TableInfo, range: &RowRange) -> Result<Option<RowKey>> {
+        self.check_usable()?;
+        let (from, end) = bounds(table.id, range);
+        if range.is_empty() || from >= end {
+            return Ok(None);
+        }
+        let mut last = None;
+        let mut see = |key: Option<Slice>| -> std::result::Result<(), Fault> {
+            let Some(key) = key else { return Ok(()) };
+            let shape = Shape::of(&key).ok_or(Fault::Damaged("a key that is none"))?;
+            let row = Key::from_prefix(shape.row_prefix(&key));
+            last = last.take().max(Some(row));
+            Ok(())
+        };
+        let bounds = || (Bound::Included(&*from), Bound::Excluded(&*end));
+        let mut look = || -> std::result::Result<(), Fault> {
+            let mut on_disk = Vec::new();
+            {
+                let memory = self.memory();
+                for group in &table.groups {
+                    match group.in_memory(&memory) {
+                        Some(held) => see(held.last_key(bounds())?)?,
+                        None => on_disk.push(group),
+                    }
+                }
+            }
+            let snapshot = self.snapshot();
+            for group in on_disk {
+                see(group.on_disk(&snapshot).last_key(bounds())?)?;
+            }
+            Ok(())
+        };
+        look().map_err(|fault| self.read_error(&fault))?;
+        Ok(last.map(|row: Key| RowKey::from(&*row_of(&row))))
     }
 }
 

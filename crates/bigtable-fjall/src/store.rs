@@ -1,6 +1,7 @@
 //! The store: opening, tables, the floor, closing.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
@@ -112,8 +113,38 @@ impl FjallStore {
         Ok(FjallStore { running: Arc::new(running) })
     }
 
-    fn table(&self, info: &Arc<TableInfo>) -> Arc<dyn Table> {
-        Arc::new(FjallTable { store: self.running.clone(), info: info.clone() })
+    /// As [`Store::open_table`], and returns the table with all it can do.
+    ///
+    /// # Errors
+    /// Those of [`Store::open_table`].
+    pub async fn open_fjall_table(&self, name: &str, schema: &TableSchema) -> Result<FjallTable> {
+        check_table_name(name)?;
+        schema.check()?;
+        let engine = &*self.running.engine;
+        let mut lead = engine.wait_to_lead()?;
+        if let Ok(known) = engine.table_named(name) {
+            ensure(known.schema == *schema, || catalog::other_schema(name))?;
+            return Ok(self.table(&known));
+        }
+        let info = Arc::new(engine.open_table(&mut lead, name, schema)?);
+        engine.tables.write().unwrap_or_else(PoisonError::into_inner).push(info.clone());
+        Ok(self.table(&info))
+    }
+
+    /// Removes a table with all its cells, if it is there; it must have been opened since the store
+    /// was. Handles of it are of no use any more. A crash may leave some of the cells: repeat.
+    ///
+    /// This blocks, for as long as the table is large.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if the table is there but was not opened, `Unknown` when it may be there in
+    /// part, and those of any mutation.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        self.running.engine.drop_table(name)
+    }
+
+    fn table(&self, info: &Arc<TableInfo>) -> FjallTable {
+        FjallTable { store: self.running.clone(), info: info.clone() }
     }
 }
 
@@ -133,17 +164,7 @@ fn open_catalog(db: &Database) -> fjall::Result<Catalog> {
 #[async_trait]
 impl Store for FjallStore {
     async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
-        check_table_name(name)?;
-        schema.check()?;
-        let engine = &*self.running.engine;
-        let mut lead = engine.wait_to_lead()?;
-        if let Ok(known) = engine.table_named(name) {
-            ensure(known.schema == *schema, || catalog::other_schema(name))?;
-            return Ok(self.table(&known));
-        }
-        let info = Arc::new(engine.open_table(&mut lead, name, schema)?);
-        engine.tables.write().unwrap_or_else(PoisonError::into_inner).push(info.clone());
-        Ok(self.table(&info))
+        Ok(Arc::new(self.open_fjall_table(name, schema).await?))
     }
 
     async fn table_names(&self) -> Result<Vec<String>> {
@@ -230,7 +251,8 @@ impl Engine {
                 id
             }
         };
-        Ok(TableInfo { id, name: name.to_owned(), schema: schema.clone(), groups, families })
+        let (name, schema, dropped) = (name.to_owned(), schema.clone(), AtomicBool::new(false));
+        Ok(TableInfo { id, name, schema, groups, families, dropped })
     }
 
     fn open_group(

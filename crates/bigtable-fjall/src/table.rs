@@ -6,13 +6,18 @@ use async_trait::async_trait;
 use bigtable::{ConditionalMutation, Page, PageLimit, Result, Row, RowKey, RowMutation};
 use bigtable::{RowRange, Selection, Table};
 
+use crate::edit::{Request, RowEdit};
 use crate::engine::TableInfo;
 use crate::key::Key;
 use crate::scan::bounds;
 use crate::store::Running;
 
-/// A table of a [`FjallStore`](crate::FjallStore). Keeps the store open.
-pub(crate) struct FjallTable {
+/// A table of a [`FjallStore`](crate::FjallStore), with what the trait [`Table`] does not have:
+/// [edits](FjallTable::edit_row) and [walking backwards](FjallTable::last_row). Keeps the store open.
+///
+/// See [`RowEdit`] for an example.
+#[derive(Clone)]
+pub struct FjallTable {
     pub(crate) store: Arc<Running>,
     pub(crate) info: Arc<TableInfo>,
 }
@@ -24,6 +29,38 @@ impl std::fmt::Debug for FjallTable {
 }
 
 impl FjallTable {
+    /// Changes one row as a decision says that sees the row, in one atomic step.
+    ///
+    /// # Errors
+    /// As [`Table::mutate_row`].
+    pub async fn edit_row(&self, edit: RowEdit) -> Result<()> {
+        edit.check(&self.info.schema)?;
+        self.store.engine.commit(&self.info, Request::Edit(edit)).await.map(|_| ())
+    }
+
+    /// Edits several rows; each edit is atomic by itself and has its own result, in their order.
+    ///
+    /// # Errors
+    /// Each result's are those of [`edit_row`](FjallTable::edit_row).
+    pub async fn edit_rows(&self, edits: Vec<RowEdit>) -> Vec<Result<()>> {
+        let checks: Vec<_> = edits.iter().map(|edit| edit.check(&self.info.schema)).collect();
+        let mut check = checks.iter();
+        let mut sound = edits;
+        sound.retain(|_| check.next().is_some_and(Result::is_ok));
+        let sound = sound.into_iter().map(Request::Edit).collect();
+        let mut outcomes = self.store.engine.commit_all(&self.info, sound).await.into_iter();
+        let mut outcome = || outcomes.next().expect("one outcome for each sound edit").map(|_| ());
+        checks.into_iter().map(|check| check.and_then(|()| outcome())).collect()
+    }
+
+    /// The key of the last row in the range that has a cell, for walking backwards.
+    ///
+    /// # Errors
+    /// As [`Table::read_row`].
+    pub fn last_row(&self, range: &RowRange) -> Result<Option<RowKey>> {
+        self.store.engine.last_row(&self.info, range)
+    }
+
     /// Waits for changes of several rows whose timestamp a reader of these may be too late for.
     async fn wait_for_pending(&self, select: &Selection, bounds: impl FnOnce() -> (Key, Key)) {
         let Some(s) = select.above else { return };
@@ -63,19 +100,20 @@ impl Table for FjallTable {
         // Without a predicate, `otherwise` always applies.
         let request =
             ConditionalMutation { otherwise: mutations, sync, ..ConditionalMutation::new(row) };
-        self.store.engine.commit(&self.info, request).await.map(|_| ())
+        self.store.engine.commit(&self.info, Request::Conditional(request)).await.map(|_| ())
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
         request.check(&self.info.schema)?;
-        self.store.engine.commit(&self.info, request).await
+        self.store.engine.commit(&self.info, Request::Conditional(request)).await
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
         let checks: Vec<_> = requests.iter().map(|r| r.check(&self.info.schema)).collect();
-        let mut sound = requests;
         let mut check = checks.iter();
+        let mut sound = requests;
         sound.retain(|_| check.next().is_some_and(Result::is_ok));
+        let sound = sound.into_iter().map(Request::Conditional).collect();
         let mut outcomes = self.store.engine.commit_all(&self.info, sound).await.into_iter();
         let mut outcome = || outcomes.next().expect("one outcome for each sound request");
         checks.into_iter().map(|check| check.and_then(|()| outcome())).collect()

@@ -725,3 +725,34 @@ fn settings_are_shown_with_their_sources_and_slips_are_refused() {
     config(&view, "orakles = []").refused(2, slip, "config view --help");
     config(&["oracle", "status"], "").refused(2, "no oracles", "config view --help");
 }
+
+#[cfg(unix)]
+#[test]
+fn serve_table_says_where_it_listens_and_ends_when_asked_to() {
+    use std::io::{BufRead, BufReader};
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let serve = |listen: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+        command.args(["serve", "table", "--listen", listen, "--data"]).arg(&data);
+        command
+    };
+    let mut server = serve("127.0.0.1:0").stdout(Stdio::piped()).spawn().unwrap();
+    let mut address = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut address).unwrap();
+    let address = address.trim();
+    std::net::TcpStream::connect(address).expect("it listens there");
+
+    let second = serve(address).output().unwrap();
+    let text = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(2), "{text}");
+    assert!(text.contains("cannot listen") && text.contains("--listen"), "{text}");
+    let second = serve("127.0.0.1:0").output().unwrap();
+    let text = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(2), "{text}");
+    assert!(text.contains("another process has this directory open"), "{text}");
+
+    let pid = server.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}

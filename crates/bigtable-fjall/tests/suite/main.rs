@@ -2,6 +2,7 @@
 
 mod conformance;
 mod contention;
+mod edits;
 mod failures;
 mod kill;
 mod opening;

@@ -1,0 +1,95 @@
+//! Removing a table: first its cells, in batches, then its name.
+//!
+//! Invariant: the name goes last, so that no cell of the table's number is left when the number may
+//! be given to another table.
+
+use std::ops::Bound;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use bigtable::{Error, Result};
+use fjall::Slice;
+
+use crate::engine::{Engine, TableInfo};
+use crate::fault::Fault;
+use crate::group::{Cells, Group};
+use crate::key::Key;
+use crate::memory::MemoryChange;
+
+/// Keys removed in one batch, for which the commit lock is held.
+const BATCH_KEYS_MAX: usize = 4096;
+
+impl Engine {
+    /// Removes a table that is open, if it is there.
+    pub(crate) fn drop_table(&self, name: &str) -> Result<()> {
+        let reading = |fault: Fault| self.read_error(&fault);
+        let info = {
+            let _lead = self.wait_to_lead()?;
+            let Ok(info) = self.table_named(name) else {
+                return match self.catalog.table(name).map_err(reading)? {
+                    None => Ok(()),
+                    Some(_) => Err(Error::invalid(format!("table {name} was not opened"))),
+                };
+            };
+            info.dropped.store(true, Ordering::SeqCst);
+            info
+        };
+        for group in &info.groups {
+            while self.remove_some(&info, group)? {}
+        }
+        let _lead = self.wait_to_lead()?;
+        let mut batch = self.db.batch();
+        self.catalog.remove_table(&mut batch, name);
+        self.write(batch, Vec::new(), true)?;
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        tables.retain(|table| table.name != name);
+        Ok(())
+    }
+
+    /// Removes some of the table's cells in a group; returns whether there may be more.
+    fn remove_some(&self, table: &TableInfo, group: &Group) -> Result<bool> {
+        let _lead = self.wait_to_lead()?;
+        let prefix = Key::table(table.id);
+        let keyspaces = [Some(&group.cells), group.history.as_ref()];
+        let mut batch = self.db.batch();
+        let mut changes = Vec::new();
+        let mut own = Vec::new();
+        let mut count = 0;
+        for (keyspace, history) in keyspaces.into_iter().flatten().zip([false, true]) {
+            let keys = first_keys(&Cells::Live(keyspace), &prefix, BATCH_KEYS_MAX - count);
+            let keys = keys.map_err(|fault| self.read_error(&fault))?;
+            count += keys.len();
+            group.removed[usize::from(history)].fetch_add(keys.len() as u64, Ordering::Relaxed);
+            for key in keys {
+                batch.remove(keyspace, key.clone());
+                if let Some(group) = group.memory {
+                    let was_spilled = !self.memory().group(group).has(&key);
+                    changes.push(MemoryChange { group, key, value: None, was_spilled });
+                } else if group.history.is_some() && !history {
+                    own.push(key);
+                }
+            }
+        }
+        self.write(batch, changes, false)?;
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in own {
+            recent.set(key, None);
+        }
+        Ok(count == BATCH_KEYS_MAX)
+    }
+}
+
+fn first_keys(
+    cells: &Cells<'_>,
+    prefix: &Key,
+    keys_max: usize,
+) -> std::result::Result<Vec<Slice>, Fault> {
+    let end = prefix.end();
+    let mut entries = cells.range(Bound::Included(prefix), Bound::Excluded(&end));
+    let mut keys = Vec::new();
+    while keys.len() < keys_max {
+        let Some((key, _)) = entries.next(|_| false)? else { break };
+        keys.push(key);
+    }
+    Ok(keys)
+}

@@ -1,0 +1,159 @@
+//! What the committer is asked to do to one row: a conditional mutation, whose condition is made of
+//! probes, or an edit, which is decided by any function that sees the row.
+//!
+//! Probes are what Percolator needs, and cost next to nothing. An edit is what a general server of
+//! Bigtable's API needs: a filter as a condition, increments, the deletion of whatever a row holds.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bigtable::{ConditionalMutation, Error, Mutation, Result, Row, RowKey, Selection};
+use bigtable::{TableSchema, Timestamp};
+
+use crate::engine::{TableInfo, View};
+use crate::fault::Fault;
+
+/// An edit of one row: `decide` is shown the selected cells, and what it returns is applied; nothing
+/// can come between.
+///
+/// It is called once at most, while nothing else can be committed to any row: it must not block,
+/// and a panic ends the store. What it found out it may leave with its caller.
+///
+/// ```
+/// use bigtable::*;
+/// use bigtable_fjall::{FjallStore, Options, RowEdit};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path().join("counters");
+/// # futures::executor::block_on(async {
+/// const DATA: Family = Family::from_static("data");
+/// let store = FjallStore::open(&dir, Options::default())?;
+/// let schema = TableSchema { groups: vec![LocalityGroup::on_disk("data", Layout::Versions)] };
+/// let table = store.open_fjall_table("counters", &schema).await?;
+/// let select = Selection::default().column(DATA, "hits", TimeRange::ALL, 1);
+/// for _ in 0..3 {
+///     let edit = RowEdit::new("page", select.clone(), |row: Row| {
+///         let hits = row.cells.first().map_or(0, |cell| cell.value.len());
+///         vec![Mutation::set(DATA, "hits", Timestamp::ZERO, vec![b'|'; hits + 1])]
+///     });
+///     table.edit_row(edit).await?;
+/// }
+/// let row = table.read_row(&RowKey::from("page"), &select).await?;
+/// assert_eq!(&row.cells[0].value[..], b"|||");
+/// # Ok::<(), Error>(()) }).unwrap();
+/// ```
+pub struct RowEdit {
+    row: RowKey,
+    select: Selection,
+    decide: Box<dyn Fn(Row) -> Vec<Mutation> + Send + Sync>,
+    bytes: usize,
+}
+
+impl RowEdit {
+    /// An edit of `row`. The families of the mutations that `decide` returns must be the table's.
+    pub fn new(
+        row: impl Into<RowKey>,
+        select: Selection,
+        decide: impl Fn(Row) -> Vec<Mutation> + Send + Sync + 'static,
+    ) -> Self {
+        RowEdit { row: row.into(), select, decide: Box::new(decide), bytes: EDIT_BYTES }
+    }
+
+    /// Says how many bytes of keys and values `decide` holds, so that the queue of edits stays bounded
+    /// in memory, too.
+    #[must_use]
+    pub fn holding(mut self, bytes: usize) -> Self {
+        self.bytes = bytes.max(EDIT_BYTES);
+        self
+    }
+
+    pub(crate) fn check(&self, schema: &TableSchema) -> Result<()> {
+        self.row.check()?;
+        if self.select.above.is_some() {
+            return Err(Error::invalid("an edit cannot ask to be above the floor"));
+        }
+        self.select.check(schema)
+    }
+}
+
+impl fmt::Debug for RowEdit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowEdit").field("row", &self.row).finish_non_exhaustive()
+    }
+}
+
+/// A request to the committer.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Conditional(ConditionalMutation),
+    Edit(RowEdit),
+}
+
+/// What a request comes to, once the row was looked at.
+pub(crate) struct Decision<'a> {
+    /// Whether the predicate held.
+    pub(crate) holds: bool,
+    pub(crate) mutations: Cow<'a, [Mutation]>,
+}
+
+/// What the queue reckons at least for an edit.
+const EDIT_BYTES: usize = 1024;
+
+impl Request {
+    pub(crate) fn row(&self) -> &RowKey {
+        match self {
+            Request::Conditional(request) => &request.row,
+            Request::Edit(edit) => &edit.row,
+        }
+    }
+
+    /// Keys and values of the request.
+    pub(crate) fn bytes(&self) -> usize {
+        let of = |mutation: &Mutation| match mutation {
+            Mutation::Set { qualifier, value, .. } => qualifier.len() + value.len(),
+            Mutation::Delete { qualifier, .. } => qualifier.len(),
+        };
+        let changes = match self {
+            Request::Conditional(request) => {
+                request.then.iter().chain(&request.otherwise).map(of).sum()
+            }
+            Request::Edit(edit) => edit.bytes,
+        };
+        self.row().as_bytes().len() + changes
+    }
+
+    pub(crate) fn sync(&self) -> bool {
+        match self {
+            Request::Conditional(request) => request.sync,
+            Request::Edit(_) => false,
+        }
+    }
+
+    pub(crate) fn above(&self) -> Option<Timestamp> {
+        match self {
+            Request::Conditional(request) => request.above,
+            Request::Edit(_) => None,
+        }
+    }
+
+    /// Looks at the row, and returns what is to be done to it.
+    pub(crate) fn decide(
+        &self,
+        table: &TableInfo,
+        view: View<'_>,
+    ) -> std::result::Result<Decision<'_>, Fault> {
+        match self {
+            Request::Conditional(request) => {
+                let mut holds = false;
+                for probe in &request.predicate {
+                    holds = holds || view.finds(table, &request.row, probe)?;
+                }
+                let mutations = if holds { &request.then } else { &request.otherwise };
+                Ok(Decision { holds, mutations: Cow::Borrowed(mutations) })
+            }
+            Request::Edit(edit) => {
+                let row = view.row(table, &edit.row, &edit.select)?;
+                Ok(Decision { holds: true, mutations: Cow::Owned((edit.decide)(row)) })
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Edits, walking backwards, and dropping tables.
+
+use std::sync::{Arc, Mutex};
+
+use bigtable::{RowKey, RowMutation};
+use bigtable_fjall::{FjallTable, RowEdit};
+
+use super::*;
+
+fn open_own(dir: &Path) -> (FjallStore, FjallTable) {
+    let store = FjallStore::open(dir, options(Durability::Buffered)).expect("the store opens");
+    let table = block_on(store.open_fjall_table("t", &schema())).expect("the table opens");
+    (store, table)
+}
+
+#[test]
+fn an_edit_sees_the_row_as_it_is_and_nothing_comes_between() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, table) = open_own(&dir.path().join("s"));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let table = table.clone();
+            std::thread::spawn(move || {
+                for _ in 0..50 {
+                    let edit = RowEdit::new("r", everything(), |row: Row| {
+                        let held: Vec<_> = EACH
+                            .iter()
+                            .map(|f| row.newest(f, b"q").map_or(0, |cell| cell.value.len()))
+                            .collect();
+                        assert!(held.iter().all(|len| *len == held[0]), "a half-made edit");
+                        let value = "|".repeat(held[0] + 1);
+                        EACH.iter().map(|f| set(f, 1, &value)).collect()
+                    });
+                    block_on(table.edit_row(edit)).expect("the edit is applied");
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
+    let row = block_on(table.read_row(&RowKey::from("r"), &everything())).unwrap();
+    assert!(row.cells.len() == 4 && row.cells.iter().all(|cell| cell.value.len() == 200));
+}
+
+#[test]
+fn edits_of_one_call_have_their_results_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, table) = open_own(&dir.path().join("s"));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let edit = |row: &str| {
+        let seen = seen.clone();
+        RowEdit::new(row, everything(), move |row: Row| {
+            seen.lock().unwrap().push(row.cells.len());
+            vec![set(&PLAIN, row.cells.len() as u64, "v")]
+        })
+    };
+    let results = block_on(table.edit_rows(vec![edit("a"), edit(""), edit("a"), edit("a")]));
+    let ok: Vec<_> = results.iter().map(Result::is_ok).collect();
+    assert_eq!(ok, [true, false, true, true]);
+    assert_eq!(*seen.lock().unwrap(), [0, 1, 2]);
+}
+
+#[test]
+fn rows_are_found_from_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, table) = open_own(&dir.path().join("s"));
+    let rows = ["a", "b", "c", "d", "e"];
+    for (row, family) in rows.iter().zip(EACH.iter().cycle()) {
+        block_on(table.mutate_row(RowMutation::new(*row).mutation(set(family, 1, "v")))).unwrap();
+    }
+    let mut range = RowRange::all();
+    let mut found = Vec::new();
+    while let Some(row) = table.last_row(&range).unwrap() {
+        range.end = std::ops::Bound::Excluded(row.clone());
+        found.push(row.to_string());
+    }
+    assert_eq!(found, ["e", "d", "c", "b", "a"]);
+    let last = table.last_row(&RowRange::between("b", "d")).unwrap();
+    assert_eq!(last, Some(RowKey::from("c")));
+    assert_eq!(table.last_row(&RowRange::prefix("x")).unwrap(), None);
+}
+
+#[test]
+fn a_dropped_table_leaves_nothing_to_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, table) = open_own(&dir.path().join("s"));
+    for row in 0..3000 {
+        let sets = EACH.iter().flat_map(|f| [set(f, 1, "old"), set(f, 2, "newer")]);
+        let request = sets.fold(RowMutation::new(format!("{row}")), RowMutation::mutation);
+        block_on(table.mutate_row(request)).unwrap();
+    }
+    store.drop_table("t").unwrap();
+    store.drop_table("t").unwrap();
+    assert!(block_on(store.table_names()).unwrap().is_empty());
+    let late = RowMutation::new("r").mutation(set(&PLAIN, 1, "late"));
+    assert!(matches!(block_on(table.mutate_row(late)), Err(Error::InvalidRequest(_))));
+    let table = block_on(store.open_fjall_table("t", &schema())).unwrap();
+    assert_eq!(contents(&table), []);
+    // Neither does what the committer remembered of its cells.
+    let request = RowMutation::new("1").mutation(set(&NEWEST, 1, "new"));
+    block_on(table.mutate_row(request)).unwrap();
+    let rows = contents(&table);
+    assert_eq!((rows.len(), rows[0].cells.len()), (1, 1));
+    assert_eq!(rows[0].cells[0].timestamp, ts(1));
+}

@@ -1,0 +1,193 @@
+//! Selections and probes as filters of the API.
+//!
+//! Columns are named by column ranges, from a qualifier to itself: exact for every byte string,
+//! where a regular expression would have to be quoted. A filter is bounded by the API; beyond, a
+//! selection reads whole families and is applied here. A predicate beyond the bound asks whole
+//! families, too: that may find what the probes would not, so it is done only where finding
+//! something leaves the row as it is. A caller then meets conflicts that are none.
+
+use bigtable::{Bytes, Cell, ColumnSelect, Error, Family, Probe, Qualifiers, Result, Row};
+use bigtable::{Selection, TimeRange};
+use prost::Message;
+
+use crate::filter::FILTER_BYTES_MAX;
+use crate::proto::data::column_range::{EndQualifier, StartQualifier};
+use crate::proto::data::row_filter::{Chain, Filter, Interleave};
+use crate::proto::data::value_range::{EndValue, StartValue};
+use crate::proto::data::{ColumnRange, RowFilter, TimestampRange, ValueRange};
+use crate::time;
+
+/// How a selection is read.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) filter: RowFilter,
+    /// Whether more may come back than was selected.
+    coarse: bool,
+}
+
+/// The filter of a selection; `None` if it selects nothing.
+pub(crate) fn of_selection(select: &Selection) -> Option<Reading> {
+    let wanted: Vec<_> = select.columns.iter().filter(|column| is_some(column)).collect();
+    let exact = interleave(wanted.iter().filter_map(|column| of_column(column)).collect())?;
+    if exact.encoded_len() <= FILTER_BYTES_MAX {
+        return Some(Reading { filter: exact, coarse: false });
+    }
+    let mut families: Vec<_> = wanted.iter().map(|column| &column.family).collect();
+    families.sort();
+    families.dedup();
+    let filter = interleave(families.into_iter().map(|f| columns(f, None)).collect())?;
+    Some(Reading { filter, coarse: true })
+}
+
+impl Reading {
+    /// What of a row that came back was selected.
+    pub(crate) fn pick(&self, select: &Selection, mut row: Row) -> Row {
+        if self.coarse {
+            let mut taken = vec![0_u32; select.columns.len()];
+            let mut column: Option<(Family, Bytes)> = None;
+            row.cells.retain(|cell| {
+                let same = |c: &(Family, Bytes)| (&c.0, &c.1) == (&cell.family, &cell.qualifier);
+                if !column.as_ref().is_some_and(same) {
+                    column = Some((cell.family.clone(), cell.qualifier.clone()));
+                    taken.fill(0);
+                }
+                select.columns.iter().zip(&mut taken).any(|(wanted, taken)| {
+                    let takes = selects(wanted, cell) && *taken < wanted.versions_max;
+                    *taken += u32::from(takes);
+                    takes
+                })
+            });
+        }
+        row
+    }
+}
+
+fn is_some(column: &ColumnSelect) -> bool {
+    column.versions_max > 0 && column.time.from <= column.time.to
+}
+
+fn selects(column: &ColumnSelect, cell: &Cell) -> bool {
+    let named = match &column.qualifiers {
+        Qualifiers::All => true,
+        Qualifiers::Is(qualifier) => *qualifier == cell.qualifier,
+    };
+    named && column.family == cell.family && column.time.contains(cell.timestamp)
+}
+
+fn of_column(column: &ColumnSelect) -> Option<RowFilter> {
+    let qualifier = match &column.qualifiers {
+        Qualifiers::All => None,
+        Qualifiers::Is(qualifier) => Some(qualifier),
+    };
+    let mut filters = vec![columns(&column.family, qualifier)];
+    filters.extend(times(column.time)?);
+    if let Ok(versions) = i32::try_from(column.versions_max) {
+        filters.push(filter(Filter::CellsPerColumnLimitFilter(versions)));
+    }
+    Some(chain(filters))
+}
+
+/// The filter of a predicate. `may_be_coarse`: finding too much does no harm.
+///
+/// # Errors
+/// `InvalidRequest` if it is too long for the API and must not be coarse.
+pub(crate) fn of_predicate(probes: &[Probe], may_be_coarse: bool) -> Result<RowFilter> {
+    let nothing = || filter(Filter::BlockAllFilter(true));
+    let exact = grouped(probes, |probe| Some(&probe.qualifier)).unwrap_or_else(nothing);
+    let bytes = exact.encoded_len();
+    if bytes <= FILTER_BYTES_MAX {
+        return Ok(exact);
+    }
+    if !may_be_coarse {
+        return Err(Error::invalid(format!(
+            "the predicate takes {bytes} bytes as a filter, and the API takes {FILTER_BYTES_MAX}: \
+             write fewer columns of one row in one transaction, or use shorter names"
+        )));
+    }
+    Ok(grouped(probes, |_| None).unwrap_or_else(nothing))
+}
+
+/// Probes that differ in their columns alone.
+struct Alike<'a> {
+    first: &'a Probe,
+    columns: Vec<(&'a Family, Option<&'a Bytes>)>,
+}
+
+/// Probes that differ in their columns alone share one chain: names take the most room.
+fn grouped<'a>(
+    probes: &'a [Probe],
+    qualifier: impl Fn(&'a Probe) -> Option<&'a Bytes>,
+) -> Option<RowFilter> {
+    let mut groups: Vec<Alike<'a>> = Vec::new();
+    for probe in probes.iter().filter(|probe| probe.time.from <= probe.time.to) {
+        let column = (&probe.family, qualifier(probe));
+        let alike = |group: &&mut Alike<'_>| {
+            let Probe { time, value_prefix, .. } = group.first;
+            (time, value_prefix) == (&probe.time, &probe.value_prefix)
+        };
+        match groups.iter_mut().find(alike) {
+            Some(group) if group.columns.contains(&column) => {}
+            Some(group) => group.columns.push(column),
+            None => groups.push(Alike { first: probe, columns: vec![column] }),
+        }
+    }
+    let filters = groups.into_iter().filter_map(|Alike { first, columns: names }| {
+        let names = names.into_iter().map(|(family, qualifier)| columns(family, qualifier));
+        let mut filters = vec![interleave(names.collect())?];
+        filters.extend(times(first.time)?);
+        filters.extend(first.value_prefix.as_ref().and_then(prefix));
+        Some(chain(filters))
+    });
+    interleave(filters.collect())
+}
+
+fn filter(filter: Filter) -> RowFilter {
+    RowFilter { filter: Some(filter) }
+}
+
+/// Chains and interleaves have at least two members.
+fn chain(mut filters: Vec<RowFilter>) -> RowFilter {
+    match filters.len() {
+        1 => filters.remove(0),
+        _ => filter(Filter::Chain(Chain { filters })),
+    }
+}
+
+fn interleave(mut filters: Vec<RowFilter>) -> Option<RowFilter> {
+    match filters.len() {
+        0 => None,
+        1 => filters.pop(),
+        _ => Some(filter(Filter::Interleave(Interleave { filters }))),
+    }
+}
+
+/// One column, or all of a family.
+fn columns(family: &Family, qualifier: Option<&Bytes>) -> RowFilter {
+    filter(Filter::ColumnRangeFilter(ColumnRange {
+        family_name: family.as_str().to_owned(),
+        start_qualifier: qualifier.cloned().map(StartQualifier::StartQualifierClosed),
+        end_qualifier: qualifier.cloned().map(EndQualifier::EndQualifierClosed),
+    }))
+}
+
+/// A filter of times, if any is needed; `None` for no time at all.
+fn times(range: TimeRange) -> Option<Option<RowFilter>> {
+    let (start_timestamp_micros, end_timestamp_micros) = time::micros_range(range)?;
+    let times = TimestampRange { start_timestamp_micros, end_timestamp_micros };
+    Some((range != TimeRange::ALL).then(|| filter(Filter::TimestampRangeFilter(times))))
+}
+
+/// Values that begin so, if that restricts them.
+fn prefix(prefix: &Bytes) -> Option<RowFilter> {
+    let mut end = prefix.to_vec();
+    while end.last() == Some(&u8::MAX) {
+        end.pop();
+    }
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    let end_value = (!end.is_empty()).then(|| EndValue::EndValueOpen(end.into()));
+    let start_value = Some(StartValue::StartValueClosed(prefix.clone()));
+    let range = ValueRange { start_value, end_value };
+    (!prefix.is_empty()).then(|| filter(Filter::ValueRangeFilter(range)))
+}

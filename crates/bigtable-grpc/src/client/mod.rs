@@ -1,0 +1,29 @@
+//! A client of google.bigtable.v2: [`GrpcStore`] is a [`Store`](bigtable::Store) behind a network.
+//!
+//! ```text
+//!   store.rs     opening: families, garbage collection rules, routing; names of tables
+//!   table.rs     rows: reading, conditional mutations, tablets
+//!   filter.rs    selections and probes as filters of the API
+//!   merge.rs     chunks of a stream as rows
+//!   channel.rs   connections, deadlines, headers        retry.rs   what is repeated, and when
+//!   status.rs    codes of the API as errors             address.rs where it all is
+//! ```
+//!
+//! What may be repeated is repeated here: reads, and unconditional mutations, which name their times
+//! and so do the same again. A conditional mutation is sent once; only the protocol above knows
+//! whether its repetition is harmless, and learns by [`Unknown`](bigtable::Error::Unknown) that the
+//! first one may have been applied.
+
+mod address;
+mod channel;
+mod filter;
+mod merge;
+mod retry;
+mod status;
+mod store;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use address::Address;
+pub use store::{ClientOptions, GrpcStore};

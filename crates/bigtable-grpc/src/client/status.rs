@@ -1,0 +1,98 @@
+//! Codes of the API as errors of a store.
+
+use std::error::Error as _;
+
+use bigtable::Error;
+use tonic::{Code, Status};
+
+/// What a failed read is.
+pub(crate) fn of_read(status: &Status) -> Error {
+    match status.code() {
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::OutOfRange
+        | Code::FailedPrecondition
+        | Code::PermissionDenied
+        | Code::Unauthenticated
+        | Code::Unimplemented => Error::InvalidRequest(told(status)),
+        Code::Ok
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::DeadlineExceeded
+        | Code::ResourceExhausted
+        | Code::Aborted
+        | Code::Internal
+        | Code::Unavailable
+        | Code::DataLoss => Error::Unavailable { why: told(status) },
+    }
+}
+
+/// What a failed mutation is: whatever does not say that it was refused may have been applied.
+pub(crate) fn of_mutation(status: &Status) -> Error {
+    match status.code() {
+        // Refused before it was looked at.
+        Code::ResourceExhausted => Error::Unavailable { why: told(status) },
+        Code::Unavailable if was_not_sent(status) => Error::Unavailable { why: told(status) },
+        Code::Ok
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::DeadlineExceeded
+        | Code::Aborted
+        | Code::Internal
+        | Code::Unavailable
+        | Code::DataLoss => Error::Unknown { why: told(status) },
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::OutOfRange
+        | Code::FailedPrecondition
+        | Code::PermissionDenied
+        | Code::Unauthenticated
+        | Code::Unimplemented => of_read(status),
+    }
+}
+
+/// Whether there was no connection to send the request over.
+pub(crate) fn was_not_sent(status: &Status) -> bool {
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// Whether the same request may succeed a moment later.
+pub(crate) fn is_transient(status: &Status) -> bool {
+    match status.code() {
+        Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::ResourceExhausted => {
+            true
+        }
+        // A connection that breaks in the middle of a stream is told so.
+        Code::Internal | Code::Unknown => status.source().is_some(),
+        Code::Ok
+        | Code::Cancelled
+        | Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::DataLoss
+        | Code::Unauthenticated => false,
+    }
+}
+
+fn told(status: &Status) -> String {
+    let mut told = format!("{:?}: {}", status.code(), status.message());
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        told = format!("{told}: {error}");
+        cause = error.source();
+    }
+    told
+}

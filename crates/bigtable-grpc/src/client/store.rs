@@ -1,0 +1,334 @@
+//! Opening a store behind the API, and its tables.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bigtable::{Error, Result, Store, TableSchema, Timestamp, check_table_name};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::{Code, Status};
+
+use super::address::Address;
+use super::channel::{Channels, routing};
+use super::retry::repeat;
+use super::status::{of_mutation, of_read};
+use super::table::GrpcTable;
+use crate::proto::admin::app_profile::RoutingPolicy;
+use crate::proto::admin::modify_column_families_request::Modification;
+use crate::proto::admin::modify_column_families_request::modification::Mod;
+use crate::proto::admin::table::View;
+use crate::proto::admin::{
+    ColumnFamily, CreateTableRequest, GetAppProfileRequest, GetTableRequest, ListTablesRequest,
+    ModifyColumnFamiliesRequest, Table,
+};
+
+/// Pages of one list.
+const PAGES_MAX: usize = 1000;
+/// How often a table is looked at while others create it, too.
+const LOOKS_MAX: usize = 4;
+
+/// Options of a [`GrpcStore`].
+///
+/// ```
+/// let options = bigtable_grpc::ClientOptions::default();
+/// assert_eq!(options.app_profile, "default");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientOptions {
+    /// Connections to the server.
+    pub connections: usize,
+    /// How long a request may take, each time that it is sent.
+    pub deadline: Duration,
+    /// The application profile that requests are routed by. It must route to a single cluster and
+    /// allow transactions on rows.
+    pub app_profile: String,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        ClientOptions {
+            connections: 4,
+            deadline: Duration::from_secs(20),
+            app_profile: "default".to_owned(),
+        }
+    }
+}
+
+/// A store behind google.bigtable.v2: the server of this crate, or Google's emulator.
+///
+/// Its futures run in the tokio runtime that it was opened in. It differs from stores in this process
+/// in three ways:
+///
+/// * It has **no floor**: the API cannot compare one within a row operation. So
+///   [`raise_floor`](Store::raise_floor) is refused, and garbage collection of Percolator's, which
+///   relies on it, must be off.
+/// * How durable an acknowledged mutation is, is the server's affair: `sync` of a request is not sent.
+///   Locality groups and their bounds are, too. Whether two processes describe them
+///   alike is not seen.
+/// * A predicate that is too long for one filter of the API (dozens of columns of one row with long
+///   names, hundreds with short ones) asks whole families where finding something leaves the row as
+///   it is: conflicts may then be found that are none. Elsewhere it is an
+///   [`InvalidRequest`](Error::InvalidRequest).
+///
+/// ```no_run
+/// use bigtable::Store;
+/// # async fn example() -> bigtable::Result<()> {
+/// let address = "bigtable://127.0.0.1:8086/project/instance".parse()?;
+/// let store = bigtable_grpc::GrpcStore::open(&address, Default::default()).await?;
+/// println!("{:?}", store.table_names().await?);
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct GrpcStore {
+    channels: Arc<Channels>,
+    instance: String,
+    app_profile: String,
+    /// What tables were opened as. Locality groups are known here alone.
+    opened: Mutex<BTreeMap<String, TableSchema>>,
+}
+
+impl GrpcStore {
+    /// Connects to the instance, and checks how the application profile routes.
+    ///
+    /// # Errors
+    /// `Unavailable` if nobody answers; `InvalidRequest` if the profile routes to several clusters or
+    /// refuses transactions: single-row transactions need one cluster.
+    pub async fn open(address: &Address, options: ClientOptions) -> Result<GrpcStore> {
+        let ClientOptions { connections, deadline, app_profile } = options;
+        let channels = Arc::new(Channels::new(address, connections, deadline)?);
+        let (instance, opened) = (address.instance(), Mutex::default());
+        let store = GrpcStore { channels, instance, app_profile, opened };
+        store.check_routing().await?;
+        Ok(store)
+    }
+
+    async fn check_routing(&self) -> Result<()> {
+        let name = format!("{}/appProfiles/{}", self.instance, self.app_profile);
+        let routing = routing(&[("name", &name)])?;
+        let answer = repeat(|| async {
+            let request =
+                self.channels.request(&routing, GetAppProfileRequest { name: name.clone() });
+            Ok(self.channels.instances().get_app_profile(request).await?.into_inner())
+        });
+        let profile = match answer.await {
+            Ok(profile) => profile,
+            // Google's emulator has no profiles, and routes nowhere else.
+            Err(status) if status.code() == Code::Unimplemented => return Ok(()),
+            // Whoever may not look at profiles may still use them.
+            Err(status) if status.code() == Code::PermissionDenied => {
+                tracing::warn!(profile = name, "cannot see how this profile routes");
+                return Ok(());
+            }
+            Err(status) => return Err(of_read(&status)),
+        };
+        match profile.routing_policy {
+            Some(RoutingPolicy::SingleClusterRouting(single))
+                if single.allow_transactional_writes =>
+            {
+                Ok(())
+            }
+            Some(RoutingPolicy::SingleClusterRouting(_)) => Err(Error::invalid(format!(
+                "application profile {name} does not allow single-row transactions, which \
+                 Percolator is built of: allow them, or name another profile"
+            ))),
+            _ => Err(Error::invalid(format!(
+                "application profile {name} routes to several clusters, and a row is atomic in one \
+                 alone: name a profile with single-cluster routing"
+            ))),
+        }
+    }
+
+    fn table_name(&self, id: &str) -> String {
+        format!("{}/tables/{id}", self.instance)
+    }
+
+    async fn look(&self, name: &str, routing: &MetadataValue<Ascii>) -> Result<Option<Table>> {
+        let answer = repeat(|| async {
+            let (name, view) = (name.to_owned(), View::SchemaView as i32);
+            let request = self.channels.request(routing, GetTableRequest { name, view });
+            Ok(self.channels.tables().get_table(request).await?.into_inner())
+        });
+        match answer.await {
+            Ok(table) => Ok(Some(table)),
+            Err(status) if status.code() == Code::NotFound => Ok(None),
+            Err(status) => Err(of_read(&status)),
+        }
+    }
+
+    /// Creates the table, or the families it lacks. Somebody else may do so at the same time.
+    async fn complete(
+        &self,
+        id: &str,
+        found: Option<&Table>,
+        missing: Vec<String>,
+        routing: &MetadataValue<Ascii>,
+    ) -> Result<()> {
+        let mut admin = self.channels.tables();
+        let outcome: std::result::Result<(), Status> = match found {
+            None => {
+                let families = missing.into_iter().map(|f| (f, ColumnFamily::default()));
+                let request = CreateTableRequest {
+                    parent: self.instance.clone(),
+                    table_id: id.to_owned(),
+                    table: Some(Table { column_families: families.collect(), ..Table::default() }),
+                    initial_splits: Vec::new(),
+                };
+                let request = self.channels.request(routing, request);
+                admin.create_table(request).await.map(|_| ())
+            }
+            Some(table) => {
+                let create = |id| Modification {
+                    id,
+                    r#mod: Some(Mod::Create(ColumnFamily::default())),
+                    ..Modification::default()
+                };
+                let request = ModifyColumnFamiliesRequest {
+                    name: table.name.clone(),
+                    modifications: missing.into_iter().map(create).collect(),
+                    ignore_warnings: false,
+                };
+                let request = self.channels.request(routing, request);
+                admin.modify_column_families(request).await.map(|_| ())
+            }
+        };
+        match outcome {
+            Err(status) if status.code() != Code::AlreadyExists => Err(of_mutation(&status)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes sure that the table is there, with these families, and that nobody collects garbage in
+    /// them.
+    async fn prepare(&self, id: &str, schema: &TableSchema) -> Result<()> {
+        let name = self.table_name(id);
+        let routing = routing(&[("name", &name)])?;
+        let families = schema.groups.iter().flat_map(|group| &group.families);
+        let families: Vec<_> = families.map(|family| family.family.as_str().to_owned()).collect();
+        for _ in 0..LOOKS_MAX {
+            let found = self.look(&name, &routing).await?;
+            let there = found.as_ref().map(|table| &table.column_families);
+            let is_missing = |f: &&String| there.is_none_or(|there| !there.contains_key(*f));
+            let missing: Vec<_> = families.iter().filter(is_missing).cloned().collect();
+            if found.is_some() && missing.is_empty() {
+                return there.map_or(Ok(()), |there| check_rules(id, &families, there));
+            }
+            self.complete(id, found.as_ref(), missing, &routing).await?;
+        }
+        let why = format!("table {id} is being created and deleted by others");
+        Err(Error::Unavailable { why })
+    }
+}
+
+/// A garbage collection rule would delete what Percolator still needs: a rule of age above all,
+/// because logical timestamps look like January 1970.
+fn check_rules<'a>(
+    table: &str,
+    families: &[String],
+    there: impl IntoIterator<Item = (&'a String, &'a ColumnFamily)>,
+) -> Result<()> {
+    for (family, settings) in there {
+        let rule = settings.gc_rule.as_ref().and_then(|rule| rule.rule.as_ref());
+        if families.contains(family) && rule.is_some() {
+            return Err(Error::invalid(format!(
+                "family {family} of table {table} has a garbage collection rule, which would delete \
+                 what transactions still need: remove it \
+                 (`cbt setgcpolicy {table} {family} never`), or use another table"
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Store for GrpcStore {
+    async fn open_table(
+        &self,
+        name: &str,
+        schema: &TableSchema,
+    ) -> Result<Arc<dyn bigtable::Table>> {
+        check_table_name(name)?;
+        schema.check()?;
+        self.remember(name, schema, false)?;
+        self.prepare(name, schema).await?;
+        self.remember(name, schema, true)?;
+        let full = self.table_name(name);
+        let params = [("table_name", &*full), ("app_profile_id", &*self.app_profile)];
+        Ok(Arc::new(GrpcTable {
+            routing: routing(&params)?,
+            channels: self.channels.clone(),
+            name: name.to_owned(),
+            path: full,
+            app_profile: self.app_profile.clone(),
+            schema: schema.clone(),
+        }))
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        let routing = routing(&[("parent", &self.instance)])?;
+        let mut names = Vec::new();
+        let mut page_token = String::new();
+        for _ in 0..PAGES_MAX {
+            let answer = repeat(|| async {
+                let request = ListTablesRequest {
+                    parent: self.instance.clone(),
+                    view: View::NameOnly as i32,
+                    page_token: page_token.clone(),
+                    ..ListTablesRequest::default()
+                };
+                let request = self.channels.request(&routing, request);
+                Ok(self.channels.tables().list_tables(request).await?.into_inner())
+            });
+            let page = answer.await.map_err(|status| of_read(&status))?;
+            let id = |table: Table| table.name.rsplit('/').next().map(str::to_owned);
+            names.extend(page.tables.into_iter().filter_map(id));
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn floor(&self) -> Timestamp {
+        Timestamp::ZERO
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
+        if floor == Timestamp::ZERO {
+            return Ok(());
+        }
+        Err(Error::invalid(
+            "a store behind google.bigtable.v2 cannot compare a floor within its row operations: \
+             open it without garbage collection",
+        ))
+    }
+}
+
+impl GrpcStore {
+    /// Checks a schema against those that were opened before; `add`: and remembers it.
+    fn remember(&self, name: &str, schema: &TableSchema, add: bool) -> Result<()> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        match opened.get(name) {
+            Some(known) if known == schema => return Ok(()),
+            Some(_) => {
+                return Err(Error::invalid(format!("table {name} is open with another schema")));
+            }
+            None => {}
+        }
+        for group in &schema.groups {
+            let mut known = opened.values().flat_map(|schema| &schema.groups);
+            if known.any(|known| known.name == group.name && known != group) {
+                return Err(Error::invalid(format!(
+                    "another table describes locality group {} differently",
+                    group.name
+                )));
+            }
+        }
+        if add {
+            opened.insert(name.to_owned(), schema.clone());
+        }
+        Ok(())
+    }
+}

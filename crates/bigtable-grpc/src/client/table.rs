@@ -1,0 +1,334 @@
+//! The rows of a table behind the API.
+
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bigtable::{ConditionalMutation, Error, Mutation, Page, PageLimit, ROW_KEY_BYTES_MAX};
+use bigtable::{Result, Row, RowKey};
+use bigtable::{RowMutation, RowRange, Selection, Table, TableSchema, TimeRange};
+use futures::StreamExt;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::{Code, Status};
+
+use super::channel::Channels;
+use super::filter::{self, Reading};
+use super::merge::Merger;
+use super::retry::{Attempts, repeat};
+use super::status::{of_mutation, of_read};
+use crate::proto::data::mutation::{DeleteFromColumn, Mutation as Wire, SetCell};
+use crate::proto::data::row_range::{EndKey, StartKey};
+use crate::proto::data::{
+    self, CheckAndMutateRowRequest, MutateRowRequest, ReadRowsRequest, RowFilter, RowSet,
+    SampleRowKeysRequest, TimestampRange,
+};
+use crate::time;
+
+/// Requests of one batch that are under way at the same time.
+const IN_FLIGHT_MAX: usize = 64;
+/// Most mutations that the API takes for one row.
+const MUTATIONS_MAX: usize = 100_000;
+/// Most samples that are taken for a table's tablets.
+const TABLETS_MAX: usize = 1_000_000;
+
+/// A table of a [`GrpcStore`](super::GrpcStore).
+#[derive(Debug)]
+pub(crate) struct GrpcTable {
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) name: String,
+    /// `projects/P/instances/I/tables/T`
+    pub(crate) path: String,
+    pub(crate) app_profile: String,
+    pub(crate) routing: MetadataValue<Ascii>,
+    pub(crate) schema: TableSchema,
+}
+
+/// What one sending of a read has brought.
+#[derive(Debug, Default)]
+struct Part {
+    rows: Vec<Row>,
+    bytes: usize,
+    /// The last row that the server has looked at, if it says so.
+    scanned: Option<RowKey>,
+    /// Whether the page is full.
+    full: bool,
+}
+
+impl GrpcTable {
+    /// Reads rows until the page is full or the stream ends; what came before an error is kept.
+    async fn read(
+        &self,
+        rows: RowSet,
+        filter: RowFilter,
+        limit: PageLimit,
+        part: &mut Part,
+    ) -> std::result::Result<(), Status> {
+        let request = ReadRowsRequest {
+            table_name: self.path.clone(),
+            app_profile_id: self.app_profile.clone(),
+            rows: Some(rows),
+            filter: Some(filter),
+            rows_limit: i64::try_from(limit.rows_max.max(1)).unwrap_or(0),
+            ..ReadRowsRequest::default()
+        };
+        let request = self.channels.request(&self.routing, request);
+        let mut stream = self.channels.data().read_rows(request).await?.into_inner();
+        let mut merger = Merger::new(false);
+        let broken = |what: String| Status::data_loss(format!("the stream is broken: {what}"));
+        loop {
+            // The deadline of the request ends with the first answer.
+            let late = |_| Status::deadline_exceeded("the stream has stalled");
+            let next = tokio::time::timeout(self.channels.deadline(), stream.message()).await;
+            let Some(message) = next.map_err(late)?? else { break };
+            for chunk in message.chunks {
+                let Some(row) = merger.push(chunk).map_err(broken)? else { continue };
+                part.bytes += row.bytes();
+                part.rows.push(row);
+                if limit.is_reached(part.rows.len(), part.bytes) {
+                    part.full = true;
+                    return Ok(());
+                }
+            }
+            if !message.last_scanned_row_key.is_empty() {
+                part.scanned = Some(RowKey::from(message.last_scanned_row_key));
+            }
+        }
+        merger.finish().map_err(broken)
+    }
+
+    /// One page of a range that is not empty.
+    async fn page(&self, range: &RowRange, reading: &Reading, limit: PageLimit) -> Result<Page> {
+        let mut left = range.clone();
+        let mut attempts = Attempts::default();
+        loop {
+            let mut part = Part::default();
+            let rows = RowSet { row_keys: Vec::new(), row_ranges: vec![wire_range(&left)] };
+            let outcome = self.read(rows, reading.filter.clone(), limit, &mut part).await;
+            let last = part.rows.last().map(|row| row.key.clone()).max(part.scanned.take());
+            match outcome {
+                Ok(()) if !part.full => return Ok(Page { rows: part.rows, resume: None }),
+                Err(status) if part.rows.is_empty() => {
+                    if let Some(last) = last {
+                        left = left.after(last);
+                    }
+                    if !attempts.again(&status).await {
+                        return Err(of_read(&status));
+                    }
+                }
+                // What came is a page; the rest is for the next one.
+                Ok(()) | Err(_) => {
+                    let rest = last.map(|last| left.after(last));
+                    let resume = rest.filter(|rest| !rest.is_empty());
+                    return Ok(Page { rows: part.rows, resume });
+                }
+            }
+        }
+    }
+
+    /// Whether a filter finds something in a row.
+    async fn finds(&self, row: &RowKey, predicate: RowFilter) -> Result<bool> {
+        Ok(!self.row(row, predicate).await?.cells.is_empty())
+    }
+
+    async fn row(&self, key: &RowKey, filter: RowFilter) -> Result<Row> {
+        let answer = repeat(|| async {
+            let mut part = Part::default();
+            let rows = RowSet { row_keys: vec![key.to_bytes()], row_ranges: Vec::new() };
+            let limit = PageLimit { rows_max: 1, bytes_max: usize::MAX };
+            self.read(rows, filter.clone(), limit, &mut part).await?;
+            Ok(part.rows.pop())
+        });
+        let row = answer.await.map_err(|status| of_read(&status))?;
+        Ok(row.unwrap_or_else(|| Row::new(key.clone(), Vec::new())))
+    }
+}
+
+#[async_trait]
+impl Table for GrpcTable {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
+        row.check()?;
+        select.check(&self.schema)?;
+        let Some(reading) = filter::of_selection(select) else {
+            return Ok(Row::new(row.clone(), Vec::new()));
+        };
+        let found = self.row(row, reading.filter.clone()).await?;
+        Ok(reading.pick(select, found))
+    }
+
+    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
+        select.check(&self.schema)?;
+        let nothing = Page { rows: Vec::new(), resume: None };
+        let Some(reading) = filter::of_selection(select) else { return Ok(nothing) };
+        let range = &RowRange { start: clip(&range.start, true), end: clip(&range.end, false) };
+        // An empty key is no bound to the API, and to us a key below all rows.
+        let ends_at_once = matches!(&range.end, Bound::Included(end) | Bound::Excluded(end) if end.as_bytes().is_empty());
+        if range.is_empty() || ends_at_once {
+            return Ok(nothing);
+        }
+        let mut page = self.page(range, &reading, limit).await?;
+        page.rows = page.rows.into_iter().map(|row| reading.pick(select, row)).collect();
+        page.rows.retain(|row| !row.cells.is_empty());
+        Ok(page)
+    }
+
+    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
+        request.check(&self.schema)?;
+        let mutations = wire_mutations(&request.mutations)?;
+        if mutations.is_empty() {
+            return Ok(());
+        }
+        let request = MutateRowRequest {
+            table_name: self.path.clone(),
+            app_profile_id: self.app_profile.clone(),
+            row_key: request.row.to_bytes(),
+            mutations,
+            ..MutateRowRequest::default()
+        };
+        // Mutations that name their times do the same again, so they may be repeated. Once one may
+        // have been applied, no later answer says that none was.
+        let unknown = Mutex::new(None);
+        let answer = repeat(|| async {
+            let request = self.channels.request(&self.routing, request.clone());
+            let answer = self.channels.data().mutate_row(request).await;
+            if let Err(status) = &answer
+                && let error @ Error::Unknown { .. } = of_mutation(status)
+            {
+                *unknown.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
+            answer
+        });
+        match answer.await {
+            Ok(_) => Ok(()),
+            Err(status) => {
+                let unknown = unknown.into_inner().unwrap_or_else(PoisonError::into_inner);
+                Err(unknown.unwrap_or_else(|| of_mutation(&status)))
+            }
+        }
+    }
+
+    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
+        request.check(&self.schema)?;
+        let predicate = filter::of_predicate(&request.predicate, request.then.is_empty())?;
+        let true_mutations = wire_mutations(&request.then)?;
+        let false_mutations = wire_mutations(&request.otherwise)?;
+        if true_mutations.is_empty() && false_mutations.is_empty() {
+            return self.finds(&request.row, predicate).await;
+        }
+        let request = CheckAndMutateRowRequest {
+            table_name: self.path.clone(),
+            app_profile_id: self.app_profile.clone(),
+            row_key: request.row.to_bytes(),
+            predicate_filter: Some(predicate),
+            true_mutations,
+            false_mutations,
+            ..CheckAndMutateRowRequest::default()
+        };
+        let request = self.channels.request(&self.routing, request);
+        match self.channels.data().check_and_mutate_row(request).await {
+            Ok(answer) => Ok(answer.into_inner().predicate_matched),
+            Err(status) => Err(of_mutation(&status)),
+        }
+    }
+
+    async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
+        let sent = requests.into_iter().map(|request| self.check_and_mutate_row(request));
+        futures::stream::iter(sent).buffered(IN_FLIGHT_MAX).collect().await
+    }
+
+    async fn tablets(&self) -> Result<Vec<RowRange>> {
+        let answer = repeat(|| async {
+            let request = SampleRowKeysRequest {
+                table_name: self.path.clone(),
+                app_profile_id: self.app_profile.clone(),
+                ..SampleRowKeysRequest::default()
+            };
+            let request = self.channels.request(&self.routing, request);
+            let mut stream = self.channels.data().sample_row_keys(request).await?.into_inner();
+            let mut keys = Vec::new();
+            while let Some(sample) = stream.message().await? {
+                if keys.len() < TABLETS_MAX && !sample.row_key.is_empty() {
+                    keys.push(RowKey::from(sample.row_key));
+                }
+            }
+            Ok(keys)
+        });
+        let mut keys = answer.await.map_err(|status| match status.code() {
+            Code::NotFound => of_read(&status),
+            _ => Error::Unavailable { why: status.to_string() },
+        })?;
+        keys.sort();
+        keys.dedup();
+        let mut start = Bound::Unbounded;
+        let mut tablets = Vec::with_capacity(keys.len() + 1);
+        for key in keys {
+            let next = Bound::Included(key.clone());
+            let end = Bound::Excluded(key);
+            tablets.push(RowRange { start: std::mem::replace(&mut start, next), end });
+        }
+        tablets.push(RowRange { start, end: Bound::Unbounded });
+        Ok(tablets)
+    }
+}
+
+/// A bound may be longer than any row's key, and than a server takes; cut off, it divides the rows in
+/// the same way.
+fn clip(bound: &Bound<RowKey>, start: bool) -> Bound<RowKey> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) if key.as_bytes().len() > ROW_KEY_BYTES_MAX => {
+            // No row lies between the cut key and the whole one.
+            let cut = RowKey::from(&key.as_bytes()[..ROW_KEY_BYTES_MAX]);
+            if start { Bound::Excluded(cut) } else { Bound::Included(cut) }
+        }
+        bound => bound.clone(),
+    }
+}
+
+fn wire_range(range: &RowRange) -> data::RowRange {
+    let start_key = match &range.start {
+        Bound::Unbounded => None,
+        Bound::Included(key) => Some(StartKey::StartKeyClosed(key.to_bytes())),
+        Bound::Excluded(key) => Some(StartKey::StartKeyOpen(key.to_bytes())),
+    };
+    let end_key = match &range.end {
+        Bound::Unbounded => None,
+        Bound::Included(key) => Some(EndKey::EndKeyClosed(key.to_bytes())),
+        Bound::Excluded(key) => Some(EndKey::EndKeyOpen(key.to_bytes())),
+    };
+    data::RowRange { start_key, end_key }
+}
+
+fn wire_mutations(mutations: &[Mutation]) -> Result<Vec<data::Mutation>> {
+    if mutations.len() > MUTATIONS_MAX {
+        return Err(Error::invalid(format!(
+            "{} mutations of one row, the API takes {MUTATIONS_MAX}",
+            mutations.len()
+        )));
+    }
+    Ok(mutations.iter().filter_map(wire_mutation).collect())
+}
+
+/// A mutation; `None` if it does nothing.
+fn wire_mutation(mutation: &Mutation) -> Option<data::Mutation> {
+    let mutation = match mutation {
+        Mutation::Set { family, qualifier, timestamp, value } => Wire::SetCell(SetCell {
+            family_name: family.as_str().to_owned(),
+            column_qualifier: qualifier.clone(),
+            timestamp_micros: time::micros(*timestamp),
+            value: value.clone(),
+        }),
+        Mutation::Delete { family, qualifier, time: range } => {
+            let (start_timestamp_micros, end_timestamp_micros) = time::micros_range(*range)?;
+            let times = TimestampRange { start_timestamp_micros, end_timestamp_micros };
+            Wire::DeleteFromColumn(DeleteFromColumn {
+                family_name: family.as_str().to_owned(),
+                column_qualifier: qualifier.clone(),
+                time_range: (*range != TimeRange::ALL).then_some(times),
+            })
+        }
+    };
+    Some(data::Mutation { mutation: Some(mutation) })
+}

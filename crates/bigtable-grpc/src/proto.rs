@@ -1,0 +1,18 @@
+//! The code made of Google's protocol definitions; `build.rs` has how.
+
+#![allow(
+    missing_docs,
+    missing_debug_implementations,
+    unreachable_pub,
+    dead_code,
+    clippy::all,
+    clippy::unwrap_used,
+    rustdoc::all,
+    reason = "generated"
+)]
+
+include!(concat!(env!("OUT_DIR"), "/google.rs"));
+
+pub(crate) use google::bigtable::admin::v2 as admin;
+pub(crate) use google::bigtable::v2 as data;
+pub(crate) use google::{iam, longrunning, rpc};

@@ -1,0 +1,133 @@
+//! A durable server of google.bigtable.v2 on one machine, over the embedded engine.
+//!
+//! ```text
+//!   data.rs            ReadRows (read_rows, row_set, chunks)   SampleRowKeys (sample)
+//!                      MutateRow(s) (mutate)   CheckAndMutateRow (check)   ReadModifyWriteRow (modify)
+//!   table_admin.rs     tables and families      instance_admin.rs   the instance, static
+//!        |
+//!   tables.rs          which tables there are, their schemas (schema.rs), durable
+//!        |
+//!   layout.rs          families and columns of the API as families and columns of the engine
+//!        |
+//!   bigtable-fjall     rows, latches, durability
+//! ```
+//!
+//! Invariants: a request that fails has changed nothing; an acknowledged one is durable to the
+//! store's level. Limits are checked before anything is allocated by them. What the server does not
+//! do answers UNIMPLEMENTED.
+//!
+//! Not here: garbage collection by age or number of versions (rules are kept and shown), replication,
+//! access control (bind it to addresses that only friends reach), and times of cells beyond the year
+//! 287,396.
+
+mod check;
+mod chunks;
+mod data;
+mod instance_admin;
+mod layout;
+mod limits;
+mod modify;
+mod mutate;
+mod names;
+mod purge;
+mod read_rows;
+mod row_set;
+mod sample;
+mod schema;
+mod status;
+mod table_admin;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable_fjall::{FjallStore, Options};
+use tokio::net::TcpListener;
+use tonic::transport::server::TcpIncoming;
+
+use crate::proto::admin::bigtable_instance_admin_server::BigtableInstanceAdminServer;
+use crate::proto::admin::bigtable_table_admin_server::BigtableTableAdminServer;
+use crate::proto::data::bigtable_server::BigtableServer;
+use crate::proto::longrunning::operations_server::OperationsServer;
+use data::Data;
+use tables::Tables;
+
+/// Requests of one connection that are worked on at the same time.
+const CONNECTION_REQUESTS_MAX: usize = 256;
+/// Streams of one connection.
+const CONNECTION_STREAMS_MAX: u32 = 1024;
+/// A connection that is silent for so long is asked whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// The server, with its tables open.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path().join("data");
+/// use bigtable_grpc::Server;
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let server = Server::open(&dir, Default::default()).await?;
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+/// println!("export BIGTABLE_EMULATOR_HOST={}", listener.local_addr().unwrap());
+/// let stop = async { /* Ctrl-C, say */ };
+/// server.serve(listener, stop).await.unwrap();
+/// # Ok::<(), bigtable::Error>(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct Server {
+    tables: Arc<Tables>,
+}
+
+impl Server {
+    /// Opens the store in `dir`, creating it if it is not there.
+    ///
+    /// # Errors
+    /// [`bigtable::Error::Files`] if the directory cannot be used; it says what to do. Removing what
+    /// an interrupted deletion left behind may fail as any mutation may.
+    pub async fn open(dir: impl AsRef<Path>, options: Options) -> bigtable::Result<Server> {
+        let store = FjallStore::open(dir, options)?;
+        Ok(Server { tables: Arc::new(Tables::open(store).await?) })
+    }
+
+    /// Serves until `stop` completes; then takes no more requests, finishes those that run, and
+    /// returns. A client that does not take its answers may hold it up: whoever must end in time
+    /// drops the future.
+    ///
+    /// # Errors
+    /// An error of the network below all connections.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let (health, health_service) = tonic_health::server::health_reporter();
+        health.set_serving::<BigtableServer<Data>>().await;
+        let tables = self.tables;
+        // Without it, the end of a short answer waits for an acknowledgement.
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let stopping = async {
+            stop.await;
+            health.set_not_serving::<BigtableServer<Data>>().await;
+        };
+        tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .concurrency_limit_per_connection(CONNECTION_REQUESTS_MAX)
+            .max_concurrent_streams(CONNECTION_STREAMS_MAX)
+            .add_service(health_service)
+            .add_service(data::service(tables.clone()))
+            .add_service(BigtableTableAdminServer::new(table_admin::TableAdmin(tables.clone())))
+            .add_service(BigtableInstanceAdminServer::new(instance_admin::InstanceAdmin(tables)))
+            .add_service(OperationsServer::new(instance_admin::Operations))
+            .serve_with_incoming_shutdown(incoming, stopping)
+            .await
+            .map_err(ServeError)
+    }
+}
+
+/// Serving has failed.
+#[derive(Debug, thiserror::Error)]
+#[error("serving failed: {0}")]
+pub struct ServeError(#[source] tonic::transport::Error);

@@ -1,0 +1,269 @@
+//! The tables that are served: opening them, creating and deleting them, changing their families.
+//!
+//! ```text
+//!   .tables   in the engine: row "t00000007" -> the record of a table (schema.rs)
+//!   t00000007 in the engine: its cells (layout.rs)
+//! ```
+//!
+//! Invariants: a record is durable before anything is done that relies on it. Whoever writes cells
+//! holds the table's schema for reading until they are written, and whoever changes the schema holds
+//! it for writing; so no cell of a family is written after the family was dropped. What a deletion
+//! leaves behind when the process ends is removed when the store is opened again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bigtable::{Family, Layout, LocalityGroup, Mutation, PageLimit, RowMutation, RowRange};
+use bigtable::{Selection, Table, TableSchema, TimeRange, Timestamp};
+use bigtable_fjall::{FjallStore, FjallTable};
+use tokio::sync::{Mutex, OwnedRwLockReadGuard, RwLock};
+use tonic::Status;
+
+use super::purge;
+use super::schema::{Schema, TableRecord};
+use super::status::of_engine;
+use super::{layout, limits};
+
+const CATALOG: &str = ".tables";
+const META: Family = Family::from_static("meta");
+const RECORD: &[u8] = b"record";
+
+/// All tables of the server.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    store: Arc<FjallStore>,
+    catalog: FjallTable,
+    served: RwLock<BTreeMap<String, Arc<Served>>>,
+    /// Held by whoever changes tables or schemas.
+    changing: Mutex<()>,
+}
+
+/// A table that is served.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) engine: FjallTable,
+    schema: Arc<RwLock<Arc<Schema>>>,
+}
+
+impl Served {
+    /// The schema of this moment, for reading rows.
+    pub(crate) async fn schema(&self) -> Arc<Schema> {
+        self.schema.read().await.clone()
+    }
+
+    /// The schema, which stays as it is for as long as the guard is held: for writing rows.
+    pub(crate) async fn hold_schema(&self) -> Result<OwnedRwLockReadGuard<Arc<Schema>>, Status> {
+        let held = self.schema.clone().read_owned().await;
+        if held.record.deleted { Err(not_found(&held.record.name)) } else { Ok(held) }
+    }
+}
+
+impl Tables {
+    /// Opens all tables of the store, and finishes what was interrupted.
+    pub(crate) async fn open(store: FjallStore) -> bigtable::Result<Self> {
+        let group = LocalityGroup::on_disk("meta", Layout::Versions);
+        let schema = TableSchema { groups: vec![group] };
+        let catalog = store.open_fjall_table(CATALOG, &schema).await?;
+        let mut served = BTreeMap::new();
+        let mut deleted = Vec::new();
+        for record in records(&catalog).await? {
+            let name = TableRecord::engine_name(record.number);
+            let engine = store.open_fjall_table(&name, &layout::engine_schema()).await?;
+            if record.deleted {
+                deleted.push(record);
+            } else {
+                served.insert(record.name.clone(), Arc::new(new_served(engine, record)));
+            }
+        }
+        let tables = Tables {
+            store: Arc::new(store),
+            catalog,
+            served: RwLock::new(served),
+            changing: Mutex::default(),
+        };
+        for record in deleted {
+            tables.finish_delete(&record).await?;
+        }
+        let all: Vec<_> = tables.served.read().await.values().cloned().collect();
+        for table in all {
+            tables.bury(&table).await?;
+        }
+        Ok(tables)
+    }
+
+    /// A table by its full name.
+    pub(crate) async fn table(&self, name: &str) -> Result<Arc<Served>, Status> {
+        super::names::check_table(name)?;
+        self.served.read().await.get(name).cloned().ok_or_else(|| not_found(name))
+    }
+
+    /// The schemas of the tables whose names begin so, sorted by name.
+    pub(crate) async fn schemas(&self, prefix: &str) -> Vec<Arc<Schema>> {
+        let mut schemas = Vec::new();
+        for (name, table) in &*self.served.read().await {
+            if name.starts_with(prefix) {
+                schemas.push(table.schema().await);
+            }
+        }
+        schemas
+    }
+
+    /// Creates a table with these families and their rules.
+    pub(crate) async fn create(
+        &self,
+        name: &str,
+        families: Vec<(String, Vec<u8>)>,
+        splits: Vec<Vec<u8>>,
+        deletion_protection: bool,
+    ) -> Result<Arc<Schema>, Status> {
+        let _changing = self.changing.lock().await;
+        if self.served.read().await.contains_key(name) {
+            return Err(Status::already_exists(format!("table {name} exists already")));
+        }
+        let records = records(&self.catalog).await.map_err(of_engine)?;
+        if records.len() >= limits::TABLES_MAX {
+            return Err(Status::resource_exhausted(format!(
+                "there are {} tables already: delete some",
+                records.len()
+            )));
+        }
+        let number = records.iter().map(|record| record.number + 1).max().unwrap_or(0);
+        let mut record = TableRecord {
+            name: name.to_owned(),
+            number,
+            families: Vec::new(),
+            next_family: 0,
+            deletion_protection,
+            splits,
+            dead_families: Vec::new(),
+            deleted: false,
+        };
+        for (family, gc_rule) in families {
+            record.add_family(&family, gc_rule);
+        }
+        let engine_name = TableRecord::engine_name(number);
+        let schema = layout::engine_schema();
+        let opened = self.store.open_fjall_table(&engine_name, &schema).await;
+        let engine = opened.map_err(of_engine)?;
+        self.put(&record).await?;
+        let table = new_served(engine, record);
+        let schema = table.schema().await;
+        self.served.write().await.insert(name.to_owned(), Arc::new(table));
+        Ok(schema)
+    }
+
+    /// Changes a table's record; families that `change` drops are emptied. Nothing is changed if it
+    /// fails.
+    pub(crate) async fn change(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut TableRecord) -> Result<(), Status>,
+    ) -> Result<Arc<Schema>, Status> {
+        let _changing = self.changing.lock().await;
+        let table = self.table(name).await?;
+        let schema = {
+            let mut held = table.schema.write().await;
+            let mut record = held.record.clone();
+            change(&mut record)?;
+            self.put(&record).await?;
+            *held = Arc::new(Schema::new(record));
+            held.clone()
+        };
+        if !schema.record.dead_families.is_empty() {
+            self.bury(&table).await.map_err(of_engine)?;
+        }
+        Ok(schema)
+    }
+
+    /// Deletes a table.
+    pub(crate) async fn delete(&self, name: &str) -> Result<(), Status> {
+        let _changing = self.changing.lock().await;
+        let table = self.table(name).await?;
+        let record = {
+            let mut held = table.schema.write().await;
+            if held.record.deletion_protection {
+                return Err(protected(name));
+            }
+            let record = TableRecord { deleted: true, ..held.record.clone() };
+            self.put(&record).await?;
+            *held = Arc::new(Schema::new(record.clone()));
+            record
+        };
+        self.served.write().await.remove(name);
+        self.finish_delete(&record).await.map_err(of_engine)
+    }
+
+    /// Removes the cells of a deleted table, then its record.
+    async fn finish_delete(&self, record: &TableRecord) -> bigtable::Result<()> {
+        let name = TableRecord::engine_name(record.number);
+        let store = self.store.clone();
+        let dropped = {
+            let name = name.clone();
+            tokio::task::spawn_blocking(move || store.drop_table(&name)).await
+        };
+        dropped.map_err(|error| bigtable::Error::Unknown { why: error.to_string() })??;
+        let delete = Mutation::delete(META, RECORD, TimeRange::ALL);
+        self.catalog.mutate_row(RowMutation::new(name).mutation(delete)).await
+    }
+
+    /// Removes the cells of the table's dropped families, then their mention.
+    async fn bury(&self, table: &Served) -> bigtable::Result<()> {
+        let dead = table.schema().await.record.dead_families.clone();
+        if dead.is_empty() {
+            return Ok(());
+        }
+        purge::families(&table.engine, &dead).await?;
+        let mut held = table.schema.write().await;
+        let record = TableRecord { dead_families: Vec::new(), ..held.record.clone() };
+        put(&self.catalog, &record).await?;
+        *held = Arc::new(Schema::new(record));
+        Ok(())
+    }
+
+    async fn put(&self, record: &TableRecord) -> Result<(), Status> {
+        put(&self.catalog, record).await.map_err(of_engine)
+    }
+}
+
+fn new_served(engine: FjallTable, record: TableRecord) -> Served {
+    Served { engine, schema: Arc::new(RwLock::new(Arc::new(Schema::new(record)))) }
+}
+
+pub(crate) fn not_found(name: &str) -> Status {
+    Status::not_found(format!("table {name} does not exist: create it first"))
+}
+
+pub(crate) fn protected(name: &str) -> Status {
+    Status::failed_precondition(format!(
+        "table {name} is protected against deletion: update it with deletion_protection=false first"
+    ))
+}
+
+async fn put(catalog: &FjallTable, record: &TableRecord) -> bigtable::Result<()> {
+    let bytes = record.encode().map_err(bigtable::Error::InvalidRequest)?;
+    let set = Mutation::set(META, RECORD, Timestamp::ZERO, bytes);
+    let request = RowMutation::new(TableRecord::engine_name(record.number)).mutation(set);
+    catalog.mutate_row(RowMutation { sync: true, ..request }).await
+}
+
+async fn records(catalog: &FjallTable) -> bigtable::Result<Vec<TableRecord>> {
+    let select = Selection::default().family(META, TimeRange::ALL, 1);
+    let mut records = Vec::new();
+    let mut next = Some(RowRange::all());
+    while let Some(range) = next {
+        let page = catalog.scan(&range, &select, PageLimit::default()).await?;
+        for row in page.rows {
+            let Some(cell) = row.newest(&META, RECORD) else { continue };
+            let record = TableRecord::decode(&cell.value).map_err(|problem| {
+                bigtable::Error::InvalidRequest(format!(
+                    "the record of table {} is {problem}: open the data with the release that \
+                     wrote it, or restore it from a backup",
+                    row.key
+                ))
+            })?;
+            records.push(record);
+        }
+        next = page.resume;
+    }
+    Ok(records)
+}

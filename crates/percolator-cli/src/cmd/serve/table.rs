@@ -1,0 +1,79 @@
+//! `serve table`: Bigtable's public API over a directory.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bigtable_grpc::Server;
+use clap::Args;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use crate::cmd::Context;
+use crate::cmd::serve::asked_to_end;
+use crate::exit::{Exit, Failure};
+use crate::store::StoreArgs;
+
+/// How long requests that run may take to end after SIGTERM.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Serve Bigtable's public API (google.bigtable.v2), durably, from a directory.
+///
+/// Google's clients and tools use it as they use Google's emulator: BIGTABLE_EMULATOR_HOST names the
+/// address that is printed. There is no access control: listen where only friends can connect. Ends
+/// on Ctrl-C or SIGTERM, after the requests that run.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator serve table --listen 127.0.0.1:8086 --data D &
+  BIGTABLE_EMULATOR_HOST=127.0.0.1:8086 cbt -project p -instance i ls")]
+pub(crate) struct Table {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8086")]
+    listen: SocketAddr,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Table {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let listener = TcpListener::bind(self.listen).await.map_err(|error| {
+            Failure::usage(
+                format!("cannot listen at {}: {error}", self.listen),
+                "choose another address or port with --listen; port 0 takes a free one",
+            )
+        })?;
+        let durability = percolator::Durability::from(self.store.durability);
+        let options = bigtable_fjall::Options { durability, ..bigtable_fjall::Options::default() };
+        let server = Server::open(&self.store.data, options).await?;
+        let address = listener.local_addr()?;
+        let out = context.out;
+        if out.json {
+            out.json(&json!({ "address": address.to_string() }))?;
+        } else {
+            out.line(&address.to_string())?;
+            out.note(&format!(
+                "serving google.bigtable.v2; for Google's clients: \
+                 export BIGTABLE_EMULATOR_HOST={address}"
+            ));
+        }
+        let (stopping, stopped) = tokio::sync::oneshot::channel();
+        let interrupt = context.interrupt.clone();
+        let stop = async move {
+            // One that cannot be told to end serves on until it is killed.
+            if asked_to_end(&interrupt).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            let _ = stopping.send(());
+        };
+        let late = async {
+            if stopped.await.is_err() {
+                return std::future::pending().await;
+            }
+            tokio::time::sleep(DRAIN_MAX).await;
+        };
+        tokio::select! {
+            served = server.serve(listener, stop) => served?,
+            () = late => out.warn("clients that did not take their answers were cut off"),
+        }
+        Ok(Exit::Done)
+    }
+}
