@@ -58,11 +58,13 @@ impl Default for ClientOptions {
 /// A store behind google.bigtable.v2: the server of this crate, or Google's emulator.
 ///
 /// Its futures run in the tokio runtime that it was opened in. It differs from stores in this process
-/// in three ways:
+/// in four ways:
 ///
 /// * It has **no floor**: the API cannot compare one within a row operation. So
 ///   [`raise_floor`](Store::raise_floor) is refused, and garbage collection of Percolator's, which
 ///   relies on it, must be off.
+/// * It says that it has **no locality groups**, so that Percolator's notifications lie in tables of
+///   their own: Cloud Bigtable reads whole rows.
 /// * How durable an acknowledged mutation is, is the server's affair: `sync` of a request is not sent.
 ///   Locality groups and their bounds are, too. Whether two processes describe them
 ///   alike is not seen.
@@ -289,6 +291,11 @@ impl Store for GrpcStore {
         }
         names.sort();
         Ok(names)
+    }
+
+    /// Cloud Bigtable reads whole rows; its API does not say of a server that it need not.
+    fn locality_groups(&self) -> bool {
+        false
     }
 
     fn floor(&self) -> Timestamp {
