@@ -582,7 +582,7 @@ fn the_benchmark_states_its_settings_and_checks_itself() {
         assert_eq!(result["settings"]["cells"], json!(50));
         assert_eq!(result["check_ok"], json!(true));
         let arms = result["arms"].as_array().unwrap();
-        assert_eq!(arms.len(), 8);
+        assert_eq!(arms.len(), 9);
         for arm in arms {
             assert!(arm["ops_per_s"].as_f64().unwrap() > 0.0, "{arm}");
             assert!(arm["p99_us"].as_f64() >= arm["p50_us"].as_f64(), "{arm}");
