@@ -1,3 +1,5 @@
+//! Who joins which request, and who is told what of it (H09).
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt;
