@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-use bigtable::{Cell, ColumnSelect, Page, PageLimit, ROW_KEY_BYTES_MAX, Result, Row, RowKey};
+use bigtable::{Cell, ColumnSelect, Page, PageLimit, Result, Row, RowKey};
 use bigtable::{RowRange, Selection};
 use fjall::Slice;
 
@@ -234,28 +234,16 @@ fn merge(
 /// The keys that the range's rows lie between: the first included, the last not.
 pub(crate) fn bounds(table: u32, range: &RowRange) -> (Key, Key) {
     let row = |key: &RowKey| Key::row(table, key.as_bytes());
-    let from = match clip(&range.start, true) {
+    let RowRange { start, end } = range.clipped();
+    let from = match start {
         Bound::Unbounded => Key::table(table),
         Bound::Included(key) => row(&key),
         Bound::Excluded(key) => row(&key).end(),
     };
-    let end = match clip(&range.end, false) {
+    let end = match end {
         Bound::Unbounded => Key::table(table).end(),
         Bound::Included(key) => row(&key).end(),
         Bound::Excluded(key) => row(&key),
     };
     (from, end)
-}
-
-/// A bound may be longer than any row's key, and than the engine takes; cut off, it must still
-/// divide the rows in the same way.
-fn clip(bound: &Bound<RowKey>, start: bool) -> Bound<RowKey> {
-    match bound {
-        Bound::Included(key) | Bound::Excluded(key) if key.as_bytes().len() > ROW_KEY_BYTES_MAX => {
-            // No row lies between the cut key and the whole one.
-            let cut = RowKey::from(&key.as_bytes()[..ROW_KEY_BYTES_MAX]);
-            if start { Bound::Excluded(cut) } else { Bound::Included(cut) }
-        }
-        bound => bound.clone(),
-    }
 }

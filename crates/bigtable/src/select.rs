@@ -4,7 +4,9 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
-use crate::{Error, Family, Result, Row, RowKey, TableSchema, TimeRange, Timestamp};
+use crate::{
+    Error, Family, ROW_KEY_BYTES_MAX, Result, Row, RowKey, TableSchema, TimeRange, Timestamp,
+};
 
 /// Which qualifiers of a family.
 ///
@@ -183,6 +185,30 @@ impl RowRange {
     pub fn contains(&self, key: &RowKey) -> bool {
         use std::ops::RangeBounds;
         (self.start.as_ref(), self.end.as_ref()).contains(key)
+    }
+
+    /// The same rows between bounds that are no longer than a row's key may be; for those who implement
+    /// [`Table`](crate::Table).
+    ///
+    /// ```
+    /// use bigtable::{ROW_KEY_BYTES_MAX, RowKey, RowRange};
+    /// let longest = RowKey::from(vec![b'r'; ROW_KEY_BYTES_MAX]);
+    /// let beyond = RowKey::from(vec![b'r'; ROW_KEY_BYTES_MAX + 1]);
+    /// assert!(RowRange::between("a", beyond).clipped().contains(&longest));
+    /// ```
+    #[must_use]
+    pub fn clipped(&self) -> Self {
+        let clip = |bound: &Bound<RowKey>, start: bool| match bound {
+            Bound::Included(key) | Bound::Excluded(key)
+                if key.as_bytes().len() > ROW_KEY_BYTES_MAX =>
+            {
+                // No row lies between the cut key and the whole one.
+                let cut = RowKey::from(&key.as_bytes()[..ROW_KEY_BYTES_MAX]);
+                if start { Bound::Excluded(cut) } else { Bound::Included(cut) }
+            }
+            bound => bound.clone(),
+        };
+        RowRange { start: clip(&self.start, true), end: clip(&self.end, false) }
     }
 
     /// Whether no row can lie in the range.

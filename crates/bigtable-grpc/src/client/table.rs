@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use bigtable::{ConditionalMutation, Error, Mutation, Page, PageLimit, ROW_KEY_BYTES_MAX};
+use bigtable::{ConditionalMutation, Error, Mutation, Page, PageLimit};
 use bigtable::{Result, Row, RowKey};
 use bigtable::{RowMutation, RowRange, Selection, Table, TableSchema, TimeRange};
 use futures::StreamExt;
@@ -163,7 +163,7 @@ impl Table for GrpcTable {
         select.check(&self.schema)?;
         let nothing = Page { rows: Vec::new(), resume: None };
         let Some(reading) = filter::of_selection(select) else { return Ok(nothing) };
-        let range = &RowRange { start: clip(&range.start, true), end: clip(&range.end, false) };
+        let range = &range.clipped();
         // An empty key is no bound to the API, and to us a key below all rows.
         let ends_at_once = matches!(&range.end, Bound::Included(end) | Bound::Excluded(end) if end.as_bytes().is_empty());
         if range.is_empty() || ends_at_once {
@@ -271,19 +271,6 @@ impl Table for GrpcTable {
         }
         tablets.push(RowRange { start, end: Bound::Unbounded });
         Ok(tablets)
-    }
-}
-
-/// A bound may be longer than any row's key, and than a server takes; cut off, it divides the rows in
-/// the same way.
-fn clip(bound: &Bound<RowKey>, start: bool) -> Bound<RowKey> {
-    match bound {
-        Bound::Included(key) | Bound::Excluded(key) if key.as_bytes().len() > ROW_KEY_BYTES_MAX => {
-            // No row lies between the cut key and the whole one.
-            let cut = RowKey::from(&key.as_bytes()[..ROW_KEY_BYTES_MAX]);
-            if start { Bound::Excluded(cut) } else { Bound::Included(cut) }
-        }
-        bound => bound.clone(),
     }
 }
 
