@@ -1,10 +1,12 @@
 //! Opening the store that a command works on.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use percolator::{CommitPath, OpenOptions, Options, Percolator, Table};
+use percolator::{CommitPath, Config, OpenOptions, Options, Percolator, Table};
 
+use crate::cmd::config;
 use crate::exit::Failure;
 
 /// When a commit counts as durable.
@@ -61,26 +63,83 @@ impl Commit {
 pub(crate) struct StoreArgs {
     /// The directory of the store.
     #[arg(long, value_name = "DIR", env = "PERCOLATOR_DATA", hide_env_values = true)]
-    pub(crate) data: PathBuf,
+    data: Option<PathBuf>,
+    /// The settings of the cluster whose store it is, instead of a directory.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// When a commit counts as durable.
     #[arg(long, value_enum, default_value = "sync", value_name = "LEVEL")]
-    pub(crate) durability: Durability,
+    durability: Durability,
     /// How transactions commit.
     #[arg(long, value_enum, default_value = "one-step", value_name = "PATH")]
-    pub(crate) commit: Commit,
+    commit: Commit,
+}
+
+/// Where a store is.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// In a directory, for this process alone.
+    Directory(PathBuf),
+    /// Behind a network, with oracle and lock service.
+    Cluster(Box<Config>),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Directory(dir) => write!(f, "{}", dir.display()),
+            Place::Cluster(config) => match config.store() {
+                Ok(store) => write!(f, "{store}"),
+                Err(error) => write!(f, "{error}"),
+            },
+        }
+    }
 }
 
 impl StoreArgs {
+    /// The place that is named: by flags, else by PERCOLATOR_DATA, else by the settings.
+    pub(crate) fn place(&self) -> anyhow::Result<Place> {
+        if let Some(file) = &self.config {
+            let config = Config::load_file(file).map_err(config::told)?;
+            return Ok(Place::Cluster(Box::new(config)));
+        }
+        if let Some(dir) = &self.data {
+            return Ok(Place::Directory(dir.clone()));
+        }
+        let config = config::load()?;
+        match config.names_a_store() {
+            true => Ok(Place::Cluster(Box::new(config))),
+            false => Err(Failure::usage(
+                "no store is named",
+                "give a directory with --data DIR or PERCOLATOR_DATA, or the settings of a cluster \
+                 with --config FILE",
+            )),
+        }
+    }
+
     /// Opens the store, creating it if it is not there.
     pub(crate) async fn open(&self) -> anyhow::Result<Percolator> {
-        Ok(Percolator::open_with(&self.data, self.options()).await?)
+        self.open_at(&self.place()?).await
+    }
+
+    /// Opens the store at its place, creating it if it is not there.
+    pub(crate) async fn open_at(&self, place: &Place) -> anyhow::Result<Percolator> {
+        match place {
+            Place::Directory(dir) => Ok(Percolator::open_with(dir, self.options()).await?),
+            Place::Cluster(config) => connect(config).await,
+        }
     }
 
     /// Opens a store that must be there, without a garbage collection in the background.
     pub(crate) async fn open_existing_alone(&self) -> anyhow::Result<Percolator> {
-        check_there(&self.data)?;
-        let options = OpenOptions { gc: None, ..self.options() };
-        Ok(Percolator::open_with(&self.data, options).await?)
+        match self.place()? {
+            Place::Directory(dir) => {
+                check_there(&dir)?;
+                let options = OpenOptions { gc: None, ..self.options() };
+                Ok(Percolator::open_with(&dir, options).await?)
+            }
+            Place::Cluster(config) => connect(&config).await,
+        }
     }
 
     fn options(&self) -> OpenOptions {
@@ -90,9 +149,21 @@ impl StoreArgs {
 
     /// Opens a store that must be there.
     pub(crate) async fn open_existing(&self) -> anyhow::Result<Percolator> {
-        check_there(&self.data)?;
-        self.open().await
+        self.open_existing_at(&self.place()?).await
     }
+
+    /// Opens a store that must be there, at its place.
+    pub(crate) async fn open_existing_at(&self, place: &Place) -> anyhow::Result<Percolator> {
+        if let Place::Directory(dir) = place {
+            check_there(dir)?;
+        }
+        self.open_at(place).await
+    }
+}
+
+/// Connects to a cluster.
+pub(crate) async fn connect(config: &Config) -> anyhow::Result<Percolator> {
+    Percolator::from_config(config).await.map_err(config::told)
 }
 
 /// Which table of which store.

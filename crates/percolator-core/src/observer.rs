@@ -176,6 +176,11 @@ impl Registration {
         Registration::new(name.into(), table.into(), column, Strength::Weak, runner)
     }
 
+    /// What the schema records of it.
+    pub fn observed(&self) -> &Observed {
+        &self.observed
+    }
+
     fn new(
         observer: String,
         table: String,

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::Store;
+use bigtable_grpc::{ClientOptions, GrpcStore};
 use percolator_core::{Client, GcOptions, LockService, Options, Runtime, Services, TableLocks};
 use percolator_rpc::etcd::{EtcdLocks, EtcdOptions};
 use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
 use percolator_rpc::{Address, Error, Tls};
 
-use crate::{Percolator, TokioRuntime};
+use crate::{Config, Percolator, TokioRuntime};
 
 /// Where the services of a cluster are. Every process that works on the store must be given the same oracles
 /// and the same lock service.
@@ -83,7 +84,37 @@ impl Cluster {
     }
 }
 
+impl Config {
+    /// Opens the store that is named.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that cannot be; those of the store.
+    pub async fn open_store(&self) -> Result<Arc<dyn Store>, percolator_core::Error> {
+        Ok(Arc::new(GrpcStore::open(&self.store()?, ClientOptions::default()).await?))
+    }
+}
+
 impl Percolator {
+    /// The database that settings describe: store, oracles and lock service are other processes. Whoever
+    /// has observers of their own runs them here as in any other database, in as many processes as they
+    /// want.
+    ///
+    /// ```no_run
+    /// # async fn example(registrations: Vec<percolator::Registration>) -> percolator::Result<()> {
+    /// use percolator::{Config, Percolator, WorkerOptions};
+    /// let db = Percolator::from_config(&Config::load()?).await?;
+    /// let workers = db.observe(registrations, WorkerOptions::default()).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`connect`](Percolator::connect), and those of opening the store.
+    pub async fn from_config(config: &Config) -> Result<Self, percolator_core::Error> {
+        // The API of the store has no floor, which collection relies on.
+        let cluster = Cluster { gc: None, ..config.cluster()? };
+        Self::connect(config.open_store().await?, cluster).await
+    }
+
     /// A database over a store that other processes use, too. Runs in the current tokio runtime.
     ///
     /// # Errors

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! In the environment `locks.lifetime_ms` is `PERCOLATOR_LOCKS__LIFETIME_MS`, and commas part a list. Keys
-//! that nobody knows are errors, so that a slip of the pen does not leave a default in force.
+//! that nobody knows are errors, so that a slip of the pen does not leave a default in force; only those that
+//! begin with `app.` are left to the application.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use percolator_rpc::etcd::EtcdOptions;
 use percolator_rpc::{Address, Tls};
 use toml::{Table, Value};
 
-use crate::{Cluster, Locks};
+use crate::{Cluster, Locks, StoreAddress};
 
 /// Largest file of settings, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -30,12 +31,16 @@ enum Form {
     List,
 }
 
-const KEYS: [(&str, Form); 8] = [
+/// The application's own settings begin with this.
+const APP: &str = "app.";
+
+const KEYS: [(&str, Form); 9] = [
     ("locks.kind", Form::Text),
     ("locks.lifetime_ms", Form::Number),
     ("locks.members", Form::List),
     ("locks.prefix", Form::Text),
     ("oracles", Form::List),
+    ("store", Form::Text),
     ("tls.authority", Form::Text),
     ("tls.certificate", Form::Text),
     ("tls.key", Form::Text),
@@ -56,7 +61,7 @@ const KEYS: [(&str, Form); 8] = [
 /// ```
 #[derive(Debug, Clone)]
 pub struct Config {
-    settings: BTreeMap<&'static str, (Value, String)>,
+    settings: BTreeMap<String, (Value, String)>,
 }
 
 impl Default for Config {
@@ -67,7 +72,7 @@ impl Default for Config {
             ("locks.lifetime_ms", Value::from(lifetime)),
             ("locks.prefix", Value::from(EtcdOptions::default().prefix)),
         ];
-        let settings = defaults.map(|(key, value)| (key, (value, "default".to_owned())));
+        let settings = defaults.map(|(key, value)| (key.to_owned(), (value, "default".to_owned())));
         Config { settings: settings.into() }
     }
 }
@@ -78,11 +83,21 @@ impl Config {
     /// # Errors
     /// [`Error::Invalid`] names the file or variable, what is wrong with it, and what is possible.
     pub fn load() -> Result<Self> {
+        Self::load_files(files().into_iter().filter(|file| file.exists()))
+    }
+
+    /// As [`load`](Config::load), with this file in place of those.
+    ///
+    /// # Errors
+    /// As [`load`](Config::load).
+    pub fn load_file(file: &Path) -> Result<Self> {
+        Self::load_files([file.to_owned()])
+    }
+
+    fn load_files(files: impl IntoIterator<Item = PathBuf>) -> Result<Self> {
         let mut config = Config::default();
-        for file in files() {
-            if file.exists() {
-                config.add_file(&file)?;
-            }
+        for file in files {
+            config.add_file(&file)?;
         }
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
@@ -142,10 +157,10 @@ impl Config {
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<()> {
         for (name, text) in variables {
-            let named =
-                |key: &str| name == format!("PERCOLATOR_{}", key.to_uppercase().replace('.', "__"));
-            if let Some((key, _)) = KEYS.into_iter().find(|(key, _)| named(key)) {
-                self.set(&name, key, &text)?;
+            let Some(key) = name.strip_prefix("PERCOLATOR_") else { continue };
+            let key = key.to_lowercase().replace("__", ".");
+            if key.starts_with(APP) || KEYS.into_iter().any(|(known, _)| known == key) {
+                self.set(&name, &key, &text)?;
             }
         }
         Ok(())
@@ -173,8 +188,33 @@ impl Config {
     }
 
     /// Key, value in TOML, and source of each setting, in the order of the keys.
-    pub fn settings(&self) -> impl Iterator<Item = (&'static str, &Value, &str)> {
-        self.settings.iter().map(|(key, (value, source))| (*key, value, source.as_str()))
+    pub fn settings(&self) -> impl Iterator<Item = (&str, &Value, &str)> {
+        self.settings.iter().map(|(key, (value, source))| (key.as_str(), value, source.as_str()))
+    }
+
+    /// Whether a store is named: without one there is no cluster to connect to.
+    pub fn names_a_store(&self) -> bool {
+        self.settings.contains_key("store")
+    }
+
+    /// Where the cluster's store is.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is missing or wrong.
+    pub fn store(&self) -> Result<StoreAddress> {
+        let Some(store) = self.text("store") else {
+            return Err(Error::Invalid(
+                "no store: give `store = \"bigtable://HOST:PORT/PROJECT/INSTANCE\"` in \
+                 percolator.toml, or PERCOLATOR_STORE"
+                    .to_owned(),
+            ));
+        };
+        StoreAddress::from_env(store).map_err(|error| self.wrong("store", &error.to_string()))
+    }
+
+    /// A setting of the application's own: that of `app.NAME`.
+    pub fn app(&self, name: &str) -> Option<&str> {
+        self.text(&format!("{APP}{name}"))
     }
 
     /// The cluster that is described.
@@ -246,15 +286,22 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-fn known(source: &str, key: &str) -> Result<(&'static str, Form)> {
-    KEYS.into_iter().find(|(known, _)| *known == key).ok_or_else(|| {
+fn known(source: &str, key: &str) -> Result<(String, Form)> {
+    if key.strip_prefix(APP).is_some_and(|name| !name.is_empty() && !name.contains('.')) {
+        return Ok((key.to_owned(), Form::Text));
+    }
+    let found = KEYS.into_iter().find(|(known, _)| *known == key);
+    found.map(|(key, form)| (key.to_owned(), form)).ok_or_else(|| {
         let keys: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
         let key: String = key.chars().take(80).collect();
-        Error::Invalid(format!("{source}: no setting {key:?}; there are: {}", keys.join(", ")))
+        Error::Invalid(format!(
+            "{source}: no setting {key:?}; there are: {}, and app.* for the application's own",
+            keys.join(", ")
+        ))
     })
 }
 
-fn check(source: &str, key: &str, value: Value) -> Result<(&'static str, Value)> {
+fn check(source: &str, key: &str, value: Value) -> Result<(String, Value)> {
     let (key, form) = known(source, key)?;
     let (right, form) = match form {
         Form::Text => (value.is_str(), "a text"),
@@ -298,6 +345,20 @@ mod tests {
     }
 
     #[test]
+    fn the_store_and_what_is_the_applications_own() {
+        let mut config = Config::default();
+        assert!(!config.names_a_store() && error(config.store()).contains("PERCOLATOR_STORE"));
+        config.add_text("a", "store = \"bigtable://h:1/p/i\"\n[app]\nsearch = \"x\"").unwrap();
+        assert_eq!(config.store().unwrap().to_string(), "bigtable://h:1/p/i");
+        assert_eq!((config.app("search"), config.app("other")), (Some("x"), None));
+        let search = ("PERCOLATOR_APP__SEARCH".to_owned(), "y".to_owned());
+        config.add_environment([search]).unwrap();
+        assert_eq!(config.app("search"), Some("y"));
+        config.set("--store", "store", "redis://h:1").unwrap();
+        assert!(error(config.store()).contains("store (from --store)"));
+    }
+
+    #[test]
     fn etcd_needs_members_that_are_addresses() {
         let mut config = Config::default();
         let text = "oracles = [\"a:1\"]\n[locks]\nkind = \"etcd\"\nmembers = [\"b:2\"]";
@@ -318,6 +379,8 @@ mod tests {
             ("oracles = [7]", "oracles must be a list of texts"),
             ("[locks]\nlifetime_ms = \"x\"", "locks.lifetime_ms must be a number"),
             ("[locks.more]\na = 1", "no setting \"locks.more\""),
+            ("[app]\n\"a.b\" = \"c\"", "no setting \"app.a.b\""),
+            ("[app]\na = 1", "app.a must be a text"),
             ("oracles = [", "f.toml: "),
         ] {
             let error = error(config.add_text("f.toml", text));

@@ -37,6 +37,7 @@ mod database;
 mod runtime;
 
 pub use bigtable_fjall::Durability;
+pub use bigtable_grpc::Address as StoreAddress;
 pub use cluster::{Cluster, Locks};
 pub use config::Config;
 pub use database::{OpenOptions, Percolator};

@@ -79,6 +79,12 @@ pub enum Error {
         /// The index directory.
         path: PathBuf,
     },
+    /// The search index is not here: give its directory.
+    #[error(
+        "this needs the search index, which the workers keep in a directory of their own; give that \
+         directory (`app.search` in percolator.toml, or PERCOLATOR_APP__SEARCH)"
+    )]
+    NoSearchIndex,
     /// The batch is older than what is known of its pages: make it anew from the present state.
     #[error(
         "a batch numbered {seq} is not newer than {floor}, up to which pages were seen already"

@@ -31,9 +31,11 @@ pub mod recrawl;
 pub mod search;
 mod tables;
 pub mod walk;
+mod worker;
 
 pub use error::Error;
 pub use index::{
     AnchorView, ClusterView, IndexStats, LoadOptions, LoadReport, MemberView, PageView, Progress,
     Quantiles, RankReport, RecrawlReport, SEARCH_DIR, Skipped, VerifyReport, WebIndex,
 };
+pub use worker::Worker;

@@ -272,6 +272,33 @@ impl SearchIndex {
         }
     }
 
+    /// Becomes the writer, unless another process is: `false` then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Index`] if the files cannot be read or written.
+    pub fn claim(&self) -> Result<bool, Error> {
+        let mut slot = self.lock();
+        if slot.is_none() {
+            match Writer::open(self) {
+                Ok(writer) => *slot = Some(writer),
+                Err(Error::IndexInUse { .. }) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The index as of now.
+    fn searcher(&self) -> tantivy::Result<Searcher> {
+        // Its own writer, which is busy if it holds the lock, shows what it commits. Another process's
+        // commits are to be looked for.
+        if self.writer.try_lock().is_ok_and(|writer| writer.is_none()) {
+            self.reader.reload()?;
+        }
+        Ok(self.reader.searcher())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Writer>> {
         self.writer.lock().unwrap_or_else(|poisoned| {
             // A panic came in the middle of a batch, which the next commit must not include.
@@ -300,7 +327,7 @@ impl SearchIndex {
     }
 
     fn hits(&self, query: &str, limit: usize) -> tantivy::Result<Vec<Hit>> {
-        let searcher = self.reader.searcher();
+        let searcher = self.searcher()?;
         let query = self.parse(query);
         let pages = searcher.num_docs() as f64;
         let top = TopDocs::with_limit(limit).tweak_score(move |segment: &SegmentReader| {
@@ -366,7 +393,7 @@ impl SearchIndex {
     ///
     /// [`Error::Index`] if the files cannot be read.
     pub fn dump(&self, mut visit: impl FnMut(Entry)) -> Result<(), Error> {
-        let searcher = self.reader.searcher();
+        let searcher = self.searcher().map_err(|source| failed("read", &self.path, source))?;
         for segment in searcher.segment_readers() {
             self.dump_segment(segment, &mut visit)
                 .map_err(|source| failed("read", &self.path, source))?;
@@ -407,7 +434,8 @@ impl SearchIndex {
     /// [`Error::Index`] if the files cannot be read.
     pub fn seq_of(&self, url: &str) -> Result<Option<(u64, bool)>, Error> {
         let term = Term::from_field_text(self.fields.url, url);
-        Held::new(&self.reader.searcher(), self.fields)
+        self.searcher()
+            .and_then(|searcher| Held::new(&searcher, self.fields))
             .and_then(|held| Ok(held.page(&term)?.map(|page| (page.seq, page.is_live))))
             .map_err(|source| failed("read", &self.path, source))
     }
@@ -420,7 +448,7 @@ impl SearchIndex {
     pub fn pages(&self) -> Result<usize, Error> {
         let live = Term::from_field_bool(self.fields.deleted, false);
         let query = TermQuery::new(live, IndexRecordOption::Basic);
-        let counted = self.reader.searcher().search(&query, &Count);
+        let counted = self.searcher().and_then(|searcher| searcher.search(&query, &Count));
         counted.map_err(|source| failed("read", &self.path, source))
     }
 }

@@ -37,12 +37,12 @@ pub(crate) struct View {
 }
 
 /// The settings of this process.
-pub(super) fn load() -> anyhow::Result<percolator::Config> {
+pub(crate) fn load() -> anyhow::Result<percolator::Config> {
     percolator::Config::load().map_err(told)
 }
 
 /// An error of the settings, with their own advice.
-pub(super) fn told(error: percolator::Error) -> anyhow::Error {
+pub(crate) fn told(error: percolator::Error) -> anyhow::Error {
     match error {
         percolator::Error::Invalid(what) => {
             Failure::usage(what, "`percolator config view --help` says where settings come from")

@@ -2,7 +2,8 @@
 
 mod bench;
 mod cell;
-mod config;
+mod cluster;
+pub(crate) mod config;
 mod demo;
 mod gc;
 mod locks;
@@ -14,6 +15,7 @@ mod torture;
 mod tx;
 mod wait;
 pub(crate) mod webindex;
+mod worker;
 mod write;
 
 use clap::Subcommand;
@@ -53,6 +55,9 @@ pub(crate) enum Command {
     Gc(gc::Gc),
     #[command(subcommand)]
     Serve(serve::Serve),
+    Worker(worker::Worker),
+    #[command(subcommand)]
+    Cluster(cluster::Cluster),
     #[command(subcommand)]
     Oracle(oracle::Oracle),
     #[command(subcommand)]
@@ -83,6 +88,8 @@ impl Command {
             Command::Wait(wait) => Some(wait.run(context).await),
             Command::Observers(observers) => Some(observers.run(context).await),
             Command::Serve(serve) => Some(serve.run(context).await),
+            Command::Worker(worker) => Some(worker.run(context).await),
+            Command::Cluster(cluster) => Some(cluster.run(context).await),
             Command::Bench(bench) => Some(bench.run(context).await),
             Command::Torture(torture) => Some(torture.run(context).await),
             Command::TortureWorker(worker) => Some(worker.run().await),

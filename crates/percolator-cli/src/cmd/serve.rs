@@ -28,7 +28,7 @@ impl Serve {
 }
 
 /// Completes at Ctrl-C or SIGTERM.
-async fn asked_to_end(interrupt: &Interrupt) -> std::io::Result<()> {
+pub(super) async fn asked_to_end(interrupt: &Interrupt) -> std::io::Result<()> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

@@ -11,7 +11,7 @@ use crate::cmd::{Context, observers, webindex};
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 use crate::progress::Progress;
-use crate::store::StoreArgs;
+use crate::store::{Place, StoreArgs};
 
 /// How often progress is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -36,13 +36,15 @@ pub(crate) struct Wait {
 
 impl Wait {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let db = self.store.open_existing().await?;
-        // A store is open in one process at a time: what nobody handles here, nobody handles.
+        let place = self.store.place()?;
+        let db = self.store.open_existing_at(&place).await?;
+        // A directory is open in one process at a time: what nobody handles here, nobody handles.
         let index = match webindex::is_in(&db).await? {
-            true => Some(webindex::Index::over(db.clone(), &self.store.data).await?),
+            true => Some(webindex::Index::at(db.clone(), &place).await?),
             false => None,
         };
-        let handled = index.is_some() || db.backlog().await?.is_empty();
+        let elsewhere = matches!(place, Place::Cluster(_));
+        let handled = elsewhere || index.is_some() || db.backlog().await?.is_empty();
         let (report, waited) = match handled {
             false => (IdleReport { idle: false, set_aside: db.set_aside().await? }, None),
             true => match self.idle(context, &db).await? {

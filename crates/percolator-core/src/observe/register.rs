@@ -14,6 +14,7 @@ use bigtable::{
 
 use crate::get::Patience;
 use crate::layout::{FAILED, LOCK, NOTIFY};
+use crate::observe::workers::check;
 use crate::runtime::Backoff;
 use crate::schema::{Observed, Schema};
 use crate::{Client, Column, Error, Result, Table};
@@ -22,6 +23,32 @@ use crate::{Client, Column, Error, Result, Table};
 const TRIES_MAX: u32 = 100;
 
 impl Client {
+    /// Names observers in the store's schema without running them here: from now on what they observe is
+    /// notified, for the processes that [`observe`](Client::observe).
+    ///
+    /// Notifications on a notify-only column that nobody observes are refused, so whoever sends some to
+    /// observers that start later, or elsewhere, declares them first.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator_core::{Column, Observed, Strength};
+    /// let (table, column) = ("docs".to_owned(), Column::literal("doc:text"));
+    /// let observer = "count-words".to_owned();
+    /// client.declare(&[Observed { table, column, observer, strength: Strength::Strong }]).await?;
+    /// assert_eq!(client.observers().await?[0].observer, "count-words");
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a column that is to be both strong and weak; those of store and oracle.
+    pub async fn declare(&self, observers: &[Observed]) -> Result<()> {
+        for observed in observers {
+            check(observed)?;
+            self.table(&observed.table).await?;
+        }
+        self.register(observers).await
+    }
+
     /// Stores observers in the schema, if they are not in it, and finds what they have missed. A sweep
     /// that a crash cut short is done again by the next who registers.
     pub(crate) async fn register(&self, wanted: &[Observed]) -> Result<()> {

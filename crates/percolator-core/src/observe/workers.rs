@@ -335,7 +335,8 @@ impl Context {
     }
 }
 
-fn check(entry: &Observed) -> Result<()> {
+/// Whether an observer can be recorded under its name.
+pub(super) fn check(entry: &Observed) -> Result<()> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     if entry.observer.is_empty() || !entry.observer.bytes().all(plain) {
         return Err(Error::Invalid(format!(

@@ -130,6 +130,16 @@ impl OracleNode {
         Ok(OracleNode { store, runtime, options, state })
     }
 
+    /// Where the process that leads can be reached, as the record in the store says; it may have died since.
+    /// `None` if nobody does, or nobody says where.
+    ///
+    /// # Errors
+    /// Those of the store; [`Error::Corrupt`] for a record that cannot be read.
+    pub async fn leader(store: &dyn Store) -> Result<Option<String>> {
+        let table = open_table(store).await?;
+        Ok(read(&*table).await?.as_ref().and_then(Record::address))
+    }
+
     /// What this process does at the moment.
     pub fn role(&self) -> OracleRole {
         self.state().role.clone()

@@ -56,9 +56,11 @@ pub const SEARCH_DIR: &str = "webindex-search";
 pub struct WebIndex {
     db: Percolator,
     tables: Tables,
-    search: Arc<SearchIndex>,
+    /// `None` where another machine has it.
+    search: Option<Arc<SearchIndex>>,
     latency: Arc<latency::Latency>,
-    workers: Workers,
+    /// `None` where other processes run the observers.
+    workers: Option<Workers>,
 }
 
 impl WebIndex {
@@ -75,9 +77,29 @@ impl WebIndex {
         let tables = Tables::open(&db).await?;
         let search = Arc::new(SearchIndex::open(search_dir)?);
         let latency = Arc::new(latency::Latency::new());
-        let registrations = observers::registrations(&tables, &search, &latency);
-        let workers = db.observe(registrations, workers).await?;
-        Ok(WebIndex { db, tables, search, latency, workers })
+        let mut registrations = observers::keepers(&tables, &latency);
+        registrations.extend(observers::exporters(&tables, &search, &latency));
+        let workers = Some(db.observe(registrations, workers).await?);
+        Ok(WebIndex { db, tables, search: Some(search), latency, workers })
+    }
+
+    /// Opens the index in a database whose observers are run by other processes, each a
+    /// [`Worker`](crate::Worker). Searching and verifying need the directory that they keep the search
+    /// index in.
+    ///
+    /// # Errors
+    /// As [`open`](WebIndex::open).
+    pub async fn connect(db: Percolator, search_dir: Option<&Path>) -> Result<Self, Error> {
+        let tables = Tables::open(&db).await?;
+        let search = search_dir.map(SearchIndex::open).transpose()?.map(Arc::new);
+        let latency = Arc::new(latency::Latency::new());
+        // What is loaded before the first worker is there then waits for it.
+        db.declare(&observers::declared(&tables, &latency)).await?;
+        Ok(WebIndex { db, tables, search, latency, workers: None })
+    }
+
+    fn search_index(&self) -> Result<&SearchIndex, Error> {
+        self.search.as_deref().ok_or(Error::NoSearchIndex)
     }
 
     /// Whether a database holds a web index, as its observer schema says.
@@ -113,6 +135,8 @@ impl WebIndex {
 
     /// Stops the observers after what they are at. What is left to do stays in the database.
     pub async fn stop(self) {
-        self.workers.stop().await;
+        if let Some(workers) = self.workers {
+            workers.stop().await;
+        }
     }
 }

@@ -199,7 +199,7 @@ impl WebIndex {
         report: &mut VerifyReport,
     ) -> Result<(), Error> {
         let mut held = BTreeMap::new();
-        self.search.dump(|entry| {
+        self.search_index()?.dump(|entry| {
             held.insert(entry.url.clone(), entry);
         })?;
         let mut scan = snapshot.scan(&self.tables.documents).columns([PAGE]);

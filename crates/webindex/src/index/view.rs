@@ -133,7 +133,7 @@ impl WebIndex {
     /// # Errors
     /// Those of the search index.
     pub async fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, Error> {
-        self.search.search(query, limit)
+        self.search_index()?.search(query, limit)
     }
 
     /// A page with its in-links; `None` if it is not stored.
@@ -247,7 +247,8 @@ impl WebIndex {
     /// Those of the database.
     pub async fn stats(&self) -> Result<IndexStats, Error> {
         let snapshot = self.db.snapshot().await?;
-        let mut stats = IndexStats { searchable: self.search.pages()?, ..IndexStats::default() };
+        let mut stats =
+            IndexStats { searchable: self.search_index()?.pages()?, ..IndexStats::default() };
         let mut canonicals = BTreeSet::new();
         let columns = [PAGE, KEYS, LINKED, CANONICAL];
         let mut scan = snapshot.scan(&self.tables.documents).columns(columns);

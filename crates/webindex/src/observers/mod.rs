@@ -29,7 +29,7 @@ pub(crate) use parse::parse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percolator::{Batch, Registration};
+use percolator::{Batch, Column, Observed, Registration, Strength};
 
 use crate::index::latency::Latency;
 use crate::search::SearchIndex;
@@ -47,45 +47,54 @@ const FORWARDS: Batch = Batch { changes_max: 256, interval: Duration::from_milli
 const EXPORT_PAGES: Batch = Batch { changes_max: 500, interval: Duration::from_secs(1) };
 const EXPORT_ANCHORS: Batch = Batch { changes_max: 500, interval: Duration::from_secs(10) };
 
-/// All observers of the index, for `Client::observe`.
-pub(crate) fn registrations(
-    tables: &Tables,
-    search: &Arc<SearchIndex>,
-    latency: &Arc<Latency>,
-) -> Vec<Registration> {
+/// The observers that the search index is fed by.
+const EXPORT: &str = "export";
+const EXPORTS: [(Column, Batch); 2] =
+    [(tables::EXPORT_PAGE, EXPORT_PAGES), (tables::EXPORT_ANCHORS, EXPORT_ANCHORS)];
+
+/// The observers that keep the tables up to date, for `Client::observe`.
+pub(crate) fn keepers(tables: &Tables, latency: &Arc<Latency>) -> Vec<Registration> {
     use tables::{CANONICAL, CONTENT, DOCUMENTS, ELECT, FORWARD, INLINKS, KEYS, LINKS, LINKS_MORE};
-    let export = || Exporter::new(tables.clone(), search.clone(), latency.clone());
+    let links = || link::PlaceLinks::new(tables.clone());
+    let forward = forward::Forward::new(tables.clone());
     let mut all = vec![
         Registration::strong(PARSE, DOCUMENTS, CONTENT, parse::Parse::new(latency.clone())),
         Registration::strong("register", DOCUMENTS, KEYS, register::Register::new(tables.clone())),
-        Registration::strong("link", DOCUMENTS, LINKS, link::PlaceLinks::new(tables.clone())),
-        Registration::weak(
-            "link-more",
-            DOCUMENTS,
-            LINKS_MORE,
-            link::PlaceLinks::new(tables.clone()),
-        ),
+        Registration::strong("link", DOCUMENTS, LINKS, links()),
+        Registration::weak("link-more", DOCUMENTS, LINKS_MORE, links()),
         Registration::strong("move", DOCUMENTS, CANONICAL, forward::Move::new(tables.clone())),
-        Registration::batched(
-            "forward",
-            INLINKS,
-            FORWARD,
-            FORWARDS,
-            forward::Forward::new(tables.clone()),
-        ),
-        Registration::batched("export", DOCUMENTS, tables::EXPORT_PAGE, EXPORT_PAGES, export()),
-        Registration::batched(
-            "export",
-            DOCUMENTS,
-            tables::EXPORT_ANCHORS,
-            EXPORT_ANCHORS,
-            export(),
-        ),
+        Registration::batched("forward", INLINKS, FORWARD, FORWARDS, forward),
     ];
     for kind in KeyKind::ALL {
         let elect = elect::Elect::new(tables.clone());
         all.push(Registration::weak("elect", kind.table(), ELECT, elect));
     }
+    all
+}
+
+/// The observers that feed the search index. They belong where its writer is.
+pub(crate) fn exporters(
+    tables: &Tables,
+    search: &Arc<SearchIndex>,
+    latency: &Arc<Latency>,
+) -> Vec<Registration> {
+    let exporter = || Exporter::new(tables.clone(), search.clone(), latency.clone());
+    let register = |(column, batch)| {
+        Registration::batched(EXPORT, tables::DOCUMENTS, column, batch, exporter())
+    };
+    EXPORTS.into_iter().map(register).collect()
+}
+
+/// All of them, wherever they run.
+pub(crate) fn declared(tables: &Tables, latency: &Arc<Latency>) -> Vec<Observed> {
+    let keepers = keepers(tables, latency);
+    let mut all: Vec<Observed> = keepers.iter().map(|keeper| keeper.observed().clone()).collect();
+    all.extend(EXPORTS.map(|(column, _)| Observed {
+        table: tables::DOCUMENTS.to_owned(),
+        column,
+        observer: EXPORT.to_owned(),
+        strength: Strength::Weak,
+    }));
     all
 }
 

@@ -21,7 +21,13 @@ pub(super) const DELETED: &str = "deleted";
 /// The name of the file that says what the directory holds.
 const FORMAT_FILE: &str = "FORMAT";
 
-/// Its content. The number changes with the fields, and with the meaning of the digest.
+/// Locked while the index is made. Never deleted: another process may be about to lock it.
+const MAKING_FILE: &str = "MAKING";
+
+/// The file in which tantivy keeps what its index consists of.
+const META_FILE: &str = "meta.json";
+
+/// The content of the format's file. The number changes with the fields, and with the meaning of the digest.
 const FORMAT: &str = "webindex search index 1";
 
 /// The most bytes of a format file that are read, in case it is something else.
@@ -86,6 +92,9 @@ pub(super) fn text_of(document: &TantivyDocument, field: Field) -> String {
 /// Opens the index in a directory, or makes it.
 pub(super) fn open(path: &Path) -> Result<(Index, Fields), Error> {
     fs::create_dir_all(path).map_err(|source| Error::io("make the directory", path, source))?;
+    // Workers that come up together make it once.
+    let made = read_format(path)?.is_some() && path.join(META_FILE).exists();
+    let _making = if made { None } else { Some(making(path)?) };
     match read_format(path)? {
         Some(found) if found == FORMAT => {}
         Some(found) => {
@@ -95,7 +104,7 @@ pub(super) fn open(path: &Path) -> Result<(Index, Fields), Error> {
         None => write_format(path)?,
     }
     let (schema, fields) = Fields::build();
-    let index = if path.join("meta.json").exists() {
+    let index = if path.join(META_FILE).exists() {
         Index::open_in_dir(path).map_err(|source| failed("open", path, source))?
     } else {
         Index::create_in_dir(path, schema.clone()).map_err(|source| failed("make", path, source))?
@@ -120,7 +129,8 @@ fn read_format(path: &Path) -> Result<Option<String>, Error> {
             let failed = |source| Error::io("list the directory", path, source);
             for entry in fs::read_dir(path).map_err(failed)? {
                 // Left behind when the making was interrupted before it had begun.
-                if entry.map_err(failed)?.file_name() != temporary_name().as_str() {
+                let name = entry.map_err(failed)?.file_name();
+                if name != temporary_name().as_str() && name != MAKING_FILE {
                     let expected = "search index";
                     return Err(Error::ForeignDirectory { path: path.to_path_buf(), expected });
                 }
@@ -129,6 +139,17 @@ fn read_format(path: &Path) -> Result<Option<String>, Error> {
         }
         Err(source) => Err(Error::io("read", &file, source)),
     }
+}
+
+/// Waits for others that make the index, and keeps further ones waiting until it is dropped.
+fn making(path: &Path) -> Result<fs::File, Error> {
+    let file = path.join(MAKING_FILE);
+    let lock = || {
+        let file = fs::File::create(&file)?;
+        file.lock()?;
+        Ok(file)
+    };
+    lock().map_err(|source| Error::io("lock", &file, source))
 }
 
 fn write_format(path: &Path) -> Result<(), Error> {

@@ -384,3 +384,34 @@ fn a_page_held_as_it_is_to_be_shown_is_not_written_again() {
     assert_eq!(index.pages().unwrap(), 2, "nothing of the batch was applied");
     assert_eq!(index.apply(vec![update("a", 41, old)]).unwrap(), counts(1, 0, 0));
 }
+
+#[test]
+fn workers_that_come_up_together_make_it_once() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..20 {
+        let path = dir.path().join(round.to_string());
+        let start = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    start.wait();
+                    SearchIndex::open(&path).unwrap();
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn one_at_a_time_is_the_writer_and_others_see_what_it_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = SearchIndex::open(dir.path()).unwrap();
+    let second = SearchIndex::open(dir.path()).unwrap();
+    assert!(first.claim().unwrap() && first.claim().unwrap());
+    assert!(!second.claim().unwrap());
+    let page = IndexedPage { text: "fish".into(), ..IndexedPage::default() };
+    first.apply(vec![Update { url: "https://a/".into(), seq: 1, page: Some(page) }]).unwrap();
+    assert_eq!((second.pages().unwrap(), second.search("fish", 1).unwrap().len()), (1, 1));
+    drop(first);
+    assert!(second.claim().unwrap());
+}

@@ -13,8 +13,8 @@ use percolator_rpc::{Address, Error, Tls, check_plaintext};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::cmd::Context;
 use crate::cmd::serve::asked_to_end;
+use crate::cmd::{Context, config};
 use crate::exit::{Exit, Failure};
 use crate::store::Durability;
 
@@ -24,7 +24,7 @@ use crate::store::Durability;
 /// if it was stopped by Ctrl-C or SIGTERM. Timestamps never go back.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  percolator serve oracle --listen 127.0.0.1:7070 --data D")]
+  percolator serve oracle --listen 127.0.0.1:7070 --store bigtable://127.0.0.1:8086/p/i")]
 pub(crate) struct Oracle {
     /// The address to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070")]
@@ -43,7 +43,11 @@ pub(crate) struct Oracle {
     insecure: bool,
     #[command(flatten)]
     tls: TlsArgs,
-    /// The directory of the store that keeps the oracle's record. Only one process can have it open.
+    /// The store that keeps the oracle's record, as for all processes of the cluster:
+    /// bigtable://HOST:PORT/PROJECT/INSTANCE.
+    #[arg(long, value_name = "URL", help_heading = "Store")]
+    store: Option<String>,
+    /// Its directory, if no other process needs it: then this one cannot have a standby.
     #[arg(
         long,
         value_name = "DIR",
@@ -51,7 +55,7 @@ pub(crate) struct Oracle {
         hide_env_values = true,
         help_heading = "Store"
     )]
-    data: PathBuf,
+    data: Option<PathBuf>,
     /// When a write other than the oracle's own counts as durable.
     #[arg(long, value_enum, default_value = "sync", value_name = "LEVEL", help_heading = "Store")]
     durability: Durability,
@@ -96,11 +100,7 @@ impl Oracle {
                 "say with --advertise HOST:PORT where they reach this process",
             ));
         }
-        let options = bigtable_fjall::Options {
-            durability: self.durability.into(),
-            ..bigtable_fjall::Options::default()
-        };
-        let store: Arc<dyn Store> = Arc::new(FjallStore::open(&self.data, options)?);
+        let store = self.open_store().await?;
         let bind = TcpListener::bind(self.listen).await;
         let listener = bind.map_err(|why| Error::Listen { address: self.listen, why })?;
         let address = Address::from(listener.local_addr()?);
@@ -121,5 +121,24 @@ impl Oracle {
         asked_to_end(&context.interrupt).await?;
         server.stop().await?;
         Ok(Exit::Done)
+    }
+
+    async fn open_store(&self) -> anyhow::Result<Arc<dyn Store>> {
+        if let Some(url) = &self.store {
+            let mut config = percolator::Config::default();
+            config.set("--store", "store", url).map_err(config::told)?;
+            return config.open_store().await.map_err(config::told);
+        }
+        let Some(dir) = &self.data else {
+            return Err(Failure::usage(
+                "no store is named",
+                "give --store bigtable://HOST:PORT/PROJECT/INSTANCE, or a directory with --data",
+            ));
+        };
+        let options = bigtable_fjall::Options {
+            durability: self.durability.into(),
+            ..bigtable_fjall::Options::default()
+        };
+        Ok(Arc::new(FjallStore::open(dir, options)?))
     }
 }

@@ -1,6 +1,7 @@
 //! `serve table`: Bigtable's public API over a directory.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bigtable_grpc::Server;
@@ -11,7 +12,7 @@ use tokio::net::TcpListener;
 use crate::cmd::Context;
 use crate::cmd::serve::asked_to_end;
 use crate::exit::{Exit, Failure};
-use crate::store::StoreArgs;
+use crate::store::Durability;
 
 /// How long requests that run may take to end after SIGTERM.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -29,8 +30,18 @@ pub(crate) struct Table {
     /// Where to listen; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8086")]
     listen: SocketAddr,
-    #[command(flatten)]
-    store: StoreArgs,
+    /// The directory of the store.
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "PERCOLATOR_DATA",
+        hide_env_values = true,
+        help_heading = "Store"
+    )]
+    data: PathBuf,
+    /// When an acknowledged mutation counts as durable.
+    #[arg(long, value_enum, default_value = "sync", value_name = "LEVEL", help_heading = "Store")]
+    durability: Durability,
 }
 
 impl Table {
@@ -41,9 +52,9 @@ impl Table {
                 "choose another address or port with --listen; port 0 takes a free one",
             )
         })?;
-        let durability = percolator::Durability::from(self.store.durability);
+        let durability = self.durability.into();
         let options = bigtable_fjall::Options { durability, ..bigtable_fjall::Options::default() };
-        let server = Server::open(&self.store.data, options).await?;
+        let server = Server::open(&self.data, options).await?;
         let address = listener.local_addr()?;
         let out = context.out;
         if out.json {

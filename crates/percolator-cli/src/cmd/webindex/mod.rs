@@ -10,7 +10,7 @@ use crate::cmd::Context;
 use crate::exit::Exit;
 
 pub(crate) use ask::{print_cluster, print_hits};
-pub(crate) use open::{Index, is_in};
+pub(crate) use open::{Index, is_in, search_dir};
 pub(crate) use work::{drive, wait, warn_of};
 
 /// An incremental web index: load pages, rank, search, inspect and verify them.

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use percolator::{Percolator, WorkerOptions};
+use percolator::{Config, Percolator, WorkerOptions};
 use webindex::{SEARCH_DIR, WebIndex};
 
 use crate::exit::Failure;
-use crate::store::StoreArgs;
+use crate::store::{Place, StoreArgs};
 
 /// An open index.
 pub(crate) struct Index;
@@ -19,23 +19,38 @@ pub(crate) async fn is_in(db: &Percolator) -> anyhow::Result<bool> {
 impl Index {
     /// Opens the index in a store, creating both if they are not there.
     pub(crate) async fn open(store: &StoreArgs) -> anyhow::Result<WebIndex> {
-        Index::over(store.open().await?, &store.data).await
+        let place = store.place()?;
+        Index::at(store.open_at(&place).await?, &place).await
     }
 
     /// Opens an index that must be there.
     pub(crate) async fn open_existing(store: &StoreArgs) -> anyhow::Result<WebIndex> {
-        let db = store.open_existing().await?;
+        let place = store.place()?;
+        let db = store.open_existing_at(&place).await?;
         if !is_in(&db).await? {
             return Err(Failure::no(
-                format!("{}: the store holds no web index", store.data.display()),
-                "`percolator webindex load DIR --base URL --data DIR` makes one",
+                format!("{place}: the store holds no web index"),
+                "`percolator webindex load DIR --base URL` makes one, with --data or --config",
             ));
         }
-        Index::over(db, &store.data).await
+        Index::at(db, &place).await
     }
 
-    /// Opens the index in a store that is open.
+    /// Opens the index in a store that is open: in a cluster other processes run its observers.
+    pub(crate) async fn at(db: Percolator, place: &Place) -> anyhow::Result<WebIndex> {
+        match place {
+            Place::Directory(dir) => Index::over(db, dir).await,
+            Place::Cluster(config) => Ok(WebIndex::connect(db, search_dir(config)).await?),
+        }
+    }
+
+    /// Opens the index in a directory that is open, with its observers running here.
     pub(crate) async fn over(db: Percolator, data: &Path) -> anyhow::Result<WebIndex> {
         Ok(WebIndex::open(db, &data.join(SEARCH_DIR), WorkerOptions::default()).await?)
     }
+}
+
+/// Where a cluster's workers keep the search index, if this machine has it.
+pub(crate) fn search_dir(config: &Config) -> Option<&Path> {
+    config.app("search").map(Path::new)
 }

@@ -1,0 +1,85 @@
+//! `cluster down`.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use super::plan::{Place, Role};
+use super::process;
+use crate::cmd::Context;
+use crate::exit::{Exit, Failure};
+
+/// How long processes may take to end what they are at.
+const DRAIN_MAX: Duration = Duration::from_secs(15);
+/// How often that is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// End the processes of a cluster: the workers first, the table server last. Its data stays.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator cluster down --data D")]
+pub(crate) struct Down {
+    /// The directory of the cluster.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+}
+
+impl Down {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let (place, plan) = Place::find(&self.data)?;
+        let _alone = place.lock()?;
+        let mut roles = plan.roles();
+        roles.reverse();
+        // Whoever needs another process ends before it.
+        for together in
+            roles.chunk_by(|a, b| std::mem::discriminant(a) == std::mem::discriminant(b))
+        {
+            end(context, &place, together).await?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Ends processes, by force those that take too long.
+async fn end(context: &Context, place: &Place, roles: &[Role]) -> anyhow::Result<()> {
+    let mut left = Vec::new();
+    for role in roles {
+        if process::pid(place, *role)?.is_some() {
+            process::signal(place, *role, false)?;
+            left.push(*role);
+        }
+    }
+    let (ended, begun) = (left.clone(), Instant::now());
+    let mut forced = false;
+    while !left.is_empty() {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if begun.elapsed() > DRAIN_MAX && !forced {
+            forced = true;
+            for role in &left {
+                context.out.warn(&format!("{role} takes too long, and is killed; nothing is lost"));
+                process::signal(place, *role, true)?;
+            }
+        }
+        let mut living = Vec::new();
+        for role in left {
+            if process::pid(place, role)?.is_some() {
+                living.push(role);
+            }
+        }
+        left = living;
+        if begun.elapsed() > 2 * DRAIN_MAX
+            && let Some(role) = left.first()
+        {
+            return Err(Failure::error(
+                Exit::Unreachable,
+                format!("{role} does not end, not even when it is killed"),
+                "see what it waits for; then run the command again",
+            ));
+        }
+    }
+    for role in ended {
+        context.out.note(&format!("{role} ended"));
+    }
+    Ok(())
+}

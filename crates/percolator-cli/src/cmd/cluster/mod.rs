@@ -1,0 +1,44 @@
+//! `cluster up|status|down`: a table server, two oracles and workers as processes of this machine.
+//!
+//! ```text
+//!   plan.rs     what the cluster consists of, kept in its directory
+//!   process.rs  one process: starting it, whether it lives, ending it
+//!   up.rs  status.rs  down.rs
+//! ```
+//!
+//! Nobody watches over the processes: `up` starts what does not run, so whoever wants a dead one back runs
+//! it again.
+
+mod down;
+mod plan;
+mod process;
+mod status;
+mod up;
+
+use clap::Subcommand;
+
+use crate::cmd::Context;
+use crate::exit::Exit;
+
+/// Run a cluster of local processes: a table server, two oracles, and workers.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "Example:
+  percolator cluster up --workers 3 --data D
+  percolator webindex load site/ --base https://example.org/ --config D/percolator.toml
+  percolator cluster status --data D
+  percolator cluster down --data D")]
+pub(crate) enum Cluster {
+    Up(up::Up),
+    Status(status::Status),
+    Down(down::Down),
+}
+
+impl Cluster {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        match self {
+            Cluster::Up(up) => up.run(context).await,
+            Cluster::Status(status) => status.run(context).await,
+            Cluster::Down(down) => down.run(context).await,
+        }
+    }
+}

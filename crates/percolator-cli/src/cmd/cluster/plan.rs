@@ -1,0 +1,254 @@
+//! What a cluster consists of, kept in its directory from the first `up` on.
+//!
+//! ```text
+//!   cluster.json       this plan               percolator.toml    the settings for clients and workers
+//!   table/  search/    data                    run/ROLE           process number, locked while it lives
+//!   log/ROLE           what it says            cluster.lock       held by `up` and `down`
+//! ```
+
+use std::fmt;
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use percolator::{Config, StoreAddress};
+use serde::{Deserialize, Serialize};
+
+use crate::cmd::config;
+use crate::cmd::worker::set_locks;
+use crate::exit::Failure;
+
+/// How many oracles: one leads, one stands by.
+const ORACLES: usize = 2;
+/// Most workers of one cluster.
+pub(super) const WORKERS_MAX: u16 = 64;
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Plan {
+    /// Where the cluster's own table server listens, if it has one.
+    pub(super) table: Option<SocketAddr>,
+    /// The store's URL.
+    pub(super) store: String,
+    pub(super) oracles: Vec<SocketAddr>,
+    /// The lock service's URL.
+    pub(super) locks: String,
+    pub(super) workers: u16,
+    /// Changes that each worker handles at once.
+    pub(super) threads: u16,
+    /// The table server's durability.
+    pub(super) durability: String,
+}
+
+/// One process of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Table,
+    Oracle(usize),
+    Worker(u16),
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Role::Table => write!(f, "table"),
+            Role::Oracle(index) => write!(f, "oracle-{}", index + 1),
+            Role::Worker(index) => write!(f, "worker-{}", index + 1),
+        }
+    }
+}
+
+impl Plan {
+    /// A plan with free ports of this machine.
+    pub(super) fn new(store: Option<&str>, locks: &str) -> anyhow::Result<Plan> {
+        let ports = ORACLES + usize::from(store.is_none());
+        // All at once, so that no two are the same.
+        let listeners: Vec<TcpListener> =
+            (0..ports).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
+        let mut free: Vec<SocketAddr> =
+            listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
+        let oracles = free.split_off(free.len() - ORACLES);
+        let table = free.first().copied();
+        let store = match (table, store) {
+            (Some(table), _) => format!("bigtable://{table}/percolator/cluster"),
+            // With the host and port of an emulator that only this environment knows.
+            (None, store) => StoreAddress::from_env(store.unwrap_or_default())?.to_string(),
+        };
+        let mut settings = Config::default();
+        set_locks(&mut settings, locks)?;
+        let (workers, threads) = (0, 4);
+        let (locks, durability) = (locks.to_owned(), "sync".to_owned());
+        Ok(Plan { table, store, oracles, locks, workers, threads, durability })
+    }
+
+    /// All its processes, in the order in which they are started.
+    pub(super) fn roles(&self) -> Vec<Role> {
+        let mut roles: Vec<Role> = self.table.iter().map(|_| Role::Table).collect();
+        roles.extend((0..self.oracles.len()).map(Role::Oracle));
+        roles.extend((0..self.workers).map(Role::Worker));
+        roles
+    }
+
+    /// Where a process listens, if it does.
+    pub(super) fn address(&self, role: Role) -> Option<SocketAddr> {
+        match role {
+            Role::Table => self.table,
+            Role::Oracle(index) => self.oracles.get(index).copied(),
+            Role::Worker(_) => None,
+        }
+    }
+
+    /// The settings for clients, in TOML.
+    pub(super) fn settings(&self, place: &Place) -> anyhow::Result<String> {
+        let mut settings = Config::default();
+        let oracles: Vec<String> = self.oracles.iter().map(ToString::to_string).collect();
+        let search = fs::canonicalize(place.dir())?.join("search");
+        let mut set =
+            |key, value: &str| settings.set("cluster up", key, value).map_err(config::told);
+        set("store", &self.store)?;
+        set("oracles", &oracles.join(","))?;
+        set("app.search", &search.display().to_string())?;
+        set_locks(&mut settings, &self.locks)?;
+        let mut text = "# Made by `percolator cluster up`, and made anew by the next.\n".to_owned();
+        for (key, value, _) in settings.settings() {
+            text.push_str(&format!("{key} = {value}\n"));
+        }
+        Ok(text)
+    }
+}
+
+/// The directory of a cluster.
+#[derive(Debug, Clone)]
+pub(super) struct Place(PathBuf);
+
+impl Place {
+    /// The directory of a cluster, made if it is not there.
+    pub(super) fn make(dir: &Path) -> anyhow::Result<Place> {
+        let place = Place(dir.to_owned());
+        let there = dir.is_dir() && fs::read_dir(dir)?.next().is_some();
+        if there && !place.plan_file().exists() {
+            return Err(Failure::usage(
+                format!("{}: the directory holds something else than a cluster", dir.display()),
+                "choose an empty or a new directory with --data",
+            ));
+        }
+        for sub in ["run", "log"] {
+            fs::create_dir_all(dir.join(sub))?;
+        }
+        Ok(place)
+    }
+
+    /// The directory of a cluster that must be there, and its plan.
+    pub(super) fn find(dir: &Path) -> anyhow::Result<(Place, Plan)> {
+        let place = Place(dir.to_owned());
+        match place.plan()? {
+            Some(plan) => Ok((place, plan)),
+            None => Err(Failure::usage(
+                format!("{}: no cluster is there", dir.display()),
+                "`percolator cluster up --data DIR` starts one",
+            )),
+        }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.0
+    }
+
+    pub(super) fn log(&self, role: Role) -> PathBuf {
+        self.0.join("log").join(role.to_string())
+    }
+
+    pub(super) fn run(&self, role: Role) -> PathBuf {
+        self.0.join("run").join(role.to_string())
+    }
+
+    pub(super) fn settings_file(&self) -> PathBuf {
+        self.0.join("percolator.toml")
+    }
+
+    fn plan_file(&self) -> PathBuf {
+        self.0.join("cluster.json")
+    }
+
+    /// The plan, if there is one.
+    pub(super) fn plan(&self) -> anyhow::Result<Option<Plan>> {
+        let file = self.plan_file();
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(anyhow::Error::from(error).context(file.display().to_string()));
+            }
+        };
+        let parsed = serde_json::from_str(&text);
+        parsed.map(Some).map_err(|error| {
+            Failure::usage(
+                format!("{}: {error}", file.display()),
+                "it was damaged, or written by another version: stop the processes that are named in \
+                 run/, and start anew in another directory",
+            )
+        })
+    }
+
+    /// Keeps the plan, and what clients need of it.
+    pub(super) fn keep(&self, plan: &Plan) -> anyhow::Result<()> {
+        let text = serde_json::to_string_pretty(plan)?;
+        for (file, text) in [(self.settings_file(), plan.settings(self)?), (self.plan_file(), text)]
+        {
+            let new = file.with_extension("new");
+            fs::write(&new, text)?;
+            fs::rename(&new, &file)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps others from starting or ending the cluster at the same time.
+    pub(super) fn lock(&self) -> anyhow::Result<File> {
+        let file = File::create(self.0.join("cluster.lock"))?;
+        file.try_lock().map_err(|_| {
+            Failure::no(
+                format!("{}: another `cluster up` or `cluster down` is at work", self.0.display()),
+                "wait for its end",
+            )
+        })?;
+        Ok(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_found_again_as_it_was_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Place::find(dir.path()).is_err());
+        let place = Place::make(dir.path()).unwrap();
+        let plan = Plan { workers: 3, ..Plan::new(None, "table").unwrap() };
+        place.keep(&plan).unwrap();
+        assert_eq!(Place::find(dir.path()).unwrap().1, plan);
+        let names: Vec<String> = plan.roles().iter().map(ToString::to_string).collect();
+        let expected = ["table", "oracle-1", "oracle-2", "worker-1", "worker-2", "worker-3"];
+        assert_eq!(names, expected);
+
+        let config = Config::load_file(&place.settings_file()).unwrap();
+        assert_eq!(config.store().unwrap().to_string(), plan.store);
+        assert!(config.app("search").is_some_and(|dir| dir.ends_with("/search")));
+    }
+
+    #[test]
+    fn other_stores_and_lock_services_are_checked_before_anything_starts() {
+        let plan = Plan::new(Some("bigtable://h:1/p/i"), "etcd://e:2379/here").unwrap();
+        assert_eq!((plan.table, plan.roles().len()), (None, 2));
+        assert!(Plan::new(Some("redis://h:1"), "table").is_err());
+        assert!(Plan::new(None, "zookeeper://h:1").is_err());
+    }
+
+    #[test]
+    fn a_directory_of_something_else_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("thesis.txt"), "x").unwrap();
+        assert!(Place::make(dir.path()).is_err());
+    }
+}

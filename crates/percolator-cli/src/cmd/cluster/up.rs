@@ -1,0 +1,170 @@
+//! `cluster up`.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use percolator::Oracle as _;
+use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
+
+use super::plan::{Place, Plan, Role, WORKERS_MAX};
+use super::{process, status};
+use crate::cmd::{Context, config};
+use crate::exit::{Exit, Failure};
+use crate::store::Durability;
+
+/// How long the oracles may take until one of them leads.
+const LEADER_MAX: Duration = Duration::from_secs(20);
+
+/// Start a cluster, or what of it does not run.
+///
+/// The processes go on when the command ends. Their ports are chosen by the first `up`, and kept. Give
+/// DIR/percolator.toml to other commands with --config.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator cluster up --workers 3 --data D")]
+pub(crate) struct Up {
+    /// How many worker processes; 3 at first, as before later.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=i64::from(WORKERS_MAX)))]
+    workers: Option<u16>,
+    /// How many changes each worker handles at once.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// A store that runs already, instead of a table server: bigtable://HOST:PORT/PROJECT/INSTANCE.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// The lock service: `table`, or etcd://HOST:PORT,HOST:PORT/PREFIX.
+    #[arg(long, value_name = "URL")]
+    locks: Option<String>,
+    /// When the table server's writes count as durable; `sync` at first, as before later.
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    durability: Option<Durability>,
+    /// The directory of the cluster.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+}
+
+impl Up {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let place = Place::make(&self.data)?;
+        let _alone = place.lock()?;
+        let plan = self.plan(&place)?;
+        place.keep(&plan)?;
+        // A process that needs another one is started when that one serves.
+        for step in [
+            |role: &Role| matches!(role, Role::Table),
+            |role: &Role| matches!(role, Role::Oracle(_)),
+            |role: &Role| matches!(role, Role::Worker(_)),
+        ] {
+            let mut started = Vec::new();
+            for role in plan.roles().into_iter().filter(step) {
+                if process::pid(&place, role)?.is_none() {
+                    started.push(process::start(&place, role, &args(&place, &plan, role)?)?);
+                }
+            }
+            let oracles =
+                plan.roles().iter().any(|role| step(role) && matches!(role, Role::Oracle(_)));
+            for process in &started {
+                process.ready(&place).await?;
+            }
+            if oracles {
+                someone_leads(&plan).await?;
+            }
+        }
+        status::show(context, &place, &plan).await?;
+        context.out.note(&format!(
+            "give --config {} to other commands; `percolator cluster down --data {}` ends it",
+            place.settings_file().display(),
+            place.dir().display(),
+        ));
+        Ok(Exit::Done)
+    }
+
+    /// The plan of the last `up`, with what is asked for now.
+    fn plan(&self, place: &Place) -> anyhow::Result<Plan> {
+        let mut plan = match place.plan()? {
+            Some(plan) => {
+                let other = |given: &Option<String>, planned: &String| {
+                    given.as_ref().is_some_and(|given| given != planned)
+                };
+                if other(&self.store, &plan.store) || other(&self.locks, &plan.locks) {
+                    return Err(Failure::usage(
+                        format!(
+                            "the cluster's store is {} and its lock service {}: neither can be \
+                             changed, its locks and its data are there",
+                            plan.store, plan.locks
+                        ),
+                        "leave --store and --locks away, or start another cluster with --data",
+                    ));
+                }
+                plan
+            }
+            None => {
+                let locks = self.locks.as_deref().unwrap_or("table");
+                Plan { workers: 3, ..Plan::new(self.store.as_deref(), locks)? }
+            }
+        };
+        let running =
+            |index: &u16| matches!(process::pid(place, Role::Worker(*index)), Ok(Some(_)));
+        let workers = self.workers.unwrap_or(plan.workers);
+        if let Some(index) = (workers..plan.workers).find(running) {
+            return Err(Failure::usage(
+                format!("{} runs, and would not belong to the cluster", Role::Worker(index)),
+                "`percolator cluster down` first, then `up` with fewer workers",
+            ));
+        }
+        plan.workers = workers;
+        plan.threads = self.threads.unwrap_or(plan.threads);
+        if let Some(durability) = self.durability {
+            plan.durability = durability.name().to_owned();
+        }
+        Ok(plan)
+    }
+}
+
+/// The arguments of a process.
+fn args(place: &Place, plan: &Plan, role: Role) -> anyhow::Result<Vec<String>> {
+    let path = |name: &str| place.dir().join(name).display().to_string();
+    let address = plan.address(role).map(|address| address.to_string()).unwrap_or_default();
+    let args: Vec<String> = match role {
+        Role::Table => vec![
+            "serve".into(),
+            "table".into(),
+            "--listen".into(),
+            address,
+            "--data".into(),
+            path("table"),
+            "--durability".into(),
+            plan.durability.clone(),
+        ],
+        Role::Oracle(_) => vec![
+            "serve".into(),
+            "oracle".into(),
+            "--listen".into(),
+            address,
+            "--store".into(),
+            plan.store.clone(),
+        ],
+        Role::Worker(_) => vec![
+            "worker".into(),
+            "--app".into(),
+            "webindex".into(),
+            "--config".into(),
+            path("percolator.toml"),
+            "--threads".into(),
+            plan.threads.to_string(),
+        ],
+    };
+    Ok(args)
+}
+
+/// Waits until an oracle answers.
+async fn someone_leads(plan: &Plan) -> anyhow::Result<()> {
+    let addresses = plan.oracles.iter().map(|address| (*address).into()).collect();
+    let options = RemoteOracleOptions { deadline: LEADER_MAX, ..RemoteOracleOptions::default() };
+    let oracle = RemoteOracle::new(addresses, options)?;
+    let begun = Instant::now();
+    oracle.peek().await.map_err(config::told)?;
+    tracing::info!(target: "percolator::cluster", event = "oracle_leads", waited = ?begun.elapsed());
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! `worker`: the observers of an application, in a process of their own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use percolator::{Config, WorkerOptions};
+use serde_json::json;
+
+use crate::clock;
+use crate::cmd::serve::asked_to_end;
+use crate::cmd::webindex::search_dir;
+use crate::cmd::{Context, config};
+use crate::exit::{Exit, Failure};
+use crate::store::connect;
+
+/// The applications whose observers this program has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum App {
+    /// The incremental web index.
+    Webindex,
+}
+
+/// Run an application's observers on the store of a cluster, until Ctrl-C or SIGTERM.
+///
+/// As many of them as you like work on one store, and each may come, go or die at any time. What is not
+/// given here comes from the settings (`percolator config view`).
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator worker --app webindex --store bigtable://127.0.0.1:8086/p/i --oracle 127.0.0.1:7070")]
+pub(crate) struct Worker {
+    /// Whose observers.
+    #[arg(long, value_enum)]
+    app: App,
+    /// How many changes are handled at once.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    threads: u16,
+    /// How often the store is scanned for changes while there are some; less often when idle.
+    #[arg(long, value_name = "DURATION", value_parser = clock::duration, default_value = "100ms")]
+    scan_period: Duration,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// The directory of the search index; one worker at a time feeds it.
+    #[arg(long, value_name = "DIR", help_heading = "Cluster")]
+    search: Option<PathBuf>,
+}
+
+/// Which cluster.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct ClusterArgs {
+    /// A file of settings, in place of those that are looked for.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The store: bigtable://HOST:PORT/PROJECT/INSTANCE.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// The oracle processes.
+    #[arg(long, value_name = "HOST:PORT,...")]
+    oracle: Option<String>,
+    /// The lock service: `table`, or etcd://HOST:PORT,HOST:PORT/PREFIX.
+    #[arg(long, value_name = "URL")]
+    locks: Option<String>,
+}
+
+impl ClusterArgs {
+    /// The settings, with what the flags say.
+    pub(crate) fn settings(&self) -> anyhow::Result<Config> {
+        let mut settings = match &self.config {
+            Some(file) => Config::load_file(file).map_err(config::told)?,
+            None => config::load()?,
+        };
+        for (flag, key, value) in
+            [("--store", "store", &self.store), ("--oracle", "oracles", &self.oracle)]
+        {
+            if let Some(value) = value {
+                settings.set(flag, key, value).map_err(config::told)?;
+            }
+        }
+        if let Some(locks) = &self.locks {
+            set_locks(&mut settings, locks)?;
+        }
+        Ok(settings)
+    }
+}
+
+/// Takes the lock service from its URL.
+pub(crate) fn set_locks(settings: &mut Config, url: &str) -> anyhow::Result<()> {
+    let mut set = |key, value: &str| settings.set("--locks", key, value).map_err(config::told);
+    if url == "table" {
+        return set("locks.kind", "table");
+    }
+    let Some(rest) = url.strip_prefix("etcd://") else {
+        return Err(Failure::usage(
+            format!("{url:?} is no lock service"),
+            "give --locks table, or --locks etcd://HOST:PORT,HOST:PORT/PREFIX",
+        ));
+    };
+    let (members, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    set("locks.kind", "etcd")?;
+    set("locks.members", members)?;
+    match prefix {
+        "" => Ok(()),
+        prefix => set("locks.prefix", &format!("{}/", prefix.trim_end_matches('/'))),
+    }
+}
+
+impl Worker {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let out = context.out;
+        if self.scan_period < Duration::from_millis(1) {
+            return Err(Failure::usage("--scan-period is below a millisecond", "give 1ms or more"));
+        }
+        let settings = self.cluster.settings()?;
+        let db = connect(&settings).await?;
+        let (App::Webindex, search) = (self.app, self.search.as_deref());
+        let search = search.or_else(|| search_dir(&settings));
+        let options = WorkerOptions {
+            threads: self.threads.max(1).into(),
+            scan_period: self.scan_period,
+            ..WorkerOptions::default()
+        };
+        let worker = webindex::Worker::start(db.clone(), search, options).await?;
+        let incarnation = db.incarnation().to_string();
+        match out.json {
+            true => out.line(&json!({ "worker": incarnation }).to_string())?,
+            false => {
+                out.line(&format!("worker {incarnation} runs the observers of the web index"))?
+            }
+        }
+        asked_to_end(&context.interrupt).await?;
+        worker.stop().await;
+        Ok(Exit::Done)
+    }
+}

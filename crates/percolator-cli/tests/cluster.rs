@@ -1,0 +1,156 @@
+//! A cluster of local processes, as people start, look at, break and end it.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A cluster in a directory of its own, ended with the test.
+struct Cluster {
+    dir: TempDir,
+}
+
+struct Ran {
+    stdout: String,
+    stderr: String,
+    status: i32,
+}
+
+fn run(args: &[&str]) -> Ran {
+    let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
+        .args(args)
+        .env_remove("PERCOLATOR_DATA")
+        .output()
+        .unwrap();
+    Ran {
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+        status: output.status.code().unwrap_or(-1),
+    }
+}
+
+impl Ran {
+    #[track_caller]
+    fn with(self, status: i32) -> Self {
+        assert_eq!(self.status, status, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    fn refused(self, status: i32, what: &str) {
+        let ran = self.with(status);
+        assert!(ran.stderr.contains(what) && ran.stderr.contains("help: "), "{}", ran.stderr);
+    }
+}
+
+impl Cluster {
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("cluster")
+    }
+
+    fn cluster(&self, command: &str, more: &[&str]) -> Ran {
+        let data = self.data();
+        let mut args = vec!["cluster", command, "--data", data.to_str().unwrap()];
+        args.extend(more);
+        run(&args)
+    }
+
+    /// A command that works on the cluster.
+    fn on(&self, args: &[&str]) -> Ran {
+        let config = self.data().join("percolator.toml");
+        run(&[args, &["--config", config.to_str().unwrap()]].concat())
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.cluster("status", &["--json"]).stdout).unwrap()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.cluster("down", &[]);
+    }
+}
+
+fn kill_nine(run_file: &Path) {
+    let pid = std::fs::read_to_string(run_file).unwrap();
+    let kill = Command::new("sh").args(["-c", &format!("kill -9 {pid}")]).status().unwrap();
+    assert!(kill.success());
+}
+
+#[test]
+fn a_cluster_is_started_loaded_broken_mended_and_ended() {
+    let cluster = Cluster { dir: tempfile::tempdir().unwrap() };
+    let site = cluster.dir.path().join("site");
+    std::fs::create_dir(&site).unwrap();
+    std::fs::write(
+        site.join("a.html"),
+        "<title>Cod</title><p>A fish of <a href=b.html>the sea</a>.",
+    )
+    .unwrap();
+    cluster.cluster("up", &["--workers", "1", "--durability", "buffered"]).with(0);
+    let status = cluster.status();
+    assert_eq!((&status["well"], status["processes"].as_array().unwrap().len()), (&true.into(), 4));
+
+    let (site, base) = (site.to_str().unwrap(), "https://fish.example/");
+    cluster.on(&["webindex", "load", site, "--base", base]).with(0);
+    cluster.on(&["set", "Bob", "bal", "10", "--table", "accounts"]).with(0);
+
+    // Whoever was killed is seen, and comes back with the next `up`, with everything that was there.
+    kill_nine(&cluster.data().join("run/table"));
+    assert_eq!(cluster.status()["well"], Value::from(false));
+    cluster.cluster("status", &[]).with(1);
+    cluster.cluster("up", &[]).with(0);
+    assert_eq!(cluster.status()["well"], Value::from(true));
+    let bob = cluster.on(&["get", "Bob", "bal", "--table", "accounts"]).with(0);
+    assert!(bob.stdout.contains("10"), "{}", bob.stdout);
+    cluster.on(&["wait"]).with(0);
+    assert!(cluster.on(&["webindex", "search", "fish"]).with(0).stdout.contains("Cod"));
+    cluster.on(&["webindex", "verify"]).with(0);
+
+    // What a running cluster cannot become is refused.
+    cluster.cluster("up", &["--store", "bigtable://h:1/p/i"]).refused(2, "neither can be changed");
+    cluster.cluster("up", &["--workers", "0"]).refused(2, "worker-1 runs");
+
+    cluster.cluster("down", &[]).with(0);
+    let states: Vec<Value> = cluster.status()["processes"].as_array().unwrap().clone();
+    assert!(states.iter().all(|process| process["pid"].is_null()), "{states:?}");
+    // Ending it again is no error.
+    cluster.cluster("down", &[]).with(0);
+}
+
+#[test]
+fn what_cannot_be_reached_or_is_not_named_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().to_str().unwrap();
+    run(&["cluster", "status", "--data", data]).refused(2, "no cluster is there");
+    let file = dir.path().join("percolator.toml");
+    let config = file.to_str().unwrap();
+    run(&["get", "Bob", "bal", "--config", config]).refused(2, "percolator.toml");
+    std::fs::write(&file, "oracles = [\"127.0.0.1:1\"]").unwrap();
+    run(&["get", "Bob", "bal", "--config", config]).refused(2, "no store");
+    run(&["worker", "--app", "webindex", "--config", config]).refused(2, "no store");
+    std::fs::write(&file, "store = \"bigtable://h:1/p/i\"").unwrap();
+    run(&["get", "Bob", "bal", "--config", config]).refused(2, "no oracles");
+    run(&["worker", "--app", "webindex", "--config", config, "--locks", "etcd"])
+        .refused(2, "no lock service");
+    run(&["serve", "oracle", "--listen", "127.0.0.1:0"]).refused(2, "no store is named");
+    run(&["serve", "oracle", "--store", "127.0.0.1:1"]).refused(2, "store (from --store)");
+    std::fs::write(dir.path().join("thesis.txt"), "x").unwrap();
+    run(&["cluster", "up", "--data", data]).refused(2, "something else than a cluster");
+}
+
+/// Nobody listens there: refused within the client's patience, not waited for without end.
+#[test]
+fn a_store_that_is_not_there_is_told_soon() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("percolator.toml");
+    let settings = "store = \"bigtable://127.0.0.1:1/p/i\"\noracles = [\"127.0.0.1:1\"]";
+    std::fs::write(&file, settings).unwrap();
+    let begun = std::time::Instant::now();
+    run(&["get", "Bob", "bal", "--config", file.to_str().unwrap()]).refused(4, "unavailable");
+    assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
+}

@@ -1,0 +1,142 @@
+//! A worker process: the observers of an index that others load and ask (paper section 2.4).
+//!
+//! Workers come and go. What one of them leaves undone, dead or alive, is notified in the database, and the
+//! next that scans there finds it. The search index has one writer at a time: of the workers that can reach
+//! its directory the first feeds it, and the others wait for its end to take its place.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use percolator::{Percolator, WorkerOptions};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::Error;
+use crate::index::latency::Latency;
+use crate::observers;
+use crate::search::SearchIndex;
+use crate::tables::Tables;
+
+/// How often a worker that waits for the search index tries to become its writer.
+const CLAIM_EVERY: Duration = Duration::from_secs(1);
+
+/// The observers of an index, running in this process until they are stopped.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use webindex::{LoadOptions, Progress, WebIndex, Worker, address::Base};
+/// let site = tempfile::tempdir()?;
+/// std::fs::write(site.path().join("a.html"), "<title>Cod</title><p>A long fish.")?;
+/// # let (store, search) = (percolator::Percolator::in_memory().await?, tempfile::tempdir()?);
+///
+/// // Elsewhere, as often as you like:
+/// let db = store.another_client().await?;
+/// let worker = Worker::start(db, Some(search.path()), Default::default()).await?;
+///
+/// let index = WebIndex::connect(store, Some(search.path())).await?;
+/// let base = Base::parse("https://fish.example/")?;
+/// index.load(site.path(), &base, &LoadOptions::default(), &Progress::default()).await?;
+/// assert!(index.wait(None).await?.idle);
+/// assert_eq!(index.search("fish", 10).await?[0].url, "https://fish.example/a.html");
+/// assert!(index.verify().await?.is_ok());
+/// worker.stop().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Worker {
+    workers: percolator::Workers,
+    feeder: Option<Feeder>,
+}
+
+/// The task that feeds the search index, once it can.
+#[derive(Debug)]
+struct Feeder {
+    /// Dropped to end it.
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Worker {
+    /// Starts the observers in this process. With the directory of the search index they feed it, too, as
+    /// soon as no other process does.
+    ///
+    /// # Errors
+    /// Those of opening the search index, and of the database.
+    pub async fn start(
+        db: Percolator,
+        search_dir: Option<&Path>,
+        options: WorkerOptions,
+    ) -> Result<Self, Error> {
+        let tables = Tables::open(&db).await?;
+        let latency = Arc::new(Latency::new());
+        let search = search_dir.map(SearchIndex::open).transpose()?.map(Arc::new);
+        db.declare(&observers::declared(&tables, &latency)).await?;
+        let workers = db.observe(observers::keepers(&tables, &latency), options.clone()).await?;
+        let feeder = search.map(|search| {
+            let (stop, stopped) = oneshot::channel();
+            let feed = feed(db, tables, search, latency, options, stopped);
+            Feeder { stop, task: tokio::spawn(feed) }
+        });
+        Ok(Worker { workers, feeder })
+    }
+
+    /// Stops the observers after what they are at. What is left to do stays in the database, for others.
+    pub async fn stop(self) {
+        if let Some(Feeder { stop, task }) = self.feeder {
+            drop(stop);
+            // If it panicked, it has ended, too.
+            let _ = task.await;
+        }
+        self.workers.stop().await;
+    }
+}
+
+/// Feeds the search index from when this process can be its writer until it is stopped.
+async fn feed(
+    db: Percolator,
+    tables: Tables,
+    search: Arc<SearchIndex>,
+    latency: Arc<Latency>,
+    options: WorkerOptions,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let workers = loop {
+        match begin_to_feed(&db, &tables, &search, &latency, &options).await {
+            Ok(Some(workers)) => break workers,
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(target: "webindex::worker", event = "not_feeding", %error);
+            }
+        }
+        tokio::select! {
+            _ = &mut stopped => return,
+            () = tokio::time::sleep(CLAIM_EVERY) => {}
+        }
+    };
+    tracing::info!(target: "webindex::worker", event = "feeding");
+    // Ends when the other side is dropped.
+    let _ = stopped.await;
+    workers.stop().await;
+}
+
+async fn begin_to_feed(
+    db: &Percolator,
+    tables: &Tables,
+    search: &Arc<SearchIndex>,
+    latency: &Arc<Latency>,
+    options: &WorkerOptions,
+) -> Result<Option<percolator::Workers>, Error> {
+    let claimed = search.clone();
+    let claimed = tokio::task::spawn_blocking(move || claimed.claim()).await;
+    if !claimed.map_err(percolator::Error::application)?? {
+        return Ok(None);
+    }
+    // A client of its own: its workers must not take the hints that are meant for the others.
+    let client = db.another_client().await?;
+    let exporters = observers::exporters(tables, search, latency);
+    // Batches are collected by tasks of their own.
+    let options = WorkerOptions { threads: 1, ..options.clone() };
+    Ok(Some(client.observe(exporters, options).await?))
+}

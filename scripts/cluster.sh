@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Loads a web index with a cluster of local processes, kills some of them with SIGKILL meanwhile, and verifies.
+#
+#   scripts/cluster.sh [--pages N] [--seed N] [--emulator] [--etcd]
+#
+# A table server, two oracles and three workers; during the load a worker, the oracle that leads and the table
+# server are killed and started again. `webindex verify` must find no difference, before and after a recrawl, and
+# an oracle must answer within three seconds of its leader's death. With --emulator the store is Google's
+# emulator, which keeps nothing and so is not killed, and with --etcd the lock service is etcd. Ends with 77 if one
+# of them is not installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+pages=600 seed=1 emulator= etcd=
+while [ $# -gt 0 ]; do
+    case $1 in
+        --pages) pages=$2; shift ;;
+        --seed) seed=$2; shift ;;
+        --emulator) emulator=1 ;;
+        --etcd) etcd=1 ;;
+        *) sed -n '2,4s/^# //p' "$0" >&2; exit 2 ;;
+    esac
+    shift
+done
+if [ -n "$emulator" ] && [ -z "${BIGTABLE_EMULATOR_HOST:-}" ]; then
+    exec scripts/emulator.sh "$0" --emulator ${etcd:+--etcd} --pages "$pages" --seed "$seed"
+fi
+if [ -n "$etcd" ] && ! command -v etcd >/dev/null; then
+    echo "SKIPPED: etcd is not installed (Debian: etcd-server)" >&2
+    exit 77
+fi
+RANDOM=$seed
+
+cargo build --quiet --release --locked -p percolator-cli
+percolator=${CARGO_TARGET_DIR:-target}/release/percolator
+work=$(mktemp -d)
+cluster=$work/cluster
+finish() {
+    "$percolator" cluster down --data "$cluster" --quiet 2>/dev/null || true
+    # shellcheck disable=SC2046
+    kill -9 $(jobs -p) 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+
+fail() {
+    echo "error: $1" >&2
+    for log in "$cluster"/log/*; do
+        echo "--- $(basename "$log")" >&2
+        tail -n 15 "$log" >&2
+    done
+    exit 1
+}
+
+flags=(--workers 3 --data "$cluster" --quiet)
+if [ -n "$emulator" ]; then flags+=(--store bigtable://percolator/cluster); fi
+if [ -n "$etcd" ]; then
+    client=$((20000 + RANDOM % 10000))
+    etcd --data-dir "$work/etcd" --listen-client-urls "http://127.0.0.1:$client" \
+        --advertise-client-urls "http://127.0.0.1:$client" \
+        --listen-peer-urls "http://127.0.0.1:$((client + 1))" >"$work/etcd.log" 2>&1 &
+    flags+=(--locks "etcd://127.0.0.1:$client/cluster")
+fi
+
+up() { "$percolator" cluster up "${flags[@]}" >/dev/null || fail "the cluster did not come up"; }
+pid_of() { cat "$cluster/run/$1"; }
+# Kills a process of the cluster, which must be running, while the load runs.
+strike() {
+    kill -0 "$load" 2>/dev/null || fail "the load ended before $1 was killed: give --pages more"
+    kill -9 "$(pid_of "$1")"
+    echo "killed $1"
+}
+leader() { "$percolator" cluster status --data "$cluster" --quiet | sed -n 's/^ *\(oracle-[0-9]*\).*leads.*/\1/p'; }
+a_while() { sleep "$((1 + RANDOM % 2)).$((RANDOM % 10))"; }
+verify() {
+    "$percolator" webindex verify --config "$cluster/percolator.toml" --quiet || fail "the verification found a difference"
+}
+
+"$percolator" webindex generate "$work/site" --pages "$pages" --seed 7 --quiet
+up
+"$percolator" webindex load "$work/site" --base https://example.org/ --rate $((pages / 15 + 1)) \
+    --config "$cluster/percolator.toml" --quiet >"$work/load" 2>&1 &
+load=$!
+
+a_while
+strike worker-$((1 + RANDOM % 3))
+a_while
+up
+
+oracle=$(leader)
+[ -n "$oracle" ] || fail "no oracle leads"
+strike "$oracle"
+begun=$(date +%s%N)
+PERCOLATOR_ORACLES=$(sed -n 's/^oracles = \[\(.*\)\]/\1/p' "$cluster/percolator.toml" | tr -d '" ') \
+    "$percolator" oracle status --timeout 10 --quiet >/dev/null || fail "no oracle answers after $oracle was killed"
+took=$((($(date +%s%N) - begun) / 1000000))
+echo "the other oracle answers after $took ms"
+[ "$took" -lt 3000 ] || fail "fail-over of the oracle took $took ms, and may take 3,000"
+up
+
+if [ -z "$emulator" ]; then
+    a_while
+    strike table
+    a_while
+    up
+fi
+
+wait "$load" || { cat "$work/load" >&2; fail "the load failed"; }
+cat "$work/load"
+verify
+"$percolator" webindex recrawl --pct 10 --seed "$seed" --config "$cluster/percolator.toml" --quiet
+panics=$(grep -l "panicked" "$cluster"/log/* 2>/dev/null || true)
+[ -z "$panics" ] || fail "a process panicked: $panics"
+verify
+"$percolator" cluster down --data "$cluster" --quiet
+if "$percolator" cluster status --data "$cluster" --quiet | grep -q ' runs'; then fail "a process still runs"; fi
+killed="a worker, the oracle that led"
+if [ -z "$emulator" ]; then killed="$killed and the table server"; fi
+echo "verified; $killed were killed while $pages pages were loaded"
