@@ -9,7 +9,7 @@ mod view;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use percolator::{IdleReport, Percolator, WorkerOptions, Workers};
 
@@ -24,6 +24,10 @@ pub use rank::RankReport;
 pub use recrawl::RecrawlReport;
 pub use verify::VerifyReport;
 pub use view::{AnchorView, ClusterView, IndexStats, MemberView, PageView};
+
+/// How often a store that cannot be reached is looked for, and how long it takes from one look to the next.
+const OUTAGE_LOOKS: u32 = 60;
+const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
 /// The directory of the search index, inside the database's directory.
 pub const SEARCH_DIR: &str = "webindex-search";
@@ -120,12 +124,36 @@ impl WebIndex {
         &self.db
     }
 
-    /// Waits until every observer has caught up, or until `timeout`.
+    /// Whether the observers run in this process.
+    pub fn runs_observers(&self) -> bool {
+        self.workers.is_some()
+    }
+
+    /// Waits until every observer has caught up, or until `timeout`. A store that restarts meanwhile is
+    /// waited for.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Those of the database; if it cannot be reached, when it could not for half a minute.
     pub async fn wait(&self, timeout: Option<Duration>) -> Result<IdleReport, Error> {
-        Ok(self.db.wait_idle(timeout).await?)
+        let begun = Instant::now();
+        let mut outage = 0;
+        loop {
+            let look = Instant::now();
+            let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+            let error = match self.db.wait_idle(left).await {
+                Ok(report) => return Ok(report),
+                Err(error) => error,
+            };
+            // It was reached for a while, and is gone only now.
+            if look.elapsed() > OUTAGE_PAUSE * OUTAGE_LOOKS {
+                outage = 0;
+            }
+            outage += 1;
+            if !error.is_retryable() || outage > OUTAGE_LOOKS {
+                return Err(error.into());
+            }
+            tokio::time::sleep(OUTAGE_PAUSE).await;
+        }
     }
 
     /// How long the pages loaded by this process took to their first observer, and to the search index.

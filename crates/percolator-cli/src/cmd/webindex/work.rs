@@ -16,6 +16,8 @@ use crate::store::StoreArgs;
 
 /// How often progress is shown.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often what is left for observers elsewhere is counted.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// How many skipped files are named on stderr.
 const NAMED_MAX: usize = 10;
 
@@ -293,22 +295,29 @@ pub(crate) async fn drive<T>(
 pub(crate) async fn wait(context: &Context, index: &WebIndex) -> anyhow::Result<bool> {
     let bar = crate::progress::Progress::new(context.out.quiet, None);
     let mut idle = std::pin::pin!(index.wait(None));
-    let mut look = tokio::time::interval(LOOK_EVERY);
+    let elsewhere = !index.runs_observers();
+    let mut look = tokio::time::interval(if elsewhere { COUNT_EVERY } else { LOOK_EVERY });
     let report = loop {
         tokio::select! {
             report = &mut idle => break report?,
             () = context.interrupt.pressed() => {
                 drop(bar);
-                let left: usize = index.database().backlog().await?.iter().map(|b| b.cells).sum();
                 context.out.note(&format!(
-                    "interrupted with {} changes left for observers; nothing is lost, the next \
-                     command on this store goes on with them",
-                    grouped(left as u64),
+                    "interrupted with {} changes left for observers; nothing is lost, {}",
+                    grouped(left(index).await?),
+                    match elsewhere {
+                        true => "the workers go on with them",
+                        false => "the next command on this store goes on with them",
+                    }
                 ));
                 return Ok(false);
             }
             _ = look.tick() => {
-                let waiting = grouped(index.database().hints_waiting() as u64);
+                let waiting = match elsewhere {
+                    true => left(index).await?,
+                    false => index.database().hints_waiting() as u64,
+                };
+                let waiting = grouped(waiting);
                 bar.say(0, &format!("observers at work, {waiting} changes wait"));
             }
         }
@@ -323,6 +332,12 @@ pub(crate) async fn wait(context: &Context, index: &WebIndex) -> anyhow::Result<
         ));
     }
     Ok(report.idle)
+}
+
+/// How many changes wait for observers, as the database says.
+async fn left(index: &WebIndex) -> anyhow::Result<u64> {
+    let backlog = index.database().backlog().await?;
+    Ok(backlog.iter().map(|entry| entry.cells as u64).sum())
 }
 
 /// What this process has done, for JSON.
