@@ -38,7 +38,8 @@ cluster=$work/cluster
 finish() {
     "$percolator" cluster down --data "$cluster" --quiet 2>/dev/null || true
     # shellcheck disable=SC2046
-    kill -9 $(jobs -p) 2>/dev/null || true
+    kill $(jobs -p) 2>/dev/null || true
+    wait 2>/dev/null || true
     rm -rf "$work"
 }
 trap finish EXIT
@@ -59,6 +60,10 @@ if [ -n "$etcd" ]; then
     etcd --data-dir "$work/etcd" --listen-client-urls "http://127.0.0.1:$client" \
         --advertise-client-urls "http://127.0.0.1:$client" \
         --listen-peer-urls "http://127.0.0.1:$((client + 1))" >"$work/etcd.log" 2>&1 &
+    for _ in $(seq 300); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$client") 2>/dev/null && break
+        sleep 0.1
+    done
     flags+=(--locks "etcd://127.0.0.1:$client/cluster")
 fi
 
@@ -113,7 +118,7 @@ panics=$(grep -l "panicked" "$cluster"/log/* 2>/dev/null || true)
 [ -z "$panics" ] || fail "a process panicked: $panics"
 verify
 "$percolator" cluster down --data "$cluster" --quiet
-if "$percolator" cluster status --data "$cluster" --quiet | grep -q ' runs'; then fail "a process still runs"; fi
+if "$percolator" cluster status --data "$cluster" --quiet 2>/dev/null | grep -q ' runs'; then fail "a process still runs"; fi
 killed="a worker, the oracle that led"
 if [ -z "$emulator" ]; then killed="$killed and the table server"; fi
 echo "verified; $killed were killed while $pages pages were loaded"

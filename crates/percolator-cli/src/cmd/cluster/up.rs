@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use percolator::Oracle as _;
+use percolator::{Oracle as _, StoreAddress};
 use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
 
 use super::plan::{Place, Plan, Role, WORKERS_MAX};
@@ -84,10 +84,12 @@ impl Up {
     fn plan(&self, place: &Place) -> anyhow::Result<Plan> {
         let mut plan = match place.plan()? {
             Some(plan) => {
-                let other = |given: &Option<String>, planned: &String| {
-                    given.as_ref().is_some_and(|given| given != planned)
+                let store = match &self.store {
+                    Some(store) => StoreAddress::from_env(store)?.to_string(),
+                    None => plan.store.clone(),
                 };
-                if other(&self.store, &plan.store) || other(&self.locks, &plan.locks) {
+                let locks = self.locks.as_ref().unwrap_or(&plan.locks);
+                if store != plan.store || *locks != plan.locks {
                     return Err(Failure::usage(
                         format!(
                             "the cluster's store is {} and its lock service {}: neither can be \
