@@ -9,12 +9,13 @@ use bigtable_fjall::FjallStore;
 use clap::Args;
 use percolator::{OracleNode, OracleOptions, TokioRuntime};
 use percolator_rpc::oracle::{OracleServer, OracleServerOptions};
-use percolator_rpc::{Address, Error, Tls, check_plaintext};
+use percolator_rpc::{Address, Error};
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::cmd::Context;
 use crate::cmd::serve::asked_to_end;
+use crate::cmd::serve::tls::TlsArgs;
 use crate::exit::{Exit, Failure};
 use crate::store::Durability;
 
@@ -38,9 +39,6 @@ pub(crate) struct Oracle {
     /// Most clients at a time.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     clients_max: usize,
-    /// Listen in plain text beyond this machine: whoever reaches the port can use up timestamps.
-    #[arg(long)]
-    insecure: bool,
     #[command(flatten)]
     tls: TlsArgs,
     /// The directory of the store that keeps the oracle's record. Only one process can have it open.
@@ -57,38 +55,9 @@ pub(crate) struct Oracle {
     durability: Durability,
 }
 
-/// Certificates that both sides of a connection show.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Mutual TLS")]
-pub(crate) struct TlsArgs {
-    /// The certificate of the authority that signs all others of the cluster, in PEM.
-    #[arg(long, value_name = "FILE", requires_all = ["tls_certificate", "tls_key"])]
-    tls_authority: Option<PathBuf>,
-    /// This process's certificate: it names the role, such as oracle.percolator.internal.
-    #[arg(long, value_name = "FILE", requires = "tls_authority")]
-    tls_certificate: Option<PathBuf>,
-    /// The certificate's key.
-    #[arg(long, value_name = "FILE", requires = "tls_authority")]
-    tls_key: Option<PathBuf>,
-}
-
-impl TlsArgs {
-    fn read(&self) -> Result<Option<Tls>, Error> {
-        match (&self.tls_authority, &self.tls_certificate, &self.tls_key) {
-            (Some(authority), Some(certificate), Some(key)) => {
-                Tls::read(authority, certificate, key).map(Some)
-            }
-            _ => Ok(None),
-        }
-    }
-}
-
 impl Oracle {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let tls = self.tls.read()?;
-        if tls.is_none() && !self.insecure {
-            check_plaintext(self.listen)?;
-        }
+        let tls = self.tls.for_listener(self.listen)?;
         let unreachable = self.listen.ip().is_unspecified() && self.advertise.is_none();
         if unreachable {
             return Err(Failure::usage(
@@ -111,7 +80,7 @@ impl Oracle {
         let options = OracleServerOptions {
             clients_max: self.clients_max,
             tls,
-            plaintext_beyond_loopback: self.insecure,
+            plaintext_beyond_loopback: self.tls.insecure,
         };
         let server = OracleServer::start(node, listener, options)?;
         match context.out.json {
