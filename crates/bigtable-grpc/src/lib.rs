@@ -11,4 +11,5 @@ mod server;
 mod time;
 
 pub use client::{Address, ClientOptions, GrpcStore};
-pub use server::{ServeError, Server};
+pub use cluster_net::{Role, Tls};
+pub use server::{ServeError, ServeOptions, Server};

@@ -756,3 +756,22 @@ fn serve_table_says_where_it_listens_and_ends_when_asked_to() {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(server.wait().unwrap().code(), Some(0));
 }
+
+// ---- Serving ---------------------------------------------------------------------------------------
+
+/// A server that could be reached from elsewhere wants certificates, or to be told that it need none.
+#[test]
+fn servers_refuse_plain_text_beyond_this_machine_and_files_that_are_no_certificates() {
+    let shell = Shell::new();
+    let data = shell.data();
+    let data = data.to_str().unwrap();
+    for server in ["table", "oracle"] {
+        let serve = ["serve", server, "--data", data, "--listen"];
+        let open = run(&[&serve[..], &["0.0.0.0:0"]].concat()).with(2);
+        assert!(open.stderr.contains("--insecure"), "{}", open.stderr);
+        let files = ["--tls-authority", "/nonexistent", "--tls-certificate", "c", "--tls-key", "k"];
+        let none = run(&[&serve[..], &["127.0.0.1:0"], &files].concat()).with(2);
+        assert!(none.stderr.contains("/nonexistent"), "{}", none.stderr);
+        run(&[&serve[..], &["127.0.0.1:0"], &files[..2]].concat()).with(2);
+    }
+}

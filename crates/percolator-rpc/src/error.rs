@@ -38,3 +38,9 @@ impl Error {
         Error::Settings { what: what.into(), remedy: remedy.into() }
     }
 }
+
+impl From<cluster_net::Error> for Error {
+    fn from(error: cluster_net::Error) -> Self {
+        Error::Settings { what: error.what, remedy: error.remedy }
+    }
+}

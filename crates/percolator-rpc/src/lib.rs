@@ -15,8 +15,7 @@ mod error;
 pub mod etcd;
 pub mod oracle;
 mod proto;
-mod tls;
 
 pub use address::Address;
+pub use cluster_net::{Role, Tls, check_peer, check_plaintext};
 pub use error::Error;
-pub use tls::{Role, Tls, check_peer, check_plaintext};

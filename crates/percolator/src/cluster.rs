@@ -90,7 +90,12 @@ impl Config {
     /// # Errors
     /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that cannot be; those of the store.
     pub async fn open_store(&self) -> Result<Arc<dyn Store>, percolator_core::Error> {
-        Ok(Arc::new(GrpcStore::open(&self.store()?, ClientOptions::default()).await?))
+        let options = ClientOptions {
+            tls: self.tls()?,
+            plaintext_beyond_loopback: self.is_insecure(),
+            ..ClientOptions::default()
+        };
+        Ok(Arc::new(GrpcStore::open(&self.store()?, options).await?))
     }
 }
 

@@ -29,12 +29,14 @@ enum Form {
     Text,
     Number,
     List,
+    Switch,
 }
 
 /// The application's own settings begin with this.
 const APP: &str = "app.";
 
-const KEYS: [(&str, Form); 9] = [
+const KEYS: [(&str, Form); 10] = [
+    ("insecure", Form::Switch),
     ("locks.kind", Form::Text),
     ("locks.lifetime_ms", Form::Number),
     ("locks.members", Form::List),
@@ -178,6 +180,12 @@ impl Config {
                 Ok(number) => Value::from(number),
                 Err(_) => return Err(Error::Invalid(format!("{source}: {text:?} is no number"))),
             },
+            Form::Switch => match text.parse::<bool>() {
+                Ok(switch) => Value::from(switch),
+                Err(_) => {
+                    return Err(Error::Invalid(format!("{source}: {text:?} is not true or false")));
+                }
+            },
             Form::List => {
                 let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
                 Value::Array(parts.map(Value::from).collect())
@@ -212,6 +220,30 @@ impl Config {
         StoreAddress::from_env(store).map_err(|error| self.wrong("store", &error.to_string()))
     }
 
+    /// The certificates that this process shows to servers and oracles, if there are any.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if one of the three files is missing or is not what it should be.
+    pub fn tls(&self) -> Result<Option<Tls>> {
+        let file = |key| self.text(key).map(Path::new);
+        match (file("tls.authority"), file("tls.certificate"), file("tls.key")) {
+            (None, None, None) => Ok(None),
+            (Some(authority), Some(certificate), Some(key)) => {
+                let tls = Tls::read(authority, certificate, key);
+                Ok(Some(tls.map_err(|error| Error::Invalid(error.to_string()))?))
+            }
+            _ => {
+                let what = "tls: give authority, certificate and key, or none of them";
+                Err(Error::Invalid(what.to_owned()))
+            }
+        }
+    }
+
+    /// Whether the store may be spoken to in plain text beyond this machine (`insecure`).
+    pub fn is_insecure(&self) -> bool {
+        self.settings.get("insecure").and_then(|(value, _)| value.as_bool()).unwrap_or(false)
+    }
+
     /// A setting of the application's own: that of `app.NAME`.
     pub fn app(&self, name: &str) -> Option<&str> {
         self.text(&format!("{APP}{name}"))
@@ -242,18 +274,7 @@ impl Config {
             }
             _ => return Err(self.wrong("locks.kind", "it is \"table\" or \"etcd\"")),
         };
-        let file = |key| self.text(key).map(Path::new);
-        cluster.tls = match (file("tls.authority"), file("tls.certificate"), file("tls.key")) {
-            (None, None, None) => None,
-            (Some(authority), Some(certificate), Some(key)) => {
-                let tls = Tls::read(authority, certificate, key);
-                Some(tls.map_err(|error| Error::Invalid(error.to_string()))?)
-            }
-            _ => {
-                let what = "tls: give authority, certificate and key, or none of them";
-                return Err(Error::Invalid(what.to_owned()));
-            }
-        };
+        cluster.tls = self.tls()?;
         Ok(cluster)
     }
 
@@ -306,6 +327,7 @@ fn check(source: &str, key: &str, value: Value) -> Result<(String, Value)> {
     let (right, form) = match form {
         Form::Text => (value.is_str(), "a text"),
         Form::Number => (value.is_integer(), "a number"),
+        Form::Switch => (value.is_bool(), "true or false"),
         Form::List => {
             let list = value.as_array();
             (list.is_some_and(|list| list.iter().all(Value::is_str)), "a list of texts")
@@ -380,6 +402,7 @@ mod tests {
             ("[locks]\nlifetime_ms = \"x\"", "locks.lifetime_ms must be a number"),
             ("[locks.more]\na = 1", "no setting \"locks.more\""),
             ("[app]\n\"a.b\" = \"c\"", "no setting \"app.a.b\""),
+            ("insecure = 1", "insecure must be true or false"),
             ("[app]\na = 1", "app.a must be a text"),
             ("oracles = [", "f.toml: "),
         ] {

@@ -1,91 +1,227 @@
 //! Connections, deadlines and headers.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use bigtable::{Error, Result};
+use cluster_net::Role;
+use futures::FutureExt;
 use prost::Message;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
-use tonic::{IntoRequest, Request};
+use tonic::transport::{ClientTlsConfig, Endpoint};
+use tonic::{Code, IntoRequest, Request};
 
-use super::address::Address;
+use super::address::{Address, Place};
+use super::credentials::Credentials;
+use super::pool::{Connection, Pool, WarmUp};
+use super::status::of_read;
+use super::store::ClientOptions;
 use crate::proto::admin::bigtable_instance_admin_client::BigtableInstanceAdminClient;
 use crate::proto::admin::bigtable_table_admin_client::BigtableTableAdminClient;
-use crate::proto::data::FeatureFlags;
 use crate::proto::data::bigtable_client::BigtableClient;
+use crate::proto::data::{FeatureFlags, PingAndWarmRequest};
 
+/// Where Google's service answers.
+const CLOUD_DATA: &str = "https://bigtable.googleapis.com";
+const CLOUD_ADMIN: &str = "https://bigtableadmin.googleapis.com";
 /// Largest message that is decoded: a server of Google's may send a whole cell in one.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
-/// How long a connection may take to come about.
+/// How long a connection may take to come about, and the handshake of Google's TLS.
 const CONNECT: Duration = Duration::from_secs(10);
 /// A connection that is silent for so long is asked whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Where to connect to, and how.
+#[derive(Debug)]
+pub(crate) struct Way {
+    data: Endpoint,
+    /// Where tables are created, if not there.
+    admin: Option<Endpoint>,
+    credentials: Option<Arc<Credentials>>,
+}
+
+impl Way {
+    /// The way to an address.
+    pub(crate) async fn to(address: &Address, options: &ClientOptions) -> Result<Way> {
+        let authority = match address.place() {
+            Place::Cloud => return Way::to_google(Credentials::google().await?),
+            Place::Server(authority) => authority,
+            Place::Emulator(authority) => authority,
+        };
+        let is_emulator = matches!(address.place(), Place::Emulator(_));
+        let plaintext = address.is_loopback() || is_emulator || options.plaintext_beyond_loopback;
+        let data = match &options.tls {
+            Some(tls) => {
+                let config = tls.for_client_of(Role::Table);
+                encrypted(&format!("https://{authority}"), config)?
+            }
+            None if plaintext => endpoint(&format!("http://{authority}"))?,
+            None => {
+                return Err(Error::invalid(format!(
+                    "plain text to {authority}, which is not on this machine: give certificates, \
+                     or allow it in a network you trust"
+                )));
+            }
+        };
+        Ok(Way { data, admin: None, credentials: None })
+    }
+
+    /// The way to Google's service, whose certificates the system's authorities vouch for.
+    pub(crate) fn to_google(credentials: Credentials) -> Result<Way> {
+        let tls = || ClientTlsConfig::new().with_native_roots().timeout(CONNECT);
+        let (data, admin) = (encrypted(CLOUD_DATA, tls())?, encrypted(CLOUD_ADMIN, tls())?);
+        Ok(Way { data, admin: Some(admin), credentials: Some(Arc::new(credentials)) })
+    }
+
+    /// The way to a test's server in plain text.
+    #[cfg(test)]
+    pub(crate) fn to_test(data: &str, admin: &str, credentials: Credentials) -> Result<Way> {
+        let (data, admin) = (endpoint(data)?, endpoint(admin)?);
+        Ok(Way { data, admin: Some(admin), credentials: Some(Arc::new(credentials)) })
+    }
+}
+
+fn endpoint(url: &str) -> Result<Endpoint> {
+    let endpoint = Endpoint::from_shared(url.to_owned());
+    let endpoint = endpoint.map_err(|error| Error::invalid(format!("{url}: {error}")))?;
+    Ok(endpoint
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(KEEPALIVE)
+        .keep_alive_while_idle(true))
+}
+
+fn encrypted(url: &str, config: ClientTlsConfig) -> Result<Endpoint> {
+    endpoint(url)?.tls_config(config).map_err(|error| {
+        let why = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
+        Error::invalid(format!("{url}: the certificates are of no use: {why}"))
+    })
+}
 
 /// Connections to one instance. A connection carries about a hundred requests at a time, so there
 /// are several.
 #[derive(Debug)]
 pub(crate) struct Channels {
-    channels: Vec<Channel>,
-    next: AtomicUsize,
+    data: Pool,
+    /// Used seldom, so that it connects when it is.
+    admin: Option<Pool>,
     deadline: Duration,
     features: MetadataValue<Ascii>,
+    by_token: bool,
 }
 
 impl Channels {
-    /// Connects when the first request is sent. To be called in a tokio runtime.
-    pub(crate) fn new(address: &Address, count: usize, deadline: Duration) -> Result<Self> {
-        let wrong = |error: &dyn std::fmt::Display| Error::invalid(format!("{address}: {error}"));
-        let endpoint = Endpoint::from_shared(format!("http://{}", address.authority()));
-        let endpoint = endpoint
-            .map_err(|error| wrong(&error))?
-            .connect_timeout(CONNECT)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(KEEPALIVE)
-            .keep_alive_while_idle(true);
-        let flags = FeatureFlags {
-            reverse_scans: true,
-            last_scanned_row_responses: true,
-            ..FeatureFlags::default()
+    /// Connects. To be called in a tokio runtime.
+    pub(crate) async fn open(
+        way: Way,
+        instance: &str,
+        app_profile: &str,
+        options: &ClientOptions,
+    ) -> Result<Self> {
+        let deadline = options.deadline;
+        let features = features()?;
+        let by_token = way.credentials.is_some();
+        let warm_up = warm_up(instance, app_profile, deadline, &features, by_token)?;
+        let open = |endpoint, count, warm_up| {
+            Pool::open(endpoint, count, way.credentials.clone(), deadline, warm_up)
         };
-        let web = &base64::engine::general_purpose::URL_SAFE;
-        let features = web.encode(flags.encode_to_vec()).parse().map_err(|error| wrong(&error))?;
-        let channels = (0..count.max(1)).map(|_| endpoint.connect_lazy()).collect();
-        Ok(Channels { channels, next: AtomicUsize::new(0), deadline, features })
+        let data = open(way.data, options.connections, warm_up).await;
+        let data = data.map_err(|status| of_read(&status))?;
+        let admin = match way.admin {
+            None => None,
+            Some(endpoint) => {
+                let nothing: WarmUp = Box::new(|_| async { Ok(()) }.boxed());
+                Some(open(endpoint, 1, nothing).await.map_err(|status| of_read(&status))?)
+            }
+        };
+        Ok(Channels { data, admin, deadline, features, by_token })
     }
 
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    fn channel(&self) -> Channel {
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
-        self.channels[next % self.channels.len()].clone()
+    pub(crate) fn data(&self) -> BigtableClient<Connection> {
+        BigtableClient::new(self.data.connection()).max_decoding_message_size(ANSWER_BYTES_MAX)
     }
 
-    pub(crate) fn data(&self) -> BigtableClient<Channel> {
-        BigtableClient::new(self.channel()).max_decoding_message_size(ANSWER_BYTES_MAX)
+    /// Whether requests are authorized one by one, so that one may be refused and others not.
+    pub(crate) fn by_token(&self) -> bool {
+        self.by_token
     }
 
-    pub(crate) fn tables(&self) -> BigtableTableAdminClient<Channel> {
-        BigtableTableAdminClient::new(self.channel())
+    fn admin(&self) -> Connection {
+        self.admin.as_ref().unwrap_or(&self.data).connection()
     }
 
-    pub(crate) fn instances(&self) -> BigtableInstanceAdminClient<Channel> {
-        BigtableInstanceAdminClient::new(self.channel())
+    pub(crate) fn tables(&self) -> BigtableTableAdminClient<Connection> {
+        BigtableTableAdminClient::new(self.admin())
+    }
+
+    pub(crate) fn instances(&self) -> BigtableInstanceAdminClient<Connection> {
+        BigtableInstanceAdminClient::new(self.admin())
     }
 
     /// A request with its deadline and headers; `routing` says whom it concerns, as
     /// `table_name=...`, each value escaped.
     pub(crate) fn request<T>(&self, routing: &MetadataValue<Ascii>, message: T) -> Request<T> {
-        let mut request = message.into_request();
-        request.set_timeout(self.deadline);
-        let headers = request.metadata_mut();
-        headers.insert("bigtable-features", self.features.clone());
-        headers.insert("x-goog-request-params", routing.clone());
-        request
+        request(self.deadline, &self.features, routing, message)
     }
+}
+
+fn request<T>(
+    deadline: Duration,
+    features: &MetadataValue<Ascii>,
+    routing: &MetadataValue<Ascii>,
+    message: T,
+) -> Request<T> {
+    let mut request = message.into_request();
+    request.set_timeout(deadline);
+    let headers = request.metadata_mut();
+    headers.insert("bigtable-features", features.clone());
+    headers.insert("x-goog-request-params", routing.clone());
+    request
+}
+
+/// What this client understands.
+fn features() -> Result<MetadataValue<Ascii>> {
+    let flags = FeatureFlags {
+        reverse_scans: true,
+        last_scanned_row_responses: true,
+        retry_info: true,
+        ..FeatureFlags::default()
+    };
+    let text = base64::engine::general_purpose::URL_SAFE.encode(flags.encode_to_vec());
+    text.parse().map_err(|_| Error::invalid(format!("{text:?} is no header")))
+}
+
+/// PingAndWarm, with which Google's servers fetch what they will need to know of the instance.
+fn warm_up(
+    instance: &str,
+    app_profile: &str,
+    deadline: Duration,
+    features: &MetadataValue<Ascii>,
+    by_token: bool,
+) -> Result<WarmUp> {
+    let params = routing(&[("name", instance), ("app_profile_id", app_profile)])?;
+    let [name, app_profile_id] = [instance, app_profile].map(str::to_owned);
+    let features = features.clone();
+    Ok(Box::new(move |connection| {
+        let ping =
+            PingAndWarmRequest { name: name.clone(), app_profile_id: app_profile_id.clone() };
+        let ping = request(deadline, &features, &params, ping);
+        async move {
+            match BigtableClient::new(connection).ping_and_warm(ping).await {
+                Ok(_) => Ok(()),
+                Err(status) if status.code() == Code::Unimplemented => Ok(()),
+                // Whoever may not do this may still read and write.
+                Err(status) if by_token && status.code() == Code::PermissionDenied => Ok(()),
+                Err(status) => Err(status),
+            }
+        }
+        .boxed()
+    }))
 }
 
 /// The header that routes a request: names and values, the values escaped.
@@ -110,6 +246,7 @@ pub(crate) fn routing(params: &[(&str, &str)]) -> Result<MetadataValue<Ascii>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::credentials::{Token, TokenSource};
     use super::*;
 
     #[test]
@@ -117,5 +254,28 @@ mod tests {
         let params = [("table_name", "projects/p/tables/t"), ("app_profile_id", "")];
         let header = routing(&params).unwrap();
         assert_eq!(header, "table_name=projects%2Fp%2Ftables%2Ft&app_profile_id=");
+    }
+
+    #[test]
+    fn googles_endpoints_are_encrypted() {
+        struct Nobody;
+
+        #[async_trait::async_trait]
+        impl TokenSource for Nobody {
+            async fn token(&self) -> std::result::Result<Token, String> {
+                Err("nobody".to_owned())
+            }
+        }
+
+        match Way::to_google(Credentials::new(Nobody)) {
+            Ok(Way { data, admin, .. }) => {
+                let admin = admin.expect("tables have an endpoint of their own");
+                assert_eq!(data.uri().to_string(), "https://bigtable.googleapis.com/");
+                assert_eq!(admin.uri().to_string(), "https://bigtableadmin.googleapis.com/");
+                assert!(data.get_tcp_nodelay() && admin.get_tcp_nodelay());
+            }
+            // A machine without the certificates of public authorities.
+            Err(error) => assert!(error.to_string().contains("certificates"), "{error}"),
+        }
     }
 }

@@ -5,8 +5,10 @@
 //!   table.rs     rows: reading, conditional mutations, tablets
 //!   filter.rs    selections and probes as filters of the API
 //!   merge.rs     chunks of a stream as rows
-//!   channel.rs   connections, deadlines, headers        retry.rs   what is repeated, and when
-//!   status.rs    codes of the API as errors             address.rs where it all is
+//!   address.rs   where it all is
+//!   channel.rs   the way there, deadlines, headers      pool.rs         connections, none of them old
+//!   retry.rs     what is repeated, and when             credentials.rs  tokens of Google's
+//!   status.rs    codes of the API as errors
 //! ```
 //!
 //! What may be repeated is repeated here: reads, and unconditional mutations, which name their times
@@ -16,8 +18,10 @@
 
 mod address;
 mod channel;
+mod credentials;
 mod filter;
 mod merge;
+mod pool;
 mod retry;
 mod status;
 mod store;

@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
+use prost::Message;
 use rand::Rng;
+use tokio::time::timeout;
 use tonic::Status;
 
 use super::status::is_transient;
+use crate::proto::rpc;
 
 /// Most times that a request is sent.
 const ATTEMPTS_MAX: u32 = 6;
 /// The pause before the first repetition; doubled before each further one.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The longest pause that a server can ask for. If it asks for more, the caller is told at once.
+const ASKED_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// How often a request was sent, and for how long to wait.
 #[derive(Debug, Default)]
@@ -21,25 +26,53 @@ impl Attempts {
     /// Waits before the request is sent again; `false` if it must not be.
     pub(crate) async fn again(&mut self, status: &Status) -> bool {
         self.0 += 1;
-        if self.0 >= ATTEMPTS_MAX || !is_transient(status) {
+        let asked = asked_pause(status);
+        let may = is_transient(status) || asked.is_some();
+        if self.0 >= ATTEMPTS_MAX || !may || asked.is_some_and(|asked| asked > ASKED_PAUSE_MAX) {
             return false;
         }
         let longest = PAUSE_MIN.saturating_mul(1 << (self.0 - 1)).min(PAUSE_MAX);
         // Clients that were cut off together must not come back together.
-        let part = rand::rng().random_range(0.5..1.0);
-        tokio::time::sleep(longest.mul_f64(part)).await;
+        let own = longest.mul_f64(rand::rng().random_range(0.5..1.0));
+        let pause = asked.map_or(own, |asked| asked + own);
+        tokio::time::sleep(pause).await;
         true
     }
 }
 
-/// Sends a request that may be repeated until it is answered, or too often.
-pub(crate) async fn repeat<T, F>(send: impl Fn() -> F) -> Result<T, Status>
+/// `google.rpc.RetryInfo`
+#[derive(Message)]
+pub(crate) struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) retry_delay: Option<prost_types::Duration>,
+}
+
+/// How long the server asks to wait before the request is sent again.
+fn asked_pause(status: &Status) -> Option<Duration> {
+    let details = rpc::Status::decode(status.details()).ok()?.details;
+    let info = details.iter().find(|any| any.type_url.ends_with("/google.rpc.RetryInfo"))?;
+    let delay = RetryInfo::decode(&*info.value).ok()?.retry_delay?;
+    Duration::try_from(delay).ok()
+}
+
+/// Sends a request once, and waits for its answer no longer than this.
+pub(crate) async fn once<T>(
+    deadline: Duration,
+    answer: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    let late = |_| Status::deadline_exceeded(format!("no answer within {deadline:?}"));
+    timeout(deadline, answer).await.map_err(late)?
+}
+
+/// Sends a request that may be repeated until it is answered, or too often; each time within the
+/// deadline.
+pub(crate) async fn repeat<T, F>(deadline: Duration, send: impl Fn() -> F) -> Result<T, Status>
 where
     F: Future<Output = Result<T, Status>>,
 {
     let mut attempts = Attempts::default();
     loop {
-        match send().await {
+        match once(deadline, send()).await {
             Ok(answer) => return Ok(answer),
             Err(status) => {
                 if !attempts.again(&status).await {

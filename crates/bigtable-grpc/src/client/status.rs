@@ -5,6 +5,8 @@ use std::error::Error as _;
 use bigtable::Error;
 use tonic::{Code, Status};
 
+use super::credentials::NoCredentials;
+
 /// What a failed read is.
 pub(crate) fn of_read(status: &Status) -> Error {
     match status.code() {
@@ -33,7 +35,9 @@ pub(crate) fn of_mutation(status: &Status) -> Error {
     match status.code() {
         // Refused before it was looked at.
         Code::ResourceExhausted => Error::Unavailable { why: told(status) },
-        Code::Unavailable if was_not_sent(status) => Error::Unavailable { why: told(status) },
+        Code::Unavailable | Code::Unknown if was_not_sent(status) => {
+            Error::Unavailable { why: told(status) }
+        }
         Code::Ok
         | Code::Cancelled
         | Code::Unknown
@@ -53,16 +57,21 @@ pub(crate) fn of_mutation(status: &Status) -> Error {
     }
 }
 
-/// Whether there was no connection to send the request over.
+/// Whether there was no connection to send the request over, or no credentials.
 pub(crate) fn was_not_sent(status: &Status) -> bool {
     let mut cause = status.source();
     while let Some(error) = cause {
-        if error.is::<tonic::ConnectError>() {
+        if error.is::<tonic::ConnectError>() || error.is::<NoCredentials>() {
             return true;
         }
         cause = error.source();
     }
     false
+}
+
+/// Whether the server has broken the rules of a stream.
+pub(crate) fn is_broken(status: &Status) -> bool {
+    status.code() == Code::DataLoss
 }
 
 /// Whether the same request may succeed a moment later.

@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bigtable::{Error, Result, Store, TableSchema, Timestamp, check_table_name};
+use cluster_net::Tls;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Status};
 
 use super::address::Address;
-use super::channel::{Channels, routing};
-use super::retry::repeat;
+use super::channel::{Channels, Way, routing};
+use super::retry::{once, repeat};
 use super::status::{of_mutation, of_read};
 use super::table::GrpcTable;
 use crate::proto::admin::app_profile::RoutingPolicy;
 use crate::proto::admin::modify_column_families_request::Modification;
 use crate::proto::admin::modify_column_families_request::modification::Mod;
 use crate::proto::admin::table::View;
+use crate::proto::admin::r#type::Kind;
 use crate::proto::admin::{
     ColumnFamily, CreateTableRequest, GetAppProfileRequest, GetTableRequest, ListTablesRequest,
     ModifyColumnFamiliesRequest, Table,
@@ -34,15 +36,23 @@ const LOOKS_MAX: usize = 4;
 /// let options = bigtable_grpc::ClientOptions::default();
 /// assert_eq!(options.app_profile, "default");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ClientOptions {
     /// Connections to the server.
     pub connections: usize,
     /// How long a request may take, each time that it is sent.
     pub deadline: Duration,
-    /// The application profile that requests are routed by. It must route to a single cluster and
-    /// allow transactions on rows.
+    /// The application profile that requests are routed by, if the address names none. It must route
+    /// to a single cluster and allow transactions on rows.
     pub app_profile: String,
+    /// Certificates that this client and the server show each other: the server's must name
+    /// `table.percolator.internal`, the client's what the server wants. Where they are given, nothing
+    /// is sent in plain text. Cloud Bigtable itself has certificates of public authorities, and takes
+    /// tokens: there these are not used.
+    pub tls: Option<Tls>,
+    /// Allows plain text to another machine. Without it only a server that `BIGTABLE_EMULATOR_HOST`
+    /// names, or that is on this machine, is spoken to without `tls`.
+    pub plaintext_beyond_loopback: bool,
 }
 
 impl Default for ClientOptions {
@@ -51,13 +61,20 @@ impl Default for ClientOptions {
             connections: 4,
             deadline: Duration::from_secs(20),
             app_profile: "default".to_owned(),
+            tls: None,
+            plaintext_beyond_loopback: false,
         }
     }
 }
 
-/// A store behind google.bigtable.v2: the server of this crate, or Google's emulator.
+/// A store behind google.bigtable.v2: Cloud Bigtable, the server of this crate, or Google's emulator.
 ///
-/// Its futures run in the tokio runtime that it was opened in. It differs from stores in this process
+/// Its futures run in the tokio runtime that it was opened in. Connections are warmed up when it is
+/// opened, and each is replaced before it is an hour old. For Cloud Bigtable credentials are found as
+/// Google's own clients find them: the file that `GOOGLE_APPLICATION_CREDENTIALS` names, those of the
+/// user (`gcloud auth application-default login`), those of the machine.
+///
+/// It differs from stores in this process
 /// in four ways:
 ///
 /// * It has **no floor**: the API cannot compare one within a row operation. So
@@ -94,13 +111,22 @@ impl GrpcStore {
     /// Connects to the instance, and checks how the application profile routes.
     ///
     /// # Errors
-    /// `Unavailable` if nobody answers; `InvalidRequest` if the profile routes to several clusters or
-    /// refuses transactions: single-row transactions need one cluster.
+    /// `Unavailable` if nobody answers, or not as somebody of the cluster; `InvalidRequest` without
+    /// credentials, for plain text to another machine that was not allowed, and if the profile routes
+    /// to several clusters or refuses transactions: single-row transactions need one cluster.
     pub async fn open(address: &Address, options: ClientOptions) -> Result<GrpcStore> {
-        let ClientOptions { connections, deadline, app_profile } = options;
-        let channels = Arc::new(Channels::new(address, connections, deadline)?);
+        GrpcStore::open_by(Way::to(address, &options).await?, address, options).await
+    }
+
+    pub(crate) async fn open_by(
+        way: Way,
+        address: &Address,
+        options: ClientOptions,
+    ) -> Result<GrpcStore> {
+        let app_profile = address.app_profile().unwrap_or(&options.app_profile).to_owned();
         let (instance, opened) = (address.instance(), Mutex::default());
-        let store = GrpcStore { channels, instance, app_profile, opened };
+        let channels = Channels::open(way, &instance, &app_profile, &options).await?;
+        let store = GrpcStore { channels: Arc::new(channels), instance, app_profile, opened };
         store.check_routing().await?;
         Ok(store)
     }
@@ -108,7 +134,7 @@ impl GrpcStore {
     async fn check_routing(&self) -> Result<()> {
         let name = format!("{}/appProfiles/{}", self.instance, self.app_profile);
         let routing = routing(&[("name", &name)])?;
-        let answer = repeat(|| async {
+        let answer = repeat(self.channels.deadline(), || async {
             let request =
                 self.channels.request(&routing, GetAppProfileRequest { name: name.clone() });
             Ok(self.channels.instances().get_app_profile(request).await?.into_inner())
@@ -118,7 +144,7 @@ impl GrpcStore {
             // Google's emulator has no profiles, and routes nowhere else.
             Err(status) if status.code() == Code::Unimplemented => return Ok(()),
             // Whoever may not look at profiles may still use them.
-            Err(status) if status.code() == Code::PermissionDenied => {
+            Err(status) if self.channels.by_token() && status.code() == Code::PermissionDenied => {
                 tracing::warn!(profile = name, "cannot see how this profile routes");
                 return Ok(());
             }
@@ -146,7 +172,7 @@ impl GrpcStore {
     }
 
     async fn look(&self, name: &str, routing: &MetadataValue<Ascii>) -> Result<Option<Table>> {
-        let answer = repeat(|| async {
+        let answer = repeat(self.channels.deadline(), || async {
             let (name, view) = (name.to_owned(), View::SchemaView as i32);
             let request = self.channels.request(routing, GetTableRequest { name, view });
             Ok(self.channels.tables().get_table(request).await?.into_inner())
@@ -166,7 +192,7 @@ impl GrpcStore {
         missing: Vec<String>,
         routing: &MetadataValue<Ascii>,
     ) -> Result<()> {
-        let mut admin = self.channels.tables();
+        let (mut admin, deadline) = (self.channels.tables(), self.channels.deadline());
         let outcome: std::result::Result<(), Status> = match found {
             None => {
                 let families = missing.into_iter().map(|f| (f, ColumnFamily::default()));
@@ -177,7 +203,7 @@ impl GrpcStore {
                     initial_splits: Vec::new(),
                 };
                 let request = self.channels.request(routing, request);
-                admin.create_table(request).await.map(|_| ())
+                once(deadline, admin.create_table(request)).await.map(drop)
             }
             Some(table) => {
                 let create = |id| Modification {
@@ -191,10 +217,15 @@ impl GrpcStore {
                     ignore_warnings: false,
                 };
                 let request = self.channels.request(routing, request);
-                admin.modify_column_families(request).await.map(|_| ())
+                once(deadline, admin.modify_column_families(request)).await.map(drop)
             }
         };
         match outcome {
+            Err(status) if status.code() == Code::PermissionDenied => Err(Error::invalid(format!(
+                "table {id} lacks families, and these credentials may not create them ({}): let \
+                 somebody who may open it once, or allow bigtable.tables.create and .update",
+                status.message()
+            ))),
             Err(status) if status.code() != Code::AlreadyExists => Err(of_mutation(&status)),
             _ => Ok(()),
         }
@@ -213,7 +244,7 @@ impl GrpcStore {
             let is_missing = |f: &&String| there.is_none_or(|there| !there.contains_key(*f));
             let missing: Vec<_> = families.iter().filter(is_missing).cloned().collect();
             if found.is_some() && missing.is_empty() {
-                return there.map_or(Ok(()), |there| check_rules(id, &families, there));
+                return there.map_or(Ok(()), |there| check_families(id, &families, there));
             }
             self.complete(id, found.as_ref(), missing, &routing).await?;
         }
@@ -222,14 +253,27 @@ impl GrpcStore {
     }
 }
 
+fn is_aggregate(family: &ColumnFamily) -> bool {
+    let kind = family.value_type.as_ref().and_then(|value_type| value_type.kind.as_ref());
+    matches!(kind, Some(Kind::AggregateType(_)))
+}
+
+/// A table may have been made by somebody else, and for something else.
+///
 /// A garbage collection rule would delete what Percolator still needs: a rule of age above all,
 /// because logical timestamps look like January 1970.
-fn check_rules<'a>(
+fn check_families<'a>(
     table: &str,
     families: &[String],
     there: impl IntoIterator<Item = (&'a String, &'a ColumnFamily)>,
 ) -> Result<()> {
     for (family, settings) in there {
+        if families.contains(family) && is_aggregate(settings) {
+            return Err(Error::invalid(format!(
+                "family {family} of table {table} was made for aggregates, and its cells cannot be \
+                 set: use another table"
+            )));
+        }
         let rule = settings.gc_rule.as_ref().and_then(|rule| rule.rule.as_ref());
         if families.contains(family) && rule.is_some() {
             return Err(Error::invalid(format!(
@@ -271,7 +315,7 @@ impl Store for GrpcStore {
         let mut names = Vec::new();
         let mut page_token = String::new();
         for _ in 0..PAGES_MAX {
-            let answer = repeat(|| async {
+            let answer = repeat(self.channels.deadline(), || async {
                 let request = ListTablesRequest {
                     parent: self.instance.clone(),
                     view: View::NameOnly as i32,

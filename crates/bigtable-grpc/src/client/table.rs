@@ -14,8 +14,8 @@ use tonic::{Code, Status};
 use super::channel::Channels;
 use super::filter::{self, Reading};
 use super::merge::Merger;
-use super::retry::{Attempts, repeat};
-use super::status::{of_mutation, of_read};
+use super::retry::{Attempts, once, repeat};
+use super::status::{is_broken, of_mutation, of_read};
 use crate::proto::data::mutation::{DeleteFromColumn, Mutation as Wire, SetCell};
 use crate::proto::data::row_range::{EndKey, StartKey};
 use crate::proto::data::{
@@ -107,7 +107,8 @@ impl GrpcTable {
             let last = part.rows.last().map(|row| row.key.clone()).max(part.scanned.take());
             match outcome {
                 Ok(()) if !part.full => return Ok(Page { rows: part.rows, resume: None }),
-                Err(status) if part.rows.is_empty() => {
+                // A server that breaks the rules of the stream may have left out rows, too.
+                Err(status) if part.rows.is_empty() || is_broken(&status) => {
                     if let Some(last) = last {
                         left = left.after(last);
                     }
@@ -131,7 +132,7 @@ impl GrpcTable {
     }
 
     async fn row(&self, key: &RowKey, filter: RowFilter) -> Result<Row> {
-        let answer = repeat(|| async {
+        let answer = repeat(self.channels.deadline(), || async {
             let mut part = Part::default();
             let rows = RowSet { row_keys: vec![key.to_bytes()], row_ranges: Vec::new() };
             let limit = PageLimit { rows_max: 1, bytes_max: usize::MAX };
@@ -191,7 +192,7 @@ impl Table for GrpcTable {
         // Mutations that name their times do the same again, so they may be repeated. Once one may
         // have been applied, no later answer says that none was.
         let unknown = Mutex::new(None);
-        let answer = repeat(|| async {
+        let answer = repeat(self.channels.deadline(), || async {
             let request = self.channels.request(&self.routing, request.clone());
             let answer = self.channels.data().mutate_row(request).await;
             if let Err(status) = &answer
@@ -228,7 +229,8 @@ impl Table for GrpcTable {
             ..CheckAndMutateRowRequest::default()
         };
         let request = self.channels.request(&self.routing, request);
-        match self.channels.data().check_and_mutate_row(request).await {
+        let mut client = self.channels.data();
+        match once(self.channels.deadline(), client.check_and_mutate_row(request)).await {
             Ok(answer) => Ok(answer.into_inner().predicate_matched),
             Err(status) => Err(of_mutation(&status)),
         }
@@ -240,7 +242,7 @@ impl Table for GrpcTable {
     }
 
     async fn tablets(&self) -> Result<Vec<RowRange>> {
-        let answer = repeat(|| async {
+        let answer = repeat(self.channels.deadline(), || async {
             let request = SampleRowKeysRequest {
                 table_name: self.path.clone(),
                 app_profile_id: self.app_profile.clone(),

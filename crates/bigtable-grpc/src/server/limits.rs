@@ -20,6 +20,8 @@ pub(crate) const TABLES_MAX: usize = 1000;
 pub(crate) const SPLITS_MAX: usize = 100;
 /// Largest request that is decoded: one with a cell of the largest size fits.
 pub(crate) const REQUEST_BYTES_MAX: usize = VALUE_BYTES_MAX + (8 << 20);
+/// Most bytes of all requests that have not arrived whole.
+pub(crate) const ARRIVING_BYTES_MAX: usize = 1 << 30;
 /// Most keys and ranges of one read.
 pub(crate) const ROW_SET_MAX: usize = 100_000;
 

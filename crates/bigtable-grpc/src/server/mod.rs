@@ -17,8 +17,8 @@
 //! do answers UNIMPLEMENTED.
 //!
 //! Not here: garbage collection by age or number of versions (rules are kept and shown), replication,
-//! access control (bind it to addresses that only friends reach), and times of cells beyond the year
-//! 287,396.
+//! access control by table (whoever may connect may do everything), and times of cells beyond the
+//! year 287,396.
 
 mod check;
 mod chunks;
@@ -45,8 +45,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable_fjall::{FjallStore, Options};
+use cluster_net::{ArrivalLayer, Incoming, Role, Tls, check_peer, check_plaintext};
 use tokio::net::TcpListener;
-use tonic::transport::server::TcpIncoming;
+use tonic::service::InterceptorLayer;
 
 use crate::proto::admin::bigtable_instance_admin_server::BigtableInstanceAdminServer;
 use crate::proto::admin::bigtable_table_admin_server::BigtableTableAdminServer;
@@ -61,6 +62,34 @@ const CONNECTION_REQUESTS_MAX: usize = 256;
 const CONNECTION_STREAMS_MAX: u32 = 1024;
 /// A connection that is silent for so long is asked whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// How long a request may take to arrive whole.
+const ARRIVAL: Duration = Duration::from_secs(60);
+/// Whom a server with certificates serves: clients, and oracles, whose record is in a table.
+const SERVED: [Role; 2] = [Role::Client, Role::Oracle];
+
+/// How a server listens.
+///
+/// ```
+/// let options = bigtable_grpc::ServeOptions::default();
+/// assert!(options.tls.is_none() && !options.plaintext_beyond_loopback);
+/// ```
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// Certificates that both sides must show, the server's for `table.percolator.internal`, those of
+    /// clients for `client.percolator.internal` or `oracle.percolator.internal`; plain text without.
+    pub tls: Option<Tls>,
+    /// Allows plain text on an address that other machines can reach: to whoever reaches it, too.
+    pub plaintext_beyond_loopback: bool,
+    /// Most connections at a time; others are closed at once.
+    pub connections_max: usize,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        ServeOptions { tls: None, plaintext_beyond_loopback: false, connections_max: 1000 }
+    }
+}
 
 /// The server, with its tables open.
 ///
@@ -92,42 +121,82 @@ impl Server {
         Ok(Server { tables: Arc::new(Tables::open(store).await?) })
     }
 
-    /// Serves until `stop` completes; then takes no more requests, finishes those that run, and
-    /// returns. A client that does not take its answers may hold it up: whoever must end in time
-    /// drops the future.
+    /// Serves in plain text on this machine, as [`serve_with`](Server::serve_with) does.
     ///
     /// # Errors
-    /// An error of the network below all connections.
+    /// Those of [`serve_with`](Server::serve_with).
     pub async fn serve(
         self,
         listener: TcpListener,
         stop: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
+        self.serve_with(listener, ServeOptions::default(), stop).await
+    }
+
+    /// Serves until `stop` completes; then takes no more requests, finishes those that run, and
+    /// returns. A client that does not take its answers may hold it up: whoever must end in time
+    /// drops the future.
+    ///
+    /// # Errors
+    /// [`ServeError::Settings`] for plain text beyond this machine that was not allowed;
+    /// [`ServeError::Transport`] for certificates that are none, and an error of the network below
+    /// all connections; [`ServeError::Listener`] for a listener that is of no use.
+    pub async fn serve_with(
+        self,
+        listener: TcpListener,
+        options: ServeOptions,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), ServeError> {
+        let ServeOptions { tls, plaintext_beyond_loopback, connections_max } = options;
+        if tls.is_none() && !plaintext_beyond_loopback {
+            check_plaintext(listener.local_addr()?)?;
+        }
+        let certified = tls.is_some();
+        let authorize = InterceptorLayer::new(move |request: tonic::Request<()>| {
+            if certified {
+                check_peer(&request, &SERVED)?;
+            }
+            Ok(request)
+        });
+        let mut builder = tonic::transport::Server::builder();
+        if let Some(tls) = tls {
+            builder = builder.tls_config(tls.for_server())?;
+        }
         let (health, health_service) = tonic_health::server::health_reporter();
         health.set_serving::<BigtableServer<Data>>().await;
         let tables = self.tables;
-        // Without it, the end of a short answer waits for an acknowledgement.
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         let stopping = async {
             stop.await;
             health.set_not_serving::<BigtableServer<Data>>().await;
         };
-        tonic::transport::Server::builder()
+        builder
             .http2_keepalive_interval(Some(KEEPALIVE))
             .concurrency_limit_per_connection(CONNECTION_REQUESTS_MAX)
             .max_concurrent_streams(CONNECTION_STREAMS_MAX)
+            .layer(ArrivalLayer::new(ARRIVAL, limits::ARRIVING_BYTES_MAX))
+            .layer(authorize)
             .add_service(health_service)
             .add_service(data::service(tables.clone()))
             .add_service(BigtableTableAdminServer::new(table_admin::TableAdmin(tables.clone())))
             .add_service(BigtableInstanceAdminServer::new(instance_admin::InstanceAdmin(tables)))
             .add_service(OperationsServer::new(instance_admin::Operations))
-            .serve_with_incoming_shutdown(incoming, stopping)
-            .await
-            .map_err(ServeError)
+            .serve_with_incoming_shutdown(Incoming::new(listener, connections_max), stopping)
+            .await?;
+        Ok(())
     }
 }
 
-/// Serving has failed.
+/// Serving has failed, or could not begin.
 #[derive(Debug, thiserror::Error)]
-#[error("serving failed: {0}")]
-pub struct ServeError(#[source] tonic::transport::Error);
+#[non_exhaustive]
+pub enum ServeError {
+    /// A setting is wrong; the message says what to do.
+    #[error(transparent)]
+    Settings(#[from] cluster_net::Error),
+    /// The listener is of no use: choose another address.
+    #[error("the listener is of no use ({0}): choose another address or port")]
+    Listener(#[from] std::io::Error),
+    /// The transport failed.
+    #[error("serving failed: {0}")]
+    Transport(#[from] tonic::transport::Error),
+}

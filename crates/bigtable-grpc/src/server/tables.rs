@@ -267,3 +267,42 @@ async fn records(catalog: &FjallTable) -> bigtable::Result<Vec<TableRecord>> {
     }
     Ok(records)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Records alone, without their tables: a thousand of them would take a while.
+    #[tokio::test]
+    async fn refusals_of_tables_beyond_the_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = bigtable_fjall::Options {
+            durability: bigtable_fjall::Durability::Buffered,
+            ..Default::default()
+        };
+        let store = FjallStore::open(dir.path().join("data"), options).unwrap();
+        let tables = Tables::open(store).await.unwrap();
+        let first = u32::try_from(limits::TABLES_MAX).unwrap();
+        for number in first..first * 2 - 1 {
+            let record = TableRecord {
+                name: format!("projects/p/instances/i/tables/t{number}"),
+                number,
+                families: Vec::new(),
+                next_family: 0,
+                deletion_protection: false,
+                splits: Vec::new(),
+                dead_families: Vec::new(),
+                deleted: false,
+            };
+            let set = Mutation::set(META, RECORD, Timestamp::ZERO, record.encode().unwrap());
+            let put = RowMutation::new(TableRecord::engine_name(number)).mutation(set);
+            tables.catalog.mutate_row(put).await.unwrap();
+        }
+        let create =
+            async |name: &str| tables.create(name, Vec::new(), Vec::new(), false).await.map(drop);
+        create("projects/p/instances/i/tables/last").await.unwrap();
+        let refused = create("projects/p/instances/i/tables/beyond").await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+        assert!(refused.message().contains("1000"), "{refused}");
+    }
+}

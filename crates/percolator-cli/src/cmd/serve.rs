@@ -2,6 +2,7 @@
 
 mod oracle;
 mod table;
+mod tls;
 
 use clap::Subcommand;
 

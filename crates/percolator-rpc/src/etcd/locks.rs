@@ -14,7 +14,7 @@ use crate::proto::etcd::compare::{CompareResult, CompareTarget, TargetUnion};
 use crate::proto::etcd::kv_client::KvClient;
 use crate::proto::etcd::lease_client::LeaseClient;
 use crate::proto::etcd::request_op::Request;
-use crate::{Address, Error as Settings};
+use crate::{Address, Error as Settings, Tls};
 
 /// The shortest lifetime that etcd gives a lease.
 const LIFETIME_MIN: Duration = Duration::from_secs(2);
@@ -83,8 +83,8 @@ struct State {
 pub(super) type Token = tokio::sync::Mutex<Option<i64>>;
 
 impl EtcdLocks {
-    /// The lock service of the etcd cluster with these members. It connects when it is first used, and
-    /// keeps tokens alive as tasks of the current tokio runtime.
+    /// The lock service of the etcd cluster with these members, in plain text. It connects when it is
+    /// first used, and keeps tokens alive as tasks of the current tokio runtime.
     ///
     /// # Errors
     /// [`crate::Error::Settings`] for no or too many members, or a lifetime that etcd does not keep.
@@ -92,6 +92,31 @@ impl EtcdLocks {
     /// # Panics
     /// Outside of a tokio runtime.
     pub fn new(members: Vec<Address>, options: EtcdOptions) -> Result<Self, Settings> {
+        EtcdLocks::open(members, options, None)
+    }
+
+    /// As [`new`](EtcdLocks::new), with certificates that both sides show. Those of the members name their
+    /// hosts, as etcd's tools want it, and not roles; both are of the same authority (`--trusted-ca-file`
+    /// and `--client-cert-auth` of etcd).
+    ///
+    /// # Errors
+    /// Those of [`new`](EtcdLocks::new), and [`crate::Error::Transport`] for certificates that are none.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn with_tls(
+        members: Vec<Address>,
+        options: EtcdOptions,
+        tls: &Tls,
+    ) -> Result<Self, Settings> {
+        EtcdLocks::open(members, options, Some(tls))
+    }
+
+    fn open(
+        members: Vec<Address>,
+        options: EtcdOptions,
+        tls: Option<&Tls>,
+    ) -> Result<Self, Settings> {
         if members.is_empty() || members.len() > MEMBERS_MAX {
             let what = format!("{} members of an etcd cluster", members.len());
             return Err(Settings::settings(what, "give the addresses of 1 to 64"));
@@ -102,7 +127,11 @@ impl EtcdLocks {
         }
         let mut endpoints = Vec::with_capacity(members.len());
         for member in members {
-            let endpoint = Endpoint::from_shared(format!("http://{member}"))?;
+            let scheme = if tls.is_some() { "https" } else { "http" };
+            let mut endpoint = Endpoint::from_shared(format!("{scheme}://{member}"))?;
+            if let Some(tls) = tls {
+                endpoint = endpoint.tls_config(tls.for_client_of_host())?;
+            }
             endpoints.push(endpoint.connect_timeout(CONNECT).timeout(PATIENCE).tcp_nodelay(true));
         }
         let channel = Channel::balance_list(endpoints.into_iter());

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster_net::Incoming;
 use percolator_core::OracleNode;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 use crate::oracle::service::Service;
 use crate::proto::oracle::oracle_server::OracleServer as Grpc;
@@ -20,6 +20,9 @@ const REQUEST_BYTES_MAX: usize = 256;
 
 /// Streams that one connection may have: a client needs one.
 const STREAMS_MAX: u32 = 16;
+
+/// Connections beyond those of as many clients as are served: so that the others are told why they are not.
+const CONNECTIONS_BEYOND: usize = 100;
 
 /// How often a silent client is asked whether it lives, and how long it may take to say so.
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -113,7 +116,7 @@ impl OracleServer {
             certified: options.tls.is_some(),
         };
         let service = Grpc::new(service).max_decoding_message_size(REQUEST_BYTES_MAX);
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let incoming = Incoming::new(listener, permits.saturating_add(CONNECTIONS_BEYOND));
         let mut builder = Server::builder();
         if let Some(tls) = &options.tls {
             builder = builder.tls_config(tls.for_server())?;

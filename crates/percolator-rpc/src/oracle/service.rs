@@ -5,16 +5,22 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use percolator_core::{Error, Oracle, OracleNode, OracleRole};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::proto::oracle as proto;
 use crate::proto::oracle::refusal::Reason;
 use crate::proto::oracle::reply::Outcome;
 use crate::{Role, check_peer};
+
+/// How long a client's stream may be without a whole request. It ends then, and a client that wants more
+/// opens another one.
+const IDLE: Duration = Duration::from_secs(300);
 
 /// Answers clients.
 #[derive(Debug)]
@@ -45,7 +51,7 @@ impl proto::oracle_server::Oracle for Service {
         request: Request<Streaming<proto::Request>>,
     ) -> Result<Response<Self::ServeStream>, Status> {
         if self.certified {
-            check_peer(&request, Role::Client)?;
+            check_peer(&request, &[Role::Client])?;
         }
         let Ok(permit) = self.clients.clone().try_acquire_owned() else {
             return Err(Status::resource_exhausted("this oracle has as many clients as it takes"));
@@ -67,7 +73,8 @@ impl Session {
         if self.failed {
             return None;
         }
-        let reply = match self.requests.message().await {
+        let Ok(request) = timeout(IDLE, self.requests.message()).await else { return None };
+        let reply = match request {
             Ok(None) => return None,
             Ok(Some(request)) => Ok(answer(&self.node, &request).await),
             Err(status) => {

@@ -1,34 +1,46 @@
 //! The lock service in a real etcd, which the tests start themselves (H17).
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use percolator::{Incarnation, LockService};
-use percolator_rpc::Address;
 use percolator_rpc::etcd::{EtcdLocks, EtcdOptions};
+use percolator_rpc::{Address, Role, Tls};
+
+use crate::refusals::authority::Authority;
 
 /// A server; ends with this.
 struct Etcd {
     child: Child,
     address: Address,
     dir: std::path::PathBuf,
+    /// What its clients show.
+    tls: Option<Tls>,
 }
 
 impl Etcd {
     /// Starts one; `None`, said loudly, where etcd is not installed.
     async fn start(name: &str) -> Option<Self> {
+        Etcd::start_with(name, None).await
+    }
+
+    /// Starts one that wants certificates of this authority.
+    async fn start_with(name: &str, authority: Option<&Authority>) -> Option<Self> {
         let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (client, peer) = (free(), free());
         let dir = std::env::temp_dir().join(format!("etcd-{name}-{}", std::process::id()));
-        let url = format!("http://{client}");
+        let scheme = if authority.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{client}");
         let child = Command::new("etcd")
             .args(["--name", "n", "--listen-client-urls", &url, "--advertise-client-urls", &url])
             .args(["--listen-peer-urls", &format!("http://{peer}")])
             .args(["--initial-advertise-peer-urls", &format!("http://{peer}")])
             .args(["--initial-cluster", &format!("n=http://{peer}")])
+            .args(authority.map(|authority| secured(authority, &dir)).unwrap_or_default())
             .arg("--data-dir")
-            .arg(&dir)
+            .arg(dir.join("data"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
@@ -39,7 +51,8 @@ impl Etcd {
                 return None;
             }
         };
-        let etcd = Etcd { child, address: client.into(), dir };
+        let tls = authority.map(|authority| authority.tls(&[Role::Client]));
+        let etcd = Etcd { child, address: client.into(), dir, tls };
         let (locks, since) = (etcd.locks(), Instant::now());
         while let Err(error) = locks.is_alive(Incarnation(0)).await {
             assert!(since.elapsed() < Duration::from_secs(60), "etcd does not start: {error}");
@@ -49,9 +62,35 @@ impl Etcd {
     }
 
     fn locks(&self) -> EtcdLocks {
-        let options = EtcdOptions { lifetime: Duration::from_secs(2), ..EtcdOptions::default() };
-        EtcdLocks::new(vec![self.address.clone()], options).unwrap()
+        self.locks_of(self.tls.as_ref())
     }
+
+    fn locks_of(&self, tls: Option<&Tls>) -> EtcdLocks {
+        let options = EtcdOptions { lifetime: Duration::from_secs(2), ..EtcdOptions::default() };
+        let members = vec![self.address.clone()];
+        match tls {
+            Some(tls) => EtcdLocks::with_tls(members, options, tls).unwrap(),
+            None => EtcdLocks::new(members, options).unwrap(),
+        }
+    }
+}
+
+/// The flags of a member that shows a certificate of its host, and wants one of its clients.
+fn secured(authority: &Authority, dir: &Path) -> Vec<String> {
+    let (certificate, key) = authority.issue(&["127.0.0.1"], 2090);
+    std::fs::create_dir_all(dir).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (ca, certificate) = (file("ca.pem", &authority.pem()), file("member.pem", &certificate));
+    vec![
+        format!("--trusted-ca-file={ca}"),
+        format!("--cert-file={certificate}"),
+        format!("--key-file={}", file("member.key", &key)),
+        "--client-cert-auth".to_owned(),
+    ]
 }
 
 impl Drop for Etcd {
@@ -129,4 +168,19 @@ async fn an_etcd_that_is_not_there_is_an_error_and_bad_settings_are_refused() {
     assert!(EtcdLocks::new(Vec::new(), EtcdOptions::default()).is_err());
     let options = EtcdOptions { lifetime: Duration::from_secs(1), ..EtcdOptions::default() };
     assert!(EtcdLocks::new(vec![unused.into()], options).is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn etcd_over_tls_wants_certificates_of_its_authority_and_shows_one() {
+    let (ours, other) = (Authority::new(), Authority::new());
+    let Some(etcd) = Etcd::start_with("tls", Some(&ours)).await else { return };
+    let (locks, owner) = (etcd.locks(), Incarnation(1));
+    locks.register(owner).await.unwrap();
+    assert!(etcd.locks().is_alive(owner).await.unwrap());
+    assert!(locks.try_lock(b"row", owner, Duration::from_secs(9)).await.unwrap());
+    let foreign = ours.tls_of_another(&other, Role::Client);
+    for refused in [None, Some(other.tls(&[Role::Client])), Some(foreign)] {
+        let refused = etcd.locks_of(refused.as_ref()).is_alive(owner).await.unwrap_err();
+        assert!(refused.is_retryable() && refused.to_string().contains("etcd"), "{refused}");
+    }
 }

@@ -5,5 +5,6 @@
 
 mod etcd;
 mod oracle;
-mod tls;
+mod refusals;
+
 mod world;

@@ -1,7 +1,11 @@
 //! Tests of the client: against the server of this crate by the conformance suite, and against a
 //! server that does as it is told.
 
+mod cloud;
 mod conformance;
 mod filters;
 mod merging;
+mod pool;
+mod resending;
+mod script;
 mod told;

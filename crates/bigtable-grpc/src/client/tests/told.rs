@@ -1,185 +1,16 @@
-//! What the client does when answers do not come as they should: a server that plays what it is told.
+//! What the client does when answers do not come as they should.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
-
-use bigtable::{ConditionalMutation, Error, Family, Layout, LocalityGroup, Mutation, PageLimit};
-use bigtable::{RowMutation, RowRange, Selection, Store, Table, TableSchema};
-use bigtable::{TimeRange, Timestamp};
+use bigtable::{ConditionalMutation, Error, Mutation, RowMutation, Timestamp};
 use tokio::net::TcpListener;
-use tonic::codegen::BoxStream;
-use tonic::transport::server::TcpIncoming;
-use tonic::{Request, Response, Status};
+use tonic::Status;
 
+use super::script::{End, FAMILY, Script, open, rows, scan, scanned, unavailable};
 use crate::client::{Address, ClientOptions, GrpcStore};
 use crate::proto::admin;
 use crate::proto::admin::app_profile::{
     MultiClusterRoutingUseAny, RoutingPolicy, SingleClusterRouting,
 };
-use crate::proto::admin::bigtable_instance_admin_server::{
-    BigtableInstanceAdmin, BigtableInstanceAdminServer,
-};
-use crate::proto::admin::bigtable_table_admin_server::{
-    BigtableTableAdmin, BigtableTableAdminServer,
-};
 use crate::proto::data;
-use crate::proto::data::bigtable_server::{Bigtable, BigtableServer};
-use crate::proto::data::read_rows_response::CellChunk;
-use crate::proto::data::read_rows_response::cell_chunk::RowStatus;
-
-const FAMILY: Family = Family::from_static("f");
-
-/// What is to be answered, and what was asked.
-#[derive(Debug, Clone, Default)]
-struct Script(Arc<Mutex<Play>>);
-
-#[derive(Debug, Default)]
-struct Play {
-    /// For each read: its messages, and how the stream ends.
-    reads: VecDeque<(Vec<data::ReadRowsResponse>, Option<Status>)>,
-    /// For each mutation, conditional or not.
-    mutations: VecDeque<Result<bool, Status>>,
-    profile: Option<RoutingPolicy>,
-    gc_rule: Option<admin::GcRule>,
-    asked: Vec<data::ReadRowsRequest>,
-    mutated: usize,
-    headers: Vec<(String, String, bool)>,
-}
-
-impl Script {
-    fn play<T>(&self, with: impl FnOnce(&mut Play) -> T) -> T {
-        with(&mut self.0.lock().unwrap())
-    }
-
-    fn note<T>(&self, request: &Request<T>) {
-        let header = |name| {
-            let value = request.metadata().get(name).and_then(|value| value.to_str().ok());
-            value.unwrap_or_default().to_owned()
-        };
-        let noted = (
-            header("x-goog-request-params"),
-            header("bigtable-features"),
-            !header("grpc-timeout").is_empty(),
-        );
-        self.play(|play| play.headers.push(noted));
-    }
-
-    fn mutation(&self) -> Result<bool, Status> {
-        self.play(|play| {
-            play.mutated += 1;
-            play.mutations.pop_front().unwrap_or(Ok(true))
-        })
-    }
-}
-
-#[tonic::async_trait]
-impl Bigtable for Script {
-    async fn read_rows(
-        &self,
-        request: Request<data::ReadRowsRequest>,
-    ) -> Result<Response<BoxStream<data::ReadRowsResponse>>, Status> {
-        self.note(&request);
-        let (messages, end) = self.play(|play| {
-            play.asked.push(request.into_inner());
-            play.reads.pop_front().unwrap_or_default()
-        });
-        let messages = messages.into_iter().map(Ok).chain(end.map(Err));
-        Ok(Response::new(Box::pin(futures::stream::iter(messages))))
-    }
-
-    async fn mutate_row(
-        &self,
-        request: Request<data::MutateRowRequest>,
-    ) -> Result<Response<data::MutateRowResponse>, Status> {
-        self.note(&request);
-        self.mutation().map(|_| Response::new(data::MutateRowResponse {}))
-    }
-
-    async fn check_and_mutate_row(
-        &self,
-        request: Request<data::CheckAndMutateRowRequest>,
-    ) -> Result<Response<data::CheckAndMutateRowResponse>, Status> {
-        self.note(&request);
-        let predicate_matched = self.mutation()?;
-        Ok(Response::new(data::CheckAndMutateRowResponse { predicate_matched }))
-    }
-}
-
-#[tonic::async_trait]
-impl BigtableTableAdmin for Script {
-    async fn get_table(
-        &self,
-        request: Request<admin::GetTableRequest>,
-    ) -> Result<Response<admin::Table>, Status> {
-        let gc_rule = self.play(|play| play.gc_rule.clone());
-        let family = admin::ColumnFamily { gc_rule, ..Default::default() };
-        let column_families = [("f".to_owned(), family)].into();
-        let name = request.into_inner().name;
-        Ok(Response::new(admin::Table { name, column_families, ..Default::default() }))
-    }
-}
-
-#[tonic::async_trait]
-impl BigtableInstanceAdmin for Script {
-    async fn get_app_profile(
-        &self,
-        request: Request<admin::GetAppProfileRequest>,
-    ) -> Result<Response<admin::AppProfile>, Status> {
-        let single =
-            SingleClusterRouting { allow_transactional_writes: true, ..Default::default() };
-        let policy = self.play(|play| play.profile.clone());
-        let routing_policy = policy.or(Some(RoutingPolicy::SingleClusterRouting(single)));
-        let name = request.into_inner().name;
-        Ok(Response::new(admin::AppProfile { name, routing_policy, ..Default::default() }))
-    }
-}
-
-async fn open(script: &Script) -> bigtable::Result<Arc<dyn Table>> {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let served = tonic::transport::Server::builder()
-        .add_service(BigtableServer::new(script.clone()))
-        .add_service(BigtableTableAdminServer::new(script.clone()))
-        .add_service(BigtableInstanceAdminServer::new(script.clone()))
-        .serve_with_incoming(TcpIncoming::from(listener));
-    tokio::spawn(served);
-    let address: Address = format!("bigtable://{address}/p/i").parse()?;
-    let store = GrpcStore::open(&address, ClientOptions::default()).await?;
-    let schema = TableSchema { groups: vec![LocalityGroup::on_disk("f", Layout::Versions)] };
-    store.open_table("t", &schema).await
-}
-
-fn rows(keys: &[&'static str]) -> data::ReadRowsResponse {
-    let chunk = |key: &&'static str| CellChunk {
-        row_key: (*key).into(),
-        family_name: Some("f".to_owned()),
-        qualifier: Some(b"q".to_vec()),
-        timestamp_micros: 1000,
-        row_status: Some(RowStatus::CommitRow(true)),
-        ..Default::default()
-    };
-    data::ReadRowsResponse { chunks: keys.iter().map(chunk).collect(), ..Default::default() }
-}
-
-fn scanned(key: &'static str) -> data::ReadRowsResponse {
-    data::ReadRowsResponse { last_scanned_row_key: key.into(), ..Default::default() }
-}
-
-fn unavailable() -> Option<Status> {
-    Some(Status::unavailable("the connection broke"))
-}
-
-async fn scan(table: &dyn Table) -> bigtable::Result<(String, usize)> {
-    let select = Selection::default().family(FAMILY, TimeRange::ALL, 1);
-    let (mut next, mut keys, mut pages) = (Some(RowRange::all()), String::new(), 0);
-    while let Some(range) = next {
-        let page = table.scan(&range, &select, PageLimit::default()).await?;
-        page.rows.iter().for_each(|row| keys.push_str(&row.key.to_string()));
-        next = page.resume;
-        pages += 1;
-    }
-    Ok((keys, pages))
-}
 
 /// Where each read began.
 fn starts(script: &Script) -> Vec<String> {
@@ -198,7 +29,7 @@ async fn a_broken_stream_goes_on_behind_the_last_row() {
         play.reads.push_back((vec![], unavailable()));
         play.reads.push_back((vec![rows(&["a"]), rows(&["b"])], unavailable()));
         play.reads.push_back((vec![scanned("k")], unavailable()));
-        play.reads.push_back((vec![rows(&["m"])], None));
+        play.reads.push_back((vec![rows(&["m"])], End::Well));
     });
     assert_eq!(scan(&*table).await.unwrap(), ("abm".to_owned(), 2));
     let open = |key| format!(r#"Some(StartKeyOpen(b"{key}"))"#);
@@ -213,7 +44,7 @@ async fn a_read_is_repeated_a_few_times_and_only_if_that_may_help() {
     assert!(matches!(scan(&*table).await, Err(Error::Unavailable { .. })));
     assert_eq!(script.play(|play| play.asked.len()), 6);
     script.play(|play| {
-        play.reads = [(vec![], Some(Status::invalid_argument("no such thing")))].into();
+        play.reads = [(vec![], End::With(Status::invalid_argument("no such thing")))].into();
         play.asked.clear();
     });
     assert!(matches!(scan(&*table).await, Err(Error::InvalidRequest(_))));
@@ -227,9 +58,13 @@ async fn a_stream_that_breaks_its_rules_is_no_answer() {
     let mut half = rows(&["a"]);
     half.chunks[0].row_status = None;
     for bad in [half, rows(&["b", "a"]), rows(&["a", "a"])] {
-        script.play(|play| play.reads.push_back((vec![bad], None)));
-        let (keys, _) = scan(&*table).await.unwrap_or_default();
-        assert!(keys.len() < 2, "{keys}");
+        script.play(|play| {
+            play.reads.push_back((vec![bad], End::Well));
+            play.asked.clear();
+        });
+        let refused = scan(&*table).await.unwrap_err().to_string();
+        assert!(refused.contains("the stream is broken"), "{refused}");
+        assert_eq!(script.play(|play| play.asked.len()), 1, "it is not repeated");
     }
 }
 
@@ -290,22 +125,40 @@ async fn requests_carry_their_headers_and_deadlines() {
     let script = Script::default();
     let table = open(&script).await.unwrap();
     scan(&*table).await.unwrap();
-    let otherwise = vec![Mutation::set(FAMILY, "q", Timestamp::ZERO, "v")];
-    let request = ConditionalMutation { otherwise, ..ConditionalMutation::new("r") };
+    let set = || Mutation::set(FAMILY, "q", Timestamp::ZERO, "v");
+    let request = ConditionalMutation { otherwise: vec![set()], ..ConditionalMutation::new("r") };
     table.check_and_mutate_row(request).await.unwrap();
-    let headers = script.play(|play| play.headers.clone());
-    let params = "table_name=projects%2Fp%2Finstances%2Fi%2Ftables%2Ft&app_profile_id=default";
-    assert!(!headers.is_empty());
-    for (routing, features, deadline) in headers {
-        assert_eq!((routing.as_str(), features.is_empty(), deadline), (params, false, true));
+    table.mutate_row(RowMutation::new("r").mutation(set())).await.unwrap();
+    table.tablets().await.unwrap();
+    let instance = "projects%2Fp%2Finstances%2Fi";
+    let name = format!("name={instance}&app_profile_id=default");
+    let get = format!("name={instance}%2Ftables%2Ft");
+    let rows = format!("table_name={instance}%2Ftables%2Ft&app_profile_id=default");
+    for (method, routing) in [
+        ("ping_and_warm", &name),
+        ("get_app_profile", &format!("name={instance}%2FappProfiles%2Fdefault")),
+        ("get_table", &get),
+        ("read_rows", &rows),
+        ("check_and_mutate_row", &rows),
+        ("mutate_row", &rows),
+        ("sample_row_keys", &rows),
+    ] {
+        let sent = script.headers_of(method);
+        assert!(!sent.is_empty(), "{method}");
+        for headers in sent {
+            assert_eq!(headers.routing, *routing, "{method}");
+            assert!(!headers.features.is_empty() && !headers.deadline.is_empty(), "{method}");
+            assert_eq!(headers.authorization, "", "{method}");
+        }
     }
 }
 
 #[tokio::test]
 async fn tables_that_lose_data_are_refused() {
     let script = Script::default();
-    let rule = admin::GcRule { rule: Some(admin::gc_rule::Rule::MaxNumVersions(1)) };
-    script.play(|play| play.gc_rule = Some(rule));
+    let gc_rule = Some(admin::GcRule { rule: Some(admin::gc_rule::Rule::MaxNumVersions(1)) });
+    let ruled = admin::ColumnFamily { gc_rule, ..Default::default() };
+    script.play(|play| play.families = Some(vec![("f", ruled)]));
     let refused = open(&script).await.unwrap_err().to_string();
     assert!(
         refused.contains("garbage collection rule") && refused.contains("remove it"),

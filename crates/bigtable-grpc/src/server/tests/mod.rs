@@ -6,6 +6,7 @@ mod conditions;
 mod filters;
 mod processes;
 mod reads;
+mod refusals;
 mod writes;
 
 use std::collections::HashMap;

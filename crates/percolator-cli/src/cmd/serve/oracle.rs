@@ -4,17 +4,20 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use bigtable::Store;
 use bigtable_fjall::FjallStore;
+use bigtable_grpc::{ClientOptions, GrpcStore};
 use clap::Args;
-use percolator::{OracleNode, OracleOptions, TokioRuntime};
+use percolator::{OracleNode, OracleOptions, StoreAddress, TokioRuntime};
 use percolator_rpc::oracle::{OracleServer, OracleServerOptions};
-use percolator_rpc::{Address, Error, Tls, check_plaintext};
+use percolator_rpc::{Address, Error, Tls};
 use serde_json::json;
 use tokio::net::TcpListener;
 
+use crate::cmd::Context;
 use crate::cmd::serve::asked_to_end;
-use crate::cmd::{Context, config};
+use crate::cmd::serve::tls::TlsArgs;
 use crate::exit::{Exit, Failure};
 use crate::store::Durability;
 
@@ -38,9 +41,6 @@ pub(crate) struct Oracle {
     /// Most clients at a time.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     clients_max: usize,
-    /// Listen in plain text beyond this machine: whoever reaches the port can use up timestamps.
-    #[arg(long)]
-    insecure: bool,
     #[command(flatten)]
     tls: TlsArgs,
     /// The store that keeps the oracle's record, as for all processes of the cluster:
@@ -61,38 +61,9 @@ pub(crate) struct Oracle {
     durability: Durability,
 }
 
-/// Certificates that both sides of a connection show.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Mutual TLS")]
-pub(crate) struct TlsArgs {
-    /// The certificate of the authority that signs all others of the cluster, in PEM.
-    #[arg(long, value_name = "FILE", requires_all = ["tls_certificate", "tls_key"])]
-    tls_authority: Option<PathBuf>,
-    /// This process's certificate: it names the role, such as oracle.percolator.internal.
-    #[arg(long, value_name = "FILE", requires = "tls_authority")]
-    tls_certificate: Option<PathBuf>,
-    /// The certificate's key.
-    #[arg(long, value_name = "FILE", requires = "tls_authority")]
-    tls_key: Option<PathBuf>,
-}
-
-impl TlsArgs {
-    fn read(&self) -> Result<Option<Tls>, Error> {
-        match (&self.tls_authority, &self.tls_certificate, &self.tls_key) {
-            (Some(authority), Some(certificate), Some(key)) => {
-                Tls::read(authority, certificate, key).map(Some)
-            }
-            _ => Ok(None),
-        }
-    }
-}
-
 impl Oracle {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let tls = self.tls.read()?;
-        if tls.is_none() && !self.insecure {
-            check_plaintext(self.listen)?;
-        }
+        let tls = self.tls.for_listener(self.listen)?;
         let unreachable = self.listen.ip().is_unspecified() && self.advertise.is_none();
         if unreachable {
             return Err(Failure::usage(
@@ -100,7 +71,7 @@ impl Oracle {
                 "say with --advertise HOST:PORT where they reach this process",
             ));
         }
-        let store = self.open_store().await?;
+        let store = self.open_store(tls.clone()).await?;
         let bind = TcpListener::bind(self.listen).await;
         let listener = bind.map_err(|why| Error::Listen { address: self.listen, why })?;
         let address = Address::from(listener.local_addr()?);
@@ -111,7 +82,7 @@ impl Oracle {
         let options = OracleServerOptions {
             clients_max: self.clients_max,
             tls,
-            plaintext_beyond_loopback: self.insecure,
+            plaintext_beyond_loopback: self.tls.insecure,
         };
         let server = OracleServer::start(node, listener, options)?;
         match context.out.json {
@@ -123,11 +94,13 @@ impl Oracle {
         Ok(Exit::Done)
     }
 
-    async fn open_store(&self) -> anyhow::Result<Arc<dyn Store>> {
+    async fn open_store(&self, tls: Option<Tls>) -> anyhow::Result<Arc<dyn Store>> {
         if let Some(url) = &self.store {
-            let mut config = percolator::Config::default();
-            config.set("--store", "store", url).map_err(config::told)?;
-            return config.open_store().await.map_err(config::told);
+            let address = StoreAddress::from_env(url).context("--store")?;
+            let plaintext_beyond_loopback = self.tls.insecure;
+            let options =
+                ClientOptions { tls, plaintext_beyond_loopback, ..ClientOptions::default() };
+            return Ok(Arc::new(GrpcStore::open(&address, options).await?));
         }
         let Some(dir) = &self.data else {
             return Err(Failure::usage(

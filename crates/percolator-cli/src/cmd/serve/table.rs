@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bigtable_grpc::Server;
+use bigtable_grpc::{ServeOptions, Server};
 use clap::Args;
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::cmd::Context;
 use crate::cmd::serve::asked_to_end;
+use crate::cmd::serve::tls::TlsArgs;
 use crate::exit::{Exit, Failure};
 use crate::store::Durability;
 
@@ -20,8 +21,9 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Serve Bigtable's public API (google.bigtable.v2), durably, from a directory.
 ///
 /// Google's clients and tools use it as they use Google's emulator: BIGTABLE_EMULATOR_HOST names the
-/// address that is printed. There is no access control: listen where only friends can connect. Ends
-/// on Ctrl-C or SIGTERM, after the requests that run.
+/// address that is printed. With certificates it serves whoever shows one for client.percolator.internal
+/// or oracle.percolator.internal; such a client may do everything. Ends on Ctrl-C or SIGTERM, after the
+/// requests that run.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator serve table --listen 127.0.0.1:8086 --data D &
@@ -30,6 +32,11 @@ pub(crate) struct Table {
     /// Where to listen; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8086")]
     listen: SocketAddr,
+    /// Most connections at a time.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    connections_max: usize,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// The directory of the store.
     #[arg(
         long,
@@ -46,6 +53,7 @@ pub(crate) struct Table {
 
 impl Table {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let tls = self.tls.for_listener(self.listen)?;
         let listener = TcpListener::bind(self.listen).await.map_err(|error| {
             Failure::usage(
                 format!("cannot listen at {}: {error}", self.listen),
@@ -61,11 +69,19 @@ impl Table {
             out.json(&json!({ "address": address.to_string() }))?;
         } else {
             out.line(&address.to_string())?;
-            out.note(&format!(
-                "serving google.bigtable.v2; for Google's clients: \
-                 export BIGTABLE_EMULATOR_HOST={address}"
-            ));
+            out.note(&match tls {
+                Some(_) => "serving google.bigtable.v2 to holders of certificates".to_owned(),
+                None => format!(
+                    "serving google.bigtable.v2; for Google's clients: \
+                     export BIGTABLE_EMULATOR_HOST={address}"
+                ),
+            });
         }
+        let options = ServeOptions {
+            tls,
+            plaintext_beyond_loopback: self.tls.insecure,
+            connections_max: self.connections_max,
+        };
         let (stopping, stopped) = tokio::sync::oneshot::channel();
         let interrupt = context.interrupt.clone();
         let stop = async move {
@@ -82,7 +98,7 @@ impl Table {
             tokio::time::sleep(DRAIN_MAX).await;
         };
         tokio::select! {
-            served = server.serve(listener, stop) => served?,
+            served = server.serve_with(listener, options, stop) => served?,
             () = late => out.warn("clients that did not take their answers were cut off"),
         }
         Ok(Exit::Done)

@@ -2,7 +2,7 @@
 //!
 //! One authority signs all certificates of a cluster. A certificate names *roles*, as DNS names in its
 //! subject alternative names: `client.percolator.internal`, `oracle.percolator.internal`,
-//! `store.percolator.internal`. A server takes only clients of the role it serves, and a client only
+//! `table.percolator.internal`. A server takes only clients of the roles it serves, and a client only
 //! servers of the role it looks for, wherever they are: so a leader may be anywhere, and who holds a
 //! client's certificate cannot pose as the oracle.
 
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use rustls_pki_types::ServerName;
+use rustls_pki_types::{CertificateDer, ServerName};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
 use tonic::{Request, Status};
 use webpki::EndEntityCert;
@@ -27,16 +27,16 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 /// What the holder of a certificate may be.
 ///
 /// ```
-/// assert_eq!(percolator_rpc::Role::Oracle.name(), "oracle.percolator.internal");
+/// assert_eq!(cluster_net::Role::Oracle.name(), "oracle.percolator.internal");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// A client of oracle and store.
+    /// A client of oracle and tables.
     Client,
     /// An oracle process.
     Oracle,
-    /// A server of the store.
-    Store,
+    /// A server of tables.
+    Table,
 }
 
 impl Role {
@@ -45,7 +45,7 @@ impl Role {
         match self {
             Role::Client => "client.percolator.internal",
             Role::Oracle => "oracle.percolator.internal",
-            Role::Store => "store.percolator.internal",
+            Role::Table => "table.percolator.internal",
         }
     }
 }
@@ -53,7 +53,7 @@ impl Role {
 /// The authority of a cluster, and this process's own certificate and key.
 ///
 /// ```
-/// use percolator_rpc::Tls;
+/// use cluster_net::Tls;
 /// assert!(Tls::from_pem("no authority", "no certificate", "no key").is_err());
 /// ```
 #[derive(Clone)]
@@ -73,7 +73,7 @@ impl Tls {
     /// From texts in PEM.
     ///
     /// # Errors
-    /// [`Error::Settings`] when one of them holds nothing of its kind. Whether they fit each other shows
+    /// [`Error`] when one of them holds nothing of its kind. Whether they fit each other shows
     /// when they are used.
     pub fn from_pem(authority: &str, certificate: &str, key: &str) -> Result<Self, Error> {
         let check = |what, text: &str, kind: &str| {
@@ -99,7 +99,7 @@ impl Tls {
     /// From files in PEM.
     ///
     /// # Errors
-    /// [`Error::Settings`] names the file that cannot be read, is larger than 1 MiB, or holds nothing of
+    /// [`Error`] names the file that cannot be read, is larger than 1 MiB, or holds nothing of
     /// its kind.
     pub fn read(authority: &Path, certificate: &Path, key: &Path) -> Result<Self, Error> {
         let read = |path: &Path| {
@@ -124,39 +124,53 @@ impl Tls {
             .timeout(HANDSHAKE)
     }
 
-    /// For connections to servers of this role.
-    pub fn for_client_of(&self, role: Role) -> ClientTlsConfig {
+    /// For connections to servers that are known by their hosts, such as etcd's: their certificates name
+    /// hosts and not roles.
+    pub fn for_client_of_host(&self) -> ClientTlsConfig {
         ClientTlsConfig::new()
             .identity(self.identity.clone())
             .ca_certificate(self.authority.clone())
-            .domain_name(role.name())
             .timeout(HANDSHAKE)
+    }
+
+    /// For connections to servers of this role.
+    pub fn for_client_of(&self, role: Role) -> ClientTlsConfig {
+        self.for_client_of_host().domain_name(role.name())
     }
 }
 
-/// Checks that the sender of a request has shown a certificate of this role; the authority was checked in
-/// the handshake.
+/// Checks that the sender of a request has shown a certificate of one of these roles; the authority was
+/// checked in the handshake.
 ///
 /// # Errors
 /// `Unauthenticated` without a certificate, `PermissionDenied` for one of other roles.
-pub fn check_peer<T>(request: &Request<T>, role: Role) -> Result<(), Status> {
+pub fn check_peer<T>(request: &Request<T>, roles: &[Role]) -> Result<(), Status> {
     let certificates = request.peer_certs();
-    let first = certificates.as_ref().and_then(|certificates| certificates.first());
+    check_certificate(certificates.as_ref().and_then(|certificates| certificates.first()), roles)
+}
+
+fn check_certificate(first: Option<&CertificateDer<'_>>, roles: &[Role]) -> Result<(), Status> {
     let Some(first) = first else {
         return Err(Status::unauthenticated("show a certificate of the cluster's authority"));
     };
     let certificate = EndEntityCert::try_from(first)
         .map_err(|_| Status::unauthenticated("the certificate is damaged"))?;
-    let name = ServerName::try_from(role.name()).expect("names of roles are DNS names");
-    certificate.verify_is_valid_for_subject_name(&name).map_err(|_| {
-        Status::permission_denied(format!("the certificate does not name {}", role.name()))
-    })
+    let names = |role: &&Role| {
+        let name = ServerName::try_from(role.name()).expect("names of roles are DNS names");
+        certificate.verify_is_valid_for_subject_name(&name).is_ok()
+    };
+    if roles.iter().any(|role| names(&role)) {
+        return Ok(());
+    }
+    let names: Vec<_> = roles.iter().map(|role| role.name()).collect();
+    let wanted = names.join(" or ");
+    Err(Status::permission_denied(format!("the certificate does not name {wanted}")))
 }
 
 /// Checks that an address for plain text is on the loopback interface.
 ///
 /// # Errors
-/// [`Error::Settings`] for one that other machines can reach.
+/// [`Error`] for one that other machines can reach.
 pub fn check_plaintext(address: SocketAddr) -> Result<(), Error> {
     match address.ip().is_loopback() {
         true => Ok(()),

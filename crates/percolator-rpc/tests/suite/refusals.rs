@@ -1,6 +1,11 @@
 //! Who is refused: strangers, the expired, those of other roles, those without a certificate, and plain
 //! text where others could listen.
 
+#[path = "../../../cluster-net/tests/support/authority.rs"]
+pub(crate) mod authority;
+mod logs;
+mod senders;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,42 +15,11 @@ use percolator_rpc::oracle::{
     OracleServer, OracleServerOptions, RemoteOracle, RemoteOracleOptions,
 };
 use percolator_rpc::{Error, Role, Tls};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use tokio::net::TcpListener;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
+use crate::refusals::authority::Authority;
 use crate::world::{Process, start_with};
-
-/// An authority.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
-    }
-
-    fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    /// Certificate and key for these names, valid up to the end of a year.
-    fn issue(&self, names: &[&str], last_year: i32) -> (String, String) {
-        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        let mut params = CertificateParams::new(names).unwrap();
-        params.not_before = date_time_ymd(2000, 1, 1);
-        params.not_after = date_time_ymd(last_year, 12, 31);
-        let key = KeyPair::generate().unwrap();
-        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
-    }
-
-    fn tls(&self, roles: &[Role]) -> Tls {
-        let names: Vec<&str> = roles.iter().map(|role| role.name()).collect();
-        let (certificate, key) = self.issue(&names, 2090);
-        Tls::from_pem(&self.pem(), &certificate, &key).unwrap()
-    }
-}
 
 async fn server(tls: Tls) -> Process {
     let options = OracleServerOptions { tls: Some(tls), ..OracleServerOptions::default() };
@@ -66,18 +40,15 @@ async fn only_clients_of_the_authority_and_of_the_role_are_served() {
     let server = server(authority.tls(&[Role::Oracle])).await;
     server.leads().await;
     ask(&server, Some(authority.tls(&[Role::Client]))).await.unwrap();
-    ask(&server, Some(authority.tls(&[Role::Store, Role::Client]))).await.unwrap();
+    ask(&server, Some(authority.tls(&[Role::Table, Role::Client]))).await.unwrap();
 
-    let wrong_role = ask(&server, Some(authority.tls(&[Role::Store]))).await.unwrap_err();
+    let wrong_role = ask(&server, Some(authority.tls(&[Role::Table]))).await.unwrap_err();
     assert!(wrong_role.contains("does not name client.percolator.internal"), "{wrong_role}");
     ask(&server, Some(stranger.tls(&[Role::Client]))).await.unwrap_err();
     // It trusts the server, but the server does not trust it.
-    let (certificate, key) = stranger.issue(&[Role::Client.name()], 2090);
-    let foreign = Tls::from_pem(&authority.pem(), &certificate, &key).unwrap();
+    let foreign = authority.tls_of_another(&stranger, Role::Client);
     ask(&server, Some(foreign)).await.unwrap_err();
-    let (certificate, key) = authority.issue(&[Role::Client.name()], 2020);
-    let expired = Tls::from_pem(&authority.pem(), &certificate, &key).unwrap();
-    ask(&server, Some(expired)).await.unwrap_err();
+    ask(&server, Some(authority.tls_until(&[Role::Client], 2020))).await.unwrap_err();
     ask(&server, None).await.unwrap_err();
     // The refused disturb nobody.
     ask(&server, Some(authority.tls(&[Role::Client]))).await.unwrap();
@@ -109,11 +80,10 @@ async fn a_client_without_a_certificate_is_refused() {
 async fn a_server_that_is_no_oracle_or_has_expired_is_not_believed() {
     let authority = Authority::new();
     let client = || Some(authority.tls(&[Role::Client]));
-    let posing = server(authority.tls(&[Role::Client, Role::Store])).await;
+    let posing = server(authority.tls(&[Role::Client, Role::Table])).await;
     posing.leads().await;
     ask(&posing, client()).await.unwrap_err();
-    let (certificate, key) = authority.issue(&[Role::Oracle.name()], 2020);
-    let expired = Tls::from_pem(&authority.pem(), &certificate, &key).unwrap();
+    let expired = authority.tls_until(&[Role::Oracle], 2020);
     ask(&server(expired).await, client()).await.unwrap_err();
 }
 

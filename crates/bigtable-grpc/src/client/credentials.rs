@@ -1,0 +1,234 @@
+//! Tokens for Google's service: fetched when they are first needed, and again before they expire.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use bigtable::Error;
+use gcp_auth::TokenProvider;
+use http::HeaderValue;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+
+/// What a token must allow: data, and tables and their families.
+const SCOPES: [&str; 2] = [
+    "https://www.googleapis.com/auth/bigtable.data",
+    "https://www.googleapis.com/auth/bigtable.admin",
+];
+/// How long before its end a token is replaced.
+const MARGIN: Duration = Duration::from_secs(60);
+/// How long fetching a token may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+const REMEDY: &str = "run `gcloud auth application-default login`, or let \
+                      GOOGLE_APPLICATION_CREDENTIALS name the key file of a service account";
+
+/// A token, which nothing shows.
+pub(crate) struct Token {
+    pub(crate) text: String,
+    pub(crate) valid_for: Duration,
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token for {:?}", self.valid_for)
+    }
+}
+
+/// Where tokens come from: Google, or a test.
+#[async_trait]
+pub(crate) trait TokenSource: Send + Sync {
+    /// A token; the error says why there is none.
+    async fn token(&self) -> Result<Token, String>;
+}
+
+/// Tokens as Google's own clients find them: a service account's file, the user's, the machine's.
+struct Google(Arc<dyn TokenProvider>);
+
+#[async_trait]
+impl TokenSource for Google {
+    async fn token(&self) -> Result<Token, String> {
+        let token = self.0.token(&SCOPES).await.map_err(|error| causes(&error))?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let until = u64::try_from(token.expires_at().timestamp()).unwrap_or(0);
+        let valid_for = Duration::from_secs(until).saturating_sub(now);
+        Ok(Token { text: token.as_str().to_owned(), valid_for })
+    }
+}
+
+/// No token could be had, so the request was not sent.
+#[derive(Debug, thiserror::Error)]
+#[error("no credentials for Cloud Bigtable ({why}): {REMEDY}")]
+pub(crate) struct NoCredentials {
+    why: String,
+}
+
+/// The token at hand.
+#[derive(Clone)]
+struct Held {
+    header: HeaderValue,
+    renew: Instant,
+    end: Instant,
+}
+
+/// The header that a request is authorized by.
+pub(crate) struct Credentials {
+    source: Box<dyn TokenSource>,
+    held: RwLock<Option<Held>>,
+    /// Held by the one who fetches.
+    fetching: Mutex<()>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials")
+    }
+}
+
+impl Credentials {
+    pub(crate) fn new(source: impl TokenSource + 'static) -> Self {
+        let (held, fetching) = (RwLock::default(), Mutex::default());
+        Credentials { source: Box::new(source), held, fetching }
+    }
+
+    /// Those that this process has at Google's.
+    pub(crate) async fn google() -> Result<Self, Error> {
+        let none = |why: String| Error::invalid(NoCredentials { why }.to_string());
+        match timeout(PATIENCE, gcp_auth::provider()).await {
+            Ok(Ok(provider)) => Ok(Credentials::new(Google(provider))),
+            Ok(Err(error)) => Err(none(causes(&error))),
+            Err(_) => Err(none(format!("none were found within {PATIENCE:?}"))),
+        }
+    }
+
+    fn held(&self) -> Option<Held> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The header, with a token that is valid for a while. While somebody fetches the next one, others
+    /// go on with the one at hand.
+    pub(crate) async fn header(&self) -> Result<HeaderValue, NoCredentials> {
+        let now = Instant::now();
+        let _fetching = match self.held() {
+            Some(held) if now < held.renew => return Ok(held.header),
+            Some(held) if now < held.end => match self.fetching.try_lock() {
+                Ok(guard) => guard,
+                Err(_) => return Ok(held.header),
+            },
+            _ => self.fetching.lock().await,
+        };
+        let held = self.held();
+        if let Some(held) = held.as_ref().filter(|held| Instant::now() < held.renew) {
+            return Ok(held.header.clone());
+        }
+        let fetched = timeout(PATIENCE, self.source.token()).await;
+        let fetched = fetched.unwrap_or_else(|_| Err(format!("no token within {PATIENCE:?}")));
+        match fetched.and_then(hold) {
+            Ok(new) => {
+                let header = new.header.clone();
+                *self.held.write().unwrap_or_else(PoisonError::into_inner) = Some(new);
+                Ok(header)
+            }
+            Err(why) => match held.filter(|held| Instant::now() < held.end) {
+                Some(held) => {
+                    tracing::warn!(%why, "the token for Cloud Bigtable could not be renewed yet");
+                    Ok(held.header)
+                }
+                None => Err(NoCredentials { why }),
+            },
+        }
+    }
+}
+
+fn hold(token: Token) -> Result<Held, String> {
+    let header = format!("Bearer {}", token.text).parse();
+    let mut header: HeaderValue = header.map_err(|_| "the token is no text".to_owned())?;
+    // Kept out of debug output, and out of the tables of HTTP/2's compression.
+    header.set_sensitive(true);
+    let end = Instant::now() + token.valid_for;
+    // One that is shorter than the margin is used for what there is of it.
+    let renew = end.checked_sub(MARGIN).unwrap_or(end);
+    Ok(Held { header, renew, end })
+}
+
+/// An error with its causes.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tonic::Status;
+
+    /// Counts what it gives; fails at will.
+    #[derive(Default)]
+    struct Counter {
+        given: AtomicUsize,
+        fails: std::sync::atomic::AtomicBool,
+    }
+
+    #[async_trait]
+    impl TokenSource for Arc<Counter> {
+        async fn token(&self) -> Result<Token, String> {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if self.fails.load(Ordering::SeqCst) {
+                return Err("the metadata server is away".to_owned());
+            }
+            let n = self.given.fetch_add(1, Ordering::SeqCst);
+            Ok(Token { text: format!("secret-{n}"), valid_for: Duration::from_secs(3600) })
+        }
+    }
+
+    async fn text(credentials: &Credentials) -> String {
+        credentials.header().await.unwrap().to_str().unwrap().to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_is_fetched_once_and_again_before_it_ends() {
+        let source = Arc::new(Counter::default());
+        let credentials = Credentials::new(source.clone());
+        let (a, b) = tokio::join!(text(&credentials), text(&credentials));
+        assert_eq!((a.as_str(), b.as_str()), ("Bearer secret-0", "Bearer secret-0"));
+        tokio::time::advance(Duration::from_secs(3600) - MARGIN - Duration::from_secs(1)).await;
+        assert_eq!(text(&credentials).await, "Bearer secret-0");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        // One of them fetches, and the other need not wait.
+        let (a, b) = tokio::join!(text(&credentials), text(&credentials));
+        assert_eq!((a.as_str(), b.as_str()), ("Bearer secret-1", "Bearer secret-0"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_fails_is_told_once_the_last_token_has_ended() {
+        let source = Arc::new(Counter::default());
+        let credentials = Credentials::new(source.clone());
+        text(&credentials).await;
+        source.fails.store(true, Ordering::SeqCst);
+        tokio::time::advance(Duration::from_secs(3600) - MARGIN).await;
+        assert_eq!(text(&credentials).await, "Bearer secret-0");
+        tokio::time::advance(MARGIN).await;
+        let refused = credentials.header().await.unwrap_err();
+        let told = refused.to_string();
+        assert!(told.contains("metadata server is away") && told.contains("gcloud auth"), "{told}");
+        let status = Status::from_error(refused.into());
+        assert!(super::super::status::was_not_sent(&status));
+        source.fails.store(false, Ordering::SeqCst);
+        assert_eq!(text(&credentials).await, "Bearer secret-1");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tokens_are_not_shown() {
+        let credentials = Credentials::new(Arc::new(Counter::default()));
+        let header = credentials.header().await.unwrap();
+        let token = Token { text: "secret-0".to_owned(), valid_for: MARGIN };
+        let shown = format!("{header:?} {token:?} {credentials:?}");
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+}

@@ -1,0 +1,41 @@
+//! The certificates of a server, or its permission to do without.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use percolator_rpc::{Error, Tls, check_plaintext};
+
+/// Certificates that both sides of a connection show.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Mutual TLS")]
+pub(crate) struct TlsArgs {
+    /// The certificate of the authority that signs all others of the cluster, in PEM.
+    #[arg(long, value_name = "FILE", requires_all = ["tls_certificate", "tls_key"])]
+    tls_authority: Option<PathBuf>,
+    /// This process's certificate: it names the role, such as oracle.percolator.internal or
+    /// table.percolator.internal.
+    #[arg(long, value_name = "FILE", requires = "tls_authority")]
+    tls_certificate: Option<PathBuf>,
+    /// The certificate's key.
+    #[arg(long, value_name = "FILE", requires = "tls_authority")]
+    tls_key: Option<PathBuf>,
+    /// Listen in plain text beyond this machine: whoever reaches the port can do what a client can.
+    #[arg(long, conflicts_with = "tls_authority")]
+    pub(crate) insecure: bool,
+}
+
+impl TlsArgs {
+    /// The certificates, if there are any; without them the address must be on this machine, unless
+    /// anything is allowed.
+    pub(crate) fn for_listener(&self, address: SocketAddr) -> Result<Option<Tls>, Error> {
+        let files = (&self.tls_authority, &self.tls_certificate, &self.tls_key);
+        if let (Some(authority), Some(certificate), Some(key)) = files {
+            return Ok(Some(Tls::read(authority, certificate, key)?));
+        }
+        if !self.insecure {
+            check_plaintext(address)?;
+        }
+        Ok(None)
+    }
+}
