@@ -14,6 +14,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -49,6 +50,8 @@ pub struct MemoryStore {
     shared: Arc<Shared>,
     tables: Mutex<BTreeMap<String, Arc<MemoryTable>>>,
     ungrouped: bool,
+    /// Without floors: the longest life of a request.
+    request_life_max: Option<Duration>,
 }
 
 impl MemoryStore {
@@ -67,6 +70,18 @@ impl MemoryStore {
     /// ```
     pub fn without_locality_groups() -> Self {
         MemoryStore { ungrouped: true, ..MemoryStore::default() }
+    }
+
+    /// The same store, saying that it has no floor and that its requests live so long at most, so that
+    /// tests and simulations run what is done on such stores. Whoever delays requests keeps to that.
+    ///
+    /// ```
+    /// use bigtable::{MemoryStore, Store};
+    /// let second = std::time::Duration::from_secs(1);
+    /// assert_eq!(MemoryStore::new().without_floors(second).request_life_max(), Some(second));
+    /// ```
+    pub fn without_floors(self, request_life_max: Duration) -> Self {
+        MemoryStore { request_life_max: Some(request_life_max), ..self }
     }
 
     fn tables(&self) -> MutexGuard<'_, BTreeMap<String, Arc<MemoryTable>>> {
@@ -193,6 +208,9 @@ impl Store for MemoryStore {
     }
 
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
+        if self.request_life_max.is_some() {
+            return Err(Error::invalid("this store says that it has no floor"));
+        }
         self.shared.floor.fetch_max(floor.as_u64(), Ordering::SeqCst);
         for table in self.tables().values() {
             // Whoever compared with the former floor did it within a tenure of this lock, which has
@@ -214,6 +232,10 @@ impl Store for MemoryStore {
 
     fn locality_groups(&self) -> bool {
         !self.ungrouped
+    }
+
+    fn request_life_max(&self) -> Option<Duration> {
+        self.request_life_max
     }
 
     fn pressure(&self) -> f64 {

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -41,7 +42,7 @@ pub trait Store: Send + Sync + Debug {
     /// never goes back: a lower value leaves it where it is.
     ///
     /// # Errors
-    /// Those of any mutation.
+    /// Those of any mutation; `InvalidRequest` where there is [no floor](Store::request_life_max).
     async fn raise_floor(&self, floor: Timestamp) -> Result<()>;
 
     /// Gives back the space of deleted cells, as far as that is worth the work now; returns when it is
@@ -78,6 +79,14 @@ pub trait Store: Send + Sync + Debug {
     /// Bigtable, families that are scanned for few cells among many rows belong in tables of their own.
     fn locality_groups(&self) -> bool {
         true
+    }
+
+    /// `None` of a store that compares its [floor](Store::floor) within each row operation. Of one that
+    /// cannot, as Cloud Bigtable, the longest life of a request: once so long has passed since it was
+    /// made, a mutation is not applied any more, whatever has become of it. [`raise_floor`](Store::raise_floor)
+    /// is refused there, and who removes what a late request could still build on waits for that.
+    fn request_life_max(&self) -> Option<Duration> {
+        None
     }
 
     /// How full the fullest bounded in-memory locality group is: 0 empty, 1 at its bound. Those who

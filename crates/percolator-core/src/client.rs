@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bigtable::{Store, Timestamp};
 
@@ -35,6 +35,16 @@ use crate::{Transaction, format};
 #[derive(Debug, Clone)]
 pub struct Client {
     inner: Arc<Inner>,
+}
+
+/// A client that may be gone.
+#[derive(Debug, Clone)]
+pub(crate) struct WeakClient(Weak<Inner>);
+
+impl WeakClient {
+    pub(crate) fn upgrade(&self) -> Option<Client> {
+        Some(Client { inner: self.0.upgrade()? })
+    }
 }
 
 #[derive(Debug)]
@@ -95,14 +105,18 @@ impl Client {
     /// Opens a client under a fresh incarnation and registers its liveness token.
     ///
     /// # Errors
-    /// [`Error::Store`] when the store holds data of a newer format, and those of store and services.
+    /// [`Error::Store`] when the store holds data of a newer format, [`Error::Invalid`] when it has no
+    /// floor and its requests may live too long, and those of store and services.
     pub async fn open(services: Services, options: Options) -> Result<Self> {
         let incarnation = fresh_incarnation(&*services.runtime);
+        let life = services.store.request_life_max();
+        Client::check_life(life)?;
         let system = services.store.open_table(SYSTEM_TABLE, &system_schema()).await?;
         let placement = format::check(&*system, Placement::of(&*services.store)).await?;
         let schema = Schema::read(&*system).await?;
         // Last: nobody would give the token up if something failed after it.
         services.locks.register(incarnation).await?;
+        let collection = Collection::new(&services.runtime, life);
         let inner = Inner {
             services,
             options,
@@ -114,11 +128,15 @@ impl Client {
             verdicts: Verdicts::default(),
             suspects: Suspects::default(),
             hints: Hints::default(),
-            collection: Collection::default(),
+            collection,
             awaited: AtomicUsize::new(0),
             counters: Counters::default(),
         };
-        Ok(Client { inner: Arc::new(inner) })
+        let client = Client { inner: Arc::new(inner) };
+        if let Some(life) = life {
+            client.keep_held(life);
+        }
+        Ok(client)
     }
 
     /// Opens a table, creating it if it is not there.
@@ -191,6 +209,10 @@ impl Client {
         }
         // Before the floor is looked at: a round that begins after that will see it.
         let open = self.readers().at(ts);
+        if self.unfenced().is_some() {
+            self.hold_past(ts).await?;
+            return Ok(Snapshot::new(self.clone(), ts, open));
+        }
         let floor = self.services().store.floor();
         if ts < floor {
             return Err(Error::TooOld { asked: ts, floor });
@@ -227,6 +249,11 @@ impl Client {
         while self.services().store.pressure() >= 0.8 {
             self.runtime().sleep(std::time::Duration::from_millis(5)).await;
         }
+    }
+
+    /// This client, for a task that must not keep it alive.
+    pub(crate) fn downgrade(&self) -> WeakClient {
+        WeakClient(Arc::downgrade(&self.inner))
     }
 
     /// The name of this life of this client.

@@ -164,6 +164,10 @@ impl PrimaryCommitted {
     pub async fn commit_secondaries(self) {
         let PrimaryCommitted { client, mut plan, commit_ts } = self;
         let start_ts = plan.start_ts;
+        if !client.may_commit(start_ts) {
+            // Somebody else has, or will: by now the locks may be copies that came late.
+            return;
+        }
         Arc::make_mut(&mut plan.rows).remove(plan.primary_row);
         let request = |row: &RowPlan| rows::commit(&row.row, start_ts, commit_ts, &row.locked());
         let results = client.mutate_rows(&plan.rows, request).await;
@@ -246,7 +250,12 @@ impl Client {
         // Whether an earlier request may have committed, or may yet.
         let mut asked = false;
         loop {
-            let why = match row.table.store().check_and_mutate_row(request.clone()).await {
+            let answer = match self.may_commit(start_ts) {
+                true => row.table.store().check_and_mutate_row(request.clone()).await,
+                // As a floor would refuse it.
+                false => Err(bigtable::Error::TooOld { asked: start_ts, floor: start_ts }),
+            };
+            let why = match answer {
                 Ok(true) => return Ok(commit_ts),
                 Ok(false) if off(mutants::NO_LOCK_MEANS_ABORTED) => {
                     return Err(self.aborted(plan, AbortReason::RolledBack));
@@ -290,16 +299,15 @@ impl Client {
         let (primary, start_ts) = (&plan.primary, plan.start_ts);
         let status = self.own_status(primary, start_ts).await?;
         // After the look: what was collected since is in it.
-        let outlived =
-            start_ts <= self.services().store.floor() && !off(mutants::COLLECTED_MEANS_ABORTED);
+        let outlived = || self.is_outlived(start_ts) && !off(mutants::COLLECTED_MEANS_ABORTED);
+        let gone = || self.unknown(plan, "its records were garbage collected".to_owned());
         let rolled_back = match status {
             OwnStatus::Decided(Verdict::Committed(commit_ts)) => return Ok(Some(Ok(commit_ts))),
-            OwnStatus::Decided(Verdict::RolledBack) if !(asked && outlived) => true,
+            OwnStatus::Decided(Verdict::RolledBack) if !(asked && outlived()) => true,
             OwnStatus::Locked => false,
-            OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing if outlived => {
-                // The evidence may have been collected (H06).
-                let why = "its records were garbage collected".to_owned();
-                return Ok(Some(Err(self.unknown(plan, why))));
+            // The evidence may have been collected (H06).
+            OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing if outlived() => {
+                return Ok(Some(Err(gone())));
             }
             OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing => {
                 let (row, column) = (&primary.row, &primary.column);
@@ -310,9 +318,10 @@ impl Client {
                     ..rows::roll_back_missing_primary(row, column, start_ts)
                 };
                 match primary.table.store().check_and_mutate_row(request).await {
-                    Err(bigtable::Error::TooOld { .. }) => {
-                        let why = "its records were garbage collected".to_owned();
-                        return Ok(Some(Err(self.unknown(plan, why))));
+                    Err(bigtable::Error::TooOld { .. }) => return Ok(Some(Err(gone()))),
+                    // Nothing has refused it where there is no floor.
+                    Ok(_) if asked && self.unfenced().is_some() && outlived() => {
+                        return Ok(Some(Err(gone())));
                     }
                     found => !found?,
                 }
@@ -332,7 +341,11 @@ impl Client {
         if asked && self.own_status(&plan.primary, plan.start_ts).await? != OwnStatus::Locked {
             return self.without_lock(plan, asked).await;
         }
-        Ok(match self.abort(plan).await {
+        let aborted = self.abort(plan).await;
+        // Where no floor refuses an earlier request, it may have come and gone since the look.
+        let unsure = asked && self.unfenced().is_some() && self.is_outlived(plan.start_ts);
+        Ok(match aborted {
+            Abort::Done if unsure => self.without_lock(plan, asked).await?,
             Abort::Done => Some(Err(self.aborted(plan, AbortReason::TooOld))),
             Abort::AlreadyCommitted => self.without_lock(plan, asked).await?,
             Abort::Unreachable => None,

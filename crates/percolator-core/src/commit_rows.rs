@@ -142,6 +142,7 @@ impl Client {
         let services = self.services();
         self.options().commit_path == CommitPath::OneStep
             && services.store.commits_rows()
+            && self.unfenced().is_none()
             && services.oracle.issues_in_memory()
             && plan.rows.len() + notifications.len() <= COMMIT_ROWS_MAX
             // Those that lie apart are written before, in two phases.

@@ -60,7 +60,7 @@ pub enum Error {
     TooOld {
         /// The snapshot.
         asked: Timestamp,
-        /// The safe point.
+        /// The safe point; how far it may be at most, if the client only knows that it lapsed itself.
         floor: Timestamp,
     },
     /// A snapshot of the future was asked for.

@@ -112,7 +112,8 @@ impl Client {
 
     /// The versions in a row that was read without meeting a lock. A value that is too long for its
     /// write record is fetched from `data`, where it does not change once committed, if it is wanted
-    /// of that column.
+    /// of that column. To be called also for a row without cells: it finds out whether collection
+    /// was faster.
     pub(crate) async fn versions(
         &self,
         table: &Table,
@@ -131,6 +132,7 @@ impl Client {
             versions.push(Version { column, commit_ts: cell.timestamp, value: write.short_value });
         }
         if long.is_empty() {
+            self.check_held(s)?;
             return Ok(versions);
         }
         let mut select = Selection::default();
@@ -142,6 +144,7 @@ impl Client {
             select = select.column(DATA, column, TimeRange::at(*start_ts), 1);
         }
         let data = table.store().read_row(&row.key, &select).await.map_err(too_old)?;
+        self.check_held(s)?;
         for (index, _) in long {
             let version = &mut versions[index];
             let cell = data.newest(&DATA, version.column.as_bytes());

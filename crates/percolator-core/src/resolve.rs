@@ -10,6 +10,9 @@
 //! primary lock of s            owner suspect?     -> roll it back on that very lock, else Alive
 //! nothing of s                 owner suspect?     -> put tomb(s) there, else Alive
 //! ```
+//!
+//! On a store without a floor a lock from below the last collection is none of this: see
+//! [`is_late`](Client::is_late).
 
 use bigtable::{RowKey, Selection, TimeRange, Timestamp};
 
@@ -61,6 +64,11 @@ impl Client {
     /// the verdict to the row where the lock was met.
     pub(crate) async fn resolve(&self, met: &MetLock) -> Result<Resolved> {
         self.counters().locks_met.bump();
+        if self.is_late(met.start_ts).await? {
+            // What became of its transaction may be collected, in part or all of it.
+            self.apply(met, Verdict::RolledBack).await?;
+            return Ok(Resolved::Gone);
+        }
         let flight = self.verdicts().flight(met.start_ts);
         let verdict = {
             let _alone = flight.lock().await;
@@ -162,6 +170,7 @@ impl Client {
     async fn apply(&self, met: &MetLock, verdict: Verdict) -> Result<()> {
         let Cell { table, row, .. } = &met.cell;
         let select = Selection::default().family(LOCK, TimeRange::at(met.start_ts), 1);
+        let looked = self.runtime().now();
         let found = table.store().read_row(row, &select).await?;
         let mut cells = Vec::with_capacity(found.cells.len());
         for cell in &found.cells {
@@ -171,12 +180,13 @@ impl Client {
         if cells.is_empty() {
             return Ok(());
         }
-        match verdict {
-            Verdict::RolledBack => {
+        match self.verdict_on_locks_seen(met.start_ts, verdict, looked).await? {
+            None => {}
+            Some(Verdict::RolledBack) => {
                 let request = rows::roll_back(row, met.start_ts, &cells);
                 table.store().check_and_mutate_row(request).await?;
             }
-            Verdict::Committed(commit_ts) => {
+            Some(Verdict::Committed(commit_ts)) => {
                 if off(mutants::ROLL_FORWARD_FORGETS_NOTIFY) {
                     cells.iter_mut().for_each(|cell| cell.lock.notify = false);
                 }

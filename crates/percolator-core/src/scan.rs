@@ -139,6 +139,8 @@ impl<'a> Scan<'a> {
         let limit = PageLimit { rows_max: default.rows_max.min(self.limit), ..default };
         let store = self.table.store();
         let page = store.scan(&range, &select, limit).await.map_err(too_old)?;
+        // Also of the rows that are not there.
+        self.client.check_held(self.s)?;
         let mut rows: BTreeMap<RowKey, BTreeMap<Column, Bytes>> = BTreeMap::new();
         for found in page.rows {
             let locked = |all: bool| {

@@ -128,8 +128,11 @@ pub struct History {
     /// Records that garbage collection has dropped: (cell, start timestamp).
     pub collected: Vec<(Cell, Timestamp)>,
     /// Locks that the store let a transaction place in a cell that held its record or tomb, or had
-    /// held it until garbage collection: (cell, start timestamp).
+    /// held it until garbage collection: (cell, start timestamp). Not so where the store has no floor and
+    /// collection had taken both: such a lock counts for nothing there.
     pub locked_again: Vec<(Cell, Timestamp)>,
+    /// Records that came again after garbage collection had dropped them: (cell, start timestamp).
+    pub revived: Vec<(Cell, Timestamp)>,
     /// Since when each observer is in the schema: how many of `records`, in their order, the store
     /// had been given when it stored the first schema that names it.
     pub registered: Vec<(u8, usize)>,

@@ -29,6 +29,13 @@ pub(crate) struct Journal {
     pub(crate) collected: BTreeSet<(Cell, Timestamp)>,
     /// Locks where the transaction's record or tomb is, or was.
     pub(crate) locked_again: Vec<(Cell, Timestamp)>,
+    /// Records that came again after they had been dropped.
+    pub(crate) revived: Vec<(Cell, Timestamp)>,
+    /// Tombs that garbage collection has dropped.
+    dropped_tombs: BTreeSet<(Cell, Timestamp)>,
+    /// Whether the store has no floor: copies of prewrites may come after any time.
+    keeps_prewrites: bool,
+    prewrites: Vec<(bytes::Bytes, ConditionalMutation)>,
     /// How many records there were when the schema first named each observer.
     pub(crate) registered: BTreeMap<u8, usize>,
     /// The records by cell and start timestamp.
@@ -65,6 +72,11 @@ pub(crate) enum LookUp {
 }
 
 impl Journal {
+    /// The journal of a store that has a floor or, `without_floors`, has none.
+    pub(crate) fn new(without_floors: bool) -> Self {
+        Journal { keeps_prewrites: without_floors, ..Journal::default() }
+    }
+
     /// Enters a conditional mutation.
     pub(crate) fn enter(
         &mut self,
@@ -76,6 +88,10 @@ impl Journal {
         let prewrites = request.otherwise.iter().any(|m| sets(m, &LOCK));
         if prewrites && *matched {
             self.rejected(applied, tally);
+        }
+        if prewrites && self.keeps_prewrites {
+            let table = bytes::Bytes::copy_from_slice(applied.table);
+            self.prewrites.push((table, (*request).clone()));
         }
         let effect = if *matched { &request.then } else { &request.otherwise };
         let notified = effect.iter().filter_map(|mutation| match mutation {
@@ -115,16 +131,39 @@ impl Journal {
         }
     }
 
+    /// One of the prewrites of whose cells collection has dropped a record.
+    pub(crate) fn ghost(
+        &self,
+        pick: impl FnOnce(usize) -> usize,
+    ) -> Option<(bytes::Bytes, ConditionalMutation)> {
+        let collected = |(table, request): &&(bytes::Bytes, ConditionalMutation)| {
+            request.otherwise.iter().any(|mutation| match mutation {
+                Mutation::Set { family, qualifier, timestamp, .. } if *family == LOCK => {
+                    let cell = cell(table, &request.row, qualifier);
+                    cell.is_some_and(|cell| self.collected.contains(&(cell, *timestamp)))
+                }
+                _ => false,
+            })
+        };
+        let late: Vec<_> = self.prewrites.iter().filter(collected).collect();
+        if late.is_empty() {
+            return None;
+        }
+        late.get(pick(late.len())).map(|late| (*late).clone())
+    }
+
     /// Notes which records a mutation drops.
     fn collect(&mut self, applied: &Applied<'_>, effect: &[Mutation]) {
         for mutation in effect {
-            if let Mutation::Delete { family, qualifier, time } = mutation
-                && *family == WRITE
-                && let Some(cell) = cell(applied.table, &applied.request.row, qualifier)
-            {
+            let Mutation::Delete { family, qualifier, time } = mutation else { continue };
+            let Some(cell) = cell(applied.table, &applied.request.row, qualifier) else { continue };
+            if *family == WRITE {
                 let dropped = |r: &&Record| r.cell == cell && time.contains(r.commit_ts);
                 let dropped = self.records.iter().filter(dropped);
                 self.collected.extend(dropped.map(|record| (cell, record.start_ts)));
+            } else if *family == ROLLBACK {
+                let dropped = self.tombs.iter().filter(|(of, s)| *of == cell && time.contains(*s));
+                self.dropped_tombs.extend(dropped);
             }
         }
     }
@@ -175,7 +214,12 @@ impl Journal {
 
     fn locked(&mut self, applied: &Applied<'_>, cell: Cell, start_ts: Timestamp, lock: &[u8]) {
         let at = (cell, start_ts);
-        if self.written.contains(&at) || self.tombs.contains(&at) {
+        let written = self.written.contains(&at);
+        let gone = match written {
+            true => self.collected.contains(&at),
+            false => self.dropped_tombs.contains(&at),
+        };
+        if (written || self.tombs.contains(&at)) && !(gone && self.keeps_prewrites) {
             self.locked_again.push(at);
         }
         let facts = self.transactions.entry(start_ts).or_insert_with(|| Facts {
@@ -206,6 +250,9 @@ impl Journal {
         self.records.push(record);
         if !self.notified.contains(&(cell, commit_ts)) {
             self.unnotified.push(record);
+        }
+        if self.collected.contains(&(cell, start_ts)) {
+            self.revived.push((cell, start_ts));
         }
         self.written.insert((cell, start_ts));
         let first = self.committed.insert(start_ts, commit_ts).is_none();

@@ -23,7 +23,9 @@ pub(crate) fn unleash(world: &Arc<World>) {
     every(world, on.session_loss, async |world| lose_session(&world));
     every(world, on.lock_restart, async |world| restart_locks(&world));
     every(world, on.tablet_move, async |world| move_tablets(&world));
-    if let Some(interval) = on.floor {
+    if world.swarm.life.is_some() {
+        every(world, on.ghost, async |world| ghost(&world));
+    } else if let Some(interval) = on.floor {
         world.executor.spawn(WORLD, Box::pin(raise_floors(world.clone(), interval)));
     }
 }
@@ -161,6 +163,11 @@ fn move_tablets(world: &World) {
     rows.dedup();
     note(world, Fault::TabletMove, world.store.process);
     world.store.set_boundaries(rows.into_iter().map(row_key).collect());
+}
+
+fn ghost(world: &World) {
+    note(world, Fault::Ghost, world.store.process);
+    world.store.ghost(|count| world.between(0, count as u64 - 1) as usize);
 }
 
 /// The floor goes up, behind a random number of timestamps, also where nobody collects.

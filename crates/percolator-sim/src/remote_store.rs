@@ -73,6 +73,9 @@ impl Store for RemoteStore {
     }
 
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
+        if self.request_life_max().is_some() {
+            return self.server.inner().raise_floor(floor).await;
+        }
         self.mutate(StoreRequest::RaiseFloor(floor)).await.map(drop)
     }
 
@@ -97,6 +100,10 @@ impl Store for RemoteStore {
             StoreReply::NoTimestamp => Ok(RowsOutcome::NoTimestamp),
             _ => Err(misdirected()),
         }
+    }
+
+    fn request_life_max(&self) -> Option<Duration> {
+        self.server.inner().request_life_max()
     }
 
     fn locality_groups(&self) -> bool {

@@ -49,6 +49,8 @@ parts! {
     LockRestarts "lock-restarts": s => s.faults.lock_restart = None,
     TabletMoves "tablet-moves": s => s.faults.tablet_move = None,
     Garbage "garbage-collection": s => s.faults.floor = None,
+    Ghosts "ghosts": s => s.faults.ghost = None,
+    NoFloors "stores-without-floors": s => s.life = None,
     GroupSync "group-sync": s => s.sync_max = Duration::ZERO,
     SplitBatches "split-batches": s => s.splits_batches = false,
     Drift "drift": s => (s.drift_ppm_max, s.wall_offset_ms_max) = (0, 0),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bigtable::{RowRange, Selection, Store, Timestamp};
 use futures::channel::oneshot;
 use futures::future::join_all;
-use percolator_core::{Result, Workers};
+use percolator_core::{AbortReason, Error, Result, Workers};
 
 use crate::book::Session;
 use crate::check::property;
@@ -133,8 +133,13 @@ where
 async fn client_life(world: Arc<World>, member: ProcessRuntime) {
     let session = Session::open(&world, world.client(&member).await).await;
     while world.take_quota() {
-        // What comes of it is in the book.
-        drop(workload::step(&session).await);
+        // What else comes of it is in the book.
+        if let Err(Error::TooOld { .. } | Error::Aborted { reason: AbortReason::TooOld, .. }) =
+            workload::step(&session).await
+            && world.swarm.life.is_some()
+        {
+            world.tally.happened(Sometimes::Lapsed);
+        }
         if world.one_in(4) {
             world.sleep_ms(world.between(0, 20)).await;
         }
@@ -172,18 +177,29 @@ async fn worker_life(world: Arc<World>, member: ProcessRuntime, late: bool) {
 /// Collects garbage while the storm lasts.
 async fn collector_life(world: Arc<World>, member: ProcessRuntime, interval: Duration) {
     let client = world.client(&member).await;
+    let shortest = client.retention_min();
     while !world.is_healed() {
         nemesis::wait(&world, interval).await;
         let retention = match world.one_in(3) {
             true => Duration::ZERO,
-            false => Duration::from_millis(world.between(1, 400)),
+            false => shortest + Duration::from_millis(world.between(1, 400)),
         };
-        // A round that fails is made up for by the next.
-        let Ok(report) = client.gc(retention).await else { continue };
+        let report = match client.gc(retention).await {
+            Ok(report) => report,
+            Err(Error::Invalid(_)) if retention < shortest => {
+                world.tally.happened(Sometimes::RetentionRefused);
+                continue;
+            }
+            // A round that fails is made up for by the next.
+            Err(_) => continue,
+        };
         if report.blocked_by.is_some() {
             world.tally.happened(Sometimes::CollectionBlocked);
         } else if report.counts.writes > 0 {
-            world.tally.happened(Sometimes::VersionsCollected);
+            world.tally.happened(match world.swarm.life {
+                None => Sometimes::VersionsCollected,
+                Some(_) => Sometimes::CollectedUnfenced,
+            });
         }
     }
 }
@@ -193,7 +209,7 @@ async fn collect_all(world: &World, session: &Session) -> Result<Option<Finding>
     if world.swarm.faults.floor.is_none() {
         return Ok(None);
     }
-    let report = session.client.gc(Duration::ZERO).await?;
+    let report = session.client.gc(session.client.retention_min()).await?;
     if report.blocked_by.is_some() {
         return Ok(Some(stuck(world, "a lock ends the last collection")));
     }
@@ -270,7 +286,7 @@ async fn resolve_all(session: &Session) -> Result<()> {
         match session.client.begin().await?.scan(table).collect().await {
             Ok(_) => {}
             // Its owner lives as far as anybody knows; its time will come.
-            Err(percolator_core::Error::Locked { .. }) => {}
+            Err(Error::Locked { .. }) => {}
             Err(error) => return Err(error),
         }
     }
@@ -368,6 +384,7 @@ fn history(world: &World) -> History {
         views: std::mem::take(&mut book.views),
         collected: journal.collected.iter().copied().collect(),
         locked_again: journal.locked_again.clone(),
+        revived: journal.revived.clone(),
         registered: journal.registered.iter().map(|(who, since)| (*who, *since)).collect(),
     }
 }

@@ -80,10 +80,7 @@ impl StoreServer {
             executor: executor.clone(),
             transport: transport.clone(),
             tally: tally.clone(),
-            inner: match swarm.apart {
-                true => MemoryStore::without_locality_groups(),
-                false => MemoryStore::new(),
-            },
+            inner: new_store(swarm),
             sync_max: swarm.sync_max,
             refuses: swarm.refuses,
             state: Mutex::new(State {
@@ -93,7 +90,7 @@ impl StoreServer {
                 boundaries: Vec::new(),
                 steps: BTreeMap::new(),
             }),
-            journal: Mutex::default(),
+            journal: Mutex::new(Journal::new(swarm.life.is_some())),
         }
     }
 
@@ -129,13 +126,32 @@ impl StoreServer {
         if kept < group.len() {
             self.tally.happened(Sometimes::TornWalRecovered);
         }
-        for pending in group.into_iter().take(kept) {
+        for pending in group.into_iter().take(kept).filter(|p| !self.is_over(&p.reply)) {
             self.apply(&pending.request, pending.from);
         }
     }
 
     pub(crate) fn restart(&self) {
         self.state().down = false;
+    }
+
+    /// Whether a request is not applied any more, because the store has no floor and it took too long.
+    fn is_over(&self, reply: &ReplyTo) -> bool {
+        let life = self.inner.request_life_max();
+        let over = life.is_some_and(|life| self.executor.now() > reply.sent + life);
+        if over {
+            self.tally.happened(Sometimes::DeadlinePassed);
+        }
+        over
+    }
+
+    /// A copy of a prewrite arrives from beyond every deadline, where nothing is left to reject it.
+    pub(crate) fn ghost(&self, pick: impl FnOnce(usize) -> usize) {
+        let Some((table, request)) = self.journal().ghost(pick) else { return };
+        let applied = self.apply(&StoreRequest::Check(table, request), self.process);
+        if matches!(applied, StoreReply::Checked(false)) {
+            self.tally.happened(Sometimes::LateLock);
+        }
     }
 
     fn open(&self, name: &Bytes, table: Arc<dyn Table>) {
@@ -149,6 +165,9 @@ impl StoreServer {
     fn flush(&self) {
         let group = std::mem::take(&mut self.state().group);
         for Pending { request, from, reply } in group {
+            if self.is_over(&reply) {
+                continue;
+            }
             let result = self.apply(&request, from);
             reply.send(encode(&result));
         }
@@ -355,6 +374,9 @@ impl Server for StoreEndpoint {
     fn receive(&self, request: Bytes, from: ProcessId, reply: ReplyTo) {
         let store = &self.0;
         let request: StoreRequest = decode(request).expect("what a client encodes decodes");
+        if store.is_over(&reply) {
+            return;
+        }
         if store.state().down {
             if store.refuses {
                 store.refuse(&request, reply, "the store is down");
@@ -386,6 +408,17 @@ impl Server for StoreEndpoint {
                 }
             }
         }
+    }
+}
+
+fn new_store(swarm: &Swarm) -> MemoryStore {
+    let store = match swarm.apart {
+        true => MemoryStore::without_locality_groups(),
+        false => MemoryStore::new(),
+    };
+    match swarm.life {
+        Some(life) => store.without_floors(life),
+        None => store,
     }
 }
 

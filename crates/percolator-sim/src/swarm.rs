@@ -48,6 +48,8 @@ pub(crate) struct Swarm {
     pub(crate) one_step: bool,
     /// Whether the store has no locality groups, so that notifications lie apart from their rows.
     pub(crate) apart: bool,
+    /// Without a floor: how long a request lives at most.
+    pub(crate) life: Option<Duration>,
     pub(crate) policy: Policy,
 }
 
@@ -64,6 +66,7 @@ pub(crate) struct Intervals {
     pub(crate) lock_restart: Option<Duration>,
     pub(crate) tablet_move: Option<Duration>,
     pub(crate) floor: Option<Duration>,
+    pub(crate) ghost: Option<Duration>,
 }
 
 impl Weather {
@@ -103,7 +106,7 @@ impl Swarm {
         let calm = rng.below(16) == 0;
         let weather = if calm { Weather::fair() } else { Weather::draw(rng) };
         let faults = if calm { Intervals::default() } else { Intervals::draw(rng) };
-        Swarm {
+        let mut swarm = Swarm {
             weather,
             timeout: Duration::from_millis(rng.between(50, 500)),
             sync_max: Duration::from_micros(*rng.pick(&[0, 300, 3000]).unwrap_or(&0)),
@@ -119,8 +122,21 @@ impl Swarm {
             transactions: rng.between(100, 240),
             one_step: rng.below(2) == 0,
             apart: rng.below(2) == 0,
+            life: None,
             policy: Policy::draw(rng),
+        };
+        if rng.below(3) == 0 {
+            swarm.without_floors(Duration::from_millis(rng.between(50, 400)));
         }
+        swarm
+    }
+
+    /// A store that cannot compare a floor; nobody waits for a request that is over.
+    fn without_floors(&mut self, life: Duration) {
+        self.life = Some(life);
+        self.one_step = false;
+        self.timeout = self.timeout.min(life);
+        self.weather.late_max = self.weather.late_max.min(life);
     }
 }
 
@@ -141,6 +157,7 @@ impl Intervals {
             lock_restart: some(200, 3000),
             tablet_move: some(20, 500),
             floor: some(20, 500),
+            ghost: some(20, 500),
         }
     }
 }

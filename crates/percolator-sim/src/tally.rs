@@ -66,6 +66,8 @@ kinds! {
         FloorRaised = "floor_raised",
         /// Observers registered while writers ran.
         Registration = "late_registration",
+        /// A copy of a prewrite that arrived beyond its deadline, after a collection.
+        Ghost = "ghost",
     }
 }
 
@@ -111,6 +113,16 @@ kinds! {
         ObservedInRow = "observed_in_row",
         /// Observers ran for notifications in tables of their own.
         ObservedApart = "observed_apart",
+        /// A request was dropped at its deadline.
+        DeadlinePassed = "deadline_passed",
+        /// Versions were dropped in the storm from a store without a floor.
+        CollectedUnfenced = "collected_without_floor",
+        /// A retention that is too short for late requests was refused.
+        RetentionRefused = "retention_refused",
+        /// A client failed what it had open because its registration had lapsed.
+        Lapsed = "lapsed",
+        /// A lock was placed where garbage collection had taken what would have rejected it.
+        LateLock = "late_lock",
     }
 }
 

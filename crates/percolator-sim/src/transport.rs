@@ -156,6 +156,7 @@ impl Transport {
         request: Bytes,
         slot: Option<Arc<Slot>>,
     ) {
+        let sent = self.shared.executor.now();
         for delay in self.delays(from, to, Way::Request) {
             let flight = Flight::new(&self.shared.in_flight);
             let (server, request) = (server.clone(), request.clone());
@@ -163,7 +164,7 @@ impl Transport {
             self.shared.executor.after(delay, to, move || {
                 drop(flight);
                 transport.note("request", from, to, &request);
-                let reply = ReplyTo { transport, server: to, client: from, slot };
+                let reply = ReplyTo { transport, server: to, client: from, sent, slot };
                 server.receive(request, from, reply);
             });
         }
@@ -254,12 +255,14 @@ pub(crate) struct ReplyTo {
     transport: Transport,
     server: ProcessId,
     client: ProcessId,
+    /// When the request was sent.
+    pub(crate) sent: Duration,
     slot: Option<Arc<Slot>>,
 }
 
 impl ReplyTo {
     pub(crate) fn send(self, reply: Bytes) {
-        let ReplyTo { transport, server, client, slot } = self;
+        let ReplyTo { transport, server, client, slot, .. } = self;
         let Some(slot) = slot else { return };
         for delay in transport.delays(server, client, Way::Reply) {
             let flight = Flight::new(&transport.shared.in_flight);

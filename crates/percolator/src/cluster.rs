@@ -115,8 +115,7 @@ impl Percolator {
     /// # Errors
     /// As [`connect`](Percolator::connect), and those of opening the store.
     pub async fn from_config(config: &Config) -> Result<Self, percolator_core::Error> {
-        // The API of the store has no floor, which collection relies on.
-        let cluster = Cluster { gc: None, ..config.cluster()? };
+        let cluster = config.cluster()?;
         Self::connect(config.open_store().await?, cluster).await
     }
 

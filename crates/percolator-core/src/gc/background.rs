@@ -36,7 +36,8 @@ const LOCK_LIFETIME: Duration = Duration::from_secs(600);
 #[derive(Debug, Clone, PartialEq)]
 pub struct GcOptions {
     /// How long old versions stay readable. What is read for longer holds them back by itself, if its
-    /// client runs a [`Collector`].
+    /// client runs a [`Collector`]. On a store without a floor, at least
+    /// [`retention_min`](Client::retention_min): else nothing is collected, and each look logs why.
     pub retention: Duration,
     /// The shortest time from one round to the next.
     pub interval: Duration,
@@ -158,7 +159,11 @@ struct Memory {
 
 /// Registers and collects, side by side: a round may take longer than a registration lives.
 async fn collect(client: Client, options: GcOptions) {
-    join(client.keep_registered(), client.keep_collecting(&options)).await;
+    match client.unfenced() {
+        None => drop(join(client.keep_registered(), client.keep_collecting(&options)).await),
+        // Every client of such a store registers, whether it collects or not.
+        Some(_) => client.keep_collecting(&options).await,
+    }
 }
 
 impl Client {

@@ -8,6 +8,7 @@
 //! collect      3. what its newest write hides is dropped, and why that races with nothing
 //! notifications   stale ones, where they lie in a table of their own
 //! background   rounds by themselves, with a small share of the machine
+//! unfenced     all of this where the store cannot compare a floor
 //! ```
 //!
 //! Invariants: the safe point never goes back; nothing is collected before the floor is durable and
@@ -21,6 +22,7 @@ mod pace;
 mod readers;
 mod safe_point;
 mod sweep;
+mod unfenced;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,7 +30,7 @@ use std::time::Duration;
 use bigtable::Timestamp;
 
 use crate::mutants::{self, off};
-use crate::{Client, LockView, Result};
+use crate::{Client, LockView, Result, Runtime};
 
 pub use background::{Collector, GcOptions};
 pub use readers::OldestReader;
@@ -37,16 +39,30 @@ pub(crate) use readers::{Open, OpenReaders};
 use pace::Pace;
 use readers::Watched;
 use safe_point::Samples;
+use unfenced::Registered;
 
 /// What a client remembers for garbage collection.
 #[derive(Debug, Default)]
 pub(crate) struct Collection {
     pub(crate) readers: Arc<OpenReaders>,
     samples: Mutex<Samples>,
+    /// Those of this life alone, for stores without a floor.
+    lived: Mutex<Samples>,
     watched: Mutex<Watched>,
+    registered: Registered,
 }
 
 impl Collection {
+    /// For a store with a floor; or without one, and requests that live so long at most.
+    pub(crate) fn new(runtime: &Arc<dyn Runtime>, life: Option<Duration>) -> Self {
+        let readers = life.map(|life| OpenReaders::unfenced(runtime.clone(), life));
+        Collection { readers: Arc::new(readers.unwrap_or_default()), ..Collection::default() }
+    }
+
+    fn lived(&self) -> MutexGuard<'_, Samples> {
+        self.lived.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn samples(&self) -> MutexGuard<'_, Samples> {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,7 +153,7 @@ pub struct LastRound {
 /// See [`Client::gc_status`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GcStatus {
-    /// Nothing below it can be read any more.
+    /// Nothing below it can be read any more; on a store without a floor, by who begins now.
     pub safe_point: Timestamp,
     /// The latest timestamp issued.
     pub latest: Timestamp,
@@ -170,10 +186,17 @@ impl Client {
     /// # Ok(()) });
     /// ```
     ///
+    /// On a store without a floor no retention is shorter than
+    /// [`retention_min`](Client::retention_min), and a client that collects for the first time
+    /// watches for so long before it does.
+    ///
     /// # Errors
-    /// Those of store, oracle and lock service. The next round goes on where this one ended.
+    /// [`Error::Invalid`](crate::Error::Invalid) for too short a retention; those of store, oracle and lock
+    /// service. The next round goes on where this one ended.
     pub async fn gc(&self, retention: Duration) -> Result<GcReport> {
+        self.check_retention(retention)?;
         self.sample().await?;
+        self.ripen(retention).await?;
         self.round(retention, Pace::full()).await
     }
 
@@ -197,31 +220,36 @@ impl Client {
         let mut readers = self.oldest_readers(latest).await?;
         readers.sort_by_key(|reader| reader.oldest);
         let next = readers.iter().map(|reader| reader.oldest).min().unwrap_or(latest);
-        let safe_point = self.services().store.floor();
-        Ok(GcStatus {
-            safe_point,
-            latest,
-            next: next.min(self.beyond_retention(retention, latest)).max(safe_point),
-            readers,
-            last: self.last_round().await?,
-        })
+        let safe_point = self.safe_point().await?;
+        let last = self.last_round().await?;
+        // Where there is no floor, who began to read below the safe point goes on doing so.
+        let lowest = match self.unfenced() {
+            None => safe_point,
+            Some(_) => last.as_ref().map_or(Timestamp::ZERO, |last| last.collected),
+        };
+        let next = next.min(self.beyond_retention(retention, latest)).max(lowest);
+        Ok(GcStatus { safe_point, latest, next, readers, last })
     }
 
     async fn round(&self, retention: Duration, mut pace: Pace) -> Result<GcReport> {
-        let GcStatus { next: safe_point, last, .. } = self.gc_status(retention).await?;
+        self.check_retention(retention)?;
+        let announced = self.announce(retention).await?;
+        let GcStatus { next, last, .. } = self.gc_status(retention).await?;
+        let safe_point = next.min(announced);
         let collected = last.map_or(Timestamp::ZERO, |last| last.collected);
         let mut report = GcReport { safe_point, blocked_by: None, counts: GcCounts::default() };
         if safe_point <= collected {
             return Ok(report);
         }
         let store = &self.services().store;
-        store.raise_floor(safe_point).await?;
+        self.raise_safe_point(safe_point).await?;
         let counts = &mut report.counts;
         if !off(mutants::GC_BEFORE_LOCKS) {
             report.blocked_by = self.sweep_locks(safe_point, &mut pace, counts).await?;
         }
         let blocked = report.blocked_by.is_some();
         if !blocked {
+            self.store_swept(safe_point).await?;
             self.collect_tables(safe_point, &mut pace, counts).await?;
         }
         let counts = report.counts;
@@ -236,6 +264,18 @@ impl Client {
             store.reclaim().await?;
         }
         Ok(report)
+    }
+
+    /// Where the store has no floor: stores how far the round may go before anybody's registration is
+    /// read, so that who registers after that finds it. Returns it.
+    async fn announce(&self, retention: Duration) -> Result<Timestamp> {
+        if self.unfenced().is_none() {
+            return Ok(Timestamp::MAX);
+        }
+        let latest = self.sample().await?;
+        let reach = self.beyond_retention(retention, latest);
+        self.raise_safe_point(reach).await?;
+        Ok(reach)
     }
 
     pub(crate) fn readers(&self) -> &Arc<OpenReaders> {

@@ -10,7 +10,8 @@
 //! monotonic clock.
 //!
 //! Invariant: registrations only keep readers from failing. What makes a read below the safe point an
-//! error instead of a wrong answer is the store's floor (H35).
+//! error instead of a wrong answer is the store's floor (H35); where there is none, the reader itself
+//! (`unfenced.rs`), and the token counts for nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,26 +24,41 @@ use bigtable::{
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::codec::Reader;
+use crate::gc::unfenced::{aftermath, tenure};
 use crate::layout::SYSTEM;
 use crate::options::believed_lifetime;
-use crate::{Client, Error, Incarnation, Result};
+use crate::{Client, Error, Incarnation, Result, Runtime};
 
 const PREFIX: &str = "reader/";
-const QUALIFIER: &str = "oldest";
+pub(super) const QUALIFIER: &str = "oldest";
 /// How long a registration may stay unchanged before its client is taken for dead.
 pub(super) const LIFETIME: Duration = Duration::from_secs(30);
 
 /// The open timestamps of one client.
 #[derive(Debug, Default)]
 pub(crate) struct OpenReaders {
+    /// Where the store has no floor: the clock, and the longest life of a request.
+    unfenced: Option<(Arc<dyn Runtime>, Duration)>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    open: BTreeMap<Timestamp, usize>,
+    open: BTreeMap<Timestamp, Entry>,
+    /// Registered timestamps whose requests may not be over, and until when.
+    closed: BTreeMap<Timestamp, Duration>,
+    /// What the registration names, and until when it holds.
+    registered: Option<(Timestamp, Duration)>,
     /// Every timestamp that is asked for from now on is higher.
     last: Timestamp,
+}
+
+/// An open timestamp.
+#[derive(Debug, Default)]
+struct Entry {
+    count: usize,
+    /// When it was asked for; `None` of one of the past.
+    asked: Option<Duration>,
 }
 
 /// Keeps the safe point at or below a timestamp as long as it lives.
@@ -50,44 +66,128 @@ struct State {
 pub(crate) struct Open {
     readers: Arc<OpenReaders>,
     at: Timestamp,
+    /// When it was asked for.
+    asked: Option<Duration>,
 }
 
 impl OpenReaders {
+    /// For a store without a floor, whose requests live so long at most.
+    pub(super) fn unfenced(runtime: Arc<dyn Runtime>, life: Duration) -> Self {
+        OpenReaders { unfenced: Some((runtime, life)), state: Mutex::default() }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The time, where it matters.
+    fn now(&self) -> Duration {
+        self.unfenced.as_ref().map_or(Duration::ZERO, |(runtime, _)| runtime.now())
+    }
+
+    fn life(&self) -> Duration {
+        self.unfenced.as_ref().map_or(Duration::ZERO, |(_, life)| *life)
+    }
+
     /// Opens a timestamp that is about to be asked for: it will be higher than the returned one's.
     pub(crate) fn starting(self: &Arc<Self>) -> Open {
+        let asked = Some(self.now());
         let mut state = self.state();
         let at = state.last;
-        *state.open.entry(at).or_default() += 1;
-        Open { readers: self.clone(), at }
+        state.open(at, asked);
+        Open { readers: self.clone(), at, asked }
     }
 
     /// Opens a timestamp of the past.
     pub(crate) fn at(self: &Arc<Self>, at: Timestamp) -> Open {
-        *self.state().open.entry(at).or_default() += 1;
-        Open { readers: self.clone(), at }
+        self.state().open(at, None);
+        Open { readers: self.clone(), at, asked: None }
     }
 
     /// The oldest open timestamp, if one is open. `latest` must be the oracle's from before this call:
     /// what is not open by now will have a higher one.
     pub(super) fn oldest(&self, latest: Timestamp) -> Option<Timestamp> {
+        let now = self.now();
         let mut state = self.state();
         state.last = state.last.max(latest);
-        state.open.keys().next().map(|oldest| latest.min(*oldest))
+        state.closed.retain(|_, until| *until > now);
+        let oldest = state.open.keys().next().into_iter().chain(state.closed.keys().next()).min();
+        oldest.map(|oldest| latest.min(*oldest))
+    }
+
+    /// The highest timestamp that this client knows to have been issued.
+    pub(super) fn last(&self) -> Timestamp {
+        self.state().last
+    }
+
+    /// Whether collection keeps off `s` at this moment, as far as this client's clock can say.
+    pub(crate) fn holds(&self, s: Timestamp) -> bool {
+        self.holds_at(s, self.now())
+    }
+
+    /// Whether collection keeps off `s` until a request that is made now is over.
+    pub(super) fn holds_for_a_request(&self, s: Timestamp) -> bool {
+        self.holds_at(s, self.now() + self.life())
+    }
+
+    fn holds_at(&self, s: Timestamp, moment: Duration) -> bool {
+        // What is newest now is never dropped.
+        if self.unfenced.is_none() || s == Timestamp::MAX {
+            return true;
+        }
+        self.state().until(s, tenure(self.life())) > moment
+    }
+
+    /// The oldest timestamp that the registration should name: of what is held still, and has been
+    /// open for a while or is closed since a moment ago.
+    pub(super) fn to_register(&self) -> Option<Timestamp> {
+        let (now, life) = (self.now(), self.life());
+        let mut state = self.state();
+        state.closed.retain(|_, until| *until > now);
+        let for_a_while = |entry: &Entry| entry.asked.is_none_or(|asked| now >= asked + life);
+        let mut open = state
+            .open
+            .iter()
+            .filter(|(s, entry)| for_a_while(entry) && state.until(**s, tenure(life)) > now);
+        let open = open.next().map(|(s, _)| *s);
+        let mut closed = state.closed.keys();
+        let closed = closed.find(|s| state.until(**s, tenure(life)) > now).copied();
+        open.into_iter().chain(closed).min()
+    }
+
+    /// The registration is about to name nothing older than `oldest`.
+    pub(super) fn narrow(&self, oldest: Option<Timestamp>) {
+        let mut state = self.state();
+        let registered = state.registered.take().zip(oldest);
+        state.registered = registered.map(|((was, until), oldest)| (was.max(oldest), until));
+    }
+
+    /// The registration names `oldest`, and was asked for at this moment.
+    pub(super) fn registered(&self, oldest: Timestamp, asked: Duration) {
+        self.state().registered = Some((oldest, asked + tenure(self.life())));
     }
 }
 
 impl State {
-    fn close(&mut self, at: Timestamp) {
-        if let Some(count) = self.open.get_mut(&at) {
-            *count -= 1;
-            if *count == 0 {
-                self.open.remove(&at);
-            }
-        }
+    fn open(&mut self, at: Timestamp, asked: Option<Duration>) {
+        let entry = self.open.entry(at).or_default();
+        entry.count += 1;
+        // A later moment at which it still was the latest is as good.
+        entry.asked = entry.asked.max(asked);
+    }
+
+    /// Returns the entry, if it is open no more.
+    fn close(&mut self, at: Timestamp) -> Option<Entry> {
+        let entry = self.open.get_mut(&at)?;
+        entry.count -= 1;
+        if entry.count > 0 { None } else { self.open.remove(&at) }
+    }
+
+    /// Until when `s` is held.
+    fn until(&self, s: Timestamp, tenure: Duration) -> Duration {
+        let young = self.open.get(&s).and_then(|entry| entry.asked).map(|asked| asked + tenure);
+        let registered = self.registered.filter(|(oldest, _)| *oldest <= s);
+        young.max(registered.map(|(_, until)| until)).unwrap_or_default()
     }
 }
 
@@ -95,7 +195,7 @@ impl Open {
     /// The timestamp has come.
     pub(crate) fn moved_to(mut self, at: Timestamp) -> Self {
         let mut state = self.readers.state();
-        *state.open.entry(at).or_default() += 1;
+        state.open(at, self.asked);
         state.close(self.at);
         state.last = state.last.max(at);
         drop(state);
@@ -106,7 +206,14 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.readers.state().close(self.at);
+        let (now, life) = (self.readers.now(), self.readers.life());
+        let mut state = self.readers.state();
+        let Some(Entry { asked, .. }) = state.close(self.at) else { return };
+        let young = asked.is_some_and(|asked| now + life < asked + tenure(life));
+        if self.readers.unfenced.is_some() && !young {
+            let until = state.closed.entry(self.at).or_default();
+            *until = (now + aftermath(life)).max(*until);
+        }
     }
 }
 
@@ -138,15 +245,15 @@ impl Watched {
 
 /// A registration's record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Beat {
-    oldest: Timestamp,
-    lifetime_ms: u32,
+pub(super) struct Beat {
+    pub(super) oldest: Timestamp,
+    pub(super) lifetime_ms: u32,
     /// Another number each time, so that a renewal is a change.
-    count: u64,
+    pub(super) count: u64,
 }
 
 impl Beat {
-    fn encode(self) -> Bytes {
+    pub(super) fn encode(self) -> Bytes {
         let mut out = BytesMut::with_capacity(20);
         out.put_u64(self.oldest.as_u64());
         out.put_u32(self.lifetime_ms);
@@ -164,7 +271,7 @@ impl Beat {
     }
 }
 
-fn row_of(client: Incarnation) -> RowKey {
+pub(super) fn row_of(client: Incarnation) -> RowKey {
     RowKey::from(format!("{PREFIX}{client}"))
 }
 
@@ -215,7 +322,9 @@ impl Client {
             let beat = Beat::decode(&value)?;
             let now = self.runtime().now();
             let lapsed = self.collection().watched().lapsed(client, &value, &beat, now);
-            if !lapsed && self.locks().is_alive(client).await? {
+            // Without a floor, a token that was lost would be a wrong answer to a reader that lives.
+            let unfenced = self.unfenced().is_some();
+            if !lapsed && (unfenced || self.locks().is_alive(client).await?) {
                 readers.push(OldestReader { client, oldest: beat.oldest });
                 continue;
             }

@@ -26,6 +26,8 @@ const STATE: &str = "state";
 /// Most samples that are kept. Those that go leave the gaps in proportion to their age, so that any
 /// retention finds one that is little older than it.
 const SAMPLES_MAX: usize = 64;
+/// How often a record is written while others write it, too.
+const WRITES_MAX: usize = 8;
 
 /// When which timestamp was the latest, oldest first.
 #[derive(Debug, Default)]
@@ -111,6 +113,7 @@ impl Client {
     /// Notes the latest timestamp, in memory and, if it is news, in the store. Returns it.
     pub(super) async fn sample(&self) -> Result<Timestamp> {
         let latest = self.oracle().peek().await?;
+        self.collection().lived().note(self.now_ms(), latest);
         if self.collection().samples().stored.is_none() {
             let value = read(self.system(), SAMPLES).await?.unwrap_or_default();
             self.merge_samples(&value)?;
@@ -150,7 +153,33 @@ impl Client {
         if retention.is_zero() {
             return latest;
         }
-        self.collection().samples().older_than(self.now_ms(), retention).min(latest)
+        let reach = self.collection().samples().older_than(self.now_ms(), retention).min(latest);
+        match self.unfenced() {
+            None => reach,
+            // Readers that are young rely on it, so no wall clock may say how old they are.
+            Some(_) => reach.min(self.lived_through(retention)),
+        }
+    }
+
+    /// The highest timestamp that this client knows to be older than the shortest retention, by its own
+    /// monotonic clock.
+    fn lived_through(&self, retention: Duration) -> Timestamp {
+        let min = retention.min(self.retention_min());
+        self.collection().lived().older_than(self.now_ms(), min)
+    }
+
+    /// Where the store has no floor: waits until this client has seen timestamps grow old enough.
+    pub(super) async fn ripen(&self, retention: Duration) -> Result<()> {
+        let min = retention.min(self.retention_min());
+        if self.unfenced().is_none() || self.lived_through(retention) > Timestamp::ZERO {
+            return Ok(());
+        }
+        // From now on the registrations of others are watched.
+        let latest = self.sample().await?;
+        self.oldest_readers(latest).await?;
+        // What is registered has lapsed when it was there for longer.
+        self.runtime().sleep(min + Duration::from_millis(1)).await;
+        Ok(())
     }
 
     fn now_ms(&self) -> i64 {
@@ -170,6 +199,37 @@ impl Client {
         self.system().check_and_mutate_row(request).await?;
         Ok(())
     }
+}
+
+/// A timestamp that is stored under a name; zero if none is.
+pub(super) async fn read_record(system: &dyn Table, name: &'static str) -> Result<Timestamp> {
+    stored_timestamp(read(system, name).await?)
+}
+
+fn stored_timestamp(value: Option<Bytes>) -> Result<Timestamp> {
+    let Some(value) = value else { return Ok(Timestamp::ZERO) };
+    let ts = Reader::new(&value).u64().and_then(Timestamp::new);
+    ts.ok_or_else(|| Error::Corrupt { record: "gc", bytes: value.clone() })
+}
+
+/// Stores a timestamp under a name, unless a higher one is there. It never goes back.
+pub(super) async fn raise_record(
+    system: &dyn Table,
+    name: &'static str,
+    ts: Timestamp,
+) -> Result<()> {
+    for _ in 0..WRITES_MAX {
+        let old = read(system, name).await?;
+        if stored_timestamp(old.clone())? >= ts {
+            return Ok(());
+        }
+        let new = Bytes::copy_from_slice(&ts.as_u64().to_be_bytes());
+        if replace(system, name, &old.unwrap_or_default(), new).await? {
+            return Ok(());
+        }
+    }
+    let why = format!("the record of the {name} stayed contended");
+    Err(Error::Store(bigtable::Error::Unavailable { why }))
 }
 
 async fn read(system: &dyn Table, qualifier: &'static str) -> Result<Option<Bytes>> {

@@ -175,6 +175,7 @@ impl Client {
         while let Some(range) = left {
             let page = table.store().scan(&range, &select, PageLimit::default()).await;
             let page = page.map_err(crate::get::too_old)?;
+            self.check_held(s)?;
             let mut dirty = Vec::new();
             for found in &page.rows {
                 let versions = match found.cells.iter().any(|cell| cell.family == LOCK) {

@@ -272,6 +272,10 @@ impl Store for FaultyStore {
     fn locality_groups(&self) -> bool {
         self.inner.locality_groups()
     }
+
+    fn request_life_max(&self) -> Option<Duration> {
+        self.inner.request_life_max()
+    }
 }
 
 struct FaultyTable {

@@ -22,4 +22,5 @@ mod rollback;
 mod scripts;
 mod stress;
 mod table_locks;
+mod unfenced;
 mod world;

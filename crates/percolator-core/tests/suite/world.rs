@@ -48,6 +48,11 @@ pub(crate) fn run_apart(test: impl AsyncFnOnce(World)) {
     run_over(MemoryStore::without_locality_groups(), 1, test);
 }
 
+/// Runs a test over a store without a floor, whose requests live for so long.
+pub(crate) fn run_unfenced<T>(life: Duration, test: impl AsyncFnOnce(World) -> T) -> T {
+    run_over(MemoryStore::new().without_floors(life), 1, test)
+}
+
 fn run_over<T>(store: MemoryStore, seed: u64, test: impl AsyncFnOnce(World) -> T) -> T {
     #[cfg(mutants)]
     if let Ok(name) = std::env::var("PERCOLATOR_MUTANT") {

@@ -68,7 +68,8 @@ pub mod property {
     pub const TOMB_OR_RECORD: &str = "tomb or record";
     /// Every record that points at a value has it.
     pub const DATA: &str = "data of a record";
-    /// After garbage collection a cell has one version at most below the safe point.
+    /// After garbage collection a cell has one version at most below the safe point, and none that was
+    /// dropped comes again.
     pub const COLLECTED: &str = "collected";
     /// An observer's run commits at most once for each change.
     pub const OBSERVED_ONCE: &str = "observed once";

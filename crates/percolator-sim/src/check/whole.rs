@@ -27,6 +27,10 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
         let facts = format!("transaction {s} locked {cell}, which its record or tomb had reached");
         report(findings, property::TOMB_OR_RECORD, facts);
     }
+    for (cell, s) in &facts.history.revived {
+        let facts = format!("the record of transaction {s} in {} came again", name(cell));
+        report(findings, property::COLLECTED, facts);
+    }
     let committed: BTreeSet<_> = facts.records.iter().map(|record| record.start_ts).collect();
     let tombs: BTreeSet<_> = facts.history.tombs.iter().collect();
     for (cell, s) in tombs.into_iter().filter(|(_, s)| committed.contains(s)) {

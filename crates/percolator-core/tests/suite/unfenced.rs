@@ -1,0 +1,355 @@
+//! Garbage collection on stores that cannot compare a floor within their row operations.
+
+use std::time::Duration;
+
+use bigtable::{MemoryStore, Timestamp};
+use percolator_core::testing::{VirtualRuntime, client_on};
+use percolator_core::{AbortReason, Client, Error, GcOptions, Options, Result, Table};
+
+use crate::faults::{DATA, Fault, LOCK, Op, WRITE};
+use crate::world::{BAL, Process, World, get, run_unfenced, set, writing};
+
+/// The longest life of a request, and what follows from it.
+const LIFE: Duration = Duration::from_secs(1);
+const TERM: Duration = Duration::from_secs(4);
+
+async fn delete(client: &Client, table: &Table, row: &str) -> Timestamp {
+    let mut tx = client.begin().await.unwrap();
+    tx.delete(table, row, &BAL).unwrap();
+    tx.commit().await.unwrap()
+}
+
+async fn at(client: &Client, table: &Table, row: &str, ts: Timestamp) -> Result<Option<String>> {
+    let value = client.snapshot_at(ts).await?.get(table, row, &BAL).await?;
+    Ok(value.map(|value| String::from_utf8(value.to_vec()).unwrap()))
+}
+
+/// A process whose renewals end when it crashes; its client goes on, and does not know.
+async fn process(world: &World) -> Process {
+    world.process(Options::default(), 0).await
+}
+
+/// Rounds until collection has gone beyond a timestamp.
+async fn collect_beyond(world: &World, collector: &Client, ts: Timestamp) {
+    for _ in 0..20 {
+        // A timestamp for the safe point to go to.
+        collector.begin().await.unwrap();
+        if collector.gc(TERM).await.unwrap().safe_point > ts {
+            return;
+        }
+        world.sleep_ms(1_000).await;
+    }
+    panic!("collection never goes beyond {ts}");
+}
+
+fn is_too_old<T>(result: &Result<T>) -> bool {
+    let aborted = matches!(result, Err(Error::Aborted { reason: AbortReason::TooOld, .. }));
+    aborted || matches!(result, Err(Error::TooOld { .. }))
+}
+
+#[test]
+fn options_that_contradict_the_life_of_a_request_are_refused_with_the_remedy() {
+    run_unfenced(LIFE, async |world| {
+        let client = world.client().await;
+        assert_eq!(client.retention_min(), TERM);
+        let short = TERM - Duration::from_millis(1);
+        let error = client.gc(short).await.unwrap_err().to_string();
+        assert!(
+            error.contains("a retention of 3.999s") && error.contains("at least 4s"),
+            "{error}"
+        );
+        assert!(error.contains("give a longer retention"), "{error}");
+        client.gc(TERM).await.unwrap();
+    });
+    let runtime = VirtualRuntime::new(1);
+    let store = MemoryStore::new().without_floors(Duration::from_secs(151));
+    let opened =
+        runtime.block_on(client_on(&runtime, std::sync::Arc::new(store), Options::default()));
+    let error = opened.unwrap_err().to_string();
+    assert!(error.contains("151s") && error.contains("a shorter deadline"), "{error}");
+}
+
+#[test]
+fn what_is_overwritten_goes_and_what_is_read_stays_without_a_floor() {
+    run_unfenced(LIFE, async |world| {
+        for short_value_bytes_max in [255, 0] {
+            let options = Options { short_value_bytes_max, ..Options::default() };
+            let client = world.client_with(options).await;
+            let table = client.table(&format!("t{short_value_bytes_max}")).await.unwrap();
+            let first = set(&client, &table, &[("a", "first")]).await;
+            for n in 0..4 {
+                set(&client, &table, &[("a", &n.to_string()), ("gone", "x")]).await;
+            }
+            delete(&client, &table, "gone").await;
+            let report = client.gc(TERM).await.unwrap();
+            assert_eq!(report.counts.writes, 4 + 5, "{report:?}");
+            assert_eq!(world.cells(&table, WRITE).await, 1);
+            let data = usize::from(short_value_bytes_max == 0);
+            assert_eq!(world.cells(&table, DATA).await, data);
+            assert_eq!(get(&client, &table, "a").await.as_deref(), Some("3"));
+            assert!(is_too_old(&at(&client, &table, "a", first).await));
+            let then = at(&client, &table, "a", report.safe_point).await.unwrap();
+            assert_eq!(then.as_deref(), Some("3"));
+            let status = client.gc_status(TERM).await.unwrap();
+            assert_eq!(status.safe_point, report.safe_point);
+            assert_eq!(status.last.unwrap().collected, report.safe_point);
+        }
+    });
+}
+
+#[test]
+fn a_background_collector_works_without_a_floor() {
+    run_unfenced(LIFE, async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let options = GcOptions { retention: TERM, interval: LIFE, ..GcOptions::default() };
+        let collector = client.collect_in_background(options);
+        for n in 0..20 {
+            set(&client, &table, &[("a", &n.to_string())]).await;
+            world.sleep_ms(500).await;
+        }
+        let left = world.cells(&table, WRITE).await;
+        assert!((2..=14).contains(&left), "{left} versions are left");
+        world.sleep_ms(20_000).await;
+        assert_eq!(world.cells(&table, WRITE).await, 1);
+        drop(collector);
+    });
+}
+
+/// H35: also of a client that collects nothing itself, and long after its timestamp was young.
+#[test]
+fn h35_a_reader_that_keeps_its_registration_reads_on_however_long() {
+    run_unfenced(LIFE, async |world| {
+        let (reader, other) = (world.client().await, world.client().await);
+        let table = reader.table("t").await.unwrap();
+        set(&other, &table, &[("a", "1"), ("b", "1")]).await;
+        let tx = reader.begin().await.unwrap();
+        delete(&other, &table, "a").await;
+        set(&other, &table, &[("b", "2")]).await;
+        for _ in 0..20 {
+            world.sleep_ms(1_500).await;
+            other.begin().await.unwrap();
+            let round = other.gc(TERM).await.unwrap();
+            assert!(round.safe_point <= tx.start_ts(), "{round:?}");
+            for row in ["a", "b"] {
+                let value = tx.get(&table, row, &BAL).await.unwrap();
+                assert_eq!(value.as_deref(), Some(&b"1"[..]));
+            }
+        }
+        assert_eq!(tx.scan(&table).collect().await.unwrap().len(), 2);
+        let s = tx.start_ts();
+        drop(tx);
+        collect_beyond(&world, &other, s).await;
+        assert_eq!(world.cells(&table, WRITE).await, 1);
+    });
+}
+
+/// H35: its registration does not reach the store any more, and others go on without it.
+#[test]
+fn h35_a_reader_whose_registration_lapsed_gets_an_error_not_nothing() {
+    run_unfenced(LIFE, async |world| {
+        let (reader, other) = (process(&world).await, world.client().await);
+        let table = reader.client.table("t").await.unwrap();
+        set(&other, &table, &[("a", "1")]).await;
+        let tx = reader.client.begin().await.unwrap();
+        let s = tx.start_ts();
+        // It was registered once.
+        world.sleep_ms(3_000).await;
+        reader.crash();
+        delete(&other, &table, "a").await;
+        collect_beyond(&world, &other, s).await;
+        assert_eq!(world.cells(&table, WRITE).await, 0);
+        assert!(is_too_old(&tx.get(&table, "a", &BAL).await));
+        assert!(is_too_old(&tx.scan(&table).collect().await));
+        assert!(is_too_old(&at(&reader.client, &table, "a", s).await));
+        // What it begins now is young.
+        assert_eq!(get(&reader.client, &table, "a").await, None);
+    });
+}
+
+/// H35: the answer of a read was under way for so long that collection may have been faster.
+#[test]
+fn h35_an_answer_that_comes_after_the_registration_lapsed_is_not_believed() {
+    run_unfenced(LIFE, async |world| {
+        let (reader, other) = (process(&world).await, world.client().await);
+        let table = reader.client.table("t").await.unwrap();
+        set(&other, &table, &[("a", "1")]).await;
+        let tx = reader.client.begin().await.unwrap();
+        let s = tx.start_ts();
+        reader.crash();
+        let held = world.store.on(Op::Read, "a", 1, Fault::Hold);
+        let reading = table.clone();
+        let read = world.beside(async move { tx.get(&reading, "a", &BAL).await });
+        held.arrived().await;
+        delete(&other, &table, "a").await;
+        collect_beyond(&world, &other, s).await;
+        held.release();
+        assert!(is_too_old(&read.await.unwrap()));
+    });
+}
+
+/// H04: all of its evidence is collected; what it would overwrite unseen is a deletion.
+#[test]
+fn h04_h35_a_transaction_whose_registration_lapsed_does_not_commit() {
+    run_unfenced(LIFE, async |world| {
+        let (owner, other) = (process(&world).await, world.client().await);
+        let table = owner.client.table("t").await.unwrap();
+        set(&other, &table, &[("a", "1")]).await;
+        let tx = writing(&owner.client, &table, &[("a", "2"), ("b", "2")]).await;
+        owner.crash();
+        delete(&other, &table, "a").await;
+        collect_beyond(&world, &other, tx.start_ts()).await;
+        assert_eq!(world.cells(&table, WRITE).await, 0);
+        let result = tx.commit().await;
+        assert!(is_too_old(&result), "{result:?}");
+        for row in ["a", "b"] {
+            assert_eq!(get(&other, &table, row).await, None);
+        }
+        assert_eq!(world.cells(&table, LOCK).await, 0);
+    });
+}
+
+/// H07: a commit that may have come through before the registration lapsed is not called aborted.
+#[test]
+fn h07_h35_a_commit_without_a_reply_is_unknown_once_the_registration_lapsed() {
+    run_unfenced(LIFE, async |world| {
+        let (owner, other) = (process(&world).await, world.client().await);
+        let table = owner.client.table("t").await.unwrap();
+        let tx = writing(&owner.client, &table, &[("a", "1")]).await;
+        let s = tx.start_ts();
+        owner.crash();
+        world.store.on(Op::CommitPrimary, "a", 1, Fault::DropReply);
+        // Its looks at what became of it fail until everything is collected.
+        let looks = world.store.on(Op::Read, "a", 3, Fault::Hold);
+        let commit = world.beside(tx.commit());
+        looks.arrived().await;
+        world.sleep_ms(10).await;
+        looks.release();
+        assert!(commit.await.unwrap().is_ok(), "the record is there");
+
+        let tx = writing(&owner.client, &table, &[("a", "2")]).await;
+        world.store.on(Op::CommitPrimary, "a", 1, Fault::DropReply);
+        let looks = world.store.on(Op::Read, "a", 1, Fault::Hold);
+        let commit = world.beside(tx.commit());
+        looks.arrived().await;
+        delete(&other, &table, "a").await;
+        collect_beyond(&world, &other, s).await;
+        world.sleep_ms(5_000).await;
+        collect_beyond(&world, &other, s).await;
+        assert_eq!(world.cells(&table, WRITE).await, 0);
+        looks.release();
+        let result = commit.await.unwrap();
+        assert!(matches!(result, Err(Error::Unknown { .. })), "{result:?}");
+    });
+}
+
+/// H06, H12: a copy of a prewrite, held up beyond every deadline, arrives when the deletion that would
+/// have rejected it is collected, and the primary's record is not.
+#[test]
+fn h06_h12_a_late_lock_below_the_last_collection_is_removed_and_never_rolled_forward() {
+    run_unfenced(LIFE, async |world| {
+        for short_value_bytes_max in [255, 0] {
+            let options = Options { short_value_bytes_max, ..Options::default() };
+            let (owner, other) = (world.client_with(options).await, world.client().await);
+            let table = owner.table(&format!("t{short_value_bytes_max}")).await.unwrap();
+            let copy = world.store.on(Op::Prewrite, "s", 1, Fault::Duplicate);
+            let tx = writing(&owner, &table, &[("p", "1"), ("s", "1")]).await;
+            let s = tx.start_ts();
+            tx.commit().await.unwrap();
+            delete(&other, &table, "s").await;
+            let latest = world.oracle.peek().await.unwrap();
+            collect_beyond(&world, &other, latest).await;
+            let delivered = copy.deliver().await;
+            assert!(matches!(delivered[..], [Ok(false)]), "nothing is left to reject it");
+            assert_eq!(world.raw(&table, "s", LOCK, &BAL).await, [s]);
+            // Also who has resolved locks of the transaction before looks again.
+            assert_eq!(get(&other, &table, "s").await, None);
+            assert_eq!(world.raw(&table, "s", LOCK, &BAL).await, []);
+            assert_eq!(world.raw(&table, "s", DATA, &BAL).await, []);
+            assert_eq!(world.raw(&table, "s", WRITE, &BAL).await, []);
+            assert_eq!(get(&other, &table, "p").await.as_deref(), Some("1"));
+        }
+    });
+}
+
+/// A reader of the past and a round that overtake one another anywhere: one of them sees the other.
+#[test]
+fn h35_who_begins_to_read_the_past_is_seen_by_the_round_or_refused() {
+    for (held_of_round, number) in [(true, 1), (true, 2), (true, 3), (false, 1), (false, 2)] {
+        run_unfenced(LIFE, async |world| {
+            let (reader, other) = (world.client().await, world.client().await);
+            let table = reader.table("t").await.unwrap();
+            let past = set(&other, &table, &[("a", "1")]).await;
+            set(&other, &table, &[("a", "2")]).await;
+            other.gc(TERM).await.unwrap();
+            let past = Timestamp::new(past.as_u64() + 3).unwrap();
+            delete(&other, &table, "a").await;
+            for _ in 0..3 {
+                other.begin().await.unwrap();
+            }
+            other.gc_status(TERM).await.unwrap();
+            world.sleep_ms(5_000).await;
+            let of_round = |row: &bigtable::RowKey| *row == "gc".into();
+            let held = world.store.when(number, Fault::Hold, move |request| {
+                let registers = request.row.as_bytes().starts_with(b"reader/");
+                request.op == Op::System
+                    && if held_of_round { of_round(&request.row) } else { registers }
+            });
+            let (collector, at_work) = (other.clone(), reader.clone());
+            let read_table = table.clone();
+            let read = async move { at(&at_work, &read_table, "a", past).await };
+            let round = async move { collector.gc(TERM).await.unwrap() };
+            let (read, round) = match held_of_round {
+                true => {
+                    let round = world.beside(round);
+                    world.sleep_ms(10).await;
+                    let read = world.beside(read);
+                    world.sleep_ms(10).await;
+                    held.release();
+                    (read, round)
+                }
+                false => {
+                    let read = world.beside(read);
+                    world.sleep_ms(10).await;
+                    let round = world.beside(round);
+                    world.sleep_ms(10).await;
+                    held.release();
+                    (read, round)
+                }
+            };
+            let (read, round) = (read.await.unwrap(), round.await.unwrap());
+            match read {
+                Ok(value) => assert_eq!(value.as_deref(), Some("2"), "{round:?}"),
+                Err(Error::TooOld { .. }) => assert!(round.safe_point > past, "{round:?}"),
+                Err(error) => panic!("{error}"),
+            }
+        });
+    }
+}
+
+/// A copy of a request may be under way when its transaction ends, however long that was open.
+#[test]
+fn h04_what_ends_after_long_stays_registered_until_its_requests_are_over() {
+    run_unfenced(LIFE, async |world| {
+        let (owner, other) = (world.client().await, world.client().await);
+        let table = owner.table("t").await.unwrap();
+        let tx = writing(&owner, &table, &[("a", "1")]).await;
+        let s = tx.start_ts();
+        world.sleep_ms(20_000).await;
+        other.begin().await.unwrap();
+        other.gc(TERM).await.unwrap();
+        tx.commit().await.unwrap();
+        let ended = percolator_core::Runtime::now(&world.runtime);
+        loop {
+            other.begin().await.unwrap();
+            let safe_point = other.gc(TERM).await.unwrap().safe_point;
+            let since = percolator_core::Runtime::now(&world.runtime) - ended;
+            if safe_point > s {
+                assert!(since > LIFE, "{since:?}");
+                return;
+            }
+            assert!(since < 3 * TERM, "its registration never goes");
+            world.sleep_ms(50).await;
+        }
+    });
+}
