@@ -80,8 +80,15 @@ async fn half_a_message_holds_nothing_for_ever_and_stops_nobody() {
     let slow = |begun| tokio::spawn(code(channel.clone(), half_a_request(SERVE, 100, begun)));
     let slow: [_; 3] = [&b""[..], b"half", b"half"].map(slow);
     answers(&process).await;
-    // They end, and then there is room again.
-    jump(Duration::from_secs(301)).await;
+    // They end although their connection lives, and then there is room again.
+    for _ in 0..4 {
+        jump(Duration::from_secs(100)).await;
+        // The answer to the server's ping is between these.
+        for _ in 0..2 {
+            let nothing = half_a_request("http://oracle/no.Service/Method", 0, b"");
+            assert_eq!(code(channel.clone(), nothing).await, Code::Unimplemented);
+        }
+    }
     for slow in slow {
         assert_eq!(slow.await.unwrap(), Code::Ok);
     }
@@ -89,6 +96,21 @@ async fn half_a_message_holds_nothing_for_ever_and_stops_nobody() {
     for client in &clients {
         client.timestamp().await.unwrap();
     }
+}
+
+/// An idle client loses its place, and is given another one when it asks again.
+#[tokio::test]
+async fn a_client_that_was_idle_does_not_notice() {
+    let options = OracleServerOptions { clients_max: 1, ..OracleServerOptions::default() };
+    let process = start_with(&Arc::new(MemoryStore::new()), options).await;
+    process.leads().await;
+    let (idle, other) = (client([process.address()]), client([process.address()]));
+    let first = idle.timestamp().await.unwrap().timestamp;
+    jump(Duration::from_secs(301)).await;
+    let second = other.timestamp().await.unwrap().timestamp;
+    assert!(second > first);
+    drop(other);
+    assert!(idle.timestamp().await.unwrap().timestamp > second);
 }
 
 #[tokio::test]
