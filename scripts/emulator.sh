@@ -1,20 +1,41 @@
 #!/usr/bin/env bash
 # Runs a command with Google's Bigtable emulator at BIGTABLE_EMULATOR_HOST, and stops it afterwards:
-#   scripts/emulator.sh cargo test -p bigtable-grpc googles_emulator
-# The emulator is the program cbtemulator (package google-cloud-cli-bigtable-emulator). CBTEMULATOR names it if it is
-# neither on PATH nor in the Cloud SDK's folder. Ends with 77 if there is none.
+#   scripts/emulator.sh cargo run -p percolator-cli -- bench rpc
+# The emulator is, in this order: the program that CBTEMULATOR names; cbtemulator on PATH or in the Cloud
+# SDK's folder (package google-cloud-cli-bigtable-emulator); scripts/emulator/main.go, built with Debian's
+# packages golang-go and golang-google-cloud-dev if they are there: the same server as of 2020.
+# Ends with 77 if there is none. Tests start it by themselves.
 set -euo pipefail
 
 if [ $# -eq 0 ]; then
-    sed -n '2,5s/^# //p' "$0" >&2
+    sed -n '2,7s/^# //p' "$0" >&2
     exit 2
 fi
 
-sdk=${CLOUDSDK_ROOT_DIR:-/usr/lib/google-cloud-sdk}
+root=$(cd "$(dirname "$0")/.." && pwd)
+gocode=/usr/share/gocode
+
+# Builds the Go program unless it was built since it was last changed, and prints its path.
+build() {
+    command -v go >/dev/null && [ -d "$gocode/src/cloud.google.com/go/bigtable/bttest" ] || return 0
+    local source=$root/scripts/emulator/main.go
+    local dir=${CARGO_TARGET_DIR:-$root/target}/emulator
+    if ! [ "$dir/bttest" -nt "$source" ]; then
+        mkdir -p "$dir"
+        # Several may build at the same time: each its own file, the last one stays.
+        GO111MODULE=off GOPATH=$gocode GOFLAGS='' GOCACHE=$dir/cache \
+            go build -o "$dir/bttest.$$" "$source" >&2
+        mv "$dir/bttest.$$" "$dir/bttest"
+    fi
+    echo "$dir/bttest"
+}
+
 emulator=${CBTEMULATOR:-$(command -v cbtemulator || true)}
-emulator=${emulator:-$sdk/platform/bigtable-emulator/cbtemulator}
+emulator=${emulator:-${CLOUDSDK_ROOT_DIR:-/usr/lib/google-cloud-sdk}/platform/bigtable-emulator/cbtemulator}
+[ -x "$emulator" ] || [ -n "${CBTEMULATOR:-}" ] || emulator=$(build)
 if ! [ -x "$emulator" ]; then
-    echo "SKIPPED: cbtemulator is not installed (package google-cloud-cli-bigtable-emulator)" >&2
+    echo "SKIPPED: no emulator of Bigtable: neither the package google-cloud-cli-bigtable-emulator" \
+        "nor golang-go with golang-google-cloud-dev is installed" >&2
     exit 77
 fi
 
@@ -32,7 +53,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 if [ -z "$address" ]; then
-    echo "the emulator did not say where it listens:" >&2
+    echo "the emulator $emulator did not say where it listens:" >&2
     cat "$output" >&2
     exit 1
 fi

@@ -5,6 +5,9 @@
 //! the only file that knows how their microseconds and our timestamps relate.
 
 mod client;
+#[cfg(test)]
+#[path = "../tests/suite/emulator.rs"]
+mod emulator;
 mod filter;
 mod proto;
 mod server;

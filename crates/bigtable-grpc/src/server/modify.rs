@@ -110,9 +110,9 @@ fn modify(rules: &[Rule], row: &Row, now: Timestamp) -> Result<Changed, Status> 
             Some((cell.timestamp, cell.value.clone()))
         };
         let before = changed.get(column).cloned().or_else(stored);
-        let value = before.as_ref().map_or(&[][..], |(_, value)| value);
+        let value = before.as_ref().map(|(_, value)| &value[..]);
         let value = match what {
-            What::Append(more) => [value, more].concat(),
+            What::Append(more) => [value.unwrap_or_default(), more].concat(),
             What::Increment(amount) => count(value, *amount)?.to_vec(),
         };
         limits::check_value(&value)?;
@@ -122,10 +122,11 @@ fn modify(rules: &[Rule], row: &Row, now: Timestamp) -> Result<Changed, Status> 
     Ok(changed)
 }
 
-fn count(value: &[u8], amount: i64) -> Result<[u8; COUNTER_BYTES], Status> {
+/// An absent cell counts as zero; an empty one is no number.
+fn count(value: Option<&[u8]>, amount: i64) -> Result<[u8; COUNTER_BYTES], Status> {
     let before = match value {
-        [] => 0,
-        value => value.try_into().map(i64::from_be_bytes).map_err(|_| {
+        None => 0,
+        Some(value) => value.try_into().map(i64::from_be_bytes).map_err(|_| {
             Status::failed_precondition(format!(
                 "cannot increment a value of {} bytes: it must have {COUNTER_BYTES}",
                 value.len()

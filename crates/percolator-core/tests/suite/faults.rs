@@ -1,6 +1,6 @@
 //! A store that loses, delays, repeats and refuses requests, by rule or at random, and keeps a trace.
 //!
-//! It wraps [`MemoryStore`]. A rule names the requests it is for and what happens to them; the
+//! It wraps another store. A rule names the requests it is for and what happens to them; the
 //! [`Caught`] it returns says how many came, and lets go of those it holds.
 
 use std::fmt;
@@ -10,8 +10,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bigtable::{
-    ConditionalMutation, Error, Family, MemoryStore, Mutation, Page, PageLimit, Result, Row,
-    RowKey, RowMutation, RowRange, Selection, Store, Table, TableSchema, Timestamp,
+    ConditionalMutation, Error, Family, Mutation, Page, PageLimit, Result, Row, RowKey,
+    RowMutation, RowRange, Selection, Store, Table, TableSchema, Timestamp,
 };
 use percolator_core::testing::VirtualRuntime;
 use percolator_core::{Runtime, async_trait};
@@ -175,7 +175,7 @@ pub(crate) struct Weather {
 }
 
 pub(crate) struct FaultyStore {
-    pub(crate) inner: MemoryStore,
+    pub(crate) inner: Arc<dyn Store>,
     shared: Arc<Shared>,
 }
 
@@ -195,7 +195,7 @@ impl fmt::Debug for FaultyStore {
 }
 
 impl FaultyStore {
-    pub(crate) fn new(runtime: &VirtualRuntime, inner: MemoryStore) -> Self {
+    pub(crate) fn new(runtime: &VirtualRuntime, inner: Arc<dyn Store>) -> Self {
         let shared = Shared {
             runtime: runtime.clone(),
             rules: Mutex::default(),

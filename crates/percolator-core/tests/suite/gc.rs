@@ -525,3 +525,49 @@ fn what_finishes_a_decision_is_never_fenced() {
         assert_eq!(get(&owner, &table, "b").await.as_deref(), Some("1"));
     });
 }
+
+/// H06: once the floor has passed `s`, the absence of a record says nothing about a commit that was
+/// asked for before.
+#[test]
+fn h07_h06_too_old_after_a_lost_reply_is_not_called_aborted() {
+    run(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let dropped = world.store.on(Op::CommitPrimary, "a", 1, Fault::DropReply);
+        let tx = writing(&client, &table, &[("a", "1")]).await;
+        let commit = world.beside(tx.commit());
+        dropped.arrived().await;
+        // What a garbage collector may do once a newer value has been committed.
+        let floor = client.begin().await.unwrap().start_ts();
+        bigtable::Store::raise_floor(&*world.store, floor).await.unwrap();
+        let erase = bigtable::Mutation::delete(WRITE, BAL.to_bytes(), bigtable::TimeRange::ALL);
+        let erase = bigtable::RowMutation::new("a").mutation(erase);
+        world.raw_table(&table).await.mutate_row(erase).await.unwrap();
+        let result = commit.await.unwrap();
+        assert!(matches!(result, Err(Error::Unknown { .. })), "{result:?}");
+    });
+}
+
+#[test]
+fn a_commit_below_the_floor_is_aborted_as_too_old() {
+    run(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let early = writing(&client, &table, &[("a", "1")]).await;
+        let tx = writing(&client, &table, &[("b", "1"), ("c", "1")]).await;
+        let prewritten = tx.prewrite().await.unwrap();
+        let floor = client.begin().await.unwrap().start_ts();
+        bigtable::Store::raise_floor(&*world.store, floor).await.unwrap();
+        for result in
+            [early.commit().await, prewritten.commit_primary().await.map(|d| d.commit_ts())]
+        {
+            let error = result.unwrap_err();
+            assert!(matches!(
+                error,
+                Error::Aborted { reason: percolator_core::AbortReason::TooOld, .. }
+            ));
+            assert!(error.is_retryable());
+        }
+        assert_eq!(world.cells(&table, LOCK).await, 0);
+    });
+}

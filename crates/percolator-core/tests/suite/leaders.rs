@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bigtable::Store;
 use futures::future::{AbortHandle, Abortable, BoxFuture};
 use percolator_core::testing::VirtualRuntime;
 use percolator_core::{

@@ -20,6 +20,7 @@ mod reads;
 mod registration;
 mod rollback;
 mod scripts;
+mod stores;
 mod stress;
 mod table_locks;
 mod unfenced;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bigtable::Store;
 use percolator_core::{Error, Incarnation, Oracle, Timestamp, WindowOracle};
 
 use crate::faults::{Fault, Op};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bigtable::{Family, Mutation, RowMutation, RowRange, Selection, Store, TimeRange};
+use bigtable::{Family, Mutation, RowMutation, RowRange, Selection, TimeRange};
 use futures::future::{AbortHandle, Abortable, BoxFuture};
 use percolator_core::testing::VirtualRuntime;
 use percolator_core::{

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bigtable::{MemoryStore, Selection, Store, TimeRange, Timestamp};
+use bigtable::{Selection, Store, TimeRange, Timestamp};
 use futures::future::{AbortHandle, Abortable, BoxFuture};
 use percolator_core::testing::VirtualRuntime;
 use percolator_core::{
@@ -13,6 +13,7 @@ use percolator_core::{
 };
 
 use crate::faults::{DATA, FaultyStore, LOCK, NOTIFY, NOTIFY_TABLE, ROLLBACK, WRITE};
+use crate::stores::store;
 
 pub(crate) const BAL: Column = Column::literal("bal");
 pub(crate) const A: Column = Column::literal("f:a");
@@ -29,7 +30,7 @@ pub(crate) struct World {
 
 /// Runs a test in a world whose random numbers follow from `seed`.
 pub(crate) fn run_seed<T>(seed: u64, test: impl AsyncFnOnce(World) -> T) -> T {
-    run_over(MemoryStore::new(), seed, test)
+    run_over(store(true), seed, test)
 }
 
 /// Runs a test twice: with notifications in the rows they are about, and apart from them.
@@ -39,21 +40,21 @@ pub(crate) fn run_both(test: impl AsyncFn(World)) {
 
 /// [`run_both`], in worlds whose random numbers follow from `seed`.
 pub(crate) fn run_both_seed(seed: u64, test: impl AsyncFn(World)) {
-    run_over(MemoryStore::new(), seed, &test);
-    run_over(MemoryStore::without_locality_groups(), seed, &test);
+    run_over(store(true), seed, &test);
+    run_over(store(false), seed, &test);
 }
 
 /// Runs a test in a world where notifications lie apart from the rows they are about.
 pub(crate) fn run_apart(test: impl AsyncFnOnce(World)) {
-    run_over(MemoryStore::without_locality_groups(), 1, test);
+    run_over(store(false), 1, test);
 }
 
 /// Runs a test over a store without a floor, whose requests live for so long.
 pub(crate) fn run_unfenced<T>(life: Duration, test: impl AsyncFnOnce(World) -> T) -> T {
-    run_over(MemoryStore::new().without_floors(life), 1, test)
+    run_over(Arc::new(bigtable::MemoryStore::new().without_floors(life)), 1, test)
 }
 
-fn run_over<T>(store: MemoryStore, seed: u64, test: impl AsyncFnOnce(World) -> T) -> T {
+fn run_over<T>(store: Arc<dyn Store>, seed: u64, test: impl AsyncFnOnce(World) -> T) -> T {
     #[cfg(mutants)]
     if let Ok(name) = std::env::var("PERCOLATOR_MUTANT") {
         assert!(percolator_core::mutants::switch_off(&name), "no mutant {name}");
@@ -131,7 +132,7 @@ impl Process {
 
 impl World {
     /// A world over an empty store.
-    pub(crate) async fn open(runtime: VirtualRuntime, store: MemoryStore) -> Self {
+    pub(crate) async fn open(runtime: VirtualRuntime, store: Arc<dyn Store>) -> Self {
         let store = Arc::new(FaultyStore::new(&runtime, store));
         let oracle = Arc::new(WindowOracle::open(&*store, Incarnation(1)).await.unwrap());
         let locks = Arc::new(ProcessLocks::new(Arc::new(runtime.clone())));
@@ -210,7 +211,7 @@ impl World {
 
     /// The store's table without faults in between.
     pub(crate) async fn raw_table(&self, table: &Table) -> Arc<dyn bigtable::Table> {
-        let inner: &MemoryStore = &self.store.inner;
+        let inner = &self.store.inner;
         inner.open_table(table.name(), &percolator_core::table_schema()).await.unwrap()
     }
 

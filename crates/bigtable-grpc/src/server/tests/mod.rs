@@ -3,6 +3,7 @@
 
 mod admin;
 mod conditions;
+mod differential;
 mod filters;
 mod processes;
 mod reads;
@@ -10,6 +11,7 @@ mod refusals;
 mod writes;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
 
 use bigtable_fjall::Durability;
@@ -137,39 +139,61 @@ impl World {
     }
 }
 
-/// Puts chunks together, and checks that they keep the rules of the stream.
+/// A cell as a client sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Shown {
+    row: String,
+    family: String,
+    qualifier: String,
+    micros: i64,
+    labels: Vec<String>,
+    value: Vec<u8>,
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shown { row, family, qualifier, micros, labels, value } = self;
+        let labels = labels.iter().map(|label| format!("#{label}")).collect::<String>();
+        let value = match value.len() {
+            0..=64 => value.escape_ascii().to_string(),
+            n => format!("{n} bytes"),
+        };
+        write!(f, "{row}/{family}:{qualifier}@{micros}{labels}={value}")
+    }
+}
+
 fn show(chunks: &[CellChunk]) -> Vec<String> {
-    let (mut row, mut family, mut qualifier) = (String::new(), String::new(), String::new());
+    cells(chunks).iter().map(ToString::to_string).collect()
+}
+
+/// Puts chunks together, and checks that they keep the rules of the stream.
+fn cells(chunks: &[CellChunk]) -> Vec<Shown> {
     let mut cells = Vec::new();
-    let mut value = Vec::new();
-    let mut named = String::new();
+    let mut cell = Shown::default();
     let mut inside = false;
     for chunk in chunks {
         if !chunk.row_key.is_empty() {
-            assert!(!inside, "a row begins before the last was committed");
-            row = chunk.row_key.escape_ascii().to_string();
+            let row = chunk.row_key.escape_ascii().to_string();
+            assert!(!inside || row == cell.row, "a row begins before the last was committed");
+            cell.row = row;
             assert!(chunk.family_name.is_some(), "a row begins without a family");
         }
         inside = true;
         if let Some(name) = &chunk.family_name {
-            family.clone_from(name);
+            cell.family.clone_from(name);
             assert!(chunk.qualifier.is_some(), "a family begins without a qualifier");
         }
         if let Some(name) = &chunk.qualifier {
-            qualifier = name.escape_ascii().to_string();
+            cell.qualifier = name.escape_ascii().to_string();
         }
-        if value.is_empty() {
-            let labels = chunk.labels.iter().map(|label| format!("#{label}")).collect::<String>();
-            named = format!("{row}/{family}:{qualifier}@{}{labels}", chunk.timestamp_micros);
+        if cell.value.is_empty() {
+            cell.micros = chunk.timestamp_micros;
+            cell.labels.clone_from(&chunk.labels);
         }
-        value.extend_from_slice(&chunk.value);
+        cell.value.extend_from_slice(&chunk.value);
         if chunk.value_size == 0 {
-            let shown = match value.len() {
-                0..=64 => value.escape_ascii().to_string(),
-                n => format!("{n} bytes"),
-            };
-            cells.push(format!("{named}={shown}"));
-            value.clear();
+            cells.push(cell.clone());
+            cell.value.clear();
         }
         if chunk.row_status == Some(RowStatus::CommitRow(true)) {
             inside = false;

@@ -193,6 +193,9 @@ async fn rules_compose_and_count() {
     let before = world.all().await;
     let rules = vec![("a:x", append("more")), ("a:y", IncrementAmount(1))];
     refused(world.modify_row(rules).await, Code::FailedPrecondition);
+    // An empty value is a value, and no number.
+    let rules = vec![("a:empty", append("")), ("a:empty", IncrementAmount(1))];
+    refused(world.modify_row(rules).await, Code::FailedPrecondition);
     refused(world.modify_row(vec![("x:q", append("v"))]).await, Code::NotFound);
     refused(world.modify_row(vec![]).await, Code::InvalidArgument);
     assert_eq!(world.all().await, before);

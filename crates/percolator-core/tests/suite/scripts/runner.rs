@@ -23,7 +23,6 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::MemoryStore;
 use futures::channel::oneshot;
 use futures::future::{Either, select};
 use goldenscript::{Argument, Command, Context, Runner};
@@ -33,6 +32,7 @@ use percolator_core::{Options, Runtime};
 use super::actor::{Actor, Done, Pending, State, Step};
 use super::watch::{Log, Watch};
 use crate::faults::{Caught, Op};
+use crate::stores::store;
 use crate::world::World;
 
 /// How long a step may take before it counts as waiting.
@@ -191,10 +191,7 @@ impl Runner for Script {
     type Command = Command;
 
     fn start_script(&mut self) -> Result<(), Box<dyn Error>> {
-        let store = match self.name.ends_with("-apart") {
-            true => MemoryStore::without_locality_groups(),
-            false => MemoryStore::new(),
-        };
+        let store = store(!self.name.ends_with("-apart"));
         self.world = Some(self.runtime.block_on(World::open(self.runtime.clone(), store)));
         self.actor(MAIN);
         Ok(())

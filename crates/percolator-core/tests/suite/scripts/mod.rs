@@ -14,10 +14,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use self::runner::{Finding, Script};
+use crate::stores::LEFT_OUT;
 
 /// Runs every script of a folder; returns what they found out about anomalies.
 fn run_folder(folder: &str) -> Vec<Finding> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scripts").join(folder);
+    // The suite is also a part of other crates beside this one.
+    let scripts =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../percolator-core/tests/scripts");
+    let path = scripts.join(folder);
     let entries = std::fs::read_dir(&path).unwrap();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -25,6 +29,9 @@ fn run_folder(folder: &str) -> Vec<Finding> {
     let (mut findings, mut failed) = (Vec::new(), Vec::new());
     for file in files {
         let name = format!("{folder}/{}", file.file_name().unwrap().to_string_lossy());
+        if LEFT_OUT.iter().any(|(left_out, _)| *left_out == name) {
+            continue;
+        }
         let run = || {
             let mut script = Script::new(&name);
             goldenscript::run(&mut script, &file).unwrap_or_else(|error| panic!("{error}"));

@@ -1,0 +1,174 @@
+//! The stores that `percolator-core`'s suite runs on here: tables behind google.bigtable.v2.
+//!
+//! The suite runs in virtual time, on one thread, and time jumps when nothing is ready; so no request
+//! may be under way while it looks for what is ready. Here each request of the store is sent and
+//! answered within one step, which takes no virtual time, as in the in-memory store. The requests
+//! themselves are those of [`GrpcStore`], over sockets, one after another.
+//!
+//! What of the suite is not here, and why:
+//!
+//! | what | why |
+//! |---|---|
+//! | `gc`, `gc_observed`, and the scripts of [`LEFT_OUT`] | they collect garbage, which needs a floor, and the API has none |
+//! | `one_step` | it is about `Store::commit_rows`, which needs a store in this process |
+//! | `liveness`, `reads` | hours of heartbeats, and models of every page: tens of thousands of requests, minutes over sockets |
+//! | `leaders`, `oracle`, `registration`, `table_locks`, `batches`, `limits` | they are about records in ordinary rows, and limits of the library; no request in them is of another kind than those of the tests that are here |
+//! | the simulation (`percolator-sim`) | it reorders requests that are under way, which needs them in its hands |
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use bigtable::{
+    ConditionalMutation, Page, PageLimit, Result, Row, RowKey, RowMutation, RowRange, Selection,
+    Store, Table, TableSchema, Timestamp,
+};
+use bigtable_fjall::{Durability, Options};
+use bigtable_grpc::{ClientOptions, GrpcStore, Server};
+use percolator::async_trait;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use crate::emulator;
+
+/// Names the emulator's address to the process that runs the suite over it.
+pub(crate) const EMULATOR: &str = "PERCOLATOR_SUITE_EMULATOR";
+/// Whether the stores have a floor, so that garbage can be collected.
+pub(crate) const FLOOR: bool = false;
+/// How many seeds of storms there are.
+pub(crate) const STORMS: u64 = 8;
+/// Scripts that are not played, and why.
+pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
+    ("observers/deletes-and-gc", NO_FLOOR),
+    ("observers/roll-forward-notifies", NO_FLOOR),
+    ("protocol/evidence-collected", NO_FLOOR),
+    ("protocol/gc", NO_FLOOR),
+    ("protocol/late-secondary", NO_FLOOR),
+    ("protocol/past-and-too-old", NO_FLOOR),
+    ("protocol/prewrite-after-gc", NO_FLOOR),
+];
+const NO_FLOOR: &str = "it collects garbage, which needs a floor";
+
+/// Sockets live here, in real time.
+static SOCKETS: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+
+/// An empty store. `locality_groups` is what it says of itself, so that notifications lie in the
+/// rows that they are about, or apart.
+pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
+    let store = match std::env::var(EMULATOR) {
+        Ok(address) => {
+            let instance = emulator::instance("suite");
+            Blocking { inner: connect(&address, &instance), locality_groups, server: None }
+        }
+        Err(_) => {
+            // Each test creates tables: that is a file that is synced, and there are many tests.
+            let memory = tempfile::tempdir_in("/dev/shm");
+            let dir = memory.or_else(|_| tempfile::tempdir()).unwrap();
+            let (address, serving) = serve(dir.path());
+            let server = Some(Served { serving, _dir: dir });
+            Blocking { inner: connect(&address, "i"), locality_groups, server }
+        }
+    };
+    Arc::new(store)
+}
+
+fn connect(address: &str, instance: &str) -> GrpcStore {
+    let address = format!("bigtable://{address}/p/{instance}").parse().unwrap();
+    let options = ClientOptions { connections: 1, ..ClientOptions::default() };
+    SOCKETS.block_on(GrpcStore::open(&address, options)).unwrap()
+}
+
+fn serve(dir: &std::path::Path) -> (String, JoinHandle<()>) {
+    SOCKETS.block_on(async {
+        let options = Options { durability: Durability::Buffered, ..Options::default() };
+        let server = Server::open(dir.join("data"), options).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let served = async { server.serve(listener, std::future::pending()).await.unwrap() };
+        (address, tokio::spawn(served))
+    })
+}
+
+/// A server that ends with the store.
+#[derive(Debug)]
+struct Served {
+    serving: JoinHandle<()>,
+    _dir: tempfile::TempDir,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// A store whose requests are answered when they are first asked for.
+#[derive(Debug)]
+struct Blocking {
+    inner: GrpcStore,
+    locality_groups: bool,
+    #[allow(dead_code, reason = "kept until the store is dropped")]
+    server: Option<Served>,
+}
+
+#[derive(Debug)]
+struct BlockingTable(Arc<dyn Table>);
+
+#[async_trait]
+impl Store for Blocking {
+    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
+        let table = SOCKETS.block_on(self.inner.open_table(name, schema))?;
+        Ok(Arc::new(BlockingTable(table)))
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        SOCKETS.block_on(self.inner.table_names())
+    }
+
+    fn locality_groups(&self) -> bool {
+        self.locality_groups
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.inner.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
+        SOCKETS.block_on(self.inner.raise_floor(floor))
+    }
+
+    fn request_life_max(&self) -> Option<Duration> {
+        self.inner.request_life_max()
+    }
+}
+
+#[async_trait]
+impl Table for BlockingTable {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
+        SOCKETS.block_on(self.0.read_row(row, select))
+    }
+
+    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
+        SOCKETS.block_on(self.0.scan(range, select, limit))
+    }
+
+    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
+        SOCKETS.block_on(self.0.mutate_row(request))
+    }
+
+    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
+        SOCKETS.block_on(self.0.check_and_mutate_row(request))
+    }
+
+    async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
+        SOCKETS.block_on(self.0.check_and_mutate_rows(requests))
+    }
+
+    async fn tablets(&self) -> Result<Vec<RowRange>> {
+        SOCKETS.block_on(self.0.tablets())
+    }
+}

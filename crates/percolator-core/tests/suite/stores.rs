@@ -1,0 +1,22 @@
+//! The stores that the suite runs on.
+//!
+//! The tests of another store include files of this suite and have a file `stores.rs` of their own.
+
+use std::sync::Arc;
+
+use bigtable::{MemoryStore, Store};
+
+/// Whether the stores have a floor, so that garbage can be collected.
+pub(crate) const FLOOR: bool = true;
+/// How many seeds of storms there are.
+pub(crate) const STORMS: u64 = 200;
+/// Scripts that are not played, and why.
+pub(crate) const LEFT_OUT: &[(&str, &str)] = &[];
+
+/// An empty store.
+pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
+    match locality_groups {
+        true => Arc::new(MemoryStore::new()),
+        false => Arc::new(MemoryStore::without_locality_groups()),
+    }
+}
