@@ -213,8 +213,8 @@ mod tests {
         let error = loop {
             client.write_all(b"x").await.unwrap();
             read += taken.read(&mut [0; 100]).await.unwrap();
-            let mut buffer = [0; 100];
-            let next = taken.read(&mut buffer);
+            let mut next = [0; 100];
+            let next = taken.read(&mut next);
             if let Ok(ended) = tokio::time::timeout(Duration::from_secs(3), next).await {
                 break ended.unwrap_err();
             }
