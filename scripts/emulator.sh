@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs a command with Google's Bigtable emulator at BIGTABLE_EMULATOR_HOST, and stops it afterwards:
 #   scripts/emulator.sh cargo run -p percolator-cli -- bench rpc
-# The emulator is, in this order: the program that CBTEMULATOR names; cbtemulator on PATH or in the Cloud
-# SDK's folder (package google-cloud-cli-bigtable-emulator); scripts/emulator/main.go, built with Debian's
-# packages golang-go and golang-google-cloud-dev if they are there: the same server as of 2020.
-# Ends with 77 if there is none. Tests start it by themselves.
+# The emulator is the program that CBTEMULATOR names, or cbtemulator on PATH or in the Cloud SDK's folder
+# (package google-cloud-cli-bigtable-emulator). CBTEMULATOR=debian builds scripts/emulator/main.go with Debian's
+# packages golang-go and golang-google-cloud-dev: the same server as of 2020, whose cells end in the year 9999,
+# so that the conformance suite fails on it. Ends with 77 if there is none. Tests start it by themselves.
 set -euo pipefail
 
 if [ $# -eq 0 ]; then
@@ -32,10 +32,9 @@ build() {
 
 emulator=${CBTEMULATOR:-$(command -v cbtemulator || true)}
 emulator=${emulator:-${CLOUDSDK_ROOT_DIR:-/usr/lib/google-cloud-sdk}/platform/bigtable-emulator/cbtemulator}
-[ -x "$emulator" ] || [ -n "${CBTEMULATOR:-}" ] || emulator=$(build)
+[ "$emulator" != debian ] || emulator=$(build)
 if ! [ -x "$emulator" ]; then
-    echo "SKIPPED: no emulator of Bigtable: neither the package google-cloud-cli-bigtable-emulator" \
-        "nor golang-go with golang-google-cloud-dev is installed" >&2
+    echo "SKIPPED: no emulator of Bigtable (package google-cloud-cli-bigtable-emulator)" >&2
     exit 77
 fi
 
