@@ -121,8 +121,14 @@ async fn kill_store(world: Arc<World>) {
 }
 
 async fn replace_oracle(world: Arc<World>) {
-    let Some(old) = world.oracles.newest() else { return };
-    match world.between(0, 2) {
+    let (old, server) = match world.oracles.leader() {
+        Some((old, server)) if world.swarm.stand_by => (old, Some(server)),
+        _ => match world.oracles.newest() {
+            Some(old) => (old, None),
+            None => return,
+        },
+    };
+    match world.between(0, 2 + u64::from(server.is_some())) {
         0 => {
             note(&world, Fault::OracleKill, old);
             world.executor.kill(old);
@@ -138,20 +144,31 @@ async fn replace_oracle(world: Arc<World>) {
             world.sleep_ms(world.between(50, 6000)).await;
             world.executor.resume(old);
         }
-        _ => {
+        2 => {
             note(&world, Fault::OracleRival, old);
+            world.start_oracle();
+        }
+        _ => {
+            note(&world, Fault::OracleResigned, old);
+            server.iter().for_each(|server| server.resign());
             world.start_oracle();
         }
     }
 }
 
 fn lose_session(world: &World) {
+    if world.swarm.table_locks {
+        return;
+    }
     let Some(member) = world.any_member() else { return };
     note(world, Fault::SessionLoss, member.process);
     world.locks.end_sessions(member.process, Duration::from_millis(world.between(5, 800)));
 }
 
 fn restart_locks(world: &World) {
+    if world.swarm.table_locks {
+        return;
+    }
     note(world, Fault::LockRestart, world.locks.process);
     world.locks.restart(Duration::from_millis(world.between(5, 800)));
 }

@@ -1,8 +1,9 @@
 //! The simulated oracle: processes that lead in turn, and what clients hold.
 //!
-//! Each is the core's own oracle over the simulated store. Clients know several addresses, the latest
-//! leader's and those of its predecessors, and may ask any of them: a deposed oracle that wakes must
-//! defend itself.
+//! Each is the core's own oracle over the simulated store: in half of the worlds one that takes over at
+//! once ([`WindowOracle::lead`]), in the others an [`OracleNode`], which stands by until nobody leads.
+//! Clients know several addresses and may ask any of them: a deposed oracle that wakes must defend
+//! itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +13,8 @@ use std::time::Duration;
 use bigtable::Timestamp;
 use bytes::Bytes;
 use percolator_core::{
-    Error, Oracle, Result, Runtime, Stamp, WindowOracle, async_trait, fresh_incarnation,
+    Error, Oracle, OracleNode, OracleOptions, OracleRole, Result, Runtime, Stamp, WindowOracle,
+    async_trait, fresh_incarnation,
 };
 
 use crate::codec::{OracleReply, OracleRequest, decode, encode};
@@ -30,7 +32,15 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// An oracle process.
 pub(crate) struct OracleServer {
     runtime: ProcessRuntime,
-    leading: Mutex<Option<Arc<WindowOracle>>>,
+    part: Part,
+}
+
+/// The part that an oracle process takes.
+enum Part {
+    /// It takes over as soon as it can.
+    Rival(Mutex<Option<Arc<WindowOracle>>>),
+    /// One of several, of which the core says who leads.
+    Node(Arc<OracleNode>),
 }
 
 impl OracleServer {
@@ -40,7 +50,8 @@ impl OracleServer {
         store: RemoteStore,
         window: u64,
     ) -> Arc<OracleServer> {
-        let server = Arc::new(OracleServer { runtime, leading: Mutex::default() });
+        let part = Part::Rival(Mutex::default());
+        let server = Arc::new(OracleServer { runtime, part });
         let (own, runtime) = (server.clone(), server.runtime.clone());
         server.runtime.spawn(Box::pin(async move {
             loop {
@@ -50,7 +61,7 @@ impl OracleServer {
                     runtime.executor.note("leads", (u64::from(runtime.process.0), 0), || {
                         format!("oracle {}", runtime.process.0)
                     });
-                    *own.leading() = Some(Arc::new(oracle));
+                    own.lead(Arc::new(oracle));
                     return;
                 }
                 runtime.sleep(Duration::from_millis(20)).await;
@@ -59,8 +70,45 @@ impl OracleServer {
         server
     }
 
-    fn leading(&self) -> MutexGuard<'_, Option<Arc<WindowOracle>>> {
-        self.leading.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Stands by, and leads when its time has come.
+    pub(crate) fn stand_by(
+        runtime: ProcessRuntime,
+        store: RemoteStore,
+        window: u64,
+    ) -> Arc<OracleServer> {
+        let clock = Arc::new(runtime.clone());
+        let options = OracleOptions { window, ..OracleOptions::default() };
+        let node = OracleNode::new(Arc::new(store), clock, options).expect("it has a window");
+        let node = Arc::new(node);
+        let own = node.clone();
+        runtime.spawn(Box::pin(async move { own.run().await }));
+        Arc::new(OracleServer { runtime, part: Part::Node(node) })
+    }
+
+    /// Makes way for another, if it is one that can.
+    pub(crate) fn resign(&self) {
+        if let Part::Node(node) = &self.part {
+            let node = node.clone();
+            // If it fails, the next waits for the end of the lease.
+            self.runtime.spawn(Box::pin(async move { drop(node.resign().await) }));
+        }
+    }
+
+    fn lead(&self, oracle: Arc<WindowOracle>) {
+        if let Part::Rival(leading) = &self.part {
+            *leading.lock().unwrap_or_else(PoisonError::into_inner) = Some(oracle);
+        }
+    }
+
+    /// The oracle that it serves with, if it leads.
+    pub(crate) fn leading(&self) -> Option<Arc<WindowOracle>> {
+        match &self.part {
+            Part::Rival(leading) => leading.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Part::Node(node) => match node.role() {
+                OracleRole::Leads(oracle) => Some(oracle),
+                OracleRole::StandsBy { .. } => None,
+            },
+        }
     }
 }
 
@@ -70,7 +118,7 @@ pub(crate) struct OracleEndpoint(pub(crate) Arc<OracleServer>);
 impl Server for OracleEndpoint {
     fn receive(&self, request: Bytes, _: ProcessId, reply: ReplyTo) {
         let request: OracleRequest = decode(request).expect("what a client encodes decodes");
-        let Some(oracle) = self.0.leading().clone() else {
+        let Some(oracle) = self.0.leading() else {
             return reply.send(encode(&OracleReply::Failed("not leading yet".to_owned())));
         };
         let executor = self.0.runtime.executor.clone();
@@ -105,8 +153,7 @@ pub(crate) struct Oracles {
 #[derive(Default)]
 struct Known {
     servers: Vec<(ProcessId, Arc<dyn Server>)>,
-    all: Vec<ProcessId>,
-    newest: Option<(ProcessId, Arc<OracleServer>)>,
+    all: Vec<(ProcessId, Arc<OracleServer>)>,
     stamps: Vec<Given>,
     by_timestamp: BTreeMap<Timestamp, Given>,
 }
@@ -121,24 +168,37 @@ pub(crate) struct Given {
     pub(crate) by: ProcessId,
 }
 
+impl Known {
+    fn leader(&self) -> Option<(ProcessId, Arc<OracleServer>)> {
+        let leads = |(process, oracle): &&(ProcessId, Arc<OracleServer>)| {
+            !oracle.runtime.executor.is_dead(*process) && oracle.leading().is_some()
+        };
+        self.all.iter().rev().find(leads).cloned()
+    }
+}
+
 impl Oracles {
     fn state(&self) -> MutexGuard<'_, Known> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds an oracle, and returns one that clients know no more.
     pub(crate) fn add(
         &self,
         process: ProcessId,
         oracle: Arc<OracleServer>,
         server: Arc<dyn Server>,
-    ) {
+    ) -> Option<ProcessId> {
         let mut state = self.state();
-        state.newest = Some((process, oracle));
         state.servers.push((process, server));
-        state.all.push(process);
-        if state.servers.len() > KNOWN_MAX {
-            state.servers.remove(0);
+        state.all.push((process, oracle));
+        if state.servers.len() <= KNOWN_MAX {
+            return None;
         }
+        // Clients must go on to know the one that leads.
+        let leads = state.leader().map(|(leader, _)| leader);
+        let place = state.servers.iter().position(|(process, _)| Some(*process) != leads);
+        Some(state.servers.remove(place.unwrap_or(0)).0)
     }
 
     /// Forgets all but the newest, and returns every other that there ever was.
@@ -147,7 +207,20 @@ impl Oracles {
         let old = state.servers.len().saturating_sub(1);
         state.servers.drain(..old);
         let newest = state.all.pop();
-        std::mem::replace(&mut state.all, newest.into_iter().collect())
+        let old = std::mem::replace(&mut state.all, newest.into_iter().collect());
+        old.into_iter().map(|(process, _)| process).collect()
+    }
+
+    /// Forgets one that is dead.
+    pub(crate) fn forget(&self, dead: ProcessId) {
+        let mut state = self.state();
+        state.servers.retain(|(process, _)| *process != dead);
+        state.all.retain(|(process, _)| *process != dead);
+    }
+
+    /// The newest that leads, or thinks so.
+    pub(crate) fn leader(&self) -> Option<(ProcessId, Arc<OracleServer>)> {
+        self.state().leader()
     }
 
     pub(crate) fn newest(&self) -> Option<ProcessId> {
@@ -173,6 +246,8 @@ pub(crate) struct RemoteOracle {
     pub(crate) timeout: Duration,
     /// Whether the newest oracle's memory can be reached, as if it were in this process.
     pub(crate) one_step: bool,
+    /// Whether the oracles stand by for one another.
+    pub(crate) stand_by: bool,
 }
 
 impl fmt::Debug for RemoteOracle {
@@ -210,9 +285,12 @@ impl RemoteOracle {
         Err(Error::Oracle(why))
     }
 
-    /// Mostly the newest, sometimes any.
+    /// Mostly the newest, sometimes any; any where the newest may stand by.
     fn one(&self) -> Option<(ProcessId, Arc<dyn Server>)> {
         let state = self.oracles.state();
+        if self.stand_by {
+            return self.runtime.executor.draw(|rng| rng.pick(&state.servers).cloned());
+        }
         let draw = self.runtime.executor.draw(|rng| rng.below(4 * KNOWN_MAX as u64)) as usize;
         state.servers.get(draw).or(state.servers.last()).cloned()
     }
@@ -246,12 +324,14 @@ impl Oracle for RemoteOracle {
     }
 
     fn timestamp_in_memory(&self) -> Option<Stamp> {
-        let (process, server) = self.oracles.state().newest.clone()?;
+        let (process, server) = match self.stand_by {
+            true => self.oracles.leader()?,
+            false => self.oracles.state().all.last().cloned()?,
+        };
         if self.runtime.executor.is_dead(process) {
             return None;
         }
-        let leading = server.leading().clone();
-        let stamp = leading?.timestamp_in_memory()?;
+        let stamp = server.leading()?.timestamp_in_memory()?;
         self.note(&OracleReply::Stamp(stamp), self.runtime.executor.now(), process);
         Some(stamp)
     }

@@ -50,6 +50,8 @@ parts! {
     TabletMoves "tablet-moves": s => s.faults.tablet_move = None,
     Garbage "garbage-collection": s => s.faults.floor = None,
     Ghosts "ghosts": s => s.faults.ghost = None,
+    StandBy "standing-by": s => s.stand_by = false,
+    TableLocks "locks-in-the-store": s => s.table_locks = false,
     NoFloors "stores-without-floors": s => s.life = None,
     GroupSync "group-sync": s => s.sync_max = Duration::ZERO,
     SplitBatches "split-batches": s => s.splits_batches = false,

@@ -25,6 +25,8 @@ use crate::{findings, nemesis};
 const STORM: Duration = Duration::from_secs(30);
 /// Within what time after the storm everything must have come to rest.
 const REST: Duration = Duration::from_secs(120);
+/// Within what time after a leader's death another oracle leads.
+const FAIL_OVER: Duration = Duration::from_secs(3);
 /// More steps than any run takes that goes on at all.
 const STEPS_MAX: u64 = 4_000_000;
 
@@ -259,7 +261,38 @@ async fn drain(world: &Arc<World>, session: &Session, healed: Duration) -> Resul
     if let Some(workers) = workers {
         workers.stop().await;
     }
+    findings.extend(fail_over(world, session).await?);
     Ok(findings)
+}
+
+/// The leader of several oracles dies, and nothing else goes wrong: one that stands by takes over
+/// in time.
+async fn fail_over(world: &Arc<World>, session: &Session) -> Result<Option<Finding>> {
+    if !world.swarm.stand_by {
+        return Ok(None);
+    }
+    let before = session.client.oracle().timestamp().await?.timestamp;
+    world.start_oracle();
+    world.sleep_ms(500).await;
+    let Some((old, _)) = world.oracles.leader() else {
+        return Ok(Some(stuck(world, "no oracle leads")));
+    };
+    world.executor.kill(old);
+    let died = world.now();
+    world.oracles.forget(old);
+    while world.oracles.leader().is_none() && world.now() < died + FAIL_OVER {
+        world.sleep_ms(10).await;
+    }
+    if world.oracles.leader().is_none() {
+        return Ok(Some(stuck(
+            world,
+            &format!("nobody leads {FAIL_OVER:?} after a leader's death"),
+        )));
+    }
+    world.tally.happened(Sometimes::FailedOver);
+    let after = session.client.oracle().timestamp().await?.timestamp;
+    let facts = format!("{after} after {before}, from an oracle that took over");
+    Ok((after <= before).then_some(Finding { property: property::ORACLE, facts }))
 }
 
 /// Workers that know every observer.

@@ -48,6 +48,10 @@ pub(crate) struct Swarm {
     pub(crate) one_step: bool,
     /// Whether the store has no locality groups, so that notifications lie apart from their rows.
     pub(crate) apart: bool,
+    /// Whether the oracles are several that stand by for one another.
+    pub(crate) stand_by: bool,
+    /// Whether liveness tokens and advisory locks lie in the store.
+    pub(crate) table_locks: bool,
     /// Without a floor: how long a request lives at most.
     pub(crate) life: Option<Duration>,
     pub(crate) policy: Policy,
@@ -122,6 +126,8 @@ impl Swarm {
             transactions: rng.between(100, 240),
             one_step: rng.below(2) == 0,
             apart: rng.below(2) == 0,
+            stand_by: rng.below(2) == 0,
+            table_locks: rng.below(2) == 0,
             life: None,
             policy: Policy::draw(rng),
         };

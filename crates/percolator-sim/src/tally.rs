@@ -56,6 +56,8 @@ kinds! {
         OraclePause = "oracle_pause",
         /// A second oracle started beside the first.
         OracleRival = "oracle_rival",
+        /// The oracle that led resigned.
+        OracleResigned = "oracle_resigned",
         /// A living client's session with the lock service lost.
         SessionLoss = "session_loss",
         /// The lock service restarted with nothing in memory.
@@ -113,6 +115,8 @@ kinds! {
         ObservedInRow = "observed_in_row",
         /// Observers ran for notifications in tables of their own.
         ObservedApart = "observed_apart",
+        /// A timestamp came from an oracle that had stood by before.
+        FailedOver = "failed_over",
         /// A request was dropped at its deadline.
         DeadlinePassed = "deadline_passed",
         /// Versions were dropped in the storm from a store without a floor.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use percolator_core::{Client, Services};
+use percolator_core::{Client, LockService, Services, TableLocks};
 
 use crate::book::Book;
 use crate::executor::{Executor, ProcessId};
@@ -19,6 +19,9 @@ use crate::swarm::{Swarm, Weather};
 use crate::tally::Tally;
 use crate::transport::{Server, Transport};
 use crate::workload::Mix;
+
+/// The shortest lifetime of a token in the store.
+const TOKEN_MIN: Duration = Duration::from_millis(100);
 
 /// Everything in one seed's world.
 pub(crate) struct World {
@@ -79,6 +82,9 @@ impl World {
             broken: AtomicBool::new(true),
         });
         world.start_oracle();
+        if world.swarm.stand_by {
+            world.start_oracle();
+        }
         world
     }
 
@@ -182,12 +188,21 @@ impl World {
         self.locks.end_sessions(process, self.swarm.session_timeout);
     }
 
-    /// Starts an oracle that takes over from those before it.
+    /// Starts an oracle that takes over from those before it, or stands by for them.
     pub(crate) fn start_oracle(&self) {
         let runtime = self.new_process();
         let process = runtime.process;
-        let server = OracleServer::start(runtime, self.remote_store(process), self.swarm.window);
-        self.oracles.add(process, server.clone(), Arc::new(OracleEndpoint(server)));
+        let store = self.remote_store(process);
+        let server = match self.swarm.stand_by {
+            true => OracleServer::stand_by(runtime, store, self.swarm.window),
+            false => OracleServer::start(runtime, store, self.swarm.window),
+        };
+        let endpoint = Arc::new(OracleEndpoint(server.clone()));
+        let forgotten = self.oracles.add(process, server, endpoint);
+        if let Some(forgotten) = forgotten.filter(|_| self.swarm.stand_by) {
+            // One that nobody knows must not lead.
+            self.executor.kill(forgotten);
+        }
     }
 
     pub(crate) fn remote_store(&self, process: ProcessId) -> RemoteStore {
@@ -204,23 +219,18 @@ impl World {
 
     /// Opens a client in a process, however often it takes.
     pub(crate) async fn client(&self, runtime: &ProcessRuntime) -> Client {
-        let (process, timeout) = (runtime.process, self.swarm.timeout);
+        let timeout = self.swarm.timeout;
         let services = Services {
-            store: Arc::new(self.remote_store(process)),
+            store: Arc::new(self.remote_store(runtime.process)),
             oracle: Arc::new(RemoteOracle {
                 runtime: runtime.clone(),
                 transport: self.transport.clone(),
                 oracles: self.oracles.clone(),
                 timeout,
                 one_step: self.swarm.one_step,
+                stand_by: self.swarm.stand_by,
             }),
-            locks: Arc::new(RemoteLocks {
-                process,
-                transport: self.transport.clone(),
-                server: self.locks.clone(),
-                endpoint: self.lock_endpoint.clone(),
-                timeout,
-            }),
+            locks: self.lock_service(runtime).await,
             runtime: Arc::new(runtime.clone()),
         };
         loop {
@@ -229,6 +239,26 @@ impl World {
                 Err(_) => self.sleep_ms(self.between(1, 20)).await,
             }
         }
+    }
+}
+
+impl World {
+    /// The lock service as a process sees it: a server's, or the core's own in the store.
+    async fn lock_service(&self, runtime: &ProcessRuntime) -> Arc<dyn LockService> {
+        let process = runtime.process;
+        if !self.swarm.table_locks {
+            return Arc::new(RemoteLocks {
+                process,
+                transport: self.transport.clone(),
+                server: self.locks.clone(),
+                endpoint: self.lock_endpoint.clone(),
+                timeout: self.swarm.timeout,
+            });
+        }
+        let (store, lifetime) = (self.remote_store(process), self.swarm.session_timeout);
+        let clock = Arc::new(runtime.clone());
+        let locks = TableLocks::open(&store, clock, lifetime.max(TOKEN_MIN)).await;
+        Arc::new(locks.expect("the table is opened without the network"))
     }
 }
 
