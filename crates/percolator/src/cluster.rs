@@ -61,12 +61,14 @@ pub enum Locks {
         /// How long after a process's death others take it for dead.
         lifetime: Duration,
     },
-    /// In an etcd cluster, in plain text.
+    /// In an etcd cluster.
     Etcd {
         /// Its members.
         members: Vec<Address>,
         /// The keys' prefix, which must differ from store to store, and the lifetime of tokens.
         options: EtcdOptions,
+        /// Whether it is spoken to with the cluster's certificates, in place of plain text.
+        tls: bool,
     },
 }
 
@@ -130,14 +132,23 @@ impl Percolator {
     ) -> Result<Self, percolator_core::Error> {
         let invalid = |error: Error| percolator_core::Error::Invalid(error.to_string());
         let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current());
-        let options = RemoteOracleOptions { tls: cluster.tls, ..cluster.oracle };
+        let options = RemoteOracleOptions { tls: cluster.tls.clone(), ..cluster.oracle };
         let oracle = Arc::new(RemoteOracle::new(cluster.oracles, options).map_err(invalid)?);
         let locks: Arc<dyn LockService> = match cluster.locks {
             Locks::Table { lifetime } => {
                 Arc::new(TableLocks::open(&*store, runtime.clone(), lifetime).await?)
             }
-            Locks::Etcd { members, options } => {
+            Locks::Etcd { members, options, tls: false } => {
                 Arc::new(EtcdLocks::new(members, options).map_err(invalid)?)
+            }
+            Locks::Etcd { members, options, tls: true } => {
+                let none = "locks.tls: there are no certificates; give tls.authority, tls.certificate \
+                            and tls.key";
+                let tls = cluster
+                    .tls
+                    .as_ref()
+                    .ok_or_else(|| percolator_core::Error::Invalid(none.to_owned()))?;
+                Arc::new(EtcdLocks::with_tls(members, options, tls).map_err(invalid)?)
             }
         };
         let services = Services { store, oracle, locks, runtime };

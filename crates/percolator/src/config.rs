@@ -35,12 +35,13 @@ enum Form {
 /// The application's own settings begin with this.
 const APP: &str = "app.";
 
-const KEYS: [(&str, Form); 10] = [
+const KEYS: [(&str, Form); 11] = [
     ("insecure", Form::Switch),
     ("locks.kind", Form::Text),
     ("locks.lifetime_ms", Form::Number),
     ("locks.members", Form::List),
     ("locks.prefix", Form::Text),
+    ("locks.tls", Form::Switch),
     ("oracles", Form::List),
     ("store", Form::Text),
     ("tls.authority", Form::Text),
@@ -241,7 +242,11 @@ impl Config {
 
     /// Whether the store may be spoken to in plain text beyond this machine (`insecure`).
     pub fn is_insecure(&self) -> bool {
-        self.settings.get("insecure").and_then(|(value, _)| value.as_bool()).unwrap_or(false)
+        self.switch("insecure")
+    }
+
+    fn switch(&self, key: &str) -> bool {
+        self.settings.get(key).and_then(|(value, _)| value.as_bool()).unwrap_or(false)
     }
 
     /// A setting of the application's own: that of `app.NAME`.
@@ -270,7 +275,11 @@ impl Config {
             Some("etcd") => {
                 let prefix = self.text("locks.prefix").unwrap_or_default().to_owned();
                 let options = EtcdOptions { prefix, lifetime };
-                Locks::Etcd { members: self.addresses("locks.members")?, options }
+                Locks::Etcd {
+                    members: self.addresses("locks.members")?,
+                    options,
+                    tls: self.switch("locks.tls"),
+                }
             }
             _ => return Err(self.wrong("locks.kind", "it is \"table\" or \"etcd\"")),
         };
@@ -385,7 +394,9 @@ mod tests {
         let mut config = Config::default();
         let text = "oracles = [\"a:1\"]\n[locks]\nkind = \"etcd\"\nmembers = [\"b:2\"]";
         config.add_text("a", text).unwrap();
-        let Locks::Etcd { members, options } = config.cluster().unwrap().locks else { panic!() };
+        let Locks::Etcd { members, options, tls: false } = config.cluster().unwrap().locks else {
+            panic!()
+        };
         assert_eq!((members.len(), options.prefix.as_str()), (1, "percolator/"));
         config.set("env", "locks.members", "nowhere").unwrap();
         assert!(error(config.cluster()).contains("locks.members (from env)"));

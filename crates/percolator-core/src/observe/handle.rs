@@ -177,9 +177,15 @@ impl Context {
         self.client.counters().observer_failures.bump();
         let (now, options) = (self.runtime().now(), &self.options);
         let delay = self.failures.note(cell, observer, error, now, options);
+        let table = cell.table.name();
         tracing::warn!(
-            target: "percolator::observer", event = "observer_failed", observer,
-            table = cell.table.name(), row = %cell.row, %error, next = ?delay,
+            target: "percolator::observer", event = "observer_failed", observer, table, %error,
+            next = ?delay,
+        );
+        // Keys are told to those alone who ask for them.
+        tracing::debug!(
+            target: "percolator::observer", event = "observer_failed_at", observer, table,
+            row = %cell.row,
         );
         delay
     }
