@@ -11,6 +11,7 @@ use crate::hints::Hints;
 use crate::layout::{SYSTEM_TABLE, notify_schema, system_schema, table_schema};
 use crate::mutants::{self, off};
 use crate::observe::placement::{Placement, notify_table_name};
+use crate::read_ahead::{Cache, Predictor};
 use crate::schema::{Observed, Schema};
 use crate::stats::{Counters, Stats};
 use crate::suspects::Suspects;
@@ -63,6 +64,7 @@ struct Inner {
     /// How many callers wait for idleness.
     awaited: AtomicUsize,
     counters: Counters,
+    predictor: Arc<Predictor>,
 }
 
 /// Somebody waits for idleness as long as this lives.
@@ -131,6 +133,7 @@ impl Client {
             collection,
             awaited: AtomicUsize::new(0),
             counters: Counters::default(),
+            predictor: Arc::default(),
         };
         let client = Client { inner: Arc::new(inner) };
         if let Some(life) = life {
@@ -309,6 +312,14 @@ impl Client {
 
     pub(crate) fn collection(&self) -> &Collection {
         &self.inner.collection
+    }
+
+    /// What a transaction keeps of its reads.
+    pub(crate) fn cache(&self) -> Cache {
+        match self.options().read_ahead {
+            true => Cache::new(&self.inner.predictor),
+            false => Cache::default(),
+        }
     }
 
     pub(crate) fn hints(&self) -> &Hints {

@@ -102,6 +102,7 @@ impl Client {
     ) -> Result<bigtable::Row> {
         let mut wait = LockWait::new(self, patience);
         loop {
+            self.counters().reads.bump();
             let found = table.store().read_row(row, select).await.map_err(too_old)?;
             match found.cells.iter().find(|cell| cell.family == LOCK) {
                 Some(cell) => wait.settle(&MetLock::decode(table, row, cell)?).await?,
@@ -143,6 +144,7 @@ impl Client {
             let column = versions[*index].column.to_bytes();
             select = select.column(DATA, column, TimeRange::at(*start_ts), 1);
         }
+        self.counters().reads.bump();
         let data = table.store().read_row(&row.key, &select).await.map_err(too_old)?;
         self.check_held(s)?;
         for (index, _) in long {

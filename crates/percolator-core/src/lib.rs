@@ -42,6 +42,7 @@ mod options;
 mod oracle;
 mod plan;
 mod prewrite;
+mod read_ahead;
 mod resolve;
 mod rows;
 mod runtime;

@@ -66,6 +66,7 @@ mutants! {
     NO_SINGLE_FLIGHT "no-single-flight" "H26"
         by "h26_many_readers_of_one_dead_transaction_decide_it_once",
     READS_IGNORE_LOCKS "reads-ignore-locks" "H27 H28",
+    UNLOCKED_AHEAD "unlocked-ahead" "H28",
     READS_EXCLUDE_S "reads-exclude-s" "H29",
     SCAN_WITHOUT_LOCK_ROWS "scan-without-lock-rows" "H30",
     SCAN_RESUMES_PAST_LOCKS "scan-resumes-past-locks" "H31",
@@ -73,9 +74,11 @@ mutants! {
     ALIVE_IS_REMEMBERED "alive-is-remembered" "H34",
     READ_BELOW_FLOOR "read-below-floor" "H35",
     LAPSED_READS "lapsed-reads" "H35",
-    LAPSED_COMMITS "lapsed-commits" "H04 H35",
+    LAPSED_COMMITS "lapsed-commits" "H04 H35"
+        by "h04_h35_a_transaction_whose_registration_lapsed_does_not_commit",
     LATE_LOCK_IS_RESOLVED "late-lock-is-resolved" "H06 H12",
-    ANY_RETENTION "any-retention" "H04 H35",
+    ANY_RETENTION "any-retention" "H04 H35"
+        by "h35_a_retention_that_is_too_short_drops_nothing_beneath_a_young_reader",
     GC_DROPS_NEWEST "gc-drops-newest" "H36",
     GC_DROPS_UNSEEN_DELETES "gc-drops-unseen-deletes" "H36",
     OWN_WRITES_UNSEEN "own-writes-unseen" "H37",

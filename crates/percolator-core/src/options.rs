@@ -30,6 +30,10 @@ pub struct Options {
     /// Values up to this length travel inside lock and write records, so that a read needs no
     /// lookup in the `data` family.
     pub short_value_bytes_max: usize,
+    /// Whether a transaction's read of one cell fetches, in the same request, the columns of its row
+    /// that were read after it before, and keeps what it has read. Worth it where a request goes over a
+    /// network; in the embedded store a read costs less than what is fetched in vain.
+    pub read_ahead: bool,
     /// How often [`transact`](crate::Client::transact) runs its closure before it gives up.
     pub attempts_max: u32,
     /// Whether `commit` returns at the commit point or after the secondaries.
@@ -90,6 +94,7 @@ impl Default for Options {
             read_wait_max: Duration::from_secs(30),
             commit_deadline: Duration::from_secs(30),
             short_value_bytes_max: 255,
+            read_ahead: false,
             attempts_max: 64,
             secondaries: Secondaries::Awaited,
             commit_path: CommitPath::OneStep,

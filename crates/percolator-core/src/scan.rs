@@ -138,6 +138,7 @@ impl<'a> Scan<'a> {
         let default = PageLimit::default();
         let limit = PageLimit { rows_max: default.rows_max.min(self.limit), ..default };
         let store = self.table.store();
+        self.client.counters().reads.bump();
         let page = store.scan(&range, &select, limit).await.map_err(too_old)?;
         // Also of the rows that are not there.
         self.client.check_held(self.s)?;

@@ -64,6 +64,10 @@ counters! {
     rolled_forward,
     /// Transactions of others that this client rolled back.
     rolled_back,
+    /// Requests by which rows of tables were read at a timestamp, those for long values too.
+    reads,
+    /// Reads of cells that needed no request, because the transaction had read or fetched them.
+    reads_saved,
     /// Times a read met a lock of another transaction.
     locks_met,
     /// Times a primary lock was renewed.

@@ -12,6 +12,7 @@ use crate::get::{Patience, Version, selection};
 use crate::mutants::{self, off};
 use crate::options::{TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
 use crate::oracle::Stamp;
+use crate::read_ahead::Cache;
 use crate::schema::Strength;
 use crate::{Client, Column, Error, Result, Scan, Table};
 
@@ -51,6 +52,7 @@ pub struct Transaction {
     /// Keeps the safe point below; goes on to the plan.
     pub(crate) open: Option<Open>,
     reads_own_writes: bool,
+    cache: Cache,
 }
 
 /// A transaction's buffered writes: `None` deletes the cell.
@@ -90,6 +92,7 @@ impl Buffer {
 impl Transaction {
     pub(crate) fn new(client: Client, stamp: Stamp, open: Open) -> Self {
         Transaction {
+            cache: client.cache(),
             client,
             stamp,
             buffer: Buffer::default(),
@@ -131,6 +134,10 @@ impl Transaction {
         check_row(&row)?;
         if let Some(own) = self.own(table, &row, column) {
             return Ok(own);
+        }
+        if self.cache.is_on() {
+            let at = (table.clone(), row);
+            return self.client.read_ahead(&self.cache, at, column, self.start_ts()).await;
         }
         let column = std::slice::from_ref(column);
         let mut versions = self.versions(table, &row, column, Patience::Wait).await?;

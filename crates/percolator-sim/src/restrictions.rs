@@ -50,6 +50,7 @@ parts! {
     TabletMoves "tablet-moves": s => s.faults.tablet_move = None,
     Garbage "garbage-collection": s => s.faults.floor = None,
     Ghosts "ghosts": s => s.faults.ghost = None,
+    ReadAhead "read-ahead": s => s.options.read_ahead = false,
     StandBy "standing-by": s => s.stand_by = false,
     TableLocks "locks-in-the-store": s => s.table_locks = false,
     NoFloors "stores-without-floors": s => s.life = None,

@@ -146,6 +146,9 @@ async fn client_life(world: Arc<World>, member: ProcessRuntime) {
             world.sleep_ms(world.between(0, 20)).await;
         }
     }
+    if session.client.stats().reads_saved > 0 {
+        world.tally.happened(Sometimes::ReadAhead);
+    }
 }
 
 /// Starts the workers that run observers while the storm lasts; some of them late.

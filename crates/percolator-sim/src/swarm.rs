@@ -132,7 +132,7 @@ impl Swarm {
             policy: Policy::draw(rng),
         };
         if rng.below(3) == 0 {
-            swarm.without_floors(Duration::from_millis(rng.between(50, 400)));
+            swarm.without_floors(Duration::from_millis(rng.between(20, 250)));
         }
         swarm
     }
@@ -179,6 +179,7 @@ fn options(rng: &mut Rng) -> Options {
         transaction_life_max: Duration::from_secs(rng.between(2, 30)),
         read_wait_max: Duration::from_millis(rng.between(50, 5000)),
         commit_deadline: Duration::from_millis(rng.between(20, 4000)),
+        read_ahead: rng.below(2) == 0,
         short_value_bytes_max: *rng.pick(&[0, 12, 255]).unwrap_or(&255),
         attempts_max: 12,
         commit_path: CommitPath::OneStep,

@@ -115,6 +115,8 @@ kinds! {
         ObservedInRow = "observed_in_row",
         /// Observers ran for notifications in tables of their own.
         ObservedApart = "observed_apart",
+        /// A client answered reads out of what it had read ahead.
+        ReadAhead = "read_ahead",
         /// A timestamp came from an oracle that had stood by before.
         FailedOver = "failed_over",
         /// A request was dropped at its deadline.

@@ -16,6 +16,7 @@ mod notifications;
 mod observers;
 mod one_step;
 mod oracle;
+mod read_ahead;
 mod reads;
 mod registration;
 mod rollback;

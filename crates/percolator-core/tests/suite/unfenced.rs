@@ -188,6 +188,26 @@ fn h35_an_answer_that_comes_after_the_registration_lapsed_is_not_believed() {
     });
 }
 
+/// H35: a reader that is young needs no registration, because nothing that was overwritten so lately
+/// goes; a round that would not keep to that is refused.
+#[test]
+fn h35_a_retention_that_is_too_short_drops_nothing_beneath_a_young_reader() {
+    run_unfenced(LIFE, async |world| {
+        let (reader, other) = (world.client().await, world.client().await);
+        let table = reader.table("t").await.unwrap();
+        set(&other, &table, &[("a", "1")]).await;
+        let tx = reader.begin().await.unwrap();
+        set(&other, &table, &[("a", "2")]).await;
+        other.begin().await.unwrap();
+        for retention in [Duration::ZERO, LIFE, TERM - Duration::from_millis(1)] {
+            world.sleep_ms(200).await;
+            let round = other.gc(retention).await;
+            let value = tx.get(&table, "a", &BAL).await.unwrap();
+            assert_eq!(value.as_deref(), Some(&b"1"[..]), "{round:?}");
+        }
+    });
+}
+
 /// H04: all of its evidence is collected; what it would overwrite unseen is a deletion.
 #[test]
 fn h04_h35_a_transaction_whose_registration_lapsed_does_not_commit() {
