@@ -10,5 +10,5 @@ mod proto;
 mod server;
 mod time;
 
-pub use client::{Address, ClientOptions, GrpcStore};
+pub use client::{Address, BareConditional, BareRead, BareTable, ClientOptions, GrpcStore};
 pub use server::{ServeError, Server};

@@ -6,6 +6,7 @@
 //!   filter.rs    selections and probes as filters of the API
 //!   merge.rs     chunks of a stream as rows
 //!   channel.rs   connections, deadlines, headers        retry.rs   what is repeated, and when
+//!   bare.rs      requests as they are, to measure all of this against
 //!   status.rs    codes of the API as errors             address.rs where it all is
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! first one may have been applied.
 
 mod address;
+mod bare;
 mod channel;
 mod filter;
 mod merge;
@@ -26,4 +28,5 @@ mod table;
 mod tests;
 
 pub use address::Address;
+pub use bare::{BareConditional, BareRead, BareTable};
 pub use store::{ClientOptions, GrpcStore};

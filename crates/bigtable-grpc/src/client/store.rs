@@ -10,6 +10,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Status};
 
 use super::address::Address;
+use super::bare::BareTable;
 use super::channel::{Channels, routing};
 use super::retry::repeat;
 use super::status::{of_mutation, of_read};
@@ -254,16 +255,7 @@ impl Store for GrpcStore {
         self.remember(name, schema, false)?;
         self.prepare(name, schema).await?;
         self.remember(name, schema, true)?;
-        let full = self.table_name(name);
-        let params = [("table_name", &*full), ("app_profile_id", &*self.app_profile)];
-        Ok(Arc::new(GrpcTable {
-            routing: routing(&params)?,
-            channels: self.channels.clone(),
-            name: name.to_owned(),
-            path: full,
-            app_profile: self.app_profile.clone(),
-            schema: schema.clone(),
-        }))
+        Ok(Arc::new(self.table(name, schema)?))
     }
 
     async fn table_names(&self) -> Result<Vec<String>> {
@@ -314,6 +306,31 @@ impl Store for GrpcStore {
 }
 
 impl GrpcStore {
+    /// The bare requests of a table that was opened.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if it was not.
+    pub fn bare_table(&self, name: &str) -> Result<BareTable> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let schema = opened.get(name).ok_or_else(|| {
+            Error::invalid(format!("table {name} is not open: open it with its schema first"))
+        })?;
+        self.table(name, schema).map(BareTable)
+    }
+
+    fn table(&self, name: &str, schema: &TableSchema) -> Result<GrpcTable> {
+        let full = self.table_name(name);
+        let params = [("table_name", &*full), ("app_profile_id", &*self.app_profile)];
+        Ok(GrpcTable {
+            routing: routing(&params)?,
+            channels: self.channels.clone(),
+            name: name.to_owned(),
+            path: full,
+            app_profile: self.app_profile.clone(),
+            schema: schema.clone(),
+        })
+    }
+
     /// Checks a schema against those that were opened before; `add`: and remembers it.
     fn remember(&self, name: &str, schema: &TableSchema, add: bool) -> Result<()> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);

@@ -55,6 +55,44 @@ struct Part {
 }
 
 impl GrpcTable {
+    pub(super) fn read_request(
+        &self,
+        rows: RowSet,
+        filter: RowFilter,
+        rows_max: usize,
+    ) -> ReadRowsRequest {
+        ReadRowsRequest {
+            table_name: self.path.clone(),
+            app_profile_id: self.app_profile.clone(),
+            rows: Some(rows),
+            filter: Some(filter),
+            rows_limit: i64::try_from(rows_max.max(1)).unwrap_or(0),
+            ..ReadRowsRequest::default()
+        }
+    }
+
+    pub(super) fn conditional_request(
+        &self,
+        request: &ConditionalMutation,
+    ) -> Result<CheckAndMutateRowRequest> {
+        request.check(&self.schema)?;
+        let predicate = filter::of_predicate(&request.predicate, request.then.is_empty())?;
+        Ok(CheckAndMutateRowRequest {
+            table_name: self.path.clone(),
+            app_profile_id: self.app_profile.clone(),
+            row_key: request.row.to_bytes(),
+            predicate_filter: Some(predicate),
+            true_mutations: wire_mutations(&request.then)?,
+            false_mutations: wire_mutations(&request.otherwise)?,
+            ..CheckAndMutateRowRequest::default()
+        })
+    }
+
+    /// One row.
+    pub(super) fn one(key: &RowKey) -> RowSet {
+        RowSet { row_keys: vec![key.to_bytes()], row_ranges: Vec::new() }
+    }
+
     /// Reads rows until the page is full or the stream ends; what came before an error is kept.
     async fn read(
         &self,
@@ -63,14 +101,7 @@ impl GrpcTable {
         limit: PageLimit,
         part: &mut Part,
     ) -> std::result::Result<(), Status> {
-        let request = ReadRowsRequest {
-            table_name: self.path.clone(),
-            app_profile_id: self.app_profile.clone(),
-            rows: Some(rows),
-            filter: Some(filter),
-            rows_limit: i64::try_from(limit.rows_max.max(1)).unwrap_or(0),
-            ..ReadRowsRequest::default()
-        };
+        let request = self.read_request(rows, filter, limit.rows_max);
         let request = self.channels.request(&self.routing, request);
         let mut stream = self.channels.data().read_rows(request).await?.into_inner();
         let mut merger = Merger::new(false);
@@ -133,9 +164,8 @@ impl GrpcTable {
     async fn row(&self, key: &RowKey, filter: RowFilter) -> Result<Row> {
         let answer = repeat(|| async {
             let mut part = Part::default();
-            let rows = RowSet { row_keys: vec![key.to_bytes()], row_ranges: Vec::new() };
             let limit = PageLimit { rows_max: 1, bytes_max: usize::MAX };
-            self.read(rows, filter.clone(), limit, &mut part).await?;
+            self.read(Self::one(key), filter.clone(), limit, &mut part).await?;
             Ok(part.rows.pop())
         });
         let row = answer.await.map_err(|status| of_read(&status))?;
@@ -211,22 +241,11 @@ impl Table for GrpcTable {
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
-        request.check(&self.schema)?;
-        let predicate = filter::of_predicate(&request.predicate, request.then.is_empty())?;
-        let true_mutations = wire_mutations(&request.then)?;
-        let false_mutations = wire_mutations(&request.otherwise)?;
-        if true_mutations.is_empty() && false_mutations.is_empty() {
-            return self.finds(&request.row, predicate).await;
+        let row = &request.row;
+        let request = self.conditional_request(&request)?;
+        if request.true_mutations.is_empty() && request.false_mutations.is_empty() {
+            return self.finds(row, request.predicate_filter.unwrap_or_default()).await;
         }
-        let request = CheckAndMutateRowRequest {
-            table_name: self.path.clone(),
-            app_profile_id: self.app_profile.clone(),
-            row_key: request.row.to_bytes(),
-            predicate_filter: Some(predicate),
-            true_mutations,
-            false_mutations,
-            ..CheckAndMutateRowRequest::default()
-        };
         let request = self.channels.request(&self.routing, request);
         match self.channels.data().check_and_mutate_row(request).await {
             Ok(answer) => Ok(answer.into_inner().predicate_matched),

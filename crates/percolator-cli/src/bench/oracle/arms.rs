@@ -2,60 +2,30 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::try_join_all;
-use hdrhistogram::Histogram;
 use percolator::Oracle;
 use percolator_rpc::oracle::RemoteOracle;
 
-use super::server::{MESSAGE_BYTES, Server, echo};
-use super::{Arm, Settings, histogram};
-use crate::bench::system;
+use super::echo::{MESSAGE_BYTES, echo};
+use super::{Arm, Settings};
+use crate::bench::turns::{Block, Spent, Start, histogram, nanos};
 
 /// How often callers come in, at half load. The operating system sleeps no shorter.
 const TICK: Duration = Duration::from_micros(100);
 
 /// What a turn did.
 pub(super) struct Done {
-    pub(super) operations: u64,
-    pub(super) spent: Spent,
-    pub(super) latencies: Histogram<u64>,
+    pub(super) block: Block,
     /// What each caller got, in the order in which it got it.
     pub(super) timestamps: Vec<Vec<u64>>,
 }
 
-/// What a turn took, without the evaluation after it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Spent {
-    pub(super) elapsed: Duration,
-    pub(super) client_cpu: Option<Duration>,
-    pub(super) server_cpu: Option<Duration>,
-}
-
-/// The beginning of a turn.
-pub(super) struct Start<'a> {
-    server: &'a Server,
-    at: Instant,
-    client_cpu: Option<Duration>,
-    server_cpu: Option<Duration>,
-}
-
-impl<'a> Start<'a> {
-    pub(super) fn of(server: &'a Server) -> Self {
-        let (client_cpu, server_cpu) = (system::cpu_time(), server.cpu_time());
-        Start { server, at: Instant::now(), client_cpu, server_cpu }
-    }
-
-    fn now(&self) -> Spent {
-        let since = |now: Option<Duration>, before: Option<Duration>| {
-            now.zip(before).map(|(now, before)| now.saturating_sub(before))
-        };
-        Spent {
-            elapsed: self.at.elapsed(),
-            client_cpu: since(system::cpu_time(), self.client_cpu),
-            server_cpu: since(self.server.cpu_time(), self.server_cpu),
-        }
+impl Done {
+    fn new(spent: Spent) -> Self {
+        let block = Block { operations: 0, spent, latencies: histogram() };
+        Done { block, timestamps: Vec::new() }
     }
 }
 
@@ -67,7 +37,7 @@ pub(super) async fn turn(
     rate: f64,
     spent: Start<'_>,
 ) -> anyhow::Result<Done> {
-    let length = settings.block();
+    let length = settings.turns.block();
     match arm {
         Arm::Echo => tokio::task::block_in_place(|| round_trips(length, &spent)),
         Arm::Unbatched => closed(oracle, 1, length, &spent).await,
@@ -80,7 +50,7 @@ fn round_trips(length: Duration, spent: &Start<'_>) -> anyhow::Result<Done> {
     let mut stream = echo()?;
     let (mut latencies, mut operations) = (histogram(), 0);
     let mut message = [7; MESSAGE_BYTES];
-    let started = Instant::now();
+    let started = spent.at();
     let mut last = Duration::ZERO;
     while last < length {
         stream.write_all(&message)?;
@@ -89,7 +59,8 @@ fn round_trips(length: Duration, spent: &Start<'_>) -> anyhow::Result<Done> {
         latencies.saturating_record(nanos(now - last));
         (last, operations) = (now, operations + 1);
     }
-    Ok(Done { operations, spent: spent.now(), latencies, timestamps: Vec::new() })
+    let block = Block { operations, spent: spent.spent(), latencies };
+    Ok(Done { block, timestamps: Vec::new() })
 }
 
 /// Callers that ask again as soon as they are answered.
@@ -99,7 +70,7 @@ async fn closed(
     length: Duration,
     spent: &Start<'_>,
 ) -> anyhow::Result<Done> {
-    let started = Instant::now();
+    let started = spent.at();
     let tasks = (0..callers).map(|_| {
         let oracle = oracle.clone();
         tokio::spawn(async move {
@@ -115,12 +86,11 @@ async fn closed(
         })
     });
     let results = try_join_all(tasks.collect::<Vec<_>>()).await?;
-    let spent = spent.now();
-    let mut done = Done { operations: 0, spent, latencies: histogram(), timestamps: Vec::new() };
+    let mut done = Done::new(spent.spent());
     for result in results {
         let (latencies, got) = result?;
-        latencies.into_iter().for_each(|nanos| done.latencies.saturating_record(nanos));
-        done.operations += got.len() as u64;
+        latencies.into_iter().for_each(|nanos| done.block.latencies.saturating_record(nanos));
+        done.block.operations += got.len() as u64;
         done.timestamps.push(got);
     }
     Ok(done)
@@ -135,7 +105,7 @@ async fn open(
     spent: &Start<'_>,
 ) -> anyhow::Result<Done> {
     let (tick, mut ticks) = tokio::sync::mpsc::unbounded_channel();
-    let started = Instant::now();
+    let started = spent.at();
     let clock = std::thread::spawn(move || {
         let mut due = Duration::ZERO;
         while due < length {
@@ -160,18 +130,13 @@ async fn open(
         }));
     }
     let results = try_join_all(tasks).await?;
-    let spent = spent.now();
-    let mut done = Done { operations: 0, spent, latencies: histogram(), timestamps: Vec::new() };
+    let mut done = Done::new(spent.spent());
     for result in results {
         let (took, got) = result?;
-        done.latencies.saturating_record_n(took, got.len() as u64);
-        done.operations += got.len() as u64;
+        done.block.latencies.saturating_record_n(took, got.len() as u64);
+        done.block.operations += got.len() as u64;
         done.timestamps.push(got.iter().map(|stamp| stamp.timestamp.as_u64()).collect());
     }
     clock.join().map_err(|_| anyhow::anyhow!("the thread that keeps time ended"))?;
     Ok(done)
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
