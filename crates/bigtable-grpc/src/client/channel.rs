@@ -15,6 +15,7 @@ use crate::proto::admin::bigtable_instance_admin_client::BigtableInstanceAdminCl
 use crate::proto::admin::bigtable_table_admin_client::BigtableTableAdminClient;
 use crate::proto::data::FeatureFlags;
 use crate::proto::data::bigtable_client::BigtableClient;
+use crate::proto::extension::extension_client::ExtensionClient;
 
 /// Largest message that is decoded: a server of Google's may send a whole cell in one.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
@@ -66,6 +67,10 @@ impl Channels {
 
     pub(crate) fn data(&self) -> BigtableClient<Channel> {
         BigtableClient::new(self.channel()).max_decoding_message_size(ANSWER_BYTES_MAX)
+    }
+
+    pub(crate) fn extension(&self) -> ExtensionClient<Channel> {
+        ExtensionClient::new(self.channel()).max_decoding_message_size(ANSWER_BYTES_MAX)
     }
 
     pub(crate) fn tables(&self) -> BigtableTableAdminClient<Channel> {

@@ -6,6 +6,7 @@
 //!   filter.rs    selections and probes as filters of the API
 //!   merge.rs     chunks of a stream as rows
 //!   channel.rs   connections, deadlines, headers        retry.rs   what is repeated, and when
+//!   batch.rs     several conditional mutations in one request, where the server takes them
 //!   bare.rs      requests as they are, to measure all of this against
 //!   status.rs    codes of the API as errors             address.rs where it all is
 //! ```
@@ -17,6 +18,7 @@
 
 mod address;
 mod bare;
+mod batch;
 mod channel;
 mod filter;
 mod merge;

@@ -11,6 +11,7 @@ use tonic::{Code, Status};
 
 use super::address::Address;
 use super::bare::BareTable;
+use super::batch;
 use super::channel::{Channels, routing};
 use super::retry::repeat;
 use super::status::{of_mutation, of_read};
@@ -44,6 +45,9 @@ pub struct ClientOptions {
     /// The application profile that requests are routed by. It must route to a single cluster and
     /// allow transactions on rows.
     pub app_profile: String,
+    /// Whether several conditional mutations go in one request to a server that takes them so, which the
+    /// server of this crate does.
+    pub batches: bool,
 }
 
 impl Default for ClientOptions {
@@ -52,6 +56,7 @@ impl Default for ClientOptions {
             connections: 4,
             deadline: Duration::from_secs(20),
             app_profile: "default".to_owned(),
+            batches: true,
         }
     }
 }
@@ -87,6 +92,8 @@ pub struct GrpcStore {
     channels: Arc<Channels>,
     instance: String,
     app_profile: String,
+    /// Most conditional mutations that the server takes in one request; `None` if it takes one.
+    batch_max: Option<usize>,
     /// What tables were opened as. Locality groups are known here alone.
     opened: Mutex<BTreeMap<String, TableSchema>>,
 }
@@ -98,11 +105,15 @@ impl GrpcStore {
     /// `Unavailable` if nobody answers; `InvalidRequest` if the profile routes to several clusters or
     /// refuses transactions: single-row transactions need one cluster.
     pub async fn open(address: &Address, options: ClientOptions) -> Result<GrpcStore> {
-        let ClientOptions { connections, deadline, app_profile } = options;
+        let ClientOptions { connections, deadline, app_profile, batches } = options;
         let channels = Arc::new(Channels::new(address, connections, deadline)?);
         let (instance, opened) = (address.instance(), Mutex::default());
-        let store = GrpcStore { channels, instance, app_profile, opened };
+        let mut store = GrpcStore { channels, instance, app_profile, batch_max: None, opened };
         store.check_routing().await?;
+        if batches {
+            let routing = routing(&[("name", &store.instance)])?;
+            store.batch_max = batch::entries_max(&store.channels, &routing).await;
+        }
         Ok(store)
     }
 
@@ -328,6 +339,7 @@ impl GrpcStore {
             path: full,
             app_profile: self.app_profile.clone(),
             schema: schema.clone(),
+            batch_max: self.batch_max,
         })
     }
 

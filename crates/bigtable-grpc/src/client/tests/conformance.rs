@@ -13,9 +13,10 @@ fn is_beyond_the_api(case: &str) -> bool {
     case.starts_with("floor::") || case.starts_with("bounds::")
 }
 
-async fn run(address: &str, beside: &[&str]) {
+async fn run(address: &str, batches: bool, beside: &[&str]) {
     let address: Address = address.parse().expect("an address");
-    let store = GrpcStore::open(&address, ClientOptions::default()).await.expect("a connection");
+    let options = ClientOptions { batches, ..ClientOptions::default() };
+    let store = GrpcStore::open(&address, options).await.expect("a connection");
     let mut count = 0;
     for case in CASES {
         // Threads of their own would have no runtime for the connection.
@@ -37,7 +38,8 @@ async fn the_server_of_this_crate() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let served = tokio::spawn(server.serve(listener, std::future::pending()));
-    run(&format!("bigtable://{address}/p/i"), &[]).await;
+    run(&format!("bigtable://{address}/p/i"), true, &[]).await;
+    run(&format!("bigtable://{address}/p/without-batches"), false, &[]).await;
     served.abort();
 }
 
@@ -52,5 +54,5 @@ async fn googles_emulator() {
     };
     // An instance that no earlier run has tables in.
     let instance = format!("i{}", std::process::id());
-    run(&format!("bigtable://{host}/p/{instance}"), &[]).await;
+    run(&format!("bigtable://{host}/p/{instance}"), true, &[]).await;
 }

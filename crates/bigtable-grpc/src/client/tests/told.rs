@@ -26,32 +26,40 @@ use crate::proto::data;
 use crate::proto::data::bigtable_server::{Bigtable, BigtableServer};
 use crate::proto::data::read_rows_response::CellChunk;
 use crate::proto::data::read_rows_response::cell_chunk::RowStatus;
+use crate::proto::extension::check_and_mutate_rows_response::Outcome;
+use crate::proto::extension::extension_server::ExtensionServer;
 
-const FAMILY: Family = Family::from_static("f");
+pub(super) const FAMILY: Family = Family::from_static("f");
 
 /// What is to be answered, and what was asked.
 #[derive(Debug, Clone, Default)]
-struct Script(Arc<Mutex<Play>>);
+pub(super) struct Script(Arc<Mutex<Play>>);
 
 #[derive(Debug, Default)]
-struct Play {
+pub(super) struct Play {
     /// For each read: its messages, and how the stream ends.
     reads: VecDeque<(Vec<data::ReadRowsResponse>, Option<Status>)>,
     /// For each mutation, conditional or not.
-    mutations: VecDeque<Result<bool, Status>>,
+    pub(super) mutations: VecDeque<Result<bool, Status>>,
+    /// Most entries of a batch; zero for a server without batches.
+    pub(super) entries_max: u32,
+    /// For each batch.
+    pub(super) batches: VecDeque<Result<Vec<Outcome>, Status>>,
+    /// The rows of each batch that was asked for.
+    pub(super) batched: Vec<Vec<bytes::Bytes>>,
     profile: Option<RoutingPolicy>,
     gc_rule: Option<admin::GcRule>,
     asked: Vec<data::ReadRowsRequest>,
-    mutated: usize,
+    pub(super) mutated: usize,
     headers: Vec<(String, String, bool)>,
 }
 
 impl Script {
-    fn play<T>(&self, with: impl FnOnce(&mut Play) -> T) -> T {
+    pub(super) fn play<T>(&self, with: impl FnOnce(&mut Play) -> T) -> T {
         with(&mut self.0.lock().unwrap())
     }
 
-    fn note<T>(&self, request: &Request<T>) {
+    pub(super) fn note<T>(&self, request: &Request<T>) {
         let header = |name| {
             let value = request.metadata().get(name).and_then(|value| value.to_str().ok());
             value.unwrap_or_default().to_owned()
@@ -134,11 +142,12 @@ impl BigtableInstanceAdmin for Script {
     }
 }
 
-async fn open(script: &Script) -> bigtable::Result<Arc<dyn Table>> {
+pub(super) async fn open(script: &Script) -> bigtable::Result<Arc<dyn Table>> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let served = tonic::transport::Server::builder()
         .add_service(BigtableServer::new(script.clone()))
+        .add_service(ExtensionServer::new(script.clone()))
         .add_service(BigtableTableAdminServer::new(script.clone()))
         .add_service(BigtableInstanceAdminServer::new(script.clone()))
         .serve_with_incoming(TcpIncoming::from(listener));

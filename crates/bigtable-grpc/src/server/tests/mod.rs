@@ -3,6 +3,7 @@
 
 mod admin;
 mod conditions;
+mod extension;
 mod filters;
 mod processes;
 mod reads;
