@@ -5,6 +5,7 @@
 //!   unbatched  one caller, one request for each timestamp
 //!   batched    many callers, as fast as it goes; one request in flight
 //!   half_load  callers that come at half that rate, whether or not they are served
+//!   half_echo  the same load, with a peer that sends back what it gets in place of the oracle
 //! ```
 //!
 //! The server is a process of its own, the clients are this one. The arms take turns; every timestamp that
@@ -44,10 +45,12 @@ pub(crate) enum Arm {
     Unbatched,
     Batched,
     HalfLoad,
+    HalfLoadEcho,
 }
 
 impl Arm {
-    const ALL: [Arm; 4] = [Arm::Echo, Arm::Unbatched, Arm::Batched, Arm::HalfLoad];
+    const ALL: [Arm; 5] =
+        [Arm::Echo, Arm::Unbatched, Arm::Batched, Arm::HalfLoad, Arm::HalfLoadEcho];
 
     fn name(self) -> &'static str {
         match self {
@@ -55,6 +58,7 @@ impl Arm {
             Arm::Unbatched => "unbatched",
             Arm::Batched => "batched",
             Arm::HalfLoad => "half_load",
+            Arm::HalfLoadEcho => "half_echo",
         }
     }
 
@@ -64,6 +68,7 @@ impl Arm {
             Arm::Unbatched => "a timestamp for the only caller",
             Arm::Batched => "a timestamp for one of many callers",
             Arm::HalfLoad => "a timestamp at half the rate of `batched`, from when it was due",
+            Arm::HalfLoadEcho => "an echo for one of as many callers, batched alike",
         }
     }
 }
@@ -71,6 +76,7 @@ impl Arm {
 /// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
+    /// Those of [`Arm::ALL`], and how late callers came.
     arms: Vec<Measured>,
     load: [Load; 2],
     /// How many timestamps were handed out.
@@ -91,6 +97,7 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
     let mut arms = Arm::ALL.map(|arm| Measured::new(arm.name(), arm.description()));
     // Of the warming round, until there are others.
     let mut rate = 100_000.0;
+    let mut late = Vec::new();
     let turn = async |arm: usize| {
         let (arm, start) = (Arm::ALL[arm], Start::now(Some(&server)));
         let done = arms::turn(arm, &oracle, settings, rate / 2.0, start).await?;
@@ -99,12 +106,21 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
         if arm == Arm::Batched {
             rate = operations as f64 / spent.elapsed.as_secs_f64();
         }
+        if arm == Arm::HalfLoad {
+            late.push(Block { operations, spent, latencies: done.late });
+        }
         Ok(done.block)
     };
     if !settings.turns.take(context, &progress, &mut arms, turn).await? {
         return Ok(None);
     }
     let load = [before, Load::now()];
+    let mut arms = Vec::from(arms);
+    let what = "how late the callers of `half_load` came, for want of a processor";
+    let mut lateness = Measured::new("half_load_late", what);
+    // The first round warms up.
+    late.iter().skip(1).try_for_each(|block| lateness.add(block))?;
+    arms.push(lateness);
     let (timestamps, wrong) = (marks.count(), marks.wrong());
-    Ok(Some(Outcome { arms: arms.into(), load, timestamps, wrong }))
+    Ok(Some(Outcome { arms, load, timestamps, wrong }))
 }

@@ -187,7 +187,8 @@ impl Measured {
         }
     }
 
-    fn add(&mut self, block: &Block) -> anyhow::Result<()> {
+    /// Adds a turn.
+    pub(crate) fn add(&mut self, block: &Block) -> anyhow::Result<()> {
         let sum = |all: &mut Option<Duration>, one: Option<Duration>| {
             *all = all.zip(one).map(|(all, one)| all + one);
         };

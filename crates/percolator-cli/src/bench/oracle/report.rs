@@ -20,8 +20,16 @@ fn report<'a>(settings: &Settings, result: &'a Outcome) -> Report<'a> {
         paper: Some(2_000_000.0),
     };
     let over_one = Figure::rates(turns, arm(Arm::Batched), arm(Arm::Unbatched));
-    let late = Figure::latencies(turns, arm(Arm::HalfLoad), arm(Arm::Echo), "p99", |turn| turn.p99);
-    let figures = vec![over_one.bar(Bar::AtLeast(100.0)), timestamps, late.bar(Bar::AtMost(3.0))];
+    let p99 =
+        |above, below| Figure::latencies(turns, arm(above), arm(below), "p99", |turn| turn.p99);
+    let figures = vec![
+        over_one.bar(Bar::AtLeast(100.0)),
+        timestamps,
+        p99(Arm::HalfLoad, Arm::Echo).bar(Bar::AtMost(3.0)),
+        // What the same callers cost without an oracle.
+        p99(Arm::HalfLoadEcho, Arm::Echo),
+        p99(Arm::HalfLoad, Arm::HalfLoadEcho),
+    ];
     Report { benchmark: "oracle", turns, load: result.load, arms: &result.arms, figures }
 }
 
