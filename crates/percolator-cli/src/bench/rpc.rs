@@ -3,7 +3,8 @@
 //! ```text
 //!   bare_commit  prewrite and commit of a transaction on one cell, as two requests made beforehand
 //!   tx           begin, set, commit: the client makes the same requests
-//!   tx_ten       the same on ten cells in ten rows
+//!   tx_ten       the same on ten cells in ten rows, with batches of conditional mutations
+//!   tx_ten_each  the same as on a server without batches: each row's mutation is a request of its own
 //!   bare_read    one ReadRows, made beforehand
 //!   get          snapshot, get: the client makes the same request
 //! ```
@@ -42,88 +43,42 @@ pub(crate) struct Settings {
 }
 
 /// What is done over and over in a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arm {
-    BareCommit,
-    Tx,
-    TxTen,
-    BareRead,
-    Get,
-    BareCommitMany,
-    TxMany,
-    TxTenMany,
-    BareReadMany,
-    GetMany,
+#[derive(Debug)]
+struct Arm {
+    name: &'static str,
+    operation: &'static str,
+    work: Work,
+    /// By as many callers as the settings say, instead of one.
+    many: bool,
 }
 
-impl Arm {
-    /// All of them, in the order they are reported in.
-    const ALL: [Arm; 10] = [
-        Arm::BareCommit,
-        Arm::Tx,
-        Arm::TxTen,
-        Arm::BareRead,
-        Arm::Get,
-        Arm::BareCommitMany,
-        Arm::TxMany,
-        Arm::TxTenMany,
-        Arm::BareReadMany,
-        Arm::GetMany,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Arm::BareCommit => "bare_commit",
-            Arm::Tx => "tx",
-            Arm::TxTen => "tx_ten",
-            Arm::BareRead => "bare_read",
-            Arm::Get => "get",
-            Arm::BareCommitMany => "bare_commit_many",
-            Arm::TxMany => "tx_many",
-            Arm::TxTenMany => "tx_ten_many",
-            Arm::BareReadMany => "bare_read_many",
-            Arm::GetMany => "get_many",
-        }
-    }
-
-    fn description(self) -> &'static str {
-        match self {
-            Arm::BareCommit => {
-                "two CheckAndMutateRow made beforehand: prewrite and commit of a cell"
-            }
-            Arm::Tx => "begin, set, commit",
-            Arm::TxTen => "begin, ten sets in ten rows, commit",
-            Arm::BareRead => "one ReadRows made beforehand: locks and newest write of a cell",
-            Arm::Get => "snapshot, get",
-            Arm::BareCommitMany
-            | Arm::TxMany
-            | Arm::TxTenMany
-            | Arm::BareReadMany
-            | Arm::GetMany => "the same, many callers",
-        }
-    }
-
-    fn work(self) -> Work {
-        match self {
-            Arm::BareCommit | Arm::BareCommitMany => Work::BareCommit,
-            Arm::Tx | Arm::TxMany => Work::Commit { cells: 1 },
-            Arm::TxTen | Arm::TxTenMany => Work::Commit { cells: TEN },
-            Arm::BareRead | Arm::BareReadMany => Work::BareRead,
-            Arm::Get | Arm::GetMany => Work::Get,
-        }
-    }
-
-    fn callers(self, settings: &Settings) -> usize {
-        match self {
-            Arm::BareCommit | Arm::Tx | Arm::TxTen | Arm::BareRead | Arm::Get => 1,
-            Arm::BareCommitMany
-            | Arm::TxMany
-            | Arm::TxTenMany
-            | Arm::BareReadMany
-            | Arm::GetMany => settings.callers,
-        }
-    }
+const fn one(name: &'static str, work: Work, operation: &'static str) -> Arm {
+    Arm { name, operation, work, many: false }
 }
+
+const fn many(name: &'static str, work: Work) -> Arm {
+    Arm { name, operation: "the same, many callers", work, many: true }
+}
+
+const TX: Work = Work::Commit { cells: 1, batches: true };
+const TX_TEN: Work = Work::Commit { cells: TEN, batches: true };
+const TX_TEN_EACH: Work = Work::Commit { cells: TEN, batches: false };
+
+/// All arms, in the order they are reported in.
+const ARMS: [Arm; 12] = [
+    one("bare_commit", Work::BareCommit, "CheckAndMutateRow twice: prewrite and commit of a cell"),
+    one("tx", TX, "begin, set, commit"),
+    one("tx_ten", TX_TEN, "begin, ten sets in ten rows, commit"),
+    one("tx_ten_each", TX_TEN_EACH, "the same, without batches"),
+    one("bare_read", Work::BareRead, "one ReadRows: locks and newest write of a cell"),
+    one("get", Work::Get, "snapshot, get"),
+    many("bare_commit_many", Work::BareCommit),
+    many("tx_many", TX),
+    many("tx_ten_many", TX_TEN),
+    many("tx_ten_each_many", TX_TEN_EACH),
+    many("bare_read_many", Work::BareRead),
+    many("get_many", Work::Get),
+];
 
 /// Whether everything is there that was written, and nothing else.
 #[derive(Debug, Clone, Copy)]
@@ -153,17 +108,18 @@ pub(crate) struct Outcome {
 /// Measures; `None` after Ctrl-C.
 pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Result<Option<Outcome>> {
     let before = Load::now();
-    let progress = settings.turns.progress(context, Arm::ALL.len());
+    let progress = settings.turns.progress(context, ARMS.len());
     progress.say(0, "loading");
     let bed = Arc::new(Bed::create(settings).await?);
     let mut callers = Caller::all(settings);
     for caller in &mut callers {
         caller.load(&bed).await?;
     }
-    let mut arms = Arm::ALL.map(|arm| Measured::new(arm.name(), arm.description()));
+    let mut arms = ARMS.map(|arm| Measured::new(arm.name, arm.operation));
     let turn = async |arm: usize| {
-        let arm = Arm::ALL[arm];
-        turn(&bed, &mut callers[..arm.callers(settings)], arm.work(), settings).await
+        let Arm { work, many, .. } = ARMS[arm];
+        let count = if many { settings.callers } else { 1 };
+        turn(&bed, &mut callers[..count], work, settings).await
     };
     if !settings.turns.take(context, &progress, &mut arms, turn).await? {
         return Ok(None);
@@ -175,7 +131,7 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
         wrong += caller.wrong;
         transactions += caller.committed;
     }
-    let check = Check { cells, wrong, transactions, committed: bed.db.stats().committed };
+    let check = Check { cells, wrong, transactions, committed: bed.committed() };
     Ok(Some(Outcome { arms: arms.into(), load, check }))
 }
 

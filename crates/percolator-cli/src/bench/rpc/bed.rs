@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use bigtable_grpc::{Address, BareTable, ClientOptions, GrpcStore};
-use percolator::{Bytes, Column, Options, Percolator, RowKey, Table};
+use percolator::{Bytes, Client, Column, Options, Percolator, RowKey, Services, Table};
 
 use super::Settings;
 use super::record::Template;
@@ -28,8 +28,11 @@ pub(super) const COLUMN: Column = Column::literal("v");
 pub(super) struct Bed {
     pub(super) server: Server,
     pub(super) db: Percolator,
-    /// The tables, in the order of [`Copy`].
+    /// The tables, in the order of [`Part`].
     pub(super) tables: [Table; 2],
+    /// A client that sends each row's mutation by itself, and its handle of the table of transactions.
+    pub(super) each: Client,
+    pub(super) each_cells: Table,
     pub(super) bare: BareTable,
     pub(super) template: Template,
     pub(super) keys: Vec<RowKey>,
@@ -54,9 +57,19 @@ impl Bed {
         let db = Percolator::over(store.clone(), Options::default()).await?;
         let tables = [db.table("cells").await?, db.table(BARE).await?];
         let bare = store.bare_table(BARE)?;
+        let options = ClientOptions { batches: false, ..ClientOptions::default() };
+        let store = Arc::new(GrpcStore::open(&address, options).await?);
+        let services = Services { store, ..db.services().clone() };
+        let each = Client::open(services, Options::default()).await?;
+        let each_cells = each.table("cells").await?;
         let template = Template::open(db.services()).await?;
         let keys = (0..settings.cells).map(|cell| RowKey::from(format!("{cell:0KEY_BYTES$}")));
-        Ok(Bed { server, db, tables, bare, template, keys: keys.collect() })
+        Ok(Bed { server, db, tables, each, each_cells, bare, template, keys: keys.collect() })
+    }
+
+    /// How many transactions have committed, as the clients count.
+    pub(super) fn committed(&self) -> u64 {
+        self.db.stats().committed + self.each.stats().committed
     }
 
     pub(super) fn table(&self, part: Part) -> &Table {

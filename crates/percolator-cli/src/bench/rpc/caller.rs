@@ -23,7 +23,7 @@ const PREPARED_MIN: usize = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     BareCommit,
-    Commit { cells: usize },
+    Commit { cells: usize, batches: bool },
     BareRead,
     Get,
 }
@@ -84,7 +84,7 @@ impl Caller {
         let own: Vec<usize> = (0..self.cells.len()).collect();
         for own in own.chunks(LOAD_AT_ONCE) {
             for part in Part::ALL {
-                self.write(bed, part, own).await?;
+                self.write(bed, part, true, own).await?;
             }
         }
         self.prepared.fill(1);
@@ -92,12 +92,22 @@ impl Caller {
     }
 
     /// One transaction on these of its cells.
-    async fn write(&mut self, bed: &Bed, part: Part, own: &[usize]) -> anyhow::Result<()> {
+    async fn write(
+        &mut self,
+        bed: &Bed,
+        part: Part,
+        batches: bool,
+        own: &[usize],
+    ) -> anyhow::Result<()> {
         let written = &mut self.written[part as usize];
-        let mut tx = bed.db.begin().await?;
+        let (client, table) = match batches {
+            true => (&*bed.db, bed.table(part)),
+            false => (&bed.each, &bed.each_cells),
+        };
+        let mut tx = client.begin().await?;
         for &own in own {
             let cell = self.cells[own];
-            tx.set(bed.table(part), &bed.keys[cell], &COLUMN, value(cell, written[own] + 1))?;
+            tx.set(table, &bed.keys[cell], &COLUMN, value(cell, written[own] + 1))?;
         }
         tx.commit().await?;
         own.iter().for_each(|own| written[*own] += 1);
@@ -170,10 +180,10 @@ impl Caller {
                 self.wrong += u64::from(rejected || !committed);
                 self.written[Part::Bare as usize][own] += 1;
             }
-            Work::Commit { cells } => {
+            Work::Commit { cells, batches } => {
                 let first = self.pick();
                 let own: Vec<_> = (first..first + cells).map(|i| i % self.cells.len()).collect();
-                self.write(bed, Part::Cells, &own).await?;
+                self.write(bed, Part::Cells, batches, &own).await?;
             }
             Work::BareRead => {
                 let Some(read) = self.reads.pop() else { return Ok(false) };

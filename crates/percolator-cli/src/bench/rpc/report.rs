@@ -3,14 +3,17 @@
 use serde_json::{Value, json};
 
 use super::bed::{KEY_BYTES, VALUE_BYTES};
-use super::{Arm, Outcome, Settings};
+use super::{Outcome, Settings};
 use crate::bench::report::{Bar, Figure, Report};
 use crate::bench::turns::Measured;
 use crate::output::{Out, grouped};
 
 fn report<'a>(settings: &Settings, result: &'a Outcome) -> Report<'a> {
     let turns = settings.turns;
-    let arm = |arm: Arm| -> &Measured { &result.arms[arm as usize] };
+    let arm = |name: &str| -> &Measured {
+        let found = result.arms.iter().find(|measured| measured.name == name);
+        found.expect("every arm is measured")
+    };
     let rates =
         |above, below, bar| Figure::rates(turns, arm(above), arm(below)).bar(Bar::AtLeast(bar));
     let p50 = |above, below| {
@@ -20,12 +23,14 @@ fn report<'a>(settings: &Settings, result: &'a Outcome) -> Report<'a> {
     let p99 =
         |above, below| Figure::latencies(turns, arm(above), arm(below), "p99", |turn| turn.p99);
     let figures = vec![
-        rates(Arm::Tx, Arm::BareCommit, 0.8),
-        rates(Arm::TxMany, Arm::BareCommitMany, 0.8),
-        rates(Arm::Get, Arm::BareRead, 0.9),
-        rates(Arm::GetMany, Arm::BareReadMany, 0.9),
-        p50(Arm::TxTen, Arm::Tx),
-        p99(Arm::TxTen, Arm::Tx),
+        rates("tx", "bare_commit", 0.8),
+        rates("tx_many", "bare_commit_many", 0.8),
+        rates("get", "bare_read", 0.9),
+        rates("get_many", "bare_read_many", 0.9),
+        p50("tx_ten", "tx"),
+        p99("tx_ten", "tx"),
+        Figure::rates(turns, arm("tx_ten"), arm("tx_ten_each")),
+        Figure::rates(turns, arm("tx_ten_many"), arm("tx_ten_each_many")),
     ];
     Report { benchmark: "rpc", turns, load: result.load, arms: &result.arms, figures }
 }
