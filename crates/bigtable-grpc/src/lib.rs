@@ -13,6 +13,6 @@ mod proto;
 mod server;
 mod time;
 
-pub use client::{Address, ClientOptions, GrpcStore};
+pub use client::{Address, BareConditional, BareRead, BareTable, ClientOptions, GrpcStore};
 pub use cluster_net::{Role, Tls};
 pub use server::{ServeError, ServeOptions, Server};

@@ -1,4 +1,4 @@
-//! The code made of Google's protocol definitions; `build.rs` has how.
+//! The code made of Google's protocol definitions and of this project's own; `build.rs` has how.
 
 #![allow(
     missing_docs,
@@ -13,6 +13,7 @@
 
 include!(concat!(env!("OUT_DIR"), "/google.rs"));
 
+pub(crate) use self::percolator::bigtable::v1 as extension;
 pub(crate) use google::bigtable::admin::v2 as admin;
 pub(crate) use google::bigtable::v2 as data;
 pub(crate) use google::{iam, longrunning, rpc};

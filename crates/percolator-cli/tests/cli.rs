@@ -441,7 +441,7 @@ fn malformed_rows_columns_and_timestamps_are_refused() {
     shell.run(&["get", "Bob", "--at", "9999999999999999"]).refused(2, "not a timestamp", "from 0");
     let misspelt = shell.run(&["scann", "Bob"]).with(2);
     assert!(misspelt.stderr.contains("similar subcommand exists: 'scan'"), "{}", misspelt.stderr);
-    assert!(run(&["get", "Bob"]).with(2).stderr.contains("--data <DIR>"));
+    run(&["get", "Bob"]).refused(2, "no store is named", "--data DIR");
 }
 
 #[test]
@@ -587,12 +587,30 @@ fn the_benchmark_states_its_settings_and_checks_itself() {
             assert!(arm["ops_per_s"].as_f64().unwrap() > 0.0, "{arm}");
             assert!(arm["p99_us"].as_f64() >= arm["p50_us"].as_f64(), "{arm}");
         }
-        let ratios = result["ratios"].as_array().unwrap();
-        assert!(ratios.iter().any(|ratio| ratio["name"] == "tx_write/raw_write"));
+        let figures = result["figures"].as_array().unwrap();
+        assert!(figures.iter().any(|figure| figure["name"] == "tx_write/raw_write"));
     }
     let again = Ran::from(bench(&dir.path().join("sync"), &[]).output().unwrap());
     again.refused(2, "the directory is not empty", "empty directory");
     run(&["bench", "micro", "--cells", "0"]).refused(2, "--cells 0", "1 to");
+}
+
+#[test]
+fn the_benchmark_over_a_network_checks_what_it_wrote() {
+    let ran =
+        run(&["bench", "rpc", "--json", "--seconds", "0.05", "--cells", "40", "--callers", "3"]);
+    let result = ran.with(0).json();
+    let check = &result["check"];
+    assert_eq!((&check["cells"], &check["wrong"]), (&json!(80), &json!(0)));
+    assert_eq!(check["transactions"], check["committed"]);
+    let arms = result["arms"].as_array().unwrap();
+    for arm in arms {
+        assert!(arm["operations"].as_u64() > Some(0), "{arm}");
+    }
+    let bars: Vec<_> = result["figures"].as_array().unwrap().iter().map(|f| &f["bar"]).collect();
+    assert!(bars.contains(&&json!(0.8)) && bars.contains(&&json!(0.9)), "{bars:?}");
+    run(&["bench", "rpc", "--cells", "29", "--callers", "3"]).refused(2, "--cells 29", "give 30");
+    run(&["bench", "rpc", "--callers", "0"]).refused(2, "--callers 0", "1 to");
 }
 
 #[cfg(unix)]

@@ -21,6 +21,7 @@ use crate::proto::admin::bigtable_instance_admin_client::BigtableInstanceAdminCl
 use crate::proto::admin::bigtable_table_admin_client::BigtableTableAdminClient;
 use crate::proto::data::bigtable_client::BigtableClient;
 use crate::proto::data::{FeatureFlags, PingAndWarmRequest};
+use crate::proto::extension::extension_client::ExtensionClient;
 
 /// Where Google's service answers.
 const CLOUD_DATA: &str = "https://bigtable.googleapis.com";
@@ -149,6 +150,10 @@ impl Channels {
     /// Whether requests are authorized one by one, so that one may be refused and others not.
     pub(crate) fn by_token(&self) -> bool {
         self.by_token
+    }
+
+    pub(crate) fn extension(&self) -> ExtensionClient<Connection> {
+        ExtensionClient::new(self.data.connection()).max_decoding_message_size(ANSWER_BYTES_MAX)
     }
 
     fn admin(&self) -> Connection {

@@ -8,6 +8,8 @@
 //!   address.rs   where it all is
 //!   channel.rs   the way there, deadlines, headers      pool.rs         connections, none of them old
 //!   retry.rs     what is repeated, and when             credentials.rs  tokens of Google's
+//!   batch.rs     several conditional mutations in one request, where the server takes them
+//!   bare.rs      requests as they are, to measure all of this against
 //!   status.rs    codes of the API as errors
 //! ```
 //!
@@ -17,6 +19,8 @@
 //! first one may have been applied.
 
 mod address;
+mod bare;
+mod batch;
 mod channel;
 mod credentials;
 mod filter;
@@ -30,4 +34,5 @@ mod table;
 mod tests;
 
 pub use address::Address;
+pub use bare::{BareConditional, BareRead, BareTable};
 pub use store::{ClientOptions, GrpcStore};

@@ -11,6 +11,8 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Status};
 
 use super::address::Address;
+use super::bare::BareTable;
+use super::batch;
 use super::channel::{Channels, Way, routing};
 use super::retry::{once, repeat};
 use super::status::{of_mutation, of_read};
@@ -53,6 +55,9 @@ pub struct ClientOptions {
     /// Allows plain text to another machine. Without it only a server that `BIGTABLE_EMULATOR_HOST`
     /// names, or that is on this machine, is spoken to without `tls`.
     pub plaintext_beyond_loopback: bool,
+    /// Whether several conditional mutations go in one request to a server that takes them so, which the
+    /// server of this crate does.
+    pub batches: bool,
 }
 
 impl Default for ClientOptions {
@@ -63,6 +68,7 @@ impl Default for ClientOptions {
             app_profile: "default".to_owned(),
             tls: None,
             plaintext_beyond_loopback: false,
+            batches: true,
         }
     }
 }
@@ -104,6 +110,8 @@ pub struct GrpcStore {
     channels: Arc<Channels>,
     instance: String,
     app_profile: String,
+    /// Most conditional mutations that the server takes in one request; `None` if it takes one.
+    batch_max: Option<usize>,
     /// What tables were opened as. Locality groups are known here alone.
     opened: Mutex<BTreeMap<String, TableSchema>>,
 }
@@ -124,11 +132,17 @@ impl GrpcStore {
         address: &Address,
         options: ClientOptions,
     ) -> Result<GrpcStore> {
+        let batches = options.batches;
         let app_profile = address.app_profile().unwrap_or(&options.app_profile).to_owned();
         let (instance, opened) = (address.instance(), Mutex::default());
-        let channels = Channels::open(way, &instance, &app_profile, &options).await?;
-        let store = GrpcStore { channels: Arc::new(channels), instance, app_profile, opened };
+        let channels = Arc::new(Channels::open(way, &instance, &app_profile, &options).await?);
+        let mut store = GrpcStore { channels, instance, app_profile, batch_max: None, opened };
         store.check_routing().await?;
+        // Google's own service has none.
+        if batches && !store.channels.by_token() {
+            let routing = routing(&[("name", &store.instance)])?;
+            store.batch_max = batch::entries_max(&store.channels, &routing).await;
+        }
         Ok(store)
     }
 
@@ -299,16 +313,7 @@ impl Store for GrpcStore {
         self.remember(name, schema, false)?;
         self.prepare(name, schema).await?;
         self.remember(name, schema, true)?;
-        let full = self.table_name(name);
-        let params = [("table_name", &*full), ("app_profile_id", &*self.app_profile)];
-        Ok(Arc::new(GrpcTable {
-            routing: routing(&params)?,
-            channels: self.channels.clone(),
-            name: name.to_owned(),
-            path: full,
-            app_profile: self.app_profile.clone(),
-            schema: schema.clone(),
-        }))
+        Ok(Arc::new(self.table(name, schema)?))
     }
 
     async fn table_names(&self) -> Result<Vec<String>> {
@@ -364,6 +369,32 @@ impl Store for GrpcStore {
 }
 
 impl GrpcStore {
+    /// The bare requests of a table that was opened.
+    ///
+    /// # Errors
+    /// `InvalidRequest` if it was not.
+    pub fn bare_table(&self, name: &str) -> Result<BareTable> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let schema = opened.get(name).ok_or_else(|| {
+            Error::invalid(format!("table {name} is not open: open it with its schema first"))
+        })?;
+        self.table(name, schema).map(BareTable)
+    }
+
+    fn table(&self, name: &str, schema: &TableSchema) -> Result<GrpcTable> {
+        let full = self.table_name(name);
+        let params = [("table_name", &*full), ("app_profile_id", &*self.app_profile)];
+        Ok(GrpcTable {
+            routing: routing(&params)?,
+            channels: self.channels.clone(),
+            name: name.to_owned(),
+            path: full,
+            app_profile: self.app_profile.clone(),
+            schema: schema.clone(),
+            batch_max: self.batch_max,
+        })
+    }
+
     /// Checks a schema against those that were opened before; `add`: and remembers it.
     fn remember(&self, name: &str, schema: &TableSchema, add: bool) -> Result<()> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);

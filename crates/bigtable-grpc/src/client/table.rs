@@ -11,6 +11,7 @@ use futures::StreamExt;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Status};
 
+use super::batch;
 use super::channel::Channels;
 use super::filter::{self, Reading};
 use super::merge::Merger;
@@ -25,9 +26,9 @@ use crate::proto::data::{
 use crate::time;
 
 /// Requests of one batch that are under way at the same time.
-const IN_FLIGHT_MAX: usize = 64;
-/// Most mutations that the API takes for one row.
-const MUTATIONS_MAX: usize = 100_000;
+pub(super) const IN_FLIGHT_MAX: usize = 64;
+/// Most mutations that the API takes in one request.
+pub(super) const MUTATIONS_MAX: usize = 100_000;
 /// Most samples that are taken for a table's tablets.
 const TABLETS_MAX: usize = 1_000_000;
 
@@ -41,6 +42,8 @@ pub(crate) struct GrpcTable {
     pub(crate) app_profile: String,
     pub(crate) routing: MetadataValue<Ascii>,
     pub(crate) schema: TableSchema,
+    /// Most conditional mutations that the server takes in one request; `None` if it takes one.
+    pub(crate) batch_max: Option<usize>,
 }
 
 /// What one sending of a read has brought.
@@ -55,6 +58,44 @@ struct Part {
 }
 
 impl GrpcTable {
+    pub(super) fn read_request(
+        &self,
+        rows: RowSet,
+        filter: RowFilter,
+        rows_max: usize,
+    ) -> ReadRowsRequest {
+        ReadRowsRequest {
+            table_name: self.path.clone(),
+            app_profile_id: self.app_profile.clone(),
+            rows: Some(rows),
+            filter: Some(filter),
+            rows_limit: i64::try_from(rows_max.max(1)).unwrap_or(0),
+            ..ReadRowsRequest::default()
+        }
+    }
+
+    pub(super) fn conditional_request(
+        &self,
+        request: &ConditionalMutation,
+    ) -> Result<CheckAndMutateRowRequest> {
+        request.check(&self.schema)?;
+        let predicate = filter::of_predicate(&request.predicate, request.then.is_empty())?;
+        Ok(CheckAndMutateRowRequest {
+            table_name: self.path.clone(),
+            app_profile_id: self.app_profile.clone(),
+            row_key: request.row.to_bytes(),
+            predicate_filter: Some(predicate),
+            true_mutations: wire_mutations(&request.then)?,
+            false_mutations: wire_mutations(&request.otherwise)?,
+            ..CheckAndMutateRowRequest::default()
+        })
+    }
+
+    /// One row.
+    pub(super) fn one(key: &RowKey) -> RowSet {
+        RowSet { row_keys: vec![key.to_bytes()], row_ranges: Vec::new() }
+    }
+
     /// Reads rows until the page is full or the stream ends; what came before an error is kept.
     async fn read(
         &self,
@@ -63,14 +104,7 @@ impl GrpcTable {
         limit: PageLimit,
         part: &mut Part,
     ) -> std::result::Result<(), Status> {
-        let request = ReadRowsRequest {
-            table_name: self.path.clone(),
-            app_profile_id: self.app_profile.clone(),
-            rows: Some(rows),
-            filter: Some(filter),
-            rows_limit: i64::try_from(limit.rows_max.max(1)).unwrap_or(0),
-            ..ReadRowsRequest::default()
-        };
+        let request = self.read_request(rows, filter, limit.rows_max);
         let request = self.channels.request(&self.routing, request);
         let mut stream = self.channels.data().read_rows(request).await?.into_inner();
         let mut merger = Merger::new(false);
@@ -126,17 +160,37 @@ impl GrpcTable {
         }
     }
 
-    /// Whether a filter finds something in a row.
-    async fn finds(&self, row: &RowKey, predicate: RowFilter) -> Result<bool> {
-        Ok(!self.row(row, predicate).await?.cells.is_empty())
+    /// Sends conditional mutations, each in a request of its own.
+    pub(super) async fn send_each(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
+        let sent = requests.into_iter().map(|request| self.send_one(request));
+        futures::stream::iter(sent).buffered(IN_FLIGHT_MAX).collect().await
+    }
+
+    async fn send_one(&self, request: ConditionalMutation) -> Result<bool> {
+        let request = self.conditional_request(&request)?;
+        if request.true_mutations.is_empty() && request.false_mutations.is_empty() {
+            return self.ask(request).await;
+        }
+        let request = self.channels.request(&self.routing, request);
+        let mut client = self.channels.data();
+        match once(self.channels.deadline(), client.check_and_mutate_row(request)).await {
+            Ok(answer) => Ok(answer.into_inner().predicate_matched),
+            Err(status) => Err(of_mutation(&status)),
+        }
+    }
+
+    /// Whether the predicate holds of a request that changes nothing: the API takes none such.
+    pub(super) async fn ask(&self, request: CheckAndMutateRowRequest) -> Result<bool> {
+        let predicate = request.predicate_filter.unwrap_or_default();
+        let row = self.row(&RowKey::from(request.row_key), predicate).await?;
+        Ok(!row.cells.is_empty())
     }
 
     async fn row(&self, key: &RowKey, filter: RowFilter) -> Result<Row> {
         let answer = repeat(self.channels.deadline(), || async {
             let mut part = Part::default();
-            let rows = RowSet { row_keys: vec![key.to_bytes()], row_ranges: Vec::new() };
             let limit = PageLimit { rows_max: 1, bytes_max: usize::MAX };
-            self.read(rows, filter.clone(), limit, &mut part).await?;
+            self.read(Self::one(key), filter.clone(), limit, &mut part).await?;
             Ok(part.rows.pop())
         });
         let row = answer.await.map_err(|status| of_read(&status))?;
@@ -212,33 +266,14 @@ impl Table for GrpcTable {
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
-        request.check(&self.schema)?;
-        let predicate = filter::of_predicate(&request.predicate, request.then.is_empty())?;
-        let true_mutations = wire_mutations(&request.then)?;
-        let false_mutations = wire_mutations(&request.otherwise)?;
-        if true_mutations.is_empty() && false_mutations.is_empty() {
-            return self.finds(&request.row, predicate).await;
-        }
-        let request = CheckAndMutateRowRequest {
-            table_name: self.path.clone(),
-            app_profile_id: self.app_profile.clone(),
-            row_key: request.row.to_bytes(),
-            predicate_filter: Some(predicate),
-            true_mutations,
-            false_mutations,
-            ..CheckAndMutateRowRequest::default()
-        };
-        let request = self.channels.request(&self.routing, request);
-        let mut client = self.channels.data();
-        match once(self.channels.deadline(), client.check_and_mutate_row(request)).await {
-            Ok(answer) => Ok(answer.into_inner().predicate_matched),
-            Err(status) => Err(of_mutation(&status)),
-        }
+        self.send_one(request).await
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        let sent = requests.into_iter().map(|request| self.check_and_mutate_row(request));
-        futures::stream::iter(sent).buffered(IN_FLIGHT_MAX).collect().await
+        if let Some(max) = self.batch_max.filter(|_| requests.len() > 1) {
+            return batch::send(self, max, requests).await;
+        }
+        self.send_each(requests).await
     }
 
     async fn tablets(&self) -> Result<Vec<RowRange>> {

@@ -7,11 +7,12 @@ use bigtable_fjall::RowEdit;
 use tonic::Status;
 
 use super::mutate::Changes;
+use super::schema::Schema;
 use super::status::of_engine;
 use super::tables::Tables;
 use super::{layout, limits};
 use crate::filter::{self, Filter};
-use crate::proto::data::CheckAndMutateRowRequest;
+use crate::proto::data::{CheckAndMutateRowRequest, Mutation, RowFilter};
 
 /// What an edit found out, for the caller who waits for it.
 #[derive(Debug)]
@@ -39,53 +40,80 @@ impl<T> Finding<T> {
     }
 }
 
+/// A conditional mutation of one row, as the API has it.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    pub(crate) row_key: Bytes,
+    pub(crate) predicate: Option<RowFilter>,
+    pub(crate) then: Vec<Mutation>,
+    pub(crate) otherwise: Vec<Mutation>,
+}
+
+impl Condition {
+    /// How many mutations it has, in both branches.
+    pub(crate) fn mutations(&self) -> usize {
+        self.then.len() + self.otherwise.len()
+    }
+
+    /// Checks it as far as that can be done without the row, and makes an edit of it. The edit finds out
+    /// whether the predicate matched, or what is wrong with the mutations that would apply.
+    pub(crate) fn edit(
+        self,
+        schema: &Arc<Schema>,
+    ) -> Result<(RowEdit, Finding<Result<bool, Status>>), Status> {
+        limits::check_row_key(&self.row_key)?;
+        limits::check_mutations(self.mutations())?;
+        let compiled = filter::compile(self.predicate.as_ref());
+        let predicate = compiled.map_err(Status::invalid_argument)?;
+        // Only the mutations that would apply need be right.
+        let then = Changes::new(schema, &self.then);
+        let other = Changes::new(schema, &self.otherwise);
+        let selects = |changes: &Result<Changes, Status>| {
+            changes.as_ref().is_ok_and(|changes| !changes.select().columns.is_empty())
+        };
+        let select = match selects(&then) || selects(&other) {
+            true => layout::everything(),
+            false => predicate_selection(&predicate, schema),
+        };
+        let bytes = then.iter().chain(&other).map(Changes::bytes).sum();
+        let finding = Finding::new();
+        let (found, key, schema) = (finding.clone(), self.row_key.clone(), schema.clone());
+        let edit = RowEdit::new(self.row_key, select, move |row| {
+            let matched = matches(&predicate, &key, layout::cells(&schema, row.clone()));
+            match if matched { &then } else { &other } {
+                Ok(changes) => {
+                    found.set(Ok(matched));
+                    changes.on(&row)
+                }
+                Err(status) => {
+                    found.set(Err(status.clone()));
+                    Vec::new()
+                }
+            }
+        });
+        Ok((edit.holding(bytes), finding))
+    }
+}
+
 /// Answers CheckAndMutateRow: whether the predicate matched.
 pub(crate) async fn row(
     tables: &Tables,
     request: CheckAndMutateRowRequest,
 ) -> Result<bool, Status> {
     let table = tables.table(&request.table_name).await?;
-    limits::check_row_key(&request.row_key)?;
-    let count = request.true_mutations.len() + request.false_mutations.len();
-    limits::check_mutations(count)?;
-    let compiled = filter::compile(request.predicate_filter.as_ref());
-    let predicate = compiled.map_err(Status::invalid_argument)?;
+    let condition = Condition {
+        row_key: request.row_key,
+        predicate: request.predicate_filter,
+        then: request.true_mutations,
+        otherwise: request.false_mutations,
+    };
     let held = table.hold_schema().await?;
-    let schema = held.clone();
-    // Only the mutations that would apply need be right.
-    let then = Changes::new(&schema, &request.true_mutations);
-    let other = Changes::new(&schema, &request.false_mutations);
-    let selects = |changes: &Result<Changes, Status>| {
-        changes.as_ref().is_ok_and(|changes| !changes.select().columns.is_empty())
-    };
-    let select = match selects(&then) || selects(&other) {
-        true => layout::everything(),
-        false => predicate_selection(&predicate, &schema),
-    };
-    let bytes = then.iter().chain(&other).map(Changes::bytes).sum();
-    let finding = Finding::new();
-    let edit = {
-        let (finding, key) = (finding.clone(), request.row_key.clone());
-        RowEdit::new(request.row_key, select, move |row| {
-            let matched = matches(&predicate, &key, layout::cells(&schema, row.clone()));
-            match if matched { &then } else { &other } {
-                Ok(changes) => {
-                    finding.set(Ok(matched));
-                    changes.on(&row)
-                }
-                Err(status) => {
-                    finding.set(Err(status.clone()));
-                    Vec::new()
-                }
-            }
-        })
-        .holding(bytes)
-    };
+    let (edit, finding) = condition.edit(&held)?;
     table.engine.edit_row(edit).await.map_err(of_engine)?;
     finding.take()?
 }
 
-fn predicate_selection(predicate: &Filter, schema: &super::schema::Schema) -> Selection {
+fn predicate_selection(predicate: &Filter, schema: &Schema) -> Selection {
     layout::selection(schema, &filter::scopes(predicate))
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   data.rs            ReadRows (read_rows, row_set, chunks)   SampleRowKeys (sample)
 //!                      MutateRow(s) (mutate)   CheckAndMutateRow (check)   ReadModifyWriteRow (modify)
+//!   extension.rs       several CheckAndMutateRow in one request, for clients of this project
 //!   table_admin.rs     tables and families      instance_admin.rs   the instance, static
 //!        |
 //!   tables.rs          which tables there are, their schemas (schema.rs), durable
@@ -23,6 +24,7 @@
 mod check;
 mod chunks;
 mod data;
+mod extension;
 mod instance_admin;
 mod layout;
 mod limits;
@@ -177,6 +179,7 @@ impl Server {
             .layer(authorize)
             .add_service(health_service)
             .add_service(data::service(tables.clone()))
+            .add_service(extension::service(tables.clone()))
             .add_service(BigtableTableAdminServer::new(table_admin::TableAdmin(tables.clone())))
             .add_service(BigtableInstanceAdminServer::new(instance_admin::InstanceAdmin(tables)))
             .add_service(OperationsServer::new(instance_admin::Operations))

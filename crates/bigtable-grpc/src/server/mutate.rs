@@ -242,7 +242,8 @@ pub(crate) async fn rows(
     Ok(entries.collect())
 }
 
-fn rpc_status(status: Option<Status>) -> rpc::Status {
+/// A status within a message.
+pub(crate) fn rpc_status(status: Option<Status>) -> rpc::Status {
     let (code, message) = match status {
         Some(status) => (status.code(), status.message().to_owned()),
         None => (Code::Ok, String::new()),

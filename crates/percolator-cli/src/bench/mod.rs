@@ -3,11 +3,24 @@
 //! All arms of a benchmark run in one process and take turns in short blocks, so that whatever else
 //! the machine does falls on all of them; ratios are taken within a round, and the median over the
 //! rounds is reported with its 95 % interval.
+//!
+//! ```text
+//!   micro, oracle, rpc   what the arms of each do
+//!   turns                the arms take turns
+//!   report               arms and figures, as JSON and as tables
+//!   statistics, system   medians; what the operating system says
+//!   server               a role of this program in a process of its own
+//!   webindex             two runs of the whole application; no arms
+//! ```
 
-mod bed;
 pub(crate) mod micro;
 pub(crate) mod oracle;
-pub(crate) mod report;
+mod report;
+pub(crate) mod rpc;
+mod server;
 mod statistics;
 mod system;
+mod turns;
 pub(crate) mod webindex;
+
+pub(crate) use turns::Turns;

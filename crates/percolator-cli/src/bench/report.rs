@@ -1,129 +1,161 @@
-//! What `bench micro` prints.
+//! Arms and figures of a benchmark, as JSON and as tables.
 
 use serde_json::{Value, json};
 
-use crate::bench::bed::{CACHE_BYTES, KEY_BYTES, VALUE_BYTES};
-use crate::bench::micro::{Arm, Load, Measured, Outcome, Settings};
+use crate::bench::Turns;
 use crate::bench::statistics::Estimate;
+use crate::bench::system::{Load, machine};
+use crate::bench::turns::{Measured, Turn};
 use crate::output::{Column, Out, grouped};
 
-/// One arm's rate over another's.
-struct Ratio {
-    over: (Arm, Arm),
+/// A number over the rounds, and what it is measured against.
+#[derive(Debug)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) estimate: Option<Estimate>,
+    /// The same by processor time instead of time.
+    pub(crate) per_cpu: Option<Estimate>,
     /// What the project wants to reach.
-    bar: Option<f64>,
-    /// What the paper's Figure 8 has.
-    paper: Option<f64>,
+    pub(crate) bar: Option<Bar>,
+    /// What the paper has.
+    pub(crate) paper: Option<f64>,
 }
 
-const RATIOS: [Ratio; 8] = [
-    Ratio { over: (Arm::RawRead, Arm::FjallGet), bar: Some(0.6), paper: None },
-    Ratio { over: (Arm::RawWrite, Arm::FjallInsert), bar: Some(0.6), paper: None },
-    Ratio { over: (Arm::RawAppend, Arm::FjallInsert), bar: Some(0.6), paper: None },
-    Ratio { over: (Arm::TxRead, Arm::RawRead), bar: Some(0.80), paper: Some(0.94) },
-    Ratio { over: (Arm::SnapshotRead, Arm::RawRead), bar: None, paper: None },
-    Ratio { over: (Arm::TxWrite, Arm::RawWrite), bar: Some(0.23), paper: Some(0.23) },
-    Ratio { over: (Arm::TxWrite, Arm::RawAppend), bar: Some(0.23), paper: Some(0.23) },
-    Ratio { over: (Arm::TwoPhases, Arm::RawAppend), bar: None, paper: Some(0.23) },
-];
+/// A goal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Bar {
+    AtLeast(f64),
+    AtMost(f64),
+}
 
-impl Ratio {
-    fn name(&self) -> String {
-        format!("{} / {}", self.over.0.name(), self.over.1.name())
+impl Bar {
+    fn value(self) -> f64 {
+        match self {
+            Bar::AtLeast(value) | Bar::AtMost(value) => value,
+        }
+    }
+}
+
+impl Figure {
+    /// How many times as often an operation of one arm is done as one of another.
+    pub(crate) fn rates(turns: Turns, above: &Measured, below: &Measured) -> Self {
+        let cpu_rate = |turn: &Turn| turn.cpu_rate;
+        Figure {
+            name: format!("{} / {}", above.name, below.name),
+            estimate: ratio(turns, above, below, |turn| Some(turn.rate)),
+            per_cpu: ratio(turns, above, below, cpu_rate),
+            bar: None,
+            paper: None,
+        }
     }
 
-    /// The ratio of rates, round by round.
-    fn estimate(
-        &self,
-        settings: &Settings,
-        result: &Outcome,
-        rates: impl Fn(&Measured) -> &[f64],
-    ) -> Option<Estimate> {
-        let above = rates(result.arm(self.over.0)?);
-        let below = rates(result.arm(self.over.1)?);
-        let ratios: Vec<f64> = above.iter().zip(below).map(|(a, b)| a / b).collect();
-        Estimate::of(&ratios, settings.seed)
+    /// How many times as long something of one arm takes as of another.
+    pub(crate) fn latencies(
+        turns: Turns,
+        above: &Measured,
+        below: &Measured,
+        what: &str,
+        of: impl Fn(&Turn) -> f64,
+    ) -> Self {
+        Figure {
+            name: format!("{} / {} {what}", above.name, below.name),
+            estimate: ratio(turns, above, below, |turn| Some(of(turn))),
+            per_cpu: None,
+            bar: None,
+            paper: None,
+        }
     }
 
-    /// How the ratio stands to its bar: `reached` by the median, `missed` even by the upper end of the
+    pub(crate) fn bar(self, bar: Bar) -> Self {
+        Figure { bar: Some(bar), ..self }
+    }
+
+    /// How the figure stands to its bar: `reached` by the median, `missed` even by the better end of the
     /// interval, or `unclear`.
-    fn verdict(&self, estimate: Option<Estimate>) -> Option<&'static str> {
-        let (estimate, bar) = (estimate?, self.bar?);
-        Some(match estimate {
-            Estimate { median, .. } if median >= bar => "reached",
-            Estimate { high, .. } if high < bar => "missed",
+    fn verdict(&self) -> Option<&'static str> {
+        let Estimate { median, low, high } = self.estimate?;
+        let (reached, missed) = match self.bar? {
+            Bar::AtLeast(bar) => (median >= bar, high < bar),
+            Bar::AtMost(bar) => (median <= bar, low > bar),
+        };
+        Some(match (reached, missed) {
+            (true, _) => "reached",
+            (_, true) => "missed",
             _ => "unclear",
         })
     }
+
+    fn json(&self) -> Value {
+        json!({
+            "name": self.name.replace(" / ", "/"),
+            "median": self.estimate.map(|e| e.median),
+            "low": self.estimate.map(|e| e.low),
+            "high": self.estimate.map(|e| e.high),
+            "median_per_cpu": self.per_cpu.map(|e| e.median),
+            "bar": self.bar.map(Bar::value),
+            "at_most": self.bar.map(|bar| matches!(bar, Bar::AtMost(_))),
+            "paper": self.paper,
+            "verdict": self.verdict(),
+        })
+    }
+
+    fn row(&self) -> Vec<String> {
+        let number = |value: f64| match value {
+            value if value >= 1000.0 => grouped(value as u64),
+            value => format!("{value:.2}"),
+        };
+        let maybe = |value: Option<f64>| value.map_or(String::new(), number);
+        let bar = |bar: Bar| match bar {
+            Bar::AtLeast(value) => format!(">= {}", number(value)),
+            Bar::AtMost(value) => format!("<= {}", number(value)),
+        };
+        vec![
+            self.name.clone(),
+            maybe(self.estimate.map(|e| e.median)),
+            self.estimate
+                .map_or(String::new(), |e| format!("{} to {}", number(e.low), number(e.high))),
+            maybe(self.per_cpu.map(|e| e.median)),
+            self.bar.map_or(String::new(), bar),
+            maybe(self.paper),
+            self.verdict().unwrap_or_default().to_owned(),
+        ]
+    }
+}
+
+/// The ratio of two arms, round by round.
+fn ratio(
+    turns: Turns,
+    above: &Measured,
+    below: &Measured,
+    of: impl Fn(&Turn) -> Option<f64>,
+) -> Option<Estimate> {
+    let rounds = above.turns.iter().zip(&below.turns);
+    let ratios: Vec<f64> = rounds.filter_map(|(a, b)| Some(of(a)? / of(b)?)).collect();
+    Estimate::of(&ratios, turns.seed)
 }
 
 fn per_second(measured: &Measured) -> f64 {
-    measured.operations as f64 / measured.elapsed.as_secs_f64()
+    measured.operations as f64 / measured.spent.elapsed.as_secs_f64()
 }
 
 fn per_cpu_second(measured: &Measured) -> Option<f64> {
-    Some(measured.operations as f64 / measured.cpu?.as_secs_f64())
+    let rate = measured.operations as f64 / measured.spent.cpu()?.as_secs_f64();
+    Some(rate).filter(|rate| rate.is_finite())
 }
 
 fn micros(measured: &Measured, quantile: f64) -> f64 {
     measured.latencies.value_at_quantile(quantile) as f64 / 1000.0
 }
 
-/// The settings and figures in JSON.
-pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
-    let load = |load: Load| json!({ "load_1m": load.processes, "cpu_pressure_10s": load.pressure });
-    let arms: Vec<Value> = result.arms.iter().map(arm_json).collect();
-    let ratio = |ratio: &Ratio| {
-        let wall = ratio.estimate(settings, result, |m| &m.rates);
-        let cpu = ratio.estimate(settings, result, |m| &m.cpu_rates);
-        json!({
-            "name": ratio.name().replace(' ', ""),
-            "median": wall.map(|e| e.median),
-            "low": wall.map(|e| e.low),
-            "high": wall.map(|e| e.high),
-            "median_per_cpu": cpu.map(|e| e.median),
-            "bar": ratio.bar,
-            "paper": ratio.paper,
-            "verdict": ratio.verdict(wall),
-        })
-    };
-    json!({
-        "benchmark": "micro",
-        "version": env!("CARGO_PKG_VERSION"),
-        "optimised": !cfg!(debug_assertions),
-        "settings": {
-            "durability": settings.durability.name(),
-            "cells": settings.cells,
-            "key_bytes": KEY_BYTES,
-            "value_bytes": VALUE_BYTES,
-            "cache_bytes": CACHE_BYTES,
-            "threads": 1,
-            "blocks": settings.blocks(),
-            "block_ms": settings.block().as_millis() as u64,
-            "seed": settings.seed,
-            "data": settings.dir.display().to_string(),
-        },
-        "machine": {
-            "os": std::env::consts::OS,
-            "arch": std::env::consts::ARCH,
-            "cpus": std::thread::available_parallelism().map_or(0, usize::from),
-            "before": load(result.before),
-            "after": load(result.after),
-        },
-        "arms": arms,
-        "ratios": RATIOS.iter().map(ratio).collect::<Vec<_>>(),
-        "check": { "cells": result.check.cells, "wrong": result.check.wrong },
-        "check_ok": result.check.wrong == 0,
-    })
-}
-
 fn arm_json(measured: &Measured) -> Value {
+    let seconds = |cpu: Option<std::time::Duration>| cpu.map(|cpu| cpu.as_secs_f64());
     json!({
-        "name": measured.arm.name(),
-        "operation": measured.arm.description(),
+        "name": measured.name,
+        "operation": measured.operation,
         "operations": measured.operations,
-        "seconds": measured.elapsed.as_secs_f64(),
-        "cpu_seconds": measured.cpu.map(|cpu| cpu.as_secs_f64()),
+        "seconds": measured.spent.elapsed.as_secs_f64(),
+        "client_cpu_seconds": seconds(measured.spent.client_cpu),
+        "server_cpu_seconds": seconds(measured.spent.server_cpu),
         "ops_per_s": per_second(measured).round(),
         "ops_per_cpu_s": per_cpu_second(measured).map(f64::round),
         "p50_us": micros(measured, 0.5),
@@ -131,62 +163,69 @@ fn arm_json(measured: &Measured) -> Value {
     })
 }
 
-/// Prints the settings and figures as tables.
-pub(crate) fn print(out: Out, settings: &Settings, result: &Outcome) -> anyhow::Result<()> {
-    let build = if cfg!(debug_assertions) { ", NOT OPTIMISED" } else { "" };
-    out.line(&format!(
-        "single cells at random: {} cells of {KEY_BYTES} + {VALUE_BYTES} bytes, cached, one thread, \
-         durability {}{build}\n{} blocks of {} ms an arm, in turns; seed {}; data in {}",
-        grouped(settings.cells as u64),
-        settings.durability.name(),
-        settings.blocks(),
-        settings.block().as_millis(),
-        settings.seed,
-        settings.dir.display(),
-    ))?;
-    let load = |load: Load| load.processes.map_or("unknown".to_owned(), |n| format!("{n:.2}"));
-    out.line(&format!("load {} before, {} after\n", load(result.before), load(result.after)))?;
-    let arms = result.arms.iter().map(|measured| {
-        let cpu = per_cpu_second(measured);
-        vec![
-            measured.arm.name().to_owned(),
-            grouped(per_second(measured) as u64),
-            cpu.map_or(String::new(), |rate| grouped(rate as u64)),
-            format!("{:.1} µs", micros(measured, 0.5)),
-            format!("{:.1} µs", micros(measured, 0.99)),
-            measured.arm.description().to_owned(),
-        ]
-    });
-    let mut header = vec![Column::left("arm")];
-    header.extend(["ops/s", "ops/CPU-s", "p50", "p99"].map(Column::right));
-    header.push(Column::left("one operation"));
-    out.table(&header, arms.collect())?;
-    out.line("")?;
-    let ratios = RATIOS.iter().map(|ratio| ratio_row(ratio, settings, result));
-    let mut header = vec![Column::left("ratio")];
-    header.extend(["median", "95 %", "per CPU-s", "bar", "paper"].map(Column::right));
-    header.push(Column::left(""));
-    out.table(&header, ratios.collect())?;
-    out.line(&format!(
-        "\nchecked: {} cells read in each of the four copies, {} wrong",
-        grouped(result.check.cells as u64),
-        grouped(result.check.wrong)
-    ))?;
-    Ok(())
+/// What a benchmark has found.
+#[derive(Debug)]
+pub(crate) struct Report<'a> {
+    pub(crate) benchmark: &'static str,
+    pub(crate) turns: Turns,
+    /// Before and after.
+    pub(crate) load: [Load; 2],
+    pub(crate) arms: &'a [Measured],
+    pub(crate) figures: Vec<Figure>,
 }
 
-fn ratio_row(ratio: &Ratio, settings: &Settings, result: &Outcome) -> Vec<String> {
-    let wall = ratio.estimate(settings, result, |m| &m.rates);
-    let cpu = ratio.estimate(settings, result, |m| &m.cpu_rates);
-    let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.2}"));
+impl Report<'_> {
+    /// In JSON; `settings` and `check` are the benchmark's own objects.
+    pub(crate) fn json(&self, mut settings: Value, check: Value, check_ok: bool) -> Value {
+        settings["blocks"] = json!(self.turns.blocks());
+        settings["block_ms"] = json!(self.turns.block().as_millis() as u64);
+        settings["seed"] = json!(self.turns.seed);
+        json!({
+            "benchmark": self.benchmark,
+            "version": env!("CARGO_PKG_VERSION"),
+            "optimised": !cfg!(debug_assertions),
+            "settings": settings,
+            "machine": machine(self.load),
+            "arms": self.arms.iter().map(arm_json).collect::<Vec<_>>(),
+            "figures": self.figures.iter().map(Figure::json).collect::<Vec<_>>(),
+            "check": check,
+            "check_ok": check_ok,
+        })
+    }
+
+    /// Prints tables, between what the benchmark says of itself and of its check.
+    pub(crate) fn print(&self, out: Out, about: &str, check: &str) -> std::io::Result<()> {
+        let build = if cfg!(debug_assertions) { "; NOT OPTIMISED" } else { "" };
+        let [before, after] = self
+            .load
+            .map(|load| load.processes.map_or("unknown".to_owned(), |n| format!("{n:.2}")));
+        let (blocks, ms, seed) =
+            (self.turns.blocks(), self.turns.block().as_millis(), self.turns.seed);
+        out.line(&format!(
+            "{about}\n{blocks} blocks of {ms} ms an arm, in turns; seed {seed}; load {before} before, \
+             {after} after{build}\n"
+        ))?;
+        let mut header = vec![Column::left("arm")];
+        header.extend(["ops/s", "ops/CPU-s", "p50", "p99"].map(Column::right));
+        header.push(Column::left("one operation"));
+        out.table(&header, self.arms.iter().map(arm_row).collect())?;
+        out.line("")?;
+        let mut header = vec![Column::left("figure")];
+        header.extend(["median", "95 %", "per CPU-s", "bar", "paper"].map(Column::right));
+        header.push(Column::left(""));
+        out.table(&header, self.figures.iter().map(Figure::row).collect())?;
+        out.line(&format!("\nchecked: {check}"))
+    }
+}
+
+fn arm_row(measured: &Measured) -> Vec<String> {
     vec![
-        ratio.name(),
-        number(wall.map(|e| e.median)),
-        wall.map_or(String::new(), |e| format!("{:.2} to {:.2}", e.low, e.high)),
-        number(cpu.map(|e| e.median)),
-        number(ratio.bar),
-        number(ratio.paper),
-        ratio.verdict(wall).unwrap_or_default().to_owned(),
+        measured.name.to_owned(),
+        grouped(per_second(measured) as u64),
+        per_cpu_second(measured).map_or(String::new(), |rate| grouped(rate as u64)),
+        format!("{:.1} µs", micros(measured, 0.5)),
+        format!("{:.1} µs", micros(measured, 0.99)),
+        measured.operation.to_owned(),
     ]
 }
 
@@ -196,11 +235,16 @@ mod tests {
 
     #[test]
     fn a_bar_is_reached_by_the_median_alone() {
-        let ratio = Ratio { over: (Arm::TxRead, Arm::RawRead), bar: Some(0.8), paper: None };
-        let verdict = |median, high| ratio.verdict(Some(Estimate { median, low: 0.1, high }));
-        assert_eq!(verdict(0.80, 0.9), Some("reached"));
-        assert_eq!(verdict(0.79, 0.9), Some("unclear"));
-        assert_eq!(verdict(0.70, 0.79), Some("missed"));
-        assert_eq!(ratio.verdict(None), None);
+        let verdict = |bar, median, low, high| {
+            let estimate = Some(Estimate { median, low, high });
+            let (name, per_cpu, paper) = (String::new(), None, None);
+            Figure { name, estimate, per_cpu, bar: Some(bar), paper }.verdict()
+        };
+        assert_eq!(verdict(Bar::AtMost(3.0), 3.0, 2.0, 9.0), Some("reached"));
+        assert_eq!(verdict(Bar::AtMost(3.0), 3.1, 2.0, 9.0), Some("unclear"));
+        assert_eq!(verdict(Bar::AtMost(3.0), 3.9, 3.1, 9.0), Some("missed"));
+        assert_eq!(verdict(Bar::AtLeast(3.0), 3.0, 2.0, 9.0), Some("reached"));
+        assert_eq!(verdict(Bar::AtLeast(3.0), 2.9, 2.0, 3.1), Some("unclear"));
+        assert_eq!(verdict(Bar::AtLeast(3.0), 2.0, 1.0, 2.9), Some("missed"));
     }
 }

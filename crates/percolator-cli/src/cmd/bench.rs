@@ -3,8 +3,7 @@
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-use crate::bench::micro::{self, Settings};
-use crate::bench::{oracle, report, webindex};
+use crate::bench::{Turns, micro, oracle, rpc, webindex};
 use crate::cmd::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
@@ -15,10 +14,12 @@ use crate::store::Durability;
 #[command(after_help = "Example:
   percolator bench micro --json
   percolator bench oracle --json
+  percolator bench rpc --json
   percolator bench webindex site/ --json")]
 pub(crate) enum Bench {
     Micro(Micro),
     Oracle(Oracle),
+    Rpc(Rpc),
     Webindex(Webindex),
 }
 
@@ -27,9 +28,25 @@ impl Bench {
         match self {
             Bench::Micro(micro) => micro.run(context).await,
             Bench::Oracle(oracle) => oracle.run(context).await,
+            Bench::Rpc(rpc) => rpc.run(context).await,
             Bench::Webindex(webindex) => webindex.run(context).await,
         }
     }
+}
+
+/// Measures, between what is to be said before and afterwards.
+async fn measured<T>(
+    context: &Context,
+    run: impl Future<Output = anyhow::Result<Option<T>>>,
+) -> anyhow::Result<Option<T>> {
+    if cfg!(debug_assertions) {
+        context.out.warn("this build is not optimised: build with --release for real figures");
+    }
+    let result = run.await?;
+    if result.is_none() {
+        context.out.note("interrupted before the end: nothing to report");
+    }
+    Ok(result)
 }
 
 /// Single-cell reads and writes at random: bare engine, raw table and transactions (the paper's
@@ -85,23 +102,15 @@ impl Micro {
             (None, Some(temporary)) => temporary.path().to_owned(),
             (None, None) => return bad("no directory".to_owned(), "name one with --data"),
         };
-        let settings = Settings {
-            durability: self.durability,
-            seconds: self.seconds,
-            cells: self.cells,
-            seed: self.seed,
-            dir,
-        };
-        if cfg!(debug_assertions) {
-            context.out.warn("this build is not optimised: build with --release for real figures");
-        }
-        let Some(result) = micro::run(context, &settings).await? else {
-            context.out.note("interrupted before the end: nothing to report");
+        let turns = Turns { seconds: self.seconds, seed: self.seed };
+        let (durability, cells) = (self.durability, self.cells);
+        let settings = micro::Settings { turns, durability, cells, dir };
+        let Some(result) = measured(context, micro::run(context, &settings)).await? else {
             return Ok(Exit::Interrupted);
         };
         match context.out.json {
-            true => context.out.json(&report::json(&settings, &result))?,
-            false => report::print(context.out, &settings, &result)?,
+            true => context.out.json(&micro::json(&settings, &result))?,
+            false => micro::print(context.out, &settings, &result)?,
         }
         if result.check.wrong > 0 {
             return Err(Failure::error(
@@ -147,13 +156,9 @@ impl Oracle {
             let help = format!("give 1 to {} callers", grouped(CALLERS_MAX as u64));
             return bad(format!("--callers {}", self.callers), &help);
         }
-        if cfg!(debug_assertions) {
-            context.out.warn("this build is not optimised: build with --release for real figures");
-        }
         let Oracle { callers, seconds, seed } = *self;
-        let settings = oracle::Settings { callers, seconds, seed };
-        let Some(result) = oracle::run(context, &settings).await? else {
-            context.out.note("interrupted before the end: nothing to report");
+        let settings = oracle::Settings { turns: Turns { seconds, seed }, callers };
+        let Some(result) = measured(context, oracle::run(context, &settings)).await? else {
             return Ok(Exit::Interrupted);
         };
         match context.out.json {
@@ -164,6 +169,73 @@ impl Oracle {
             return Err(Failure::error(
                 Exit::Violated,
                 format!("{} timestamps came twice or went back", result.wrong),
+                "the figures are void; please report this with the settings above",
+            ));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Transactions against a table server over loopback, compared with the bare requests that they make.
+///
+/// The server is a process of its own, the oracle is in this one. Each arm has one caller, and again
+/// many. The arms take turns in blocks of half a second, in an order drawn from the seed; a figure is
+/// the median over the rounds. At the end every cell is read: exit status 3, and no result, unless each
+/// holds the number of transactions that wrote it.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator bench rpc --callers 16 --json")]
+pub(crate) struct Rpc {
+    /// How many callers the arms for many have.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    callers: usize,
+    /// Seconds to measure each arm for.
+    #[arg(long, value_name = "N", default_value_t = 5.0)]
+    seconds: f64,
+    /// How many cells there are.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    cells: usize,
+    /// Seed of the order of arms and cells.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Most callers of `bench rpc`.
+const RPC_CALLERS_MAX: usize = 1000;
+
+impl Rpc {
+    async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let bad = |what: String, help: &str| Err(Failure::usage(what, help));
+        if !(0.01..=600.0).contains(&self.seconds) {
+            return bad(format!("--seconds {}", self.seconds), "give 0.01 to 600 seconds");
+        }
+        if !(1..=RPC_CALLERS_MAX).contains(&self.callers) {
+            let help = format!("give 1 to {} callers", grouped(RPC_CALLERS_MAX as u64));
+            return bad(format!("--callers {}", self.callers), &help);
+        }
+        let least = self.callers * rpc::TEN;
+        if !(least..=micro::CELLS_MAX).contains(&self.cells) {
+            let most = grouped(micro::CELLS_MAX as u64);
+            let help =
+                format!("give {} (ten for each caller) to {most} cells", grouped(least as u64));
+            return bad(format!("--cells {}", self.cells), &help);
+        }
+        let Rpc { callers, seconds, cells, seed } = *self;
+        let settings = rpc::Settings { turns: Turns { seconds, seed }, callers, cells };
+        let Some(result) = measured(context, rpc::run(context, &settings)).await? else {
+            return Ok(Exit::Interrupted);
+        };
+        match context.out.json {
+            true => context.out.json(&rpc::json(&settings, &result))?,
+            false => rpc::print(context.out, &settings, &result)?,
+        }
+        if !result.check.is_ok() {
+            return Err(Failure::error(
+                Exit::Violated,
+                format!(
+                    "{} cells or answers were wrong, or a commit was miscounted",
+                    result.check.wrong
+                ),
                 "the figures are void; please report this with the settings above",
             ));
         }
@@ -207,13 +279,8 @@ impl Webindex {
             exclude: self.exclude.clone(),
             durability: self.durability,
         };
-        if cfg!(debug_assertions) {
-            context.out.warn("this build is not optimised: build with --release for real figures");
-        }
-        let Some((full, half)) = webindex::run(context, &settings).await? else {
-            context.out.note("interrupted before the end: nothing to report");
-            return Ok(Exit::Interrupted);
-        };
+        let runs = measured(context, webindex::run(context, &settings)).await?;
+        let Some((full, half)) = runs else { return Ok(Exit::Interrupted) };
         match context.out.json {
             true => context.out.json(&webindex::json(&settings, &full, &half))?,
             false => webindex::print(context.out, &settings, &full, &half)?,

@@ -103,9 +103,10 @@ impl Table for Anywhere<Arc<dyn Table>> {
     }
 }
 
-async fn run(address: &str) {
+async fn run(address: &str, batches: bool) {
     let address = address.parse().expect("an address");
-    let inner = GrpcStore::open(&address, ClientOptions::default()).await.expect("a connection");
+    let options = ClientOptions { batches, ..ClientOptions::default() };
+    let inner = GrpcStore::open(&address, options).await.expect("a connection");
     let store = Anywhere { inner, runtime: Handle::current() };
     for (name, why) in BEYOND_THE_API {
         assert!(CASES.iter().any(|case| case.name() == name), "{name} ({why}) is no case");
@@ -125,12 +126,13 @@ async fn the_server_of_this_crate() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let served = tokio::spawn(server.serve(listener, std::future::pending()));
-    run(&format!("bigtable://{address}/p/i")).await;
+    run(&format!("bigtable://{address}/p/i"), true).await;
+    run(&format!("bigtable://{address}/p/without-batches"), false).await;
     served.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn googles_emulator() {
     let Some(host) = emulator::address() else { return };
-    run(&format!("bigtable://{host}/p/{}", emulator::instance("conformance"))).await;
+    run(&format!("bigtable://{host}/p/{}", emulator::instance("conformance")), true).await;
 }

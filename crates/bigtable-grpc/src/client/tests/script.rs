@@ -25,6 +25,8 @@ use crate::proto::data;
 use crate::proto::data::bigtable_server::{Bigtable, BigtableServer};
 use crate::proto::data::read_rows_response::CellChunk;
 use crate::proto::data::read_rows_response::cell_chunk::RowStatus;
+use crate::proto::extension::check_and_mutate_rows_response::Outcome;
+use crate::proto::extension::extension_server::ExtensionServer;
 
 /// How long a request may take in these tests: long for a loopback connection, short for a stalled one.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
@@ -52,6 +54,12 @@ pub(super) struct Play {
     pub(super) reads: VecDeque<Read>,
     /// For each mutation, conditional or not.
     pub(super) mutations: VecDeque<Result<bool, Status>>,
+    /// Most entries of a batch; zero for a server without batches.
+    pub(super) entries_max: u32,
+    /// For each batch.
+    pub(super) batches: VecDeque<Result<Vec<Outcome>, Status>>,
+    /// The rows of each batch that was asked for.
+    pub(super) batched: Vec<Vec<bytes::Bytes>>,
     /// Keys of samples, for each request for them.
     pub(super) samples: VecDeque<(Vec<&'static str>, End)>,
     /// Mutations are not answered.
@@ -229,6 +237,7 @@ impl Script {
         let address = listener.local_addr().unwrap();
         let served = tonic::transport::Server::builder()
             .add_service(BigtableServer::new(self.clone()))
+            .add_service(ExtensionServer::new(self.clone()))
             .add_service(BigtableTableAdminServer::new(self.clone()))
             .add_service(BigtableInstanceAdminServer::new(self.clone()))
             .serve_with_incoming(TcpIncoming::from(listener));

@@ -4,6 +4,7 @@
 mod admin;
 mod conditions;
 mod differential;
+mod extension;
 mod filters;
 mod processes;
 mod reads;

@@ -24,13 +24,13 @@ use crate::bench::micro::Settings;
 use crate::store::{Commit, Durability};
 
 /// Length of a key.
-pub(super) const KEY_BYTES: usize = 24;
+pub(crate) const KEY_BYTES: usize = 24;
 /// Length of a value.
-pub(super) const VALUE_BYTES: usize = 100;
+pub(crate) const VALUE_BYTES: usize = 100;
 /// New cells of a keyspace in memory, before they are written out as a sorted run.
 const WRITE_BUFFER_BYTES: u64 = 64 << 20;
 /// Memory for blocks read from disk, in each of the two engines.
-pub(super) const CACHE_BYTES: u64 = 128 << 20;
+pub(crate) const CACHE_BYTES: u64 = 128 << 20;
 
 /// How many cells one request loads.
 const LOAD_AT_ONCE: usize = 1000;
@@ -101,7 +101,7 @@ impl Bed {
             two_phases,
             table,
             keys: (0..settings.cells).map(key).collect(),
-            random: SmallRng::seed_from_u64(settings.seed),
+            random: SmallRng::seed_from_u64(settings.turns.seed),
             written: std::array::from_fn(|_| vec![0; settings.cells]),
             writes: 0,
             wrong: 0,

@@ -1,0 +1,150 @@
+//! Several conditional mutations in one request: what the client makes of the answers.
+
+use bigtable::{ConditionalMutation, Error, Mutation, Probe, TimeRange, Timestamp};
+use tonic::{Code, Request, Response, Status};
+
+use super::script::{FAMILY, Script, open};
+use crate::proto::extension::check_and_mutate_rows_response::Outcome;
+use crate::proto::extension::extension_server::Extension;
+use crate::proto::extension::{
+    CheckAndMutateRowsRequest, CheckAndMutateRowsResponse, DescribeRequest, DescribeResponse,
+};
+use crate::proto::rpc;
+
+#[tonic::async_trait]
+impl Extension for Script {
+    async fn describe(
+        &self,
+        _request: Request<DescribeRequest>,
+    ) -> Result<Response<DescribeResponse>, Status> {
+        match self.play(|play| play.entries_max) {
+            0 => Err(Status::unimplemented("what is that?")),
+            entries_max => Ok(Response::new(DescribeResponse { entries_max })),
+        }
+    }
+
+    async fn check_and_mutate_rows(
+        &self,
+        request: Request<CheckAndMutateRowsRequest>,
+    ) -> Result<Response<CheckAndMutateRowsResponse>, Status> {
+        let rows: Vec<_> = request.into_inner().entries.into_iter().map(|e| e.row_key).collect();
+        let answer = self.play(|play| {
+            let yes = Outcome { predicate_matched: true, status: None };
+            let all = vec![yes; rows.len()];
+            play.batched.push(rows);
+            play.batches.pop_front().unwrap_or(Ok(all))
+        });
+        Ok(Response::new(CheckAndMutateRowsResponse { outcomes: answer? }))
+    }
+}
+
+fn requests(rows: &[&str]) -> Vec<ConditionalMutation> {
+    let set = || Mutation::set(FAMILY, "q", Timestamp::ZERO, "v");
+    let request = |row: &&str| ConditionalMutation {
+        otherwise: vec![set()],
+        ..ConditionalMutation::new(*row)
+    };
+    rows.iter().map(request).collect()
+}
+
+fn outcome(code: Code) -> Outcome {
+    let status = rpc::Status { code: code as i32, ..rpc::Status::default() };
+    Outcome { predicate_matched: false, status: Some(status) }
+}
+
+fn batched(script: &Script) -> Vec<usize> {
+    script.play(|play| play.batched.iter().map(Vec::len).collect())
+}
+
+#[tokio::test]
+async fn each_row_has_its_own_outcome() {
+    let script = Script::default();
+    script.play(|play| play.entries_max = 10);
+    let table = open(&script).await.unwrap();
+    let no = Outcome { predicate_matched: false, status: None };
+    let yes = Outcome { predicate_matched: true, status: None };
+    let outcomes = vec![no, outcome(Code::NotFound), yes, outcome(Code::Unavailable)];
+    script.play(|play| play.batches.push_back(Ok(outcomes)));
+    let mut asked = requests(&["a", "b", "c", "d"]);
+    // This one is refused here, and this one is a question: neither is an entry.
+    asked.insert(1, ConditionalMutation::new(""));
+    let probe = Probe::new(FAMILY, "q", TimeRange::ALL);
+    asked.push(ConditionalMutation { predicate: vec![probe], ..ConditionalMutation::new("e") });
+    let results = table.check_and_mutate_rows(asked).await;
+    assert_eq!(results.len(), 6);
+    assert!(matches!(results[0], Ok(false)), "{results:?}");
+    assert!(matches!(results[1], Err(Error::InvalidRequest(_))), "{results:?}");
+    assert!(matches!(results[2], Err(Error::InvalidRequest(_))), "{results:?}");
+    assert!(matches!(results[3], Ok(true)), "{results:?}");
+    assert!(matches!(results[4], Err(Error::Unknown { .. })), "{results:?}");
+    assert!(matches!(results[5], Ok(false)), "{results:?}");
+    assert_eq!(batched(&script), [4]);
+    assert_eq!(script.play(|play| play.mutated), 0, "no request of its own");
+}
+
+#[tokio::test]
+async fn what_is_not_answered_is_unknown() {
+    let script = Script::default();
+    script.play(|play| play.entries_max = 10);
+    let table = open(&script).await.unwrap();
+    let yes = Outcome { predicate_matched: true, status: None };
+    script.play(|play| {
+        play.batches.push_back(Ok(vec![yes]));
+        play.batches.push_back(Err(Status::deadline_exceeded("?")));
+        play.batches.push_back(Err(Status::resource_exhausted("too much")));
+    });
+    let results = table.check_and_mutate_rows(requests(&["a", "b"])).await;
+    assert!(matches!(results[..], [Ok(true), Err(Error::Unknown { .. })]), "{results:?}");
+    let results = table.check_and_mutate_rows(requests(&["a", "b"])).await;
+    let unknown = |result: &bigtable::Result<bool>| matches!(result, Err(Error::Unknown { .. }));
+    assert!(results.iter().all(unknown), "{results:?}");
+    let results = table.check_and_mutate_rows(requests(&["a", "b"])).await;
+    let refused =
+        |result: &bigtable::Result<bool>| matches!(result, Err(Error::Unavailable { .. }));
+    assert!(results.iter().all(refused), "{results:?}");
+    assert_eq!(batched(&script), [2, 2, 2], "each was sent once");
+}
+
+#[tokio::test]
+async fn a_batch_is_no_larger_than_the_server_takes() {
+    let script = Script::default();
+    script.play(|play| play.entries_max = 3);
+    let table = open(&script).await.unwrap();
+    let results = table.check_and_mutate_rows(requests(&["a"; 7])).await;
+    assert!(results.iter().all(|result| matches!(result, Ok(true))), "{results:?}");
+    let mut sizes = batched(&script);
+    sizes.sort_unstable();
+    assert_eq!(sizes, [1, 3, 3]);
+    // Nor than is good for others on the same connection.
+    script.play(|play| play.batched.clear());
+    let mut large = requests(&["a", "b", "c"]);
+    large.iter_mut().for_each(|request| {
+        request.otherwise = vec![Mutation::set(FAMILY, "q", Timestamp::ZERO, vec![7; 700_000])];
+    });
+    let results = table.check_and_mutate_rows(large).await;
+    assert!(results.iter().all(|result| matches!(result, Ok(true))), "{results:?}");
+    assert_eq!(batched(&script), [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn without_batches_each_row_is_a_request_of_its_own() {
+    let script = Script::default();
+    let table = open(&script).await.unwrap();
+    let results = table.check_and_mutate_rows(requests(&["a", "b"])).await;
+    assert!(results.iter().all(|result| matches!(result, Ok(true))), "{results:?}");
+    assert_eq!((batched(&script).len(), script.play(|play| play.mutated)), (0, 2));
+
+    // A server that took them when the store was opened, and does no more.
+    let script = Script::default();
+    script.play(|play| {
+        play.entries_max = 10;
+        play.batches.push_back(Err(Status::unimplemented("what is that?")));
+        play.mutations = [Ok(true), Err(Status::aborted("?"))].into();
+    });
+    let table = open(&script).await.unwrap();
+    let results = table.check_and_mutate_rows(requests(&["a", "b"])).await;
+    let right = results.iter().filter(|result| matches!(result, Ok(true))).count();
+    let unknown = results.iter().filter(|r| matches!(r, Err(Error::Unknown { .. }))).count();
+    assert_eq!((right, unknown), (1, 1), "{results:?}");
+    assert_eq!((batched(&script), script.play(|play| play.mutated)), (vec![2], 2));
+}

@@ -1,0 +1,97 @@
+//! The service percolator.bigtable.v1.Extension: what this server offers beside Google's API.
+//!
+//! Several CheckAndMutateRow in one request (paper section 2.5). Each row's is as in a request of its own:
+//! the same limits, the same checks, its own outcome.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+
+use super::check::Condition;
+use super::limits;
+use super::mutate::rpc_status;
+use super::status::of_engine;
+use super::tables::Tables;
+use crate::proto::extension::check_and_mutate_rows_request::Entry;
+use crate::proto::extension::check_and_mutate_rows_response::Outcome;
+use crate::proto::extension::extension_server::{self, ExtensionServer};
+use crate::proto::extension::{
+    CheckAndMutateRowsRequest, CheckAndMutateRowsResponse, DescribeRequest, DescribeResponse,
+};
+
+/// Most entries of one request. They are committed together, as far as they fit.
+pub(crate) const ENTRIES_MAX: usize = 1000;
+
+/// The service.
+#[derive(Debug)]
+pub(crate) struct Extension(Arc<Tables>);
+
+/// The service with its limits.
+pub(crate) fn service(tables: Arc<Tables>) -> ExtensionServer<Extension> {
+    ExtensionServer::new(Extension(tables)).max_decoding_message_size(limits::REQUEST_BYTES_MAX)
+}
+
+#[tonic::async_trait]
+impl extension_server::Extension for Extension {
+    async fn describe(
+        &self,
+        _request: Request<DescribeRequest>,
+    ) -> Result<Response<DescribeResponse>, Status> {
+        let entries_max = u32::try_from(ENTRIES_MAX).unwrap_or(u32::MAX);
+        Ok(Response::new(DescribeResponse { entries_max }))
+    }
+
+    async fn check_and_mutate_rows(
+        &self,
+        request: Request<CheckAndMutateRowsRequest>,
+    ) -> Result<Response<CheckAndMutateRowsResponse>, Status> {
+        let outcomes = rows(&self.0, request.into_inner()).await?;
+        Ok(Response::new(CheckAndMutateRowsResponse { outcomes }))
+    }
+}
+
+/// Answers CheckAndMutateRows: each entry has its own outcome.
+async fn rows(tables: &Tables, request: CheckAndMutateRowsRequest) -> Result<Vec<Outcome>, Status> {
+    let table = tables.table(&request.table_name).await?;
+    if request.entries.len() > ENTRIES_MAX {
+        return Err(Status::invalid_argument(format!(
+            "the request has {} entries, at most {ENTRIES_MAX}: send several requests",
+            request.entries.len()
+        )));
+    }
+    let conditions: Vec<_> = request.entries.into_iter().map(condition).collect();
+    limits::check_mutations(conditions.iter().map(Condition::mutations).sum())?;
+    let held = table.hold_schema().await?;
+    let mut edits = Vec::with_capacity(conditions.len());
+    let mut findings = Vec::with_capacity(conditions.len());
+    for condition in conditions {
+        findings.push(condition.edit(&held).map(|(edit, finding)| {
+            edits.push(edit);
+            finding
+        }));
+    }
+    let mut results = table.engine.edit_rows(edits).await.into_iter();
+    let outcomes = findings.into_iter().map(|finding| {
+        let found = finding.and_then(|finding| {
+            let unanswered = || Status::internal("the engine left an edit without an answer");
+            results.next().ok_or_else(unanswered)?.map_err(of_engine)?;
+            finding.take()?
+        });
+        match found {
+            Ok(predicate_matched) => Outcome { predicate_matched, status: None },
+            Err(status) => {
+                Outcome { predicate_matched: false, status: Some(rpc_status(Some(status))) }
+            }
+        }
+    });
+    Ok(outcomes.collect())
+}
+
+fn condition(entry: Entry) -> Condition {
+    Condition {
+        row_key: entry.row_key,
+        predicate: entry.predicate_filter,
+        then: entry.true_mutations,
+        otherwise: entry.false_mutations,
+    }
+}

@@ -1,0 +1,135 @@
+//! The requests of transactions, noted down instead of sent.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context;
+use bigtable::{ConditionalMutation, MemoryStore, Page, PageLimit, Row, RowMutation, RowRange};
+use bigtable::{Selection, Store, TableSchema, Timestamp};
+use percolator::{Bytes, Client, Options, RowKey, Services, Table, async_trait};
+
+use super::bed::{BARE, COLUMN};
+
+/// A client of its own store, whose requests can be had.
+#[derive(Debug)]
+pub(super) struct Template {
+    client: Client,
+    table: Table,
+    noted: Arc<Noted>,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    conditional: Mutex<Vec<ConditionalMutation>>,
+    reads: Mutex<Vec<Selection>>,
+}
+
+impl Template {
+    /// A client with these services, but for the store.
+    pub(super) async fn open(services: &Services) -> anyhow::Result<Self> {
+        let noted = Arc::new(Noted::default());
+        let store = Recorder { store: MemoryStore::new(), noted: noted.clone() };
+        let services = Services { store: Arc::new(store), ..services.clone() };
+        let client = Client::open(services, Options::default()).await?;
+        let table = client.table(BARE).await?;
+        Ok(Template { client, table, noted })
+    }
+
+    /// Prewrite and commit of a transaction that writes one cell.
+    pub(super) async fn commit(
+        &self,
+        row: &RowKey,
+        value: Bytes,
+    ) -> anyhow::Result<[ConditionalMutation; 2]> {
+        let mut tx = self.client.begin().await?;
+        tx.set(&self.table, row, &COLUMN, value)?;
+        tx.commit().await?;
+        let noted = std::mem::take(&mut *lock(&self.noted.conditional));
+        noted.try_into().ok().context("a transaction on one cell has two requests")
+    }
+
+    /// What a read of a cell asks for, now.
+    pub(super) async fn read(&self) -> anyhow::Result<Selection> {
+        self.client.snapshot().await?.get(&self.table, "any", &COLUMN).await?;
+        let noted: Result<[Selection; 1], _> =
+            std::mem::take(&mut *lock(&self.noted.reads)).try_into();
+        let [selection] = noted.ok().context("a read of one cell has one request")?;
+        Ok(selection)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A store in memory that says of itself what one behind the API says, so that clients make the same
+/// requests.
+#[derive(Debug)]
+struct Recorder {
+    store: MemoryStore,
+    noted: Arc<Noted>,
+}
+
+#[async_trait]
+impl Store for Recorder {
+    async fn open_table(
+        &self,
+        name: &str,
+        schema: &TableSchema,
+    ) -> bigtable::Result<Arc<dyn bigtable::Table>> {
+        let table = self.store.open_table(name, schema).await?;
+        let noted = if name == BARE { self.noted.clone() } else { Arc::default() };
+        Ok(Arc::new(Recorded { table, noted }))
+    }
+
+    async fn table_names(&self) -> bigtable::Result<Vec<String>> {
+        self.store.table_names().await
+    }
+
+    fn locality_groups(&self) -> bool {
+        false
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.store.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> bigtable::Result<()> {
+        self.store.raise_floor(floor).await
+    }
+}
+
+#[derive(Debug)]
+struct Recorded {
+    table: Arc<dyn bigtable::Table>,
+    noted: Arc<Noted>,
+}
+
+#[async_trait]
+impl bigtable::Table for Recorded {
+    fn name(&self) -> &str {
+        self.table.name()
+    }
+
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> bigtable::Result<Row> {
+        lock(&self.noted.reads).push(select.clone());
+        self.table.read_row(row, select).await
+    }
+
+    async fn scan(
+        &self,
+        range: &RowRange,
+        select: &Selection,
+        limit: PageLimit,
+    ) -> bigtable::Result<Page> {
+        self.table.scan(range, select, limit).await
+    }
+
+    async fn mutate_row(&self, request: RowMutation) -> bigtable::Result<()> {
+        self.table.mutate_row(request).await
+    }
+
+    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> bigtable::Result<bool> {
+        lock(&self.noted.conditional).push(request.clone());
+        self.table.check_and_mutate_row(request).await
+    }
+}

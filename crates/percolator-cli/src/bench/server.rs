@@ -1,0 +1,73 @@
+//! A server that is measured: a role of this program in a process of its own.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+
+/// `percolator serve ROLE` over a temporary directory; ends with this.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    /// Host and port.
+    address: String,
+    _data: tempfile::TempDir,
+}
+
+impl Server {
+    /// Starts `percolator serve` with these arguments, on a free port of this machine.
+    pub(crate) fn start(role: &str, arguments: &[&str]) -> anyhow::Result<Self> {
+        let data = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
+        let program = std::env::current_exe().context("this program's own file")?;
+        let child = Command::new(program)
+            .args(["serve", role, "--listen", "127.0.0.1:0", "--json", "--data"])
+            .arg(data.path().join("store"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("starting `percolator serve {role}`"))?;
+        // From here on the process ends with this.
+        let mut server = Server { child, address: String::new(), _data: data };
+        let address = server.told();
+        server.address = address.with_context(|| format!("`percolator serve {role}` failed"))?;
+        Ok(server)
+    }
+
+    /// The address that the server tells when it listens. It may be told over several lines.
+    fn told(&mut self) -> anyhow::Result<String> {
+        let stdout = self.child.stdout.take().context("the server's output")?;
+        let mut text = String::new();
+        for line in BufReader::new(stdout).lines() {
+            text.push_str(&line?);
+            if let Ok(told) = serde_json::from_str::<serde_json::Value>(&text) {
+                return Ok(told["address"].as_str().context("it told no address")?.to_owned());
+            }
+        }
+        anyhow::bail!("it ended before it listened: {text:?}")
+    }
+
+    /// Host and port.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Processor time of the server so far; `None` where it cannot be had.
+    pub(crate) fn cpu_time(&self) -> Option<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        // The name in parentheses may hold anything; user and system time are fields 14 and 15.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+        let mut ticks = || fields.next()?.parse::<u64>().ok();
+        // A hundred ticks a second on every Linux.
+        Some(Duration::from_millis(10 * (ticks()? + ticks()?)))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
