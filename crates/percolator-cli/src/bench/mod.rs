@@ -5,6 +5,7 @@
 //! rounds is reported with its 95 % interval.
 
 mod bed;
+pub(crate) mod fig9;
 pub(crate) mod micro;
 pub(crate) mod oracle;
 pub(crate) mod report;
