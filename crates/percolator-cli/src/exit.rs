@@ -97,6 +97,11 @@ fn judge(error: &anyhow::Error) -> (Exit, String) {
             let (exit, help) = of_webindex(error);
             return (exit, help.to_owned());
         }
+        if let Some(tpce::Error::Exhausted { .. } | tpce::Error::Saturated { .. }) =
+            cause.downcast_ref::<tpce::Error>()
+        {
+            return (Exit::Exhausted, "run it on a machine that does nothing else".to_owned());
+        }
         if let Some(error) = cause.downcast_ref::<percolator_rpc::Error>() {
             return (of_rpc(error), String::new());
         }

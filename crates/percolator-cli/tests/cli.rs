@@ -713,6 +713,34 @@ fn an_oracle_listens_beyond_this_machine_only_when_told_to() {
 }
 
 #[test]
+fn the_brokerage_is_measured_and_its_books_are_checked() {
+    let dir = TempDir::new().unwrap();
+    let out = dir.path().join("out");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+    command.args(["bench", "fig9", "--customers", "20", "--seconds", "1", "--json"]);
+    command.args(["--without", "small", "--without", "rpc", "--without", "postgres", "--out"]);
+    let ran = Ran::from(command.arg(&out).output().unwrap());
+    let figures = ran.json();
+    // On a busy machine requests may be sent late, and the run then says so.
+    let void = figures["void"].as_str().unwrap_or_default();
+    assert!(void.is_empty() || void.contains("late"), "{void}");
+    assert_eq!(ran.status, if void.is_empty() { 0 } else { 3 }, "{}", ran.stderr);
+    assert_eq!(figures["stores"][0]["violations"], json!([]));
+    let arms = figures["arms"].as_array().unwrap();
+    for arm in arms {
+        assert_eq!(arm["blocks"].as_array().unwrap().len(), 10);
+        assert!(arm["transactions_per_s"]["median"].as_f64().unwrap() > 0.0);
+        let types = arm["types"].as_array().unwrap();
+        assert_eq!(types.len(), 11);
+        assert!(types.iter().any(|kind| kind["gets"].as_f64() > Some(10.0)));
+    }
+    let written = std::fs::read_to_string(out.join("fig9.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), figures);
+    run(&["bench", "fig9", "--customers", "3"]).refused(2, "3 customers", "--customers");
+    run(&["bench", "fig9", "--seconds", "0"]).refused(2, "--seconds 0", "0.1 to");
+}
+
+#[test]
 fn the_benchmark_of_the_oracle_checks_every_timestamp() {
     let run = |words: &[&str]| run(&[&["bench", "oracle"], words].concat());
     let result = run(&["--seconds", "0.05", "--callers", "20", "--json", "-q"]).with(0).json();

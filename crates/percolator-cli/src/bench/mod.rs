@@ -13,6 +13,7 @@
 //!   webindex             two runs of the whole application; no arms
 //! ```
 
+pub(crate) mod fig9;
 pub(crate) mod micro;
 pub(crate) mod oracle;
 mod report;

@@ -1,5 +1,7 @@
 //! `bench`: how fast it is on this machine.
 
+mod fig9;
+
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -13,11 +15,15 @@ use crate::store::Durability;
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   percolator bench micro --json
+  percolator bench fig9 --quick
   percolator bench oracle --json
   percolator bench rpc --json
   percolator bench webindex site/ --json")]
 pub(crate) enum Bench {
     Micro(Micro),
+    Fig9(fig9::Fig9),
+    #[command(hide = true)]
+    Fig9Store(fig9::Fig9Store),
     Oracle(Oracle),
     Rpc(Rpc),
     Webindex(Webindex),
@@ -27,6 +33,8 @@ impl Bench {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Bench::Micro(micro) => micro.run(context).await,
+            Bench::Fig9(fig9) => fig9.run(context).await,
+            Bench::Fig9Store(store) => store.run().await,
             Bench::Oracle(oracle) => oracle.run(context).await,
             Bench::Rpc(rpc) => rpc.run(context).await,
             Bench::Webindex(webindex) => webindex.run(context).await,

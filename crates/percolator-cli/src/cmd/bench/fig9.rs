@@ -1,0 +1,120 @@
+//! `bench fig9`, and the process that it starts for each store.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::bench::fig9::{self, Settings, Store, work};
+use crate::cmd::Context;
+use crate::exit::{Exit, Failure};
+
+/// Customers and seconds of a full run, and of a quick one.
+const CUSTOMERS: u64 = 5_000;
+const SECONDS: f64 = 60.0;
+const QUICK_CUSTOMERS: u64 = 500;
+const QUICK_SECONDS: f64 = 10.0;
+
+/// A TPC-E-like brokerage (the paper's Figure 9): embedded on one and two cores, over RPC, and the
+/// same transactions in PostgreSQL.
+///
+/// Each store is driven by a process of its own; they take turns in blocks of a second or two, in an
+/// order drawn from the seed, and a ratio is the median of the ratios of each round. Then requests come
+/// at half the rate that each store reached, for latencies. At the end the books are checked: exit
+/// status 3, and no result, when something is wrong with them, or when requests were sent late. The
+/// figures are not comparable with published TPC-E results.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator bench fig9 --quick --out fig9
+  percolator bench fig9 --customers 5000 --seconds 60 --json")]
+pub(crate) struct Fig9 {
+    /// Smaller and shorter: three minutes on two cores.
+    #[arg(long)]
+    quick: bool,
+    /// Write the figures, with those of every block, to fig9.json in this directory.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Customers of the brokerage; all else is in proportion [default: 5000, quick: 500].
+    #[arg(long, value_name = "N")]
+    customers: Option<u64>,
+    /// Seconds to measure each arm for [default: 60, quick: 10].
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// Seed of the data, the requests and the order of arms.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Leave out a store; may be repeated.
+    #[arg(long, value_enum, value_name = "STORE")]
+    without: Vec<Store>,
+}
+
+impl Fig9 {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let (customers, seconds) = match self.quick {
+            true => (QUICK_CUSTOMERS, QUICK_SECONDS),
+            false => (CUSTOMERS, SECONDS),
+        };
+        let customers = self.customers.unwrap_or(customers);
+        let seconds = self.seconds.unwrap_or(seconds);
+        if !(0.1..=3600.0).contains(&seconds) {
+            let what = format!("--seconds {seconds}");
+            return Err(Failure::usage(what, "give 0.1 to 3600 seconds"));
+        }
+        let scale = tpce::Scale::new(customers, self.seed);
+        if let Err(error) = scale.check() {
+            return Err(Failure::usage(
+                error.to_string(),
+                "choose another number with --customers",
+            ));
+        }
+        if let Some(out) = &self.out {
+            std::fs::create_dir_all(out).map_err(|error| {
+                let what = format!("{}: {error}", out.display());
+                Failure::usage(what, "name a directory that can be written to with --out")
+            })?;
+        }
+        if cfg!(debug_assertions) {
+            context.out.warn("this build is not optimised: build with --release for real figures");
+        }
+        let (without, seed) = (self.without.clone(), self.seed);
+        let settings = Settings { customers, seconds, seed, quick: self.quick, without };
+        let Some(outcome) = fig9::run(context, &settings).await? else {
+            context.out.note("interrupted before the end: nothing to report");
+            return Ok(Exit::Interrupted);
+        };
+        let figures = fig9::json(&settings, &outcome);
+        if let Some(out) = &self.out {
+            std::fs::write(out.join("fig9.json"), format!("{figures:#}\n"))?;
+        }
+        match context.out.json {
+            true => context.out.json(&figures)?,
+            false => fig9::print(context.out, &settings, &outcome)?,
+        }
+        match outcome.void() {
+            None => Ok(Exit::Done),
+            Some((what, help)) => Err(Failure::error(Exit::Violated, what, help)),
+        }
+    }
+}
+
+/// Drive one store of `bench fig9`; requests come on stdin, answers go to stdout.
+#[derive(Debug, Args)]
+pub(crate) struct Fig9Store {
+    /// Which.
+    #[arg(long, value_enum)]
+    store: Store,
+    #[arg(long)]
+    customers: u64,
+    #[arg(long)]
+    seed: u64,
+    /// An empty directory.
+    #[arg(long)]
+    data: PathBuf,
+}
+
+impl Fig9Store {
+    pub(super) async fn run(&self) -> anyhow::Result<Exit> {
+        let scale = tpce::Scale::new(self.customers, self.seed);
+        work::run(self.store, scale, &self.data).await?;
+        Ok(Exit::Done)
+    }
+}

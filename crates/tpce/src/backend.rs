@@ -1,0 +1,52 @@
+//! What the driver needs of a store.
+
+use async_trait::async_trait;
+use percolator::AbortReason;
+
+use crate::check::Books;
+use crate::request::{Answer, Request};
+use crate::{Error, Result};
+
+/// A store that holds a brokerage.
+#[async_trait]
+pub(crate) trait Backend: Send + Sync + std::fmt::Debug {
+    /// One attempt of a transaction.
+    async fn attempt(&self, request: &Request) -> Result<Answer, Failed>;
+
+    /// Reserves trade numbers, durably; returns the first.
+    async fn reserve(&self, count: u64) -> Result<u64>;
+
+    /// What the checks are about, as of one moment.
+    async fn books(&self) -> Result<Books>;
+}
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) why: Why,
+    pub(crate) error: Error,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Another transaction was there first: nothing was written, and the next attempt may succeed.
+    Conflict,
+    /// The store could not do it now; nothing was written.
+    Passing,
+    /// Nobody knows whether it was committed.
+    Unknown,
+    /// It would fail again.
+    Lasting,
+}
+
+impl From<percolator::Error> for Failed {
+    fn from(error: percolator::Error) -> Self {
+        let why = match &error {
+            percolator::Error::Aborted { reason: AbortReason::Conflict(_), .. } => Why::Conflict,
+            percolator::Error::Unknown { .. } => Why::Unknown,
+            error if error.is_retryable() => Why::Passing,
+            _ => Why::Lasting,
+        };
+        Failed { why, error: Error::Database(error) }
+    }
+}

@@ -1,0 +1,253 @@
+//! The nine checks that a run ends with. A run that fails one is no result.
+//!
+//! ```text
+//! a  positions are the sums of their lots, and none is empty
+//! b  a completed trade has one settlement, a legal history, and cash if it was paid so
+//! c  a balance is the opening balance and the account's cash transactions, to the cent
+//! d  the indices that transactions keep have a row for each record, and no other
+//! e  pending orders are those of pending trades
+//! f  the volumes of all securities are what was told to the market feed
+//! g  what a trade did to its account's lots is what was traded
+//! h  no lock is left
+//! i  trades and completions are those that the driver saw committed: none lost, none twice
+//! ```
+
+mod books;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use percolator::RowKey;
+
+use crate::Scale;
+use crate::floor::Ledger;
+use crate::model::*;
+
+pub(crate) use books::Balance;
+pub(crate) use books::Books;
+use books::Indices;
+
+/// How many violations of each check are told.
+const TOLD_MAX: usize = 5;
+
+/// Something that must not be.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// let scale = tpce::Scale { trades_per_customer: 2, ..tpce::Scale::new(20, 1) };
+/// let db = percolator::Percolator::in_memory().await?;
+/// assert!(tpce::Exchange::load(db, scale).await?.check().await?.is_empty());
+/// # Ok::<(), tpce::Error>(()) }).unwrap();
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which check found it, `a` to `i`.
+    pub check: char,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({}) {}", self.check, self.what)
+    }
+}
+
+/// Runs all checks.
+pub(crate) fn all(books: &Books, ledger: &Ledger, scale: Scale) -> Vec<Violation> {
+    let mut found = Found::default();
+    positions(books, &mut found);
+    completed(books, &mut found);
+    balances(books, &mut found);
+    indices(books, &mut found);
+    pending(books, &mut found);
+    volumes(books, ledger, &mut found);
+    moved(books, &mut found);
+    for lock in &books.locks {
+        found.add('h', || format!("{lock} is still locked"));
+    }
+    committed(books, ledger, scale, &mut found);
+    found.violations
+}
+
+/// Violations so far.
+#[derive(Debug, Default)]
+struct Found {
+    violations: Vec<Violation>,
+    counts: BTreeMap<char, usize>,
+}
+
+impl Found {
+    fn add(&mut self, check: char, what: impl FnOnce() -> String) {
+        let count = self.counts.entry(check).or_default();
+        *count += 1;
+        match *count {
+            ..=TOLD_MAX => self.violations.push(Violation { check, what: what() }),
+            count if count == TOLD_MAX + 1 => {
+                self.violations.push(Violation { check, what: "and more".to_owned() });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// (a)
+fn positions(books: &Books, found: &mut Found) {
+    for ((ca, symb), qty) in &books.positions {
+        let held = books.held.get(&(*ca, *symb)).copied().unwrap_or_default();
+        if *qty != held || *qty == 0 {
+            found
+                .add('a', || format!("account {ca} has {qty} of security {symb}, its lots {held}"));
+        }
+    }
+    for ((ca, symb), held) in &books.held {
+        if !books.positions.contains_key(&(*ca, *symb)) {
+            found
+                .add('a', || format!("account {ca} has lots of {held} of {symb}, and no position"));
+        }
+    }
+    for lot in &books.empty_lots {
+        found.add('a', || format!("lot {lot} is empty"));
+    }
+}
+
+/// (b)
+fn completed(books: &Books, found: &mut Found) {
+    for (t, (trade, state)) in &books.trades {
+        let mut steps = books.steps.get(t).cloned().unwrap_or_default();
+        steps.sort_unstable();
+        let numbered = steps.iter().enumerate().all(|(i, (seq, _))| i == usize::from(*seq));
+        let states: Vec<u8> = steps.iter().map(|(_, state)| *state).collect();
+        if !numbered || !is_legal(trade.tt, &states) || states.last() != Some(&state.status) {
+            found.add('b', || {
+                format!("trade {t} in state {}: its history is {steps:?}", state.status)
+            });
+        }
+        let is_completed = state.status == status::COMPLETED;
+        if books.settled.contains_key(t) != is_completed {
+            found.add('b', || format!("trade {t} in state {}: its settlement", state.status));
+        }
+        if books.cash.contains_key(t) != (is_completed && trade.is_cash) {
+            found.add('b', || format!("trade {t} in state {}: its cash", state.status));
+        }
+    }
+    for t in books.steps.keys().chain(books.settled.keys()).chain(books.cash.keys()) {
+        if !books.trades.contains_key(t) {
+            found.add('b', || format!("there is something of trade {t}, which is not there"));
+        }
+    }
+}
+
+/// Whether a trade of this type may have been in these states, one after the other.
+fn is_legal(tt: u8, states: &[u8]) -> bool {
+    let whole: &[&[u8]] = match kind::is_market(tt) {
+        true => &[&[status::SUBMITTED, status::COMPLETED]],
+        false => &[
+            &[status::PENDING, status::SUBMITTED, status::COMPLETED],
+            &[status::PENDING, status::SUBMITTED, status::CANCELLED],
+        ],
+    };
+    !states.is_empty() && whole.iter().any(|whole| whole.starts_with(states))
+}
+
+/// (c)
+fn balances(books: &Books, found: &mut Found) {
+    let mut paid = BTreeMap::<u64, i64>::new();
+    for (t, amt) in &books.cash {
+        if let Some((trade, _)) = books.trades.get(t) {
+            *paid.entry(trade.ca).or_default() += amt;
+        }
+    }
+    for (ca, balance) in &books.accounts {
+        let due = balance.opening + paid.remove(ca).unwrap_or_default();
+        if balance.now != due {
+            found.add('c', || {
+                format!("account {ca} has {} cents and should have {due}", balance.now)
+            });
+        }
+    }
+    for ca in paid.keys() {
+        found.add('c', || format!("cash was paid from account {ca}, which is not there"));
+    }
+}
+
+/// (d)
+fn indices(books: &Books, found: &mut Found) {
+    let Some(Indices { found: rows }) = &books.indices else { return };
+    let mut wanted = BTreeSet::<RowKey>::new();
+    let trades = books.trades.values().flat_map(|(trade, _)| trade.index_rows());
+    let requests = books.requests.values().flat_map(|request| request.index_rows());
+    wanted.extend(trades.chain(requests).map(|(row, _)| row));
+    for row in wanted.difference(rows) {
+        found.add('d', || format!("index row {row} is missing"));
+    }
+    for row in rows.difference(&wanted) {
+        found.add('d', || format!("index row {row} is of no record"));
+    }
+}
+
+/// (e)
+fn pending(books: &Books, found: &mut Found) {
+    for (t, (_, state)) in &books.trades {
+        let is_pending = state.status == status::PENDING;
+        if books.requests.contains_key(t) != is_pending {
+            found.add('e', || format!("trade {t} in state {}: its pending order", state.status));
+        }
+    }
+    for t in books.requests.keys().filter(|t| !books.trades.contains_key(t)) {
+        found.add('e', || format!("an order of trade {t} is pending, which is not there"));
+    }
+}
+
+/// (f)
+fn volumes(books: &Books, ledger: &Ledger, found: &mut Found) {
+    if books.volume != ledger.fed {
+        found.add('f', || {
+            format!("{} shares were told, the volumes are {}", ledger.fed, books.volume)
+        });
+    }
+}
+
+/// (g)
+fn moved(books: &Books, found: &mut Found) {
+    for (t, (trade, state)) in &books.trades {
+        let traded = match (state.status == status::COMPLETED, kind::is_sell(trade.tt)) {
+            (false, _) => 0,
+            (true, true) => -trade.qty,
+            (true, false) => trade.qty,
+        };
+        let moved = books.moved.get(t).copied().unwrap_or_default();
+        if moved != traded {
+            found.add('g', || format!("trade {t} traded {traded} and moved {moved}"));
+        }
+    }
+    for t in books.moved.keys().filter(|t| !books.trades.contains_key(t)) {
+        found.add('g', || format!("trade {t} moved lots and is not there"));
+    }
+}
+
+/// (i)
+fn committed(books: &Books, ledger: &Ledger, scale: Scale, found: &mut Found) {
+    let new = || books.trades.range(scale.trades() + 1..);
+    let present: BTreeSet<u64> = new().map(|(t, _)| *t).collect();
+    let done = |(t, (_, state)): (&u64, &(Trade, TradeState))| {
+        (state.status == status::COMPLETED).then_some(*t)
+    };
+    let completed: BTreeSet<u64> = new().filter_map(done).collect();
+    let before = books.trades.len() - present.len();
+    if before as u64 != scale.trades() {
+        found.add('i', || format!("{before} trades of {} before the run", scale.trades()));
+    }
+    for (what, here, there) in
+        [("taken", &ledger.ordered, &present), ("completed", &ledger.completed, &completed)]
+    {
+        for t in here.difference(there) {
+            found.add('i', || format!("trade {t} was {what}, and is lost"));
+        }
+        for t in there.difference(here) {
+            found.add('i', || format!("nobody knows that trade {t} was {what}"));
+        }
+    }
+}

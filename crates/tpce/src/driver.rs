@@ -1,0 +1,266 @@
+//! The driver: clients that make requests, in a closed loop or at a rate, and the checks at the end.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use percolator::Percolator;
+use tokio::task::JoinSet;
+
+use crate::backend::{Backend, Failed, Why};
+use crate::check::{self, Violation};
+use crate::floor::Floor;
+use crate::generate::stream::{Purpose, Stream};
+use crate::report::Report;
+use crate::request::{Answer, Request};
+use crate::store::OnPercolator;
+use crate::{Error, Result, Scale};
+
+/// How often a transaction is tried.
+const ATTEMPTS_MAX: u32 = 200;
+/// The pause after the first conflict, which doubles with each further one, and its bound.
+const PAUSE: Duration = Duration::from_micros(500);
+const PAUSE_DOUBLED_MAX: u32 = 8;
+/// How many trade numbers are reserved at a time.
+const NUMBERS_AT_ONCE: u64 = 10_000;
+/// How many requests may wait in an open loop.
+const WAITING_MAX: usize = 20_000;
+
+/// A brokerage that is loaded, its customers and its market.
+///
+/// See [`Report`] for an example.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    scale: Scale,
+    backend: Box<dyn Backend>,
+    floor: Mutex<Floor>,
+    reserving: tokio::sync::Mutex<()>,
+    /// Draws the pauses.
+    paused: AtomicU64,
+}
+
+impl Exchange {
+    /// Loads a brokerage into an empty database.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a scale that cannot be; those of the database.
+    pub async fn load(db: Percolator, scale: Scale) -> Result<Self> {
+        scale.check()?;
+        let backend = OnPercolator::load(db, scale).await?;
+        Ok(Exchange::over(Box::new(backend), scale))
+    }
+
+    pub(crate) fn over(backend: Box<dyn Backend>, scale: Scale) -> Self {
+        let shared = Shared {
+            scale,
+            backend,
+            floor: Mutex::new(Floor::new(scale)),
+            reserving: tokio::sync::Mutex::new(()),
+            paused: AtomicU64::new(0),
+        };
+        Exchange { shared: Arc::new(shared) }
+    }
+
+    /// How large it is.
+    pub fn scale(&self) -> Scale {
+        self.shared.scale
+    }
+
+    /// Clients that make their next request as soon as they are answered, for a time. With the time
+    /// over, each finishes what it is at.
+    ///
+    /// # Errors
+    /// [`Error::Exhausted`] when a transaction fails too often, and whatever makes one fail for good.
+    pub async fn closed(&self, clients: usize, length: Duration) -> Result<Report> {
+        let started = Instant::now();
+        self.clients(clients, move || started.elapsed() < length).await
+    }
+
+    /// So many transactions, by clients as in [`closed`](Exchange::closed).
+    ///
+    /// # Errors
+    /// As [`closed`](Exchange::closed).
+    pub async fn transactions(&self, clients: usize, count: u64) -> Result<Report> {
+        let made = AtomicU64::new(0);
+        self.clients(clients, move || made.fetch_add(1, Ordering::Relaxed) < count).await
+    }
+
+    async fn clients(
+        &self,
+        clients: usize,
+        more: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Report> {
+        let (started, more) = (Instant::now(), Arc::new(more));
+        let mut tasks = JoinSet::new();
+        for _ in 0..clients.max(1) {
+            let (shared, more) = (self.shared.clone(), more.clone());
+            tasks.spawn(async move {
+                let mut report = Report::default();
+                while more() {
+                    let request = shared.next().await?;
+                    shared.serve(request, Instant::now(), &mut report).await?;
+                }
+                Ok(report)
+            });
+        }
+        let mut report = joined(tasks).await?;
+        report.elapsed = started.elapsed();
+        Ok(report)
+    }
+
+    /// Requests that are due at random times, so many a second on average, whether or not those before
+    /// them are served. Latencies count from when a request was due.
+    ///
+    /// # Errors
+    /// As [`closed`](Exchange::closed), and [`Error::Saturated`] when too many wait.
+    pub async fn open(&self, per_second: f64, length: Duration) -> Result<Report> {
+        let started = Instant::now();
+        let (due, mut requests) = tokio::sync::mpsc::unbounded_channel();
+        let mut stream = Stream::new(self.shared.scale.seed, Purpose::Market, 1);
+        // Not a task: those who serve may keep every worker of the runtime busy.
+        let clock = std::thread::spawn(move || {
+            let mut at = Duration::ZERO;
+            loop {
+                at += Duration::from_secs_f64(-(1.0 - stream.unit()).ln() / per_second);
+                if at >= length {
+                    return;
+                }
+                std::thread::sleep(at.saturating_sub(started.elapsed()));
+                let sent = due.send((started + at, started.elapsed().saturating_sub(at)));
+                if sent.is_err() {
+                    return;
+                }
+            }
+        });
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let mut tasks = JoinSet::new();
+        let mut total = Report::default();
+        while let Some((due, late)) = requests.recv().await {
+            total.lateness.saturating_record(nanos(late));
+            let now_waiting = waiting.fetch_add(1, Ordering::Relaxed);
+            if now_waiting > WAITING_MAX {
+                return Err(Error::Saturated { waiting: now_waiting });
+            }
+            let (shared, waiting) = (self.shared.clone(), waiting.clone());
+            tasks.spawn(async move {
+                let mut report = Report::default();
+                let request = shared.next().await?;
+                shared.serve(request, due, &mut report).await?;
+                waiting.fetch_sub(1, Ordering::Relaxed);
+                Ok(report)
+            });
+            while let Some(ended) = tasks.try_join_next() {
+                total.add(&one(ended)?);
+            }
+        }
+        total.add(&joined(tasks).await?);
+        total.elapsed = started.elapsed();
+        // It has ended: its end of the channel is closed.
+        let _ = clock.join();
+        Ok(total)
+    }
+
+    /// Checks that the store holds what a brokerage must, as of one moment, and what was committed
+    /// here, no more and no less: the checks (a) to (i) of [`Violation`]. No request may run.
+    ///
+    /// # Errors
+    /// Those of the store. What is wrong with the data is the answer.
+    pub async fn check(&self) -> Result<Vec<Violation>> {
+        let books = self.shared.backend.books().await?;
+        let ledger = self.shared.floor().ledger.clone();
+        Ok(check::all(&books, &ledger, self.shared.scale))
+    }
+}
+
+impl Shared {
+    fn floor(&self) -> MutexGuard<'_, Floor> {
+        self.floor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next request; reserves trade numbers when there are none.
+    async fn next(&self) -> Result<Request> {
+        loop {
+            if let Some(request) = self.floor().next() {
+                return Ok(request);
+            }
+            let _one = self.reserving.lock().await;
+            if self.floor().numbers.is_empty() {
+                let first = self.backend.reserve(NUMBERS_AT_ONCE).await?;
+                self.floor().numbers = first..first + NUMBERS_AT_ONCE;
+            }
+        }
+    }
+
+    /// Tries a request until it is done.
+    async fn serve(&self, mut request: Request, due: Instant, report: &mut Report) -> Result<()> {
+        let kind = request.kind();
+        let mut attempts = 0;
+        let answer: Answer = loop {
+            let Failed { why, error } = match self.backend.attempt(&request).await {
+                Ok(answer) => break answer,
+                Err(failed) => failed,
+            };
+            attempts += 1;
+            let of_kind = report.entry(kind);
+            of_kind.conflicts += u64::from(why == Why::Conflict);
+            of_kind.retries += 1;
+            match (why, &mut request) {
+                (Why::Lasting, _) => return Err(error),
+                // Told twice, the quantities would count twice.
+                (Why::Unknown, Request::MarketFeed(_)) => return Err(error),
+                (Why::Unknown, Request::TradeOrder(order)) => order.maybe_done = true,
+                // The others find what they did, or may do it again.
+                _ => {}
+            }
+            if attempts >= ATTEMPTS_MAX {
+                let (kind, last) = (kind.name(), Box::new(error));
+                return Err(Error::Exhausted { kind, attempts, last });
+            }
+            tokio::time::sleep(self.pause(attempts)).await;
+        };
+        let of_kind = report.entry(kind);
+        of_kind.latencies.saturating_record(nanos(due.elapsed()));
+        of_kind.done += 1;
+        of_kind.reads.add(answer.reads);
+        self.floor().done(&request, &answer);
+        Ok(())
+    }
+
+    /// How long a transaction waits after so many failures: longer each time, and not as long as others.
+    fn pause(&self, attempts: u32) -> Duration {
+        let item = self.paused.fetch_add(1, Ordering::Relaxed);
+        let share = Stream::new(self.scale.seed, Purpose::Emulator, !item).unit();
+        (PAUSE * (1 << attempts.min(PAUSE_DOUBLED_MAX))).mul_f64(0.5 + share / 2.0)
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+type Ended = std::result::Result<Result<Report>, tokio::task::JoinError>;
+
+/// The report of a task. A panic goes on in whoever waits.
+fn one(ended: Ended) -> Result<Report> {
+    ended.unwrap_or_else(|error| match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => Ok(Report::default()),
+    })
+}
+
+/// The reports of all tasks. The first failure ends the others.
+async fn joined(mut tasks: JoinSet<Result<Report>>) -> Result<Report> {
+    let mut total = Report::default();
+    while let Some(ended) = tasks.join_next().await {
+        total.add(&one(ended)?);
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests;

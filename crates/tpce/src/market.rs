@@ -1,0 +1,133 @@
+//! The market: executes orders after a while and tells prices. It lives in the memory of the driver, as
+//! in the paper, where customers and market were part of the client.
+//!
+//! Its clock is the number of requests that customers have made: at TPC-E's pace each is worth so many
+//! milliseconds. So a run that goes faster than that pace has all of its delays and prices in
+//! proportion, and a test is the same every time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use crate::Scale;
+use crate::generate::stream::{Purpose, Stream};
+use crate::request::{Accepted, Execution, Feed, Tick};
+
+/// How long the market takes, on average and at most.
+const COMPLETION_MS: f64 = 1_000.0;
+const COMPLETION_MS_MAX: u64 = 5_000;
+/// How many prices a Market-Feed has.
+const TICKS: usize = 20;
+
+/// The market.
+#[derive(Debug)]
+pub(crate) struct Market {
+    scale: Scale,
+    stream: Stream,
+    /// Orders by the time at which they will have been executed: time, trade, security, quantity.
+    submitted: BinaryHeap<Reverse<(u64, u64, u32, i64)>>,
+    /// Limit orders that wait for their price: trade, security.
+    pending: BTreeMap<u64, u32>,
+    /// The pending order whose security had a price told last.
+    told: u64,
+    ticks: Vec<Tick>,
+    /// There is one thread that feeds.
+    feeding: bool,
+}
+
+impl Market {
+    pub(crate) fn new(scale: Scale) -> Self {
+        Market {
+            scale,
+            stream: Stream::new(scale.seed, Purpose::Market, 0),
+            submitted: BinaryHeap::new(),
+            pending: BTreeMap::new(),
+            told: 0,
+            ticks: Vec::new(),
+            feeding: false,
+        }
+    }
+
+    /// Takes an order, or a limit order that a price has triggered.
+    pub(crate) fn accept(&mut self, order: Accepted, now: u64) {
+        let Accepted { t, symb, qty, at_once } = order;
+        if !at_once {
+            self.pending.insert(t, symb);
+            return;
+        }
+        self.pending.remove(&t);
+        let delay = -(1.0 - self.stream.unit()).ln() * COMPLETION_MS;
+        let due = now + (delay as u64).min(COMPLETION_MS_MAX);
+        self.submitted.push(Reverse((due, t, symb, qty)));
+    }
+
+    /// The next order that was executed by now.
+    pub(crate) fn executed(&mut self, now: u64) -> Option<Execution> {
+        let Reverse((due, t, symb, qty)) = *self.submitted.peek()?;
+        if due > now {
+            return None;
+        }
+        self.submitted.pop();
+        let price = self.scale.price(symb, due);
+        self.ticks.push(Tick { symb, price, qty });
+        let other = self.other();
+        let price = self.scale.price(other, due);
+        let qty = *self.stream.pick(&[100, 200, 400, 800]);
+        self.ticks.push(Tick { symb: other, price, qty });
+        Some(Execution { t, price: self.scale.price(symb, due), now: due })
+    }
+
+    /// A security whose price is told without a trade here. Those with pending orders come first, in
+    /// turns: a short run would otherwise be over before most limit orders are triggered.
+    fn other(&mut self) -> u32 {
+        let next = self.pending.range(self.told + 1..).next().or(self.pending.iter().next());
+        match next {
+            Some((t, symb)) => {
+                self.told = *t;
+                *symb
+            }
+            None => self.stream.between(1, u64::from(self.scale.securities())) as u32,
+        }
+    }
+
+    /// Prices to tell, unless somebody is at it.
+    pub(crate) fn feed(&mut self, now: u64) -> Option<Feed> {
+        if self.feeding || self.ticks.len() < TICKS {
+            return None;
+        }
+        self.feeding = true;
+        Some(Feed { ticks: self.ticks.drain(..TICKS).collect(), now })
+    }
+
+    /// The prices were told.
+    pub(crate) fn fed(&mut self) {
+        self.feeding = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_executed_once_and_each_makes_two_ticks() {
+        let mut market = Market::new(Scale::new(100, 1));
+        for t in 0..10 {
+            market.accept(Accepted { t, symb: 1, qty: 100, at_once: true }, 1_000);
+        }
+        market.accept(Accepted { t: 10, symb: 7, qty: 100, at_once: false }, 1_000);
+        assert_eq!(market.executed(999), None);
+        let mut executed: Vec<u64> = Vec::new();
+        while let Some(execution) = market.executed(1_000 + COMPLETION_MS_MAX) {
+            executed.push(execution.t);
+        }
+        executed.sort_unstable();
+        assert_eq!(executed, (0..10).collect::<Vec<_>>());
+        let feed = market.feed(9_000).unwrap();
+        assert_eq!(feed.ticks.len(), TICKS);
+        assert_eq!(feed.ticks.iter().filter(|tick| tick.symb == 7).count(), 10);
+        market.ticks.extend(feed.ticks);
+        assert!(market.feed(9_000).is_none(), "one at a time");
+        market.fed();
+        assert!(market.feed(9_000).is_some());
+    }
+}

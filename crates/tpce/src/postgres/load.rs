@@ -1,0 +1,124 @@
+//! Tables, rows by COPY, and indices.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use futures::SinkExt;
+use percolator::Bytes;
+use tokio_postgres::Client;
+
+use crate::generate;
+use crate::model::{Definition, Value};
+use crate::{Error, Result, Scale};
+
+use super::pool::connect;
+use super::server::Server;
+use super::told;
+
+/// How much of a table is sent at a time.
+const COPY_BYTES: usize = 1 << 18;
+
+/// Beside the primary keys: what the same transactions look for in Percolator by index rows.
+const INDICES: [&str; 13] = [
+    "CREATE UNIQUE INDEX ON customer (tax_id)",
+    "CREATE INDEX ON customer_account (c)",
+    "CREATE UNIQUE INDEX ON industry (name)",
+    "CREATE UNIQUE INDEX ON sector (name)",
+    "CREATE UNIQUE INDEX ON broker (name)",
+    "CREATE UNIQUE INDEX ON company (name)",
+    "CREATE INDEX ON company (ind, co)",
+    "CREATE INDEX ON security (co, issue)",
+    "CREATE INDEX ON trade (ca, t)",
+    "CREATE INDEX ON trade (symb, t)",
+    "CREATE INDEX ON holding_history (h, t)",
+    "CREATE INDEX ON trade_request (symb, tt, bid)",
+    "CREATE INDEX ON trade_request (b)",
+];
+
+pub(super) async fn load(server: &Server, scale: Scale) -> Result<()> {
+    let client = connect(server.socket()).await?;
+    for table in Definition::all() {
+        client.batch_execute(&create(table)).await.map_err(told)?;
+    }
+    let mut buffers = BTreeMap::<&'static str, String>::new();
+    for row in generate::rows(scale) {
+        let (table, values) = row.values();
+        let buffer = buffers.entry(table).or_default();
+        line(buffer, &values);
+        if buffer.len() >= COPY_BYTES {
+            copy(&client, table, std::mem::take(buffer)).await?;
+        }
+    }
+    for (table, buffer) in buffers {
+        copy(&client, table, buffer).await?;
+    }
+    for table in Definition::all() {
+        let key = format!("ALTER TABLE {} ADD PRIMARY KEY ({})", table.table, table.key.join(", "));
+        client.batch_execute(&key).await.map_err(told)?;
+    }
+    for index in INDICES {
+        client.batch_execute(index).await.map_err(told)?;
+    }
+    let first = scale.trades() + 1;
+    let numbers = format!("CREATE TABLE numbers AS SELECT {first}::bigint AS next");
+    client.batch_execute(&numbers).await.map_err(told)?;
+    client.batch_execute("VACUUM ANALYZE").await.map_err(told)?;
+    Ok(())
+}
+
+fn create(table: &Definition) -> String {
+    let fields = table.fields.iter().copied().flatten();
+    let columns: Vec<String> =
+        fields.map(|(name, sql)| format!("{} {sql} NOT NULL", column(name))).collect();
+    format!("CREATE TABLE {} ({})", table.table, columns.join(", "))
+}
+
+/// A column's name, quoted where it is a word of the language.
+fn column(name: &str) -> String {
+    format!("\"{name}\"")
+}
+
+/// A line in the text format of COPY.
+fn line(buffer: &mut String, values: &[Value<'_>]) {
+    for (i, value) in values.iter().enumerate() {
+        if i > 0 {
+            buffer.push('\t');
+        }
+        // Writing to a string cannot fail.
+        let _ = match value {
+            Value::Number(number) => write!(buffer, "{number}"),
+            Value::Flag(flag) => write!(buffer, "{}", if *flag { 't' } else { 'f' }),
+            Value::Text(text) => {
+                let text = text.replace('\\', "\\\\").replace('\t', "\\t").replace('\n', "\\n");
+                write!(buffer, "{text}")
+            }
+        };
+    }
+    buffer.push('\n');
+}
+
+async fn copy(client: &Client, table: &str, lines: String) -> Result<()> {
+    let statement = format!("COPY {table} FROM STDIN");
+    let sink = client.copy_in::<_, Bytes>(&statement).await.map_err(told)?;
+    let mut sink = std::pin::pin!(sink);
+    sink.send(Bytes::from(lines)).await.map_err(told)?;
+    sink.finish().await.map_err(told)?;
+    Ok::<(), Error>(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_in_the_format_of_copy() {
+        let mut buffer = String::new();
+        line(&mut buffer, &[Value::Number(-7), Value::Flag(true), Value::Text("a\tb\\c\nd")]);
+        assert_eq!(buffer, "-7\tt\ta\\tb\\\\c\\nd\n");
+    }
+
+    #[test]
+    fn there_are_33_tables() {
+        assert_eq!(Definition::all().len(), 33);
+    }
+}

@@ -1,0 +1,44 @@
+//! Market-Feed: the market tells twenty prices; the limit orders that they trigger are submitted.
+
+use percolator::Result;
+
+use crate::model::*;
+use crate::request::{Accepted, Answer, Feed};
+
+use super::session::{Session, part};
+
+pub(super) async fn run(session: &mut Session, feed: &Feed) -> Result<Answer> {
+    let mut answer = Answer::default();
+    let ticks = feed.by_security();
+    let rows: Vec<_> = ticks.iter().map(|tick| keys::last_trade(tick.symb)).collect();
+    let lasts: Vec<(Price, i64)> = session.pairs(&rows, &[PRICE, VOL]).await?;
+    let mut triggered = Vec::new();
+    for ((tick, row), (last, volume)) in ticks.iter().zip(rows).zip(lasts) {
+        session.set(row.clone(), &PRICE, &Price { price: tick.price, dts: feed.now, ..last })?;
+        session.set(row, &VOL, &(volume + tick.qty))?;
+        answer.item(volume);
+        let prefix = Key::of(index::REQUEST_BY_SECURITY).short(tick.symb).row();
+        for found in session.rows(prefix, &[D], usize::MAX).await? {
+            let row = &found.row;
+            let mut parts = part(Parts::of(row, index::REQUEST_BY_SECURITY), row)?;
+            let tt = part(parts.short().and(parts.byte()), row)?;
+            let limit = part(parts.long(), row)?;
+            let t = part(parts.long(), row)?;
+            if kind::is_triggered(tt, limit as i64, tick.price) {
+                triggered.push(t);
+            }
+        }
+    }
+    for t in triggered {
+        let request: TradeRequest = session.record(keys::request(t)).await?;
+        let mut state: TradeState = session.need(keys::trade(t), &STATE).await?;
+        (state.status, state.dts) = (status::SUBMITTED, feed.now);
+        session.set(keys::trade(t), &STATE, &state)?;
+        let status = status::SUBMITTED;
+        session.insert(&TradeHistory { t, seq: 1, dts: feed.now, status })?;
+        session.remove(&request)?;
+        let TradeRequest { symb, qty, .. } = request;
+        answer.accepted.push(Accepted { t, symb, qty, at_once: true });
+    }
+    Ok(answer)
+}

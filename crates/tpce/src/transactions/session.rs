@@ -1,0 +1,194 @@
+//! One attempt of a transaction: typed reads and writes, counted.
+
+use percolator::{Bytes, Column, Error, Result, RowKey, RowRange, ScannedRow, Table, Transaction};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::model::{D, Stored, decode, encode};
+use crate::request::Reads;
+
+/// One attempt.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) tx: Transaction,
+    table: Table,
+    pub(crate) reads: Reads,
+}
+
+impl Session {
+    pub(crate) fn new(tx: Transaction, table: &Table) -> Self {
+        Session { tx, table: table.clone(), reads: Reads::default() }
+    }
+
+    /// A cell that may be there.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &mut self,
+        row: RowKey,
+        column: &Column,
+    ) -> Result<Option<T>> {
+        self.reads.gets += 1;
+        let value = self.tx.get(&self.table, row, column).await?;
+        value.map(|value| decode(&value)).transpose()
+    }
+
+    /// A cell that must be there.
+    pub(crate) async fn need<T: DeserializeOwned>(
+        &mut self,
+        row: RowKey,
+        column: &Column,
+    ) -> Result<T> {
+        let found = self.get(row.clone(), column).await?;
+        found.ok_or_else(|| missing(&row, column))
+    }
+
+    /// The packed cell of a row that must be there.
+    pub(crate) async fn record<T: DeserializeOwned>(&mut self, row: RowKey) -> Result<T> {
+        self.need(row, &D).await
+    }
+
+    /// A cell of each of several rows, which may be there.
+    pub(crate) async fn many<T: DeserializeOwned>(
+        &mut self,
+        rows: &[RowKey],
+        column: &Column,
+    ) -> Result<Vec<Option<T>>> {
+        self.reads.gets += rows.len() as u64;
+        let found = self.tx.get_many(&self.table, rows, std::slice::from_ref(column)).await?;
+        let one = |mut values: Vec<Option<Bytes>>| {
+            values.pop().flatten().map(|value| decode(&value)).transpose()
+        };
+        found.into_iter().map(one).collect()
+    }
+
+    /// A cell of each of several rows, which must be there.
+    pub(crate) async fn need_many<T: DeserializeOwned>(
+        &mut self,
+        rows: &[RowKey],
+        column: &Column,
+    ) -> Result<Vec<T>> {
+        let found = self.many(rows, column).await?;
+        let need = |(value, row): (Option<T>, &RowKey)| value.ok_or_else(|| missing(row, column));
+        found.into_iter().zip(rows).map(need).collect()
+    }
+
+    /// Two cells of each of several rows, which must be there.
+    pub(crate) async fn pairs<A: DeserializeOwned, B: DeserializeOwned>(
+        &mut self,
+        rows: &[RowKey],
+        columns: &[Column; 2],
+    ) -> Result<Vec<(A, B)>> {
+        self.reads.gets += 2 * rows.len() as u64;
+        let found = self.tx.get_many(&self.table, rows, columns).await?;
+        let pair = |(values, row): (Vec<Option<Bytes>>, &RowKey)| match values.as_slice() {
+            [Some(a), Some(b)] => Ok((decode(a)?, decode(b)?)),
+            [None, _] => Err(missing(row, &columns[0])),
+            _ => Err(missing(row, &columns[1])),
+        };
+        found.into_iter().zip(rows).map(pair).collect()
+    }
+
+    /// Two cells of a row that must be there.
+    pub(crate) async fn pair<A: DeserializeOwned, B: DeserializeOwned>(
+        &mut self,
+        row: RowKey,
+        columns: &[Column; 2],
+    ) -> Result<(A, B)> {
+        let mut pairs = self.pairs(std::slice::from_ref(&row), columns).await?;
+        pairs.pop().ok_or_else(|| missing(&row, &columns[0]))
+    }
+
+    /// The first rows of a prefix.
+    pub(crate) async fn rows(
+        &mut self,
+        prefix: RowKey,
+        columns: &[Column],
+        limit: usize,
+    ) -> Result<Vec<ScannedRow>> {
+        self.rows_in(RowRange::prefix(prefix), columns, limit).await
+    }
+
+    pub(crate) async fn rows_in(
+        &mut self,
+        range: RowRange,
+        columns: &[Column],
+        limit: usize,
+    ) -> Result<Vec<ScannedRow>> {
+        self.reads.scans += 1;
+        let scan = self.tx.scan(&self.table).range(range).columns(columns.to_vec()).limit(limit);
+        let rows = scan.collect().await?;
+        self.reads.scanned += rows.iter().map(|row| row.cells.len() as u64).sum::<u64>();
+        Ok(rows)
+    }
+
+    /// The packed cells of the first rows of a prefix.
+    pub(crate) async fn records<T: DeserializeOwned>(
+        &mut self,
+        prefix: RowKey,
+        limit: usize,
+    ) -> Result<Vec<T>> {
+        let rows = self.rows(prefix, &[D], limit).await?;
+        rows.iter().flat_map(|row| &row.cells).map(|(_, value)| decode(value)).collect()
+    }
+
+    /// The packed cells of a range.
+    pub(crate) async fn records_in<T: DeserializeOwned>(
+        &mut self,
+        range: RowRange,
+    ) -> Result<Vec<T>> {
+        let rows = self.rows_in(range, &[D], usize::MAX).await?;
+        rows.iter().flat_map(|row| &row.cells).map(|(_, value)| decode(value)).collect()
+    }
+
+    /// Writes all cells of a record, its index rows included.
+    pub(crate) fn insert(&mut self, record: &impl Stored) -> Result<()> {
+        for (row, column, value) in record.cells() {
+            self.reads.writes += 1;
+            self.tx.set(&self.table, row, &column, value)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes all cells of a record, its index rows included.
+    pub(crate) fn remove(&mut self, record: &impl Stored) -> Result<()> {
+        for (row, column, _) in record.cells() {
+            self.delete(row, &column)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a cell.
+    pub(crate) fn set(
+        &mut self,
+        row: RowKey,
+        column: &Column,
+        value: &impl Serialize,
+    ) -> Result<()> {
+        self.reads.writes += 1;
+        self.tx.set(&self.table, row, column, encode(value))
+    }
+
+    /// Deletes a cell.
+    pub(crate) fn delete(&mut self, row: RowKey, column: &Column) -> Result<()> {
+        self.reads.writes += 1;
+        self.tx.delete(&self.table, row, column)
+    }
+}
+
+fn missing(row: &RowKey, column: &Column) -> Error {
+    Error::application(format!(
+        "cell {row} {column} is missing: the data was not loaded completely, or is not a TPC-E-like \
+         brokerage's"
+    ))
+}
+
+/// A part of a key that must be there.
+pub(crate) fn part<T>(part: Option<T>, row: &RowKey) -> Result<T> {
+    part.ok_or_else(|| Error::application(format!("the key {row} is not one of its index")))
+}
+
+/// A cell of a row that a scan returned.
+pub(crate) fn cell<T: DeserializeOwned>(row: &ScannedRow, column: &Column) -> Result<T> {
+    let found = row.cells.iter().find(|(name, _)| name == column);
+    let (_, value) = found.ok_or_else(|| missing(&row.row, column))?;
+    decode(value)
+}

@@ -1,0 +1,113 @@
+//! Trade-Lookup: twenty trades with all that belongs to them.
+
+use percolator::Result;
+
+use crate::model::*;
+use crate::request::{Answer, LOOKUP_TRADES, Lookup};
+
+use super::session::{Session, cell, part};
+
+/// How many rows of an index are read at a time while looking for those before a time.
+const PAGE: usize = 64;
+
+pub(super) async fn run(session: &mut Session, lookup: &Lookup) -> Result<Answer> {
+    let mut answer = Answer::default();
+    if let Lookup::FirstOf { ca } = lookup {
+        return first_of(session, *ca).await;
+    }
+    let trades = found(session, lookup).await?;
+    for (trade, state) in details(session, &trades, &mut answer).await? {
+        answer.item(trade.bid + state.price);
+    }
+    Ok(answer)
+}
+
+/// The trades that a lookup of frames 1 to 3 is about.
+pub(super) async fn found(session: &mut Session, lookup: &Lookup) -> Result<Vec<u64>> {
+    match lookup {
+        Lookup::Listed(trades) => Ok(trades.clone()),
+        Lookup::OfAccount { ca, until } => {
+            let prefix = Key::of(index::TRADE_BY_ACCOUNT).long(*ca);
+            until_then(session, prefix, index::TRADE_BY_ACCOUNT.len() + 8, *until).await
+        }
+        Lookup::OfSecurity { symb, until } => {
+            let prefix = Key::of(index::TRADE_BY_SECURITY).short(*symb);
+            until_then(session, prefix, index::TRADE_BY_SECURITY.len() + 4, *until).await
+        }
+        Lookup::FirstOf { .. } => Ok(Vec::new()),
+    }
+}
+
+/// The newest trades of an index that were entered up to a time. `length` is that of the prefix.
+async fn until_then(
+    session: &mut Session,
+    prefix: Key,
+    length: usize,
+    until: u64,
+) -> Result<Vec<u64>> {
+    let mut left = percolator::RowRange::prefix(prefix.row());
+    let mut trades = Vec::new();
+    loop {
+        let rows = session.rows_in(left.clone(), &[D], PAGE).await?;
+        let Some(last) = rows.last() else { return Ok(trades) };
+        for row in &rows {
+            if cell::<u64>(row, &D)? <= until {
+                let number = row.row.as_bytes()[length..].try_into().ok().map(u64::from_be_bytes);
+                trades.push(!part(number, &row.row)?);
+            }
+        }
+        if rows.len() < PAGE || trades.len() >= LOOKUP_TRADES {
+            trades.truncate(LOOKUP_TRADES);
+            return Ok(trades);
+        }
+        left = left.after(last.row.clone());
+    }
+}
+
+/// What belongs to trades: settlement, cash, history. Returns the trades themselves.
+pub(super) async fn details(
+    session: &mut Session,
+    trades: &[u64],
+    answer: &mut Answer,
+) -> Result<Vec<(Trade, TradeState)>> {
+    let rows =
+        |key: fn(u64) -> percolator::RowKey| trades.iter().map(|t| key(*t)).collect::<Vec<_>>();
+    let found: Vec<(Trade, TradeState)> = session.pairs(&rows(keys::trade), &[D, STATE]).await?;
+    let settlements: Vec<Option<Settlement>> = session.many(&rows(keys::settlement), &D).await?;
+    let cash: Vec<Option<CashTransaction>> =
+        session.many(&rows(keys::cash_transaction), &D).await?;
+    for t in trades {
+        let prefix = keys::trade_histories(*t);
+        let steps: Vec<TradeHistory> = session.records(prefix, usize::MAX).await?;
+        answer.item(steps.iter().map(|step| step.dts as i64).sum());
+    }
+    settlements.iter().flatten().for_each(|settlement| answer.item(settlement.amt));
+    cash.iter().flatten().for_each(|cash| answer.item(cash.amt));
+    Ok(found)
+}
+
+/// Frame 4: what became of the lots that an account's first trade touched.
+async fn first_of(session: &mut Session, ca: u64) -> Result<Answer> {
+    let mut answer = Answer::default();
+    let prefix = Key::of(index::TRADE_BY_ACCOUNT).long(ca).row();
+    let rows = session.rows(prefix, &[D], usize::MAX).await?;
+    // The newest is first, so the first is last.
+    let Some(first) = rows.last() else { return Ok(answer) };
+    let mut parts = part(Parts::of(&first.row, index::TRADE_BY_ACCOUNT), &first.row)?;
+    let t = part(parts.long().and(parts.newest_first()), &first.row)?;
+    let touched: Vec<HoldingHistory> =
+        session.records(keys::holding_histories(t), usize::MAX).await?;
+    let mut rows = Vec::new();
+    for HoldingHistory { h, .. } in touched {
+        let prefix = Key::of(index::HISTORY_BY_LOT).long(h).row();
+        for found in session.rows(prefix, &[D], LOOKUP_TRADES).await? {
+            let mut parts = part(Parts::of(&found.row, index::HISTORY_BY_LOT), &found.row)?;
+            let t = part(parts.long().and(parts.long()), &found.row)?;
+            rows.push(keys::holding_history(t, h));
+        }
+    }
+    rows.truncate(LOOKUP_TRADES);
+    let histories: Vec<HoldingHistory> = session.need_many(&rows, &D).await?;
+    histories.iter().for_each(|history| answer.item(history.after - history.before));
+    Ok(answer)
+}

@@ -1,0 +1,51 @@
+//! Trade-Status: the fifty newest trades of an account.
+
+use std::collections::BTreeSet;
+
+use percolator::Result;
+
+use crate::model::*;
+use crate::request::Answer;
+
+use super::session::{Session, part};
+
+const TRADES: usize = 50;
+
+pub(super) async fn run(session: &mut Session, ca: u64) -> Result<Answer> {
+    let mut answer = Answer::default();
+    let trades = newest(session, ca, TRADES).await?;
+    let rows: Vec<_> = trades.iter().map(|t| keys::trade(*t)).collect();
+    let trades: Vec<(Trade, TradeState)> = session.pairs(&rows, &[D, STATE]).await?;
+    let symbols: BTreeSet<u32> = trades.iter().map(|(trade, _)| trade.symb).collect();
+    let rows: Vec<_> = symbols.into_iter().map(keys::security).collect();
+    let securities: Vec<Security> = session.need_many(&rows, &D).await?;
+    let exchanges: BTreeSet<u8> = securities.iter().map(|security| security.ex).collect();
+    let rows: Vec<_> = exchanges.into_iter().map(keys::exchange).collect();
+    let exchanges: Vec<Exchange> = session.need_many(&rows, &D).await?;
+    let rows: Vec<_> = (0..5).map(keys::trade_type).collect();
+    let types: Vec<TradeType> = session.need_many(&rows, &D).await?;
+    let rows: Vec<_> = (0..5).map(keys::status_type).collect();
+    let states: Vec<StatusType> = session.need_many(&rows, &D).await?;
+    let account: CustomerAccount = session.record(keys::account(ca)).await?;
+    let customer: Customer = session.record(keys::customer(account.c)).await?;
+    let broker: String = session.need(keys::broker(account.b), &NAME).await?;
+    for (trade, state) in &trades {
+        let names =
+            types[usize::from(trade.tt)].name.len() + states[usize::from(state.status)].name.len();
+        answer.item(trade.qty + state.charge + names as i64);
+    }
+    answer.item(exchanges.iter().map(|exchange| exchange.name.len() as i64).sum());
+    answer.item((customer.last_name.len() + broker.len()) as i64);
+    Ok(answer)
+}
+
+/// The newest trades of an account.
+pub(super) async fn newest(session: &mut Session, ca: u64, limit: usize) -> Result<Vec<u64>> {
+    let prefix = Key::of(index::TRADE_BY_ACCOUNT).long(ca).row();
+    let rows = session.rows(prefix, &[D], limit).await?;
+    let number = |row: &percolator::ScannedRow| {
+        let mut parts = part(Parts::of(&row.row, index::TRADE_BY_ACCOUNT), &row.row)?;
+        part(parts.long().and(parts.newest_first()), &row.row)
+    };
+    rows.iter().map(number).collect()
+}
