@@ -97,10 +97,9 @@ fn judge(error: &anyhow::Error) -> (Exit, String) {
             let (exit, help) = of_webindex(error);
             return (exit, help.to_owned());
         }
-        if let Some(tpce::Error::Exhausted { .. } | tpce::Error::Saturated { .. }) =
-            cause.downcast_ref::<tpce::Error>()
-        {
-            return (Exit::Exhausted, "run it on a machine that does nothing else".to_owned());
+        if let Some(error) = cause.downcast_ref::<tpce::Error>() {
+            let (exit, help) = of_tpce(error);
+            return (exit, help.to_owned());
         }
         if let Some(error) = cause.downcast_ref::<percolator_rpc::Error>() {
             return (of_rpc(error), String::new());
@@ -150,6 +149,19 @@ fn of_webindex(error: &webindex::Error) -> (Exit, &'static str) {
     match error {
         webindex::Error::Database(error) => of_percolator(error),
         _ => (Exit::Usage, ""),
+    }
+}
+
+fn of_tpce(error: &tpce::Error) -> (Exit, &'static str) {
+    match error {
+        tpce::Error::Database(error) => of_percolator(error),
+        tpce::Error::Exhausted { .. } | tpce::Error::Saturated { .. } => {
+            (Exit::Exhausted, "run it on a machine that does nothing else")
+        }
+        tpce::Error::Invalid(_) => {
+            (Exit::Usage, "`percolator bench fig9 --help` lists its options")
+        }
+        _ => (Exit::Unreachable, "leave PostgreSQL out with `--without postgres`"),
     }
 }
 

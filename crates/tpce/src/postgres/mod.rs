@@ -96,7 +96,7 @@ async fn attempt(
     connection: &mut Connection,
     request: &Request,
 ) -> Result<Answer, tokio_postgres::Error> {
-    let Connection { client, sql } = connection;
+    let Connection { client, sql, .. } = connection;
     let transaction = client
         .build_transaction()
         .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)

@@ -1,8 +1,9 @@
 //! Connections, each with its prepared statements, and how errors are judged.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
@@ -12,42 +13,47 @@ use crate::backend::{Failed, Why};
 use super::statements::Statements;
 use super::told;
 
+/// How many connections there are at most; whoever comes later waits for one. More would only make the
+/// processes of the server wait for each other.
+const CONNECTIONS_MAX: usize = 32;
+
 /// A connection.
 pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) sql: Statements,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// Idle connections; there are as many as transactions ran at a time.
 #[derive(Debug)]
 pub(super) struct Pool {
     socket: PathBuf,
-    idle: Mutex<Vec<Connection>>,
-}
-
-impl std::fmt::Debug for Connection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").finish_non_exhaustive()
-    }
+    idle: Mutex<Vec<(Client, Statements)>>,
+    permits: Arc<Semaphore>,
 }
 
 impl Pool {
     pub(super) fn new(socket: &Path) -> Self {
-        Pool { socket: socket.to_owned(), idle: Mutex::default() }
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        Pool { socket: socket.to_owned(), idle: Mutex::default(), permits }
     }
 
     pub(super) async fn take(&self) -> Result<Connection> {
+        let permit = self.permits.clone().acquire_owned().await;
+        let _permit = permit.expect("the semaphore is never closed");
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some(connection) = idle {
-            return Ok(connection);
+        if let Some((client, sql)) = idle {
+            return Ok(Connection { client, sql, _permit });
         }
         let client = connect(&self.socket).await?;
         let sql = Statements::prepare(&client).await.map_err(told)?;
-        Ok(Connection { client, sql })
+        Ok(Connection { client, sql, _permit })
     }
 
+    /// Takes a connection back; the next who waits gets it.
     pub(super) fn put(&self, connection: Connection) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        let Connection { client, sql, _permit } = connection;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((client, sql));
     }
 }
 

@@ -7,6 +7,12 @@ macro_rules! statements {
         /// The prepared statements of a connection.
         pub(super) struct Statements { $(pub(super) $name: Statement,)* }
 
+        impl std::fmt::Debug for Statements {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct("Statements").finish_non_exhaustive()
+            }
+        }
+
         impl Statements {
             pub(super) async fn prepare(client: &Client) -> Result<Self, tokio_postgres::Error> {
                 $(let $name = client.prepare($sql).await?;)*

@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 /// Customers and seconds of a full run, and of a quick one.
 const CUSTOMERS: u64 = 5_000;
 const SECONDS: f64 = 60.0;
-const QUICK_CUSTOMERS: u64 = 500;
+const QUICK_CUSTOMERS: u64 = 300;
 const QUICK_SECONDS: f64 = 10.0;
 
 /// A TPC-E-like brokerage (the paper's Figure 9): embedded on one and two cores, over RPC, and the
@@ -33,7 +33,7 @@ pub(crate) struct Fig9 {
     /// Write the figures, with those of every block, to fig9.json in this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Customers of the brokerage; all else is in proportion [default: 5000, quick: 500].
+    /// Customers of the brokerage; all else is in proportion [default: 5000, quick: 300].
     #[arg(long, value_name = "N")]
     customers: Option<u64>,
     /// Seconds to measure each arm for [default: 60, quick: 10].
