@@ -5,8 +5,10 @@
 //! rounds is reported with its 95 % interval.
 
 mod bed;
+pub(crate) mod fig7;
 pub(crate) mod micro;
 pub(crate) mod oracle;
+mod plot;
 pub(crate) mod report;
 mod statistics;
 mod system;

@@ -1,5 +1,7 @@
 //! `bench`: how fast it is on this machine.
 
+mod fig7;
+
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -13,10 +15,12 @@ use crate::store::Durability;
 /// Measure.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
+  percolator bench fig7 --quick --out results
   percolator bench micro --json
   percolator bench oracle --json
   percolator bench webindex site/ --json")]
 pub(crate) enum Bench {
+    Fig7(fig7::Fig7),
     Micro(Micro),
     Oracle(Oracle),
     Webindex(Webindex),
@@ -25,6 +29,7 @@ pub(crate) enum Bench {
 impl Bench {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
+            Bench::Fig7(fig7) => fig7.run(context).await,
             Bench::Micro(micro) => micro.run(context).await,
             Bench::Oracle(oracle) => oracle.run(context).await,
             Bench::Webindex(webindex) => webindex.run(context).await,
