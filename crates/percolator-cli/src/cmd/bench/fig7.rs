@@ -41,10 +41,10 @@ pub(crate) struct Fig7 {
     #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
     durability: Durability,
     /// How many documents are clustered at a time.
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 16)]
     workers: usize,
     /// How many documents are written at a time when it is to go as fast as it can.
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 16)]
     loaders: u64,
     /// A Python with the module `duckdb`, for the batch over columns.
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
