@@ -13,9 +13,11 @@
 //!   webindex             two runs of the whole application; no arms
 //! ```
 
+pub(crate) mod fig7;
 pub(crate) mod fig9;
 pub(crate) mod micro;
 pub(crate) mod oracle;
+mod plot;
 mod report;
 pub(crate) mod rpc;
 mod server;

@@ -1,5 +1,6 @@
 //! `bench`: how fast it is on this machine.
 
+mod fig7;
 mod fig9;
 
 use clap::{Args, Subcommand};
@@ -14,15 +15,17 @@ use crate::store::Durability;
 /// Measure.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
+  percolator bench fig7 --quick --out results
   percolator bench micro --json
   percolator bench fig9 --quick
   percolator bench oracle --json
   percolator bench rpc --json
   percolator bench webindex site/ --json")]
 pub(crate) enum Bench {
+    Fig7(fig7::Fig7),
     Micro(Micro),
     Fig9(fig9::Fig9),
-    #[command(hide = true)]
+    #[command(hide = true, after_help = "Example:\n  percolator bench fig9 --quick")]
     Fig9Store(fig9::Fig9Store),
     Oracle(Oracle),
     Rpc(Rpc),
@@ -32,6 +35,7 @@ pub(crate) enum Bench {
 impl Bench {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
+            Bench::Fig7(fig7) => fig7.run(context).await,
             Bench::Micro(micro) => micro.run(context).await,
             Bench::Fig9(fig9) => fig9.run(context).await,
             Bench::Fig9Store(store) => store.run().await,

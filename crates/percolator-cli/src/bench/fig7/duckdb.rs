@@ -1,0 +1,181 @@
+//! The column engine: DuckDB, in a Python process of its own.
+//!
+//! It reads keys alone: bodies are in columns that no pass looks at, and are left out of the file. So it is
+//! the strongest recomputation from scratch.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use clustering::batch::Batch;
+use clustering::{Corpus, Document, KEYS_AT_FIRST};
+use serde_json::{Value, json};
+
+const PROGRAM: &str = include_str!("duckdb.py");
+/// Memory that it may take.
+const MEMORY: &str = "4GB";
+/// How to get it.
+const REMEDY: &str = "`python3 -m venv duckdb && duckdb/bin/pip install duckdb` gets it; then give \
+                      --python duckdb/bin/python";
+
+/// DuckDB as a batch program.
+#[derive(Debug)]
+pub(super) struct DuckDb {
+    child: Child,
+    requests: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    dir: PathBuf,
+    spent: Arc<Mutex<Duration>>,
+}
+
+impl DuckDb {
+    /// Its version; or why it cannot be used, and what to do.
+    pub(super) fn version(python: &str) -> Result<String, String> {
+        let import = ["-c", "import duckdb; print(duckdb.__version__)"];
+        let output = Command::new(python).args(import).stdin(Stdio::null()).output();
+        let why = match output {
+            Ok(output) if output.status.success() => {
+                return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+            }
+            Ok(output) => {
+                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                said.lines().last().unwrap_or("it said nothing").to_owned()
+            }
+            Err(error) => error.to_string(),
+        };
+        Err(format!("{python}: {why}; {REMEDY}"))
+    }
+
+    /// Starts it with the repository that each cycle begins with.
+    pub(super) fn start(
+        python: &str,
+        dir: &Path,
+        corpus: Corpus,
+        documents: u64,
+        threads: usize,
+    ) -> io::Result<Self> {
+        fs::create_dir_all(dir)?;
+        let mut child = Command::new(python)
+            .args(["-c", PROGRAM, &threads.to_string(), MEMORY])
+            .arg(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let answers = child.stdout.take().ok_or_else(|| io::Error::other("no pipe from it"))?;
+        let mut engine = DuckDb {
+            requests: child.stdin.take(),
+            answers: BufReader::new(answers),
+            child,
+            dir: dir.to_owned(),
+            spent: Arc::default(),
+        };
+        let csv = engine.file("base.csv");
+        write_csv(&csv, (0..documents).map(|id| corpus.document(id)))?;
+        engine.ask(&json!({ "base": csv, "parquet": engine.file("base.parquet") }))?;
+        Ok(engine)
+    }
+
+    /// The processor time that it has spent, as of its last answer.
+    pub(super) fn spent(&self) -> Arc<Mutex<Duration>> {
+        self.spent.clone()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn ask(&mut self, request: &Value) -> io::Result<()> {
+        let requests = self.requests.as_mut().ok_or_else(|| io::Error::other("no pipe to it"))?;
+        writeln!(requests, "{request}")?;
+        requests.flush()?;
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        let answer: Value = serde_json::from_str(&line)
+            .map_err(|error| io::Error::other(format!("DuckDB's process ended: {error}")))?;
+        if let Some(error) = answer["error"].as_str() {
+            return Err(io::Error::other(format!("DuckDB: {error}")));
+        }
+        if let (Some(cpu), Ok(mut spent)) = (answer["cpu"].as_f64(), self.spent.lock()) {
+            *spent = Duration::try_from_secs_f64(cpu).map_err(io::Error::other)?;
+        }
+        Ok(())
+    }
+}
+
+impl Batch for DuckDb {
+    fn name(&self) -> &'static str {
+        "columns"
+    }
+
+    fn cycle(&mut self, arrivals: &[Document]) -> io::Result<()> {
+        let csv = self.file("arrivals.csv");
+        write_csv(&csv, arrivals.iter().copied())?;
+        let given = (!arrivals.is_empty()).then_some(csv);
+        self.ask(&json!({ "cycle": given, "out": self.file("clusters.parquet") }))
+    }
+
+    fn clusters(&mut self) -> io::Result<Vec<u64>> {
+        let csv = self.file("clusters.csv");
+        self.ask(&json!({ "read": self.file("clusters.parquet"), "csv": csv }))?;
+        let number = |line: io::Result<String>| line?.trim().parse().map_err(io::Error::other);
+        BufReader::new(File::open(csv)?).lines().map(number).collect()
+    }
+}
+
+impl Drop for DuckDb {
+    fn drop(&mut self) {
+        // The end of its input ends it.
+        self.requests.take();
+        // It is gone either way.
+        let _ = self.child.wait();
+    }
+}
+
+fn write_csv(path: &Path, documents: impl Iterator<Item = Document>) -> io::Result<()> {
+    let mut csv = BufWriter::new(File::create(path)?);
+    for Document { id, keys } in documents {
+        write!(csv, "{id}")?;
+        for key in &keys[..KEYS_AT_FIRST] {
+            write!(csv, ",{key}")?;
+        }
+        writeln!(csv)?;
+    }
+    csv.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use clustering::rule;
+
+    use super::*;
+
+    #[test]
+    fn whoever_is_missing_is_named_with_the_remedy() {
+        let error = DuckDb::version("/nonexistent/python").unwrap_err();
+        assert!(error.contains("/nonexistent/python") && error.contains("pip install"), "{error}");
+    }
+
+    #[test]
+    fn it_agrees_with_the_rule() {
+        let python = std::env::var("PERCOLATOR_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+        if let Err(why) = DuckDb::version(&python) {
+            println!("SKIPPED: {why}");
+            return;
+        }
+        let (dir, corpus) = (tempfile::tempdir().unwrap(), Corpus::new(3000, 4));
+        let mut engine = DuckDb::start(&python, dir.path(), corpus, 3000, 2).unwrap();
+        for arrivals in [0, 500, 1] {
+            let arrivals: Vec<_> = (3000..3000 + arrivals).map(|id| corpus.document(id)).collect();
+            engine.cycle(&arrivals).unwrap();
+            let base = (0..3000).map(|id| corpus.document(id));
+            let all: Vec<Document> = base.chain(arrivals).collect();
+            assert_eq!(engine.clusters().unwrap(), rule::passes(&all, 3));
+        }
+        assert!(*engine.spent.lock().unwrap() > Duration::ZERO);
+        let error = engine.ask(&json!({ "read": "/nonexistent", "csv": "x" })).unwrap_err();
+        assert!(error.to_string().starts_with("DuckDB: "), "{error}");
+    }
+}
