@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use percolator::{CommitPath, Config, OpenOptions, Options, Percolator, Table};
+use percolator::{Cluster, CommitPath, Config, OpenOptions, Options, Percolator, Table};
 
 use crate::cmd::config;
 use crate::exit::Failure;
@@ -100,6 +100,12 @@ impl StoreArgs {
     /// The place that is named: by flags, else by PERCOLATOR_DATA, else by the settings.
     pub(crate) fn place(&self) -> anyhow::Result<Place> {
         if let Some(file) = &self.config {
+            if self.data.is_some() && std::env::var_os("PERCOLATOR_DATA").is_none() {
+                return Err(Failure::usage(
+                    "--data and --config name two stores",
+                    "leave one of them away",
+                ));
+            }
             let config = Config::load_file(file).map_err(config::told)?;
             return Ok(Place::Cluster(Box::new(config)));
         }
@@ -138,7 +144,11 @@ impl StoreArgs {
                 let options = OpenOptions { gc: None, ..self.options() };
                 Ok(Percolator::open_with(&dir, options).await?)
             }
-            Place::Cluster(config) => connect(&config).await,
+            Place::Cluster(config) => {
+                let cluster = Cluster { gc: None, ..config.cluster().map_err(config::told)? };
+                let store = config.open_store().await.map_err(config::told)?;
+                Ok(Percolator::connect(store, cluster).await?)
+            }
         }
     }
 

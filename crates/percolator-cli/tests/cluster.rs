@@ -20,11 +20,13 @@ struct Ran {
 }
 
 fn run(args: &[&str]) -> Ran {
-    let output = Command::new(env!("CARGO_BIN_EXE_percolator"))
-        .args(args)
-        .env_remove("PERCOLATOR_DATA")
-        .output()
-        .unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PERCOLATOR_") {
+            command.env_remove(name);
+        }
+    }
+    let output = command.args(args).output().unwrap();
     Ran {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
@@ -114,6 +116,7 @@ fn a_cluster_is_started_loaded_broken_mended_and_ended() {
     // What a running cluster cannot become is refused.
     cluster.cluster("up", &["--store", "bigtable://h:1/p/i"]).refused(2, "neither can be changed");
     cluster.cluster("up", &["--workers", "0"]).refused(2, "worker-1 runs");
+    cluster.cluster("up", &["--durability", "sync"]).refused(2, "table runs without");
 
     cluster.cluster("down", &[]).with(0);
     let states: Vec<Value> = cluster.status()["processes"].as_array().unwrap().clone();
@@ -137,8 +140,13 @@ fn what_cannot_be_reached_or_is_not_named_is_told() {
     run(&["get", "Bob", "bal", "--config", config]).refused(2, "no oracles");
     run(&["worker", "--app", "webindex", "--config", config, "--locks", "etcd"])
         .refused(2, "no lock service");
+    run(&["get", "Bob", "bal", "--config", config, "--data", data]).refused(2, "two stores");
     run(&["serve", "oracle", "--listen", "127.0.0.1:0"]).refused(2, "no store is named");
-    run(&["serve", "oracle", "--store", "127.0.0.1:1"]).refused(2, "store (from --store)");
+    run(&["serve", "oracle", "--store", "127.0.0.1:1"]).refused(2, "--store");
+    // A mistake leaves nothing behind that would be in the way later.
+    let new = dir.path().join("new");
+    run(&["cluster", "up", "--data", new.to_str().unwrap(), "--locks", "x"]).refused(2, "no lock");
+    assert!(!new.exists());
     std::fs::write(dir.path().join("thesis.txt"), "x").unwrap();
     run(&["cluster", "up", "--data", data]).refused(2, "something else than a cluster");
 }

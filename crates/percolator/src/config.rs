@@ -407,7 +407,7 @@ mod tests {
         let mut config = Config::default();
         assert!(error(config.cluster()).contains("no oracles"));
         for (text, names) in [
-            ("orakles = []", "no setting \"orakles\"; there are: locks.kind"),
+            ("orakles = []", "no setting \"orakles\"; there are: insecure, locks.kind"),
             ("oracles = 7", "oracles must be a list of texts"),
             ("oracles = [7]", "oracles must be a list of texts"),
             ("[locks]\nlifetime_ms = \"x\"", "locks.lifetime_ms must be a number"),

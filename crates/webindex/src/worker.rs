@@ -103,7 +103,11 @@ async fn feed(
     mut stopped: oneshot::Receiver<()>,
 ) {
     let workers = loop {
-        match begin_to_feed(&db, &tables, &search, &latency, &options).await {
+        let begun = tokio::select! {
+            _ = &mut stopped => return,
+            begun = begin_to_feed(&db, &tables, &search, &latency, &options) => begun,
+        };
+        match begun {
             Ok(Some(workers)) => break workers,
             Ok(None) => {}
             Err(error) => {

@@ -25,8 +25,8 @@ pub use recrawl::RecrawlReport;
 pub use verify::VerifyReport;
 pub use view::{AnchorView, ClusterView, IndexStats, MemberView, PageView};
 
-/// How often a store that cannot be reached is looked for, and how long it takes from one look to the next.
-const OUTAGE_LOOKS: u32 = 60;
+/// For how long a store that cannot be reached is looked for, and how often.
+const OUTAGE_MAX: Duration = Duration::from_secs(30);
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
 /// The directory of the search index, inside the database's directory.
@@ -133,26 +133,27 @@ impl WebIndex {
     /// waited for.
     ///
     /// # Errors
-    /// Those of the database; if it cannot be reached, when it could not for half a minute.
+    /// Those of the database; if it cannot be reached, after half a minute of that or at the timeout.
     pub async fn wait(&self, timeout: Option<Duration>) -> Result<IdleReport, Error> {
         let begun = Instant::now();
-        let mut outage = 0;
         loop {
-            let look = Instant::now();
             let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
             let error = match self.db.wait_idle(left).await {
                 Ok(report) => return Ok(report),
                 Err(error) => error,
             };
-            // It was reached for a while, and is gone only now.
-            if look.elapsed() > OUTAGE_PAUSE * OUTAGE_LOOKS {
-                outage = 0;
+            let outage = Instant::now();
+            // Somebody answers again when the cheapest question is answered.
+            loop {
+                let late = timeout.is_some_and(|timeout| begun.elapsed() >= timeout);
+                if !error.is_retryable() || late || outage.elapsed() > OUTAGE_MAX {
+                    return Err(error.into());
+                }
+                tokio::time::sleep(OUTAGE_PAUSE).await;
+                if self.db.observers().await.is_ok() {
+                    break;
+                }
             }
-            outage += 1;
-            if !error.is_retryable() || outage > OUTAGE_LOOKS {
-                return Err(error.into());
-            }
-            tokio::time::sleep(OUTAGE_PAUSE).await;
         }
     }
 

@@ -123,8 +123,8 @@ impl Plan {
 pub(super) struct Place(PathBuf);
 
 impl Place {
-    /// The directory of a cluster, made if it is not there.
-    pub(super) fn make(dir: &Path) -> anyhow::Result<Place> {
+    /// The directory of a cluster that is there, or may be made.
+    pub(super) fn at(dir: &Path) -> anyhow::Result<Place> {
         let place = Place(dir.to_owned());
         let there = dir.is_dir() && fs::read_dir(dir)?.next().is_some();
         if there && !place.plan_file().exists() {
@@ -133,10 +133,15 @@ impl Place {
                 "choose an empty or a new directory with --data",
             ));
         }
-        for sub in ["run", "log"] {
-            fs::create_dir_all(dir.join(sub))?;
-        }
         Ok(place)
+    }
+
+    /// Makes its directories.
+    pub(super) fn make(&self) -> anyhow::Result<()> {
+        for sub in ["run", "log"] {
+            fs::create_dir_all(self.0.join(sub))?;
+        }
+        Ok(())
     }
 
     /// The directory of a cluster that must be there, and its plan.
@@ -224,7 +229,8 @@ mod tests {
     fn a_plan_is_found_again_as_it_was_kept() {
         let dir = tempfile::tempdir().unwrap();
         assert!(Place::find(dir.path()).is_err());
-        let place = Place::make(dir.path()).unwrap();
+        let place = Place::at(dir.path()).unwrap();
+        place.make().unwrap();
         let plan = Plan { workers: 3, ..Plan::new(None, "table").unwrap() };
         place.keep(&plan).unwrap();
         assert_eq!(Place::find(dir.path()).unwrap().1, plan);
@@ -249,6 +255,6 @@ mod tests {
     fn a_directory_of_something_else_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("thesis.txt"), "x").unwrap();
-        assert!(Place::make(dir.path()).is_err());
+        assert!(Place::at(dir.path()).is_err());
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Its file in `run/` is its standard input, locked before it starts: the lock is shared by whoever has the
 //! file open by inheritance, so it stands as long as the process lives and goes with it, however it ends. The
-//! file holds the process number.
+//! file holds the process number, and is empty until that is known: no number of an earlier process is taken
+//! for that of a living one.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -16,6 +17,8 @@ use crate::exit::{Exit, Failure};
 const READY_MAX: Duration = Duration::from_secs(30);
 /// How often that is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long a process's number may take to be written, or a look at its file to end.
+const NUMBER_MAX: Duration = Duration::from_secs(1);
 /// How much of a log is shown when a process has died.
 const TAIL_BYTES: u64 = 2_000;
 
@@ -33,15 +36,47 @@ pub(super) fn pid(place: &Place, role: Role) -> anyhow::Result<Option<u32>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    match file.try_lock_shared() {
-        Ok(()) => return Ok(None),
-        Err(TryLockError::WouldBlock) => {}
-        Err(TryLockError::Error(error)) => return Err(error.into()),
+    let begun = Instant::now();
+    loop {
+        match file.try_lock_shared() {
+            Ok(()) => return Ok(None),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        let mut text = String::new();
+        file.seek(SeekFrom::Start(0))?;
+        file.read_to_string(&mut text)?;
+        if let Ok(pid) = text.trim().parse() {
+            return Ok(Some(pid));
+        }
+        // Its starter is about to write the number.
+        if begun.elapsed() > NUMBER_MAX {
+            return Err(Failure::error(
+                Exit::Unreachable,
+                format!(
+                    "{role} runs, and {} does not say as which process",
+                    place.run(role).display()
+                ),
+                "whoever started it was killed meanwhile: find the process by its arguments, and end it",
+            ));
+        }
+        std::thread::sleep(LOOK_EVERY);
     }
-    let mut text = String::new();
-    file.read_to_string(&mut text)?;
-    // Its starter may be about to write the number.
-    Ok(text.trim().parse().ok())
+}
+
+/// Locks the file of a process that does not run. Whoever looks at it meanwhile holds it for a moment.
+fn lock(run: &File, role: Role) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while let Err(error) = run.try_lock() {
+        if let TryLockError::Error(error) = error {
+            return Err(error.into());
+        }
+        if begun.elapsed() > NUMBER_MAX {
+            return Err(Failure::no(format!("{role} runs already"), "stop it first"));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
 }
 
 /// Starts a process of this very program, which goes on when this one ends.
@@ -52,22 +87,26 @@ pub(super) fn start(place: &Place, role: Role, args: &[String]) -> anyhow::Resul
         .create(true)
         .truncate(false)
         .open(place.run(role))?;
-    run.try_lock().map_err(|_| Failure::no(format!("{role} runs already"), "stop it first"))?;
+    lock(&run, role)?;
+    run.set_len(0)?;
     let mut log = OpenOptions::new().append(true).create(true).open(place.log(role))?;
     let log_from = log.seek(SeekFrom::End(0))?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(args).stdin(Stdio::from(run.try_clone()?)).stderr(Stdio::from(log.try_clone()?));
     command.stdout(Stdio::from(log));
-    // Where a store lies is said by the settings alone.
-    command.env_remove("PERCOLATOR_DATA");
+    // The cluster's own settings alone say where everything is: a worker on another store with these
+    // oracles' timestamps would do damage there.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PERCOLATOR_") {
+            command.env_remove(name);
+        }
+    }
     #[cfg(unix)]
     {
         // Not in the terminal's group: Ctrl-C there is for other commands.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
     }
     let child = command.spawn()?;
-    run.set_len(0)?;
-    run.seek(SeekFrom::Start(0))?;
     write!(run, "{}", child.id())?;
     Ok(Started { role, log_from })
 }
@@ -79,7 +118,12 @@ impl Started {
         loop {
             // In this order: what it says before it dies is seen.
             let alive = pid(place, self.role)?.is_some();
-            if self.said(place)?.contains('\n') && alive {
+            // Whoever fails says so, too, and may take a moment to end.
+            let said = self.said(place)?;
+            if alive
+                && said.lines().any(|line| !line.starts_with("error: "))
+                && said.ends_with('\n')
+            {
                 return Ok(());
             }
             if !alive || begun.elapsed() > READY_MAX {

@@ -90,7 +90,9 @@ pub(super) async fn show(context: &Context, place: &Place, plan: &Plan) -> anyho
 
 /// Where the oracle that leads listens, as the store says.
 async fn leader(place: &Place) -> anyhow::Result<Option<String>> {
-    let config = Config::load_file(&place.settings_file()).map_err(config::told)?;
+    // Whatever the environment says: this cluster is meant.
+    let mut config = Config::default();
+    config.add_file(&place.settings_file()).map_err(config::told)?;
     let ask = async {
         let store = config.open_store().await?;
         OracleNode::leader(&*store).await

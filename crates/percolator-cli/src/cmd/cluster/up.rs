@@ -46,9 +46,10 @@ pub(crate) struct Up {
 
 impl Up {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let place = Place::make(&self.data)?;
-        let _alone = place.lock()?;
+        let place = Place::at(&self.data)?;
         let plan = self.plan(&place)?;
+        place.make()?;
+        let _alone = place.lock()?;
         place.keep(&plan)?;
         // A process that needs another one is started when that one serves.
         for step in [
@@ -71,18 +72,18 @@ impl Up {
                 someone_leads(&plan).await?;
             }
         }
-        status::show(context, &place, &plan).await?;
+        let well = status::show(context, &place, &plan).await?;
         context.out.note(&format!(
             "give --config {} to other commands; `percolator cluster down --data {}` ends it",
             place.settings_file().display(),
             place.dir().display(),
         ));
-        Ok(Exit::Done)
+        Ok(if well { Exit::Done } else { Exit::No })
     }
 
     /// The plan of the last `up`, with what is asked for now.
     fn plan(&self, place: &Place) -> anyhow::Result<Plan> {
-        let mut plan = match place.plan()? {
+        let plan = match place.plan()? {
             Some(plan) => {
                 let store = match &self.store {
                     Some(store) => StoreAddress::from_env(store)?.to_string(),
@@ -115,12 +116,22 @@ impl Up {
                 "`percolator cluster down` first, then `up` with fewer workers",
             ));
         }
-        plan.workers = workers;
-        plan.threads = self.threads.unwrap_or(plan.threads);
-        if let Some(durability) = self.durability {
-            plan.durability = durability.name().to_owned();
+        let threads = self.threads.unwrap_or(plan.threads);
+        let durability = self
+            .durability
+            .map_or_else(|| plan.durability.clone(), |level| level.name().to_owned());
+        for (role, flag, changes) in [
+            (Role::Table, "--durability", durability != plan.durability),
+            (Role::Worker(0), "--threads", threads != plan.threads),
+        ] {
+            if changes && process::pid(place, role)?.is_some() {
+                return Err(Failure::usage(
+                    format!("{role} runs without what {flag} says"),
+                    "`percolator cluster down` first",
+                ));
+            }
         }
-        Ok(plan)
+        Ok(Plan { workers, threads, durability, ..plan })
     }
 }
 
