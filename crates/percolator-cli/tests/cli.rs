@@ -746,7 +746,7 @@ fn the_benchmark_of_the_oracle_checks_every_timestamp() {
     let result = run(&["--seconds", "0.05", "--callers", "20", "--json", "-q"]).with(0).json();
     assert_eq!(result["check_ok"], true);
     assert!(result["check"]["timestamps"].as_u64().unwrap() > 0);
-    assert_eq!(result["arms"].as_array().unwrap().len(), 4);
+    assert_eq!(result["arms"].as_array().unwrap().len(), 6);
     run(&["--callers", "0"]).refused(2, "--callers 0", "give 1 to");
     run(&["--seconds", "0"]).refused(2, "--seconds 0", "give 0.01");
 }
