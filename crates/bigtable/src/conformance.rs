@@ -116,7 +116,7 @@ macro_rules! cases {
 cases! {
     read {
         one_version, time_ranges, versions_max, whole_family, order_of_cells, any_bytes,
-        several_selections, overlaps_are_refused, nothing_there, large_values,
+        several_selections, several_rows, overlaps_are_refused, nothing_there, large_values,
     } threads: false,
     scan {
         bounds, pages, bytes_of_a_page, chosen_families, rows_without_cells, empty_ranges,

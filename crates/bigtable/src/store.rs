@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::future::try_join_all;
 
 use crate::{CommitRows, ConditionalMutation, Error, Page, PageLimit, Result, Row, RowKey};
 use crate::{RowMutation, RowRange, RowsOutcome, Selection, TableSchema, Timestamp};
@@ -126,6 +127,15 @@ pub trait Table: Send + Sync + Debug {
     /// # Errors
     /// `TooOld` when `select.above` is below the floor; `Unavailable`; `InvalidRequest`.
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row>;
+
+    /// Reads the selected cells of several rows: one [`Row`] for each key, in the order of the keys, of
+    /// which some may be equal. Each row is read atomically; two rows may be read at different moments.
+    ///
+    /// # Errors
+    /// As [`read_row`](Table::read_row).
+    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
+        try_join_all(rows.iter().map(|row| self.read_row(row, select))).await
+    }
 
     /// Reads one page of the range. Each row is read atomically; two rows may be read at different
     /// moments, and so may two pages.

@@ -6,6 +6,7 @@
 
 use bigtable::{RowKey, Selection, TimeRange, Timestamp};
 use bytes::Bytes;
+use futures::future::try_join_all;
 
 use crate::layout::{DATA, LOCK, WRITE};
 use crate::lock::Kind;
@@ -76,6 +77,26 @@ impl Client {
     ) -> Result<Vec<Version>> {
         let found = self.read_unlocked(table, row, select, patience).await?;
         self.versions(table, &found, s, |_| true).await
+    }
+
+    /// As [`read_row`](Client::read_row) for each of several rows, which are asked for together.
+    pub(crate) async fn read_rows(
+        &self,
+        table: &Table,
+        rows: &[RowKey],
+        select: &Selection,
+        s: Timestamp,
+        patience: Patience,
+    ) -> Result<Vec<Vec<Version>>> {
+        self.counters().reads.bump();
+        let found = table.store().read_rows(rows, select).await.map_err(too_old)?;
+        let versions = rows.iter().zip(found).map(async |(row, found)| {
+            match found.cells.iter().any(|cell| cell.family == LOCK) {
+                true => self.read_row(table, row, select, s, patience).await,
+                false => self.versions(table, &found, s, |_| true).await,
+            }
+        });
+        try_join_all(versions).await
     }
 
     /// As [`read_row`](Client::read_row) for a cell and its acknowledgements, whose commit timestamps

@@ -158,36 +158,24 @@ impl Transaction {
         let mut sorted: Vec<Column> = columns.to_vec();
         sorted.sort();
         sorted.dedup();
-        let select = selection(&sorted, self.start_ts());
-        let mut results = Vec::with_capacity(rows.len());
-        for some in rows.chunks(ROWS_AT_ONCE) {
-            let mut reads = Vec::with_capacity(some.len());
-            for row in some {
-                reads.push(self.get_row(table, row, columns, &select));
-            }
-            results.extend(futures::future::try_join_all(reads).await?);
-        }
-        Ok(results)
-    }
-
-    async fn get_row(
-        &self,
-        table: &Table,
-        row: &RowKey,
-        columns: &[Column],
-        select: &bigtable::Selection,
-    ) -> Result<Vec<Option<Bytes>>> {
-        check_row(row)?;
+        rows.iter().try_for_each(check_row)?;
         if columns.is_empty() {
-            return Ok(Vec::new());
+            return Ok(vec![Vec::new(); rows.len()]);
         }
         let (client, s) = (&self.client, self.start_ts());
-        let versions = client.read_row(table, row, select, s, Patience::Wait).await?;
-        let value = |column: &Column| match self.own(table, row, column) {
-            Some(own) => own,
-            None => versions.iter().find(|v| v.column == *column).and_then(|v| v.value.clone()),
-        };
-        Ok(columns.iter().map(value).collect())
+        let select = selection(&sorted, s);
+        let mut results = Vec::with_capacity(rows.len());
+        for some in rows.chunks(ROWS_AT_ONCE) {
+            let found = client.read_rows(table, some, &select, s, Patience::Wait).await?;
+            for (row, versions) in some.iter().zip(found) {
+                let value = |column: &Column| match self.own(table, row, column) {
+                    Some(own) => own,
+                    None => versions.iter().find(|v| v.column == *column)?.value.clone(),
+                };
+                results.push(columns.iter().map(value).collect());
+            }
+        }
+        Ok(results)
     }
 
     /// Scans a table's rows.

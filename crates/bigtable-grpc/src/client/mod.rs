@@ -27,6 +27,7 @@ mod filter;
 mod merge;
 mod pool;
 mod retry;
+mod rows;
 mod status;
 mod store;
 mod table;

@@ -48,11 +48,11 @@ pub(crate) struct GrpcTable {
 
 /// What one sending of a read has brought.
 #[derive(Debug, Default)]
-struct Part {
-    rows: Vec<Row>,
+pub(super) struct Part {
+    pub(super) rows: Vec<Row>,
     bytes: usize,
     /// The last row that the server has looked at, if it says so.
-    scanned: Option<RowKey>,
+    pub(super) scanned: Option<RowKey>,
     /// Whether the page is full.
     full: bool,
 }
@@ -97,7 +97,7 @@ impl GrpcTable {
     }
 
     /// Reads rows until the page is full or the stream ends; what came before an error is kept.
-    async fn read(
+    pub(super) async fn read(
         &self,
         rows: RowSet,
         filter: RowFilter,
@@ -212,6 +212,21 @@ impl Table for GrpcTable {
         };
         let found = self.row(row, reading.filter.clone()).await?;
         Ok(reading.pick(select, found))
+    }
+
+    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
+        rows.iter().try_for_each(RowKey::check)?;
+        select.check(&self.schema)?;
+        let nothing = |row: &RowKey| Row::new(row.clone(), Vec::new());
+        let Some(reading) = filter::of_selection(select) else {
+            return Ok(rows.iter().map(nothing).collect());
+        };
+        let found = self.rows(rows, &reading.filter).await?;
+        let one = |row: &RowKey| match found.get(row) {
+            Some(found) => reading.pick(select, found.clone()),
+            None => nothing(row),
+        };
+        Ok(rows.iter().map(one).collect())
     }
 
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {

@@ -190,6 +190,32 @@ pub(super) async fn several_selections(store: &dyn Store) {
     assert_eq!(got, want, "one column of each family");
 }
 
+pub(super) async fn several_rows(store: &dyn Store) {
+    let table = &*table(store, "read_rows").await;
+    for (at, row) in [(1, "a"), (2, "b"), (3, "d")] {
+        mutate(table, row.as_bytes(), EACH.iter().map(|f| set(f, b"q", at, row))).await;
+    }
+    let keys = |keys: &[&str]| keys.iter().map(|key| RowKey::from(*key)).collect::<Vec<_>>();
+    for f in &EACH {
+        let select = column(f, b"q", TimeRange::ALL, 1);
+        for asked in [&[][..], &["d"], &["d", "a", "c", "b", "a"]] {
+            let got = table.read_rows(&keys(asked), &select).await.expect("rows are read");
+            let mut each = Vec::new();
+            for row in asked {
+                each.push(read(table, row.as_bytes(), &select).await);
+            }
+            assert_eq!(got, each, "{f}: {asked:?} together are not what they are one by one");
+        }
+        let nothing = table.read_rows(&keys(&["b"]), &Selection::default()).await;
+        let nothing = nothing.expect("an empty selection is one");
+        assert!(nothing[0].cells.is_empty(), "an empty selection selects cells: {nothing:?}");
+        invalid("reading the empty row key", table.read_rows(&keys(&["a", ""]), &select).await);
+    }
+    let unknown = Family::from_static("unknown");
+    let got = table.read_rows(&keys(&["a"]), &family(&unknown, TimeRange::ALL, 1)).await;
+    invalid("reading an unknown family", got);
+}
+
 pub(super) async fn overlaps_are_refused(store: &dyn Store) {
     let table = table(store, "read_overlap").await;
     let row = RowKey::from("r");

@@ -9,9 +9,9 @@ use prost::Message;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use super::script::{DEADLINE, End, FAMILY, Script, open, rows, scan, unavailable};
+use super::script::{DEADLINE, End, FAMILY, Script, open, rows, scan, scanned, unavailable};
 use crate::client::retry::RetryInfo;
-use crate::proto::rpc;
+use crate::proto::{data, rpc};
 
 fn set() -> Mutation {
     Mutation::set(FAMILY, "q", Timestamp::ZERO, "v")
@@ -47,6 +47,27 @@ async fn a_paused_scan_goes_on() {
         play.reads.push_back((vec![rows(&["c"])], End::Well));
     });
     assert_eq!(scan(&*table).await.unwrap(), ("abc".to_owned(), 2));
+}
+
+#[tokio::test]
+async fn of_several_rows_those_that_did_not_come_are_asked_for_again() {
+    let script = Script::default();
+    let table = open(&script).await.unwrap();
+    script.play(|play| {
+        play.reads.push_back((vec![rows(&["a"]), scanned("b")], unavailable()));
+        play.reads.push_back((vec![rows(&["d"])], End::Well));
+    });
+    let keys = ["d", "b", "a", "c", "d"].map(RowKey::from);
+    let select = Selection::default().family(FAMILY, TimeRange::ALL, 1);
+    let found = table.read_rows(&keys, &select).await.unwrap();
+    let found: Vec<_> = found.iter().map(|row| (&row.key, row.cells.len())).collect();
+    assert_eq!(found, keys.iter().zip([1, 0, 1, 0, 1]).collect::<Vec<_>>());
+    let asked = script.play(|play| {
+        let keys =
+            |request: &data::ReadRowsRequest| request.rows.clone().unwrap().row_keys.concat();
+        play.asked.iter().map(keys).collect::<Vec<_>>()
+    });
+    assert_eq!(asked, [b"abcd".to_vec(), b"cd".to_vec()]);
 }
 
 #[tokio::test]
