@@ -247,6 +247,7 @@ impl Engine {
     ) -> Result<bool> {
         table.check_there()?;
         self.check_floor(request.above())?;
+        request.check_time()?;
         let mut evaluate = || {
             let decision = request.decide(table, view)?;
             let mut draft = Draft::new(view);

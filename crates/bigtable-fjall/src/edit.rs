@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Instant;
 
 use bigtable::{ConditionalMutation, Error, Mutation, Result, Row, RowKey, Selection};
 use bigtable::{TableSchema, Timestamp};
@@ -46,6 +47,7 @@ pub struct RowEdit {
     select: Selection,
     decide: Box<dyn Fn(Row) -> Vec<Mutation> + Send + Sync>,
     bytes: usize,
+    until: Option<Instant>,
 }
 
 impl RowEdit {
@@ -55,7 +57,13 @@ impl RowEdit {
         select: Selection,
         decide: impl Fn(Row) -> Vec<Mutation> + Send + Sync + 'static,
     ) -> Self {
-        RowEdit { row: row.into(), select, decide: Box::new(decide), bytes: EDIT_BYTES }
+        RowEdit {
+            row: row.into(),
+            select,
+            decide: Box::new(decide),
+            bytes: EDIT_BYTES,
+            until: None,
+        }
     }
 
     /// Says how many bytes of keys and values `decide` holds, so that the queue of edits stays bounded
@@ -63,6 +71,13 @@ impl RowEdit {
     #[must_use]
     pub fn holding(mut self, bytes: usize) -> Self {
         self.bytes = bytes.max(EDIT_BYTES);
+        self
+    }
+
+    /// Refuses it if its turn comes only then: it is `Unavailable`, and was not applied.
+    #[must_use]
+    pub fn until(mut self, until: Option<Instant>) -> Self {
+        self.until = until;
         self
     }
 
@@ -132,6 +147,18 @@ impl Request {
         match self {
             Request::Conditional(request) => request.above,
             Request::Edit(_) => None,
+        }
+    }
+
+    /// # Errors
+    /// `Unavailable` if its turn came too late.
+    pub(crate) fn check_time(&self) -> Result<()> {
+        match self {
+            Request::Edit(RowEdit { until: Some(until), .. }) if Instant::now() >= *until => {
+                let why = "its deadline was over before its turn came; nothing was changed";
+                Err(Error::Unavailable { why: why.to_owned() })
+            }
+            _ => Ok(()),
         }
     }
 

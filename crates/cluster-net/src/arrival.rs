@@ -53,6 +53,16 @@ impl<S> Layer<S> for ArrivalLayer {
     }
 }
 
+/// When the headers of a request came: [`ArrivalLayer`] leaves it in the request's extensions.
+///
+/// ```
+/// let came = cluster_net::Came(std::time::Instant::now());
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(came);
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Came(pub std::time::Instant);
+
 /// The service that [`ArrivalLayer`] makes.
 #[derive(Debug, Clone)]
 pub struct Arrival<S> {
@@ -74,7 +84,8 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> S::Future {
+    fn call(&mut self, mut request: Request<B>) -> S::Future {
+        request.extensions_mut().insert(Came(std::time::Instant::now()));
         let due = Instant::now() + self.bounds.within;
         let bounds = self.bounds.clone();
         let arriving = |inner| Arriving { inner, due, alarm: None, bytes: 0, bounds };

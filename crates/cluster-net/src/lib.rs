@@ -14,7 +14,7 @@ mod error;
 mod listener;
 mod tls;
 
-pub use arrival::{Arrival, ArrivalLayer, Arriving};
+pub use arrival::{Arrival, ArrivalLayer, Arriving, Came};
 pub use error::Error;
 pub use listener::{Connection, Incoming};
 pub use tls::{Role, Tls, check_peer, check_plaintext};

@@ -1,6 +1,7 @@
 //! Edits, walking backwards, and dropping tables.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use bigtable::{RowKey, RowMutation};
 use bigtable_fjall::{FjallTable, RowEdit};
@@ -39,6 +40,25 @@ fn an_edit_sees_the_row_as_it_is_and_nothing_comes_between() {
     threads.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
     let row = block_on(table.read_row(&RowKey::from("r"), &everything())).unwrap();
     assert!(row.cells.len() == 4 && row.cells.iter().all(|cell| cell.value.len() == 200));
+}
+
+#[test]
+fn an_edit_whose_time_is_over_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, table) = open_own(&dir.path().join("s"));
+    let now = Instant::now();
+    let edit =
+        |row, until| RowEdit::new(row, everything(), |_| vec![set(&PLAIN, 1, "v")]).until(until);
+    let late = block_on(table.edit_row(edit("late", Some(now))));
+    assert!(matches!(late, Err(Error::Unavailable { .. })), "{late:?}");
+    let later = Some(now + Duration::from_secs(3600));
+    let results = [edit("late", Some(now)), edit("soon", later), edit("whenever", None)];
+    let results = block_on(table.edit_rows(results.into()));
+    assert_eq!(results.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, true]);
+    for (row, cells) in [("late", 0), ("soon", 1), ("whenever", 1)] {
+        let found = block_on(table.read_row(&RowKey::from(row), &everything())).unwrap();
+        assert_eq!(found.cells.len(), cells, "{row}");
+    }
 }
 
 #[test]

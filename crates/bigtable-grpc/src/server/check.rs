@@ -6,6 +6,7 @@ use bigtable::{Bytes, Selection};
 use bigtable_fjall::RowEdit;
 use tonic::Status;
 
+use super::deadline::Deadline;
 use super::mutate::Changes;
 use super::schema::Schema;
 use super::status::of_engine;
@@ -99,6 +100,7 @@ impl Condition {
 pub(crate) async fn row(
     tables: &Tables,
     request: CheckAndMutateRowRequest,
+    deadline: Deadline,
 ) -> Result<bool, Status> {
     let table = tables.table(&request.table_name).await?;
     let condition = Condition {
@@ -109,7 +111,7 @@ pub(crate) async fn row(
     };
     let held = table.hold_schema().await?;
     let (edit, finding) = condition.edit(&held)?;
-    table.engine.edit_row(edit).await.map_err(of_engine)?;
+    table.engine.edit_row(deadline.of_edit(edit)).await.map_err(of_engine)?;
     finding.take()?
 }
 

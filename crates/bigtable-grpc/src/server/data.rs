@@ -9,6 +9,7 @@ use futures::Stream;
 use prost::Message;
 use tonic::{Request, Response, Status};
 
+use super::deadline::Deadline;
 use super::tables::Tables;
 use super::{check, limits, modify, mutate, names, read_rows, sample};
 use crate::proto::data::bigtable_server::Bigtable;
@@ -59,9 +60,10 @@ impl Bigtable for Data {
         &self,
         request: Request<MutateRowRequest>,
     ) -> Result<Response<MutateRowResponse>, Status> {
+        let deadline = Deadline::of(&request);
         let request = request.into_inner();
         no_view(&request.authorized_view_name)?;
-        mutate::row(&self.0, request).await?;
+        mutate::row(&self.0, request, deadline).await?;
         Ok(Response::new(MutateRowResponse {}))
     }
 
@@ -69,9 +71,10 @@ impl Bigtable for Data {
         &self,
         request: Request<MutateRowsRequest>,
     ) -> Result<Response<Messages<MutateRowsResponse>>, Status> {
+        let deadline = Deadline::of(&request);
         let request = request.into_inner();
         no_view(&request.authorized_view_name)?;
-        let entries = mutate::rows(&self.0, request).await?;
+        let entries = mutate::rows(&self.0, request, deadline).await?;
         let message =
             |entries: &[_]| MutateRowsResponse { entries: entries.to_vec(), rate_limit_info: None };
         Ok(messages(entries.chunks(ENTRIES_MAX).map(message).collect()))
@@ -81,9 +84,10 @@ impl Bigtable for Data {
         &self,
         request: Request<CheckAndMutateRowRequest>,
     ) -> Result<Response<CheckAndMutateRowResponse>, Status> {
+        let deadline = Deadline::of(&request);
         let request = request.into_inner();
         no_view(&request.authorized_view_name)?;
-        let predicate_matched = check::row(&self.0, request).await?;
+        let predicate_matched = check::row(&self.0, request, deadline).await?;
         Ok(Response::new(CheckAndMutateRowResponse { predicate_matched }))
     }
 
@@ -99,9 +103,10 @@ impl Bigtable for Data {
         &self,
         request: Request<ReadModifyWriteRowRequest>,
     ) -> Result<Response<ReadModifyWriteRowResponse>, Status> {
+        let deadline = Deadline::of(&request);
         let request = request.into_inner();
         no_view(&request.authorized_view_name)?;
-        let row = modify::row(&self.0, request).await?;
+        let row = modify::row(&self.0, request, deadline).await?;
         Ok(Response::new(ReadModifyWriteRowResponse { row: Some(row) }))
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 use super::check::Condition;
+use super::deadline::Deadline;
 use super::limits;
 use super::mutate::rpc_status;
 use super::status::of_engine;
@@ -45,13 +46,18 @@ impl extension_server::Extension for Extension {
         &self,
         request: Request<CheckAndMutateRowsRequest>,
     ) -> Result<Response<CheckAndMutateRowsResponse>, Status> {
-        let outcomes = rows(&self.0, request.into_inner()).await?;
+        let deadline = Deadline::of(&request);
+        let outcomes = rows(&self.0, request.into_inner(), deadline).await?;
         Ok(Response::new(CheckAndMutateRowsResponse { outcomes }))
     }
 }
 
 /// Answers CheckAndMutateRows: each entry has its own outcome.
-async fn rows(tables: &Tables, request: CheckAndMutateRowsRequest) -> Result<Vec<Outcome>, Status> {
+async fn rows(
+    tables: &Tables,
+    request: CheckAndMutateRowsRequest,
+    deadline: Deadline,
+) -> Result<Vec<Outcome>, Status> {
     let table = tables.table(&request.table_name).await?;
     if request.entries.len() > ENTRIES_MAX {
         return Err(Status::invalid_argument(format!(
@@ -66,7 +72,7 @@ async fn rows(tables: &Tables, request: CheckAndMutateRowsRequest) -> Result<Vec
     let mut findings = Vec::with_capacity(conditions.len());
     for condition in conditions {
         findings.push(condition.edit(&held).map(|(edit, finding)| {
-            edits.push(edit);
+            edits.push(deadline.of_edit(edit));
             finding
         }));
     }

@@ -24,6 +24,7 @@
 mod check;
 mod chunks;
 mod data;
+mod deadline;
 mod extension;
 mod instance_admin;
 mod layout;

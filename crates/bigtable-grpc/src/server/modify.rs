@@ -8,6 +8,7 @@ use prost::Message;
 use tonic::Status;
 
 use super::check::Finding;
+use super::deadline::Deadline;
 use super::mutate::{family, now};
 use super::schema::Schema;
 use super::status::of_engine;
@@ -50,6 +51,7 @@ type Changed = BTreeMap<Column, (Timestamp, Bytes)>;
 pub(crate) async fn row(
     tables: &Tables,
     request: ReadModifyWriteRowRequest,
+    deadline: Deadline,
 ) -> Result<data::Row, Status> {
     let table = tables.table(&request.table_name).await?;
     limits::check_row_key(&request.row_key)?;
@@ -72,7 +74,7 @@ pub(crate) async fn row(
         })
         .holding(bytes)
     };
-    table.engine.edit_row(edit).await.map_err(of_engine)?;
+    table.engine.edit_row(deadline.of_edit(edit)).await.map_err(of_engine)?;
     Ok(answer(request.row_key, finding.take()??))
 }
 

@@ -10,6 +10,7 @@ use bigtable::{Bytes, Family, Mutation, Row, Selection, TimeRange, Timestamp};
 use bigtable_fjall::RowEdit;
 use tonic::{Code, Status};
 
+use super::deadline::Deadline;
 use super::schema::{FamilyRecord, Schema};
 use super::status::of_engine;
 use super::tables::Tables;
@@ -196,19 +197,25 @@ fn delete_times(range: Option<&TimestampRange>) -> Result<TimeRange, Status> {
 }
 
 /// Answers MutateRow.
-pub(crate) async fn row(tables: &Tables, request: MutateRowRequest) -> Result<(), Status> {
+pub(crate) async fn row(
+    tables: &Tables,
+    request: MutateRowRequest,
+    deadline: Deadline,
+) -> Result<(), Status> {
     let table = tables.table(&request.table_name).await?;
     limits::check_row_key(&request.row_key)?;
     limits::check_mutations(request.mutations.len())?;
     let held = table.hold_schema().await?;
     let changes = Changes::new(&held, &request.mutations)?;
-    table.engine.edit_row(changes.edit(&request.row_key)).await.map_err(of_engine)
+    let edit = deadline.of_edit(changes.edit(&request.row_key));
+    table.engine.edit_row(edit).await.map_err(of_engine)
 }
 
 /// Answers MutateRows: each entry has its own outcome.
 pub(crate) async fn rows(
     tables: &Tables,
     request: MutateRowsRequest,
+    deadline: Deadline,
 ) -> Result<Vec<Entry>, Status> {
     let table = tables.table(&request.table_name).await?;
     for entry in &request.entries {
@@ -225,7 +232,7 @@ pub(crate) async fn rows(
     for entry in &request.entries {
         outcomes.push(match check(entry) {
             Ok(edit) => {
-                edits.push(edit);
+                edits.push(deadline.of_edit(edit));
                 None
             }
             Err(status) => Some(status),
