@@ -50,13 +50,24 @@ pub(crate) struct Collection {
     lived: Mutex<Samples>,
     watched: Mutex<Watched>,
     registered: Registered,
+    /// The longest life of a request of any client, as far as this one knows; for stores without a floor.
+    longest_life: Mutex<Duration>,
 }
 
 impl Collection {
     /// For a store with a floor; or without one, and requests that live so long at most.
     pub(crate) fn new(runtime: &Arc<dyn Runtime>, life: Option<Duration>) -> Self {
         let readers = life.map(|life| OpenReaders::unfenced(runtime.clone(), life));
-        Collection { readers: Arc::new(readers.unwrap_or_default()), ..Collection::default() }
+        let longest_life = Mutex::new(life.unwrap_or_default());
+        Collection {
+            readers: Arc::new(readers.unwrap_or_default()),
+            longest_life,
+            ..Collection::default()
+        }
+    }
+
+    fn longest_life(&self) -> MutexGuard<'_, Duration> {
+        self.longest_life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lived(&self) -> MutexGuard<'_, Samples> {
@@ -232,6 +243,7 @@ impl Client {
     }
 
     async fn round(&self, retention: Duration, mut pace: Pace) -> Result<GcReport> {
+        self.learn_longest_life().await?;
         self.check_retention(retention)?;
         let announced = self.announce(retention).await?;
         let GcStatus { next, last, .. } = self.gc_status(retention).await?;

@@ -41,6 +41,8 @@ use crate::{Client, Error, Result};
 const LIVES: u32 = 4;
 /// Longest life of a request that is lived with: no registration is believed for longer than four.
 const LIFE_MAX: Duration = Duration::from_secs(150);
+/// The record of the longest life that requests of any client have, in milliseconds.
+const LONGEST_LIFE: &str = "longest request life";
 /// How often a registration is written before its renewal has failed.
 const WRITES_MAX: usize = 4;
 /// The record of the safe point.
@@ -73,7 +75,7 @@ impl Client {
     }
 
     /// The shortest retention: zero, unless the store has no floor. Then it is four times the
-    /// longest life of a request.
+    /// longest life of a request, of any client that this one has learnt of.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {
@@ -81,7 +83,25 @@ impl Client {
     /// # Ok(()) });
     /// ```
     pub fn retention_min(&self) -> Duration {
-        self.unfenced().map_or(Duration::ZERO, term)
+        term(*self.collection().longest_life())
+    }
+
+    /// Tells the clients that collect how long this one's requests live. Before it begins anything.
+    pub(crate) async fn tell_life(&self, life: Duration) -> Result<()> {
+        let ms = u64::try_from(life.as_millis()).ok().and_then(Timestamp::new);
+        raise_record(self.system(), LONGEST_LIFE, ms.unwrap_or(Timestamp::MAX)).await
+    }
+
+    /// Learns how long the requests of other clients live. What a client begins that tells it only
+    /// later is above the safe point of a round that has begun.
+    pub(super) async fn learn_longest_life(&self) -> Result<()> {
+        if self.unfenced().is_none() {
+            return Ok(());
+        }
+        let ms = read_record(self.system(), LONGEST_LIFE).await?.as_u64();
+        let mut longest = self.collection().longest_life();
+        *longest = longest.max(Duration::from_millis(ms));
+        Ok(())
     }
 
     /// # Errors

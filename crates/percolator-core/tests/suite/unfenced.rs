@@ -1,8 +1,10 @@
 //! Garbage collection on stores that cannot compare a floor within their row operations.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::{MemoryStore, Timestamp};
+use async_trait::async_trait;
+use bigtable::{MemoryStore, Store, TableSchema, Timestamp};
 use percolator_core::testing::{VirtualRuntime, client_on};
 use percolator_core::{AbortReason, Client, Error, GcOptions, Options, Result, Table};
 
@@ -63,10 +65,57 @@ fn options_that_contradict_the_life_of_a_request_are_refused_with_the_remedy() {
     });
     let runtime = VirtualRuntime::new(1);
     let store = MemoryStore::new().without_floors(Duration::from_secs(151));
-    let opened =
-        runtime.block_on(client_on(&runtime, std::sync::Arc::new(store), Options::default()));
+    let opened = runtime.block_on(client_on(&runtime, Arc::new(store), Options::default()));
     let error = opened.unwrap_err().to_string();
     assert!(error.contains("151s") && error.contains("a shorter deadline"), "{error}");
+}
+
+/// A store without a floor as a client sees it whose requests live longer than those of others.
+#[derive(Debug)]
+struct Patient(Arc<MemoryStore>);
+
+#[async_trait]
+impl Store for Patient {
+    async fn open_table(
+        &self,
+        name: &str,
+        schema: &TableSchema,
+    ) -> bigtable::Result<Arc<dyn bigtable::Table>> {
+        self.0.open_table(name, schema).await
+    }
+
+    async fn table_names(&self) -> bigtable::Result<Vec<String>> {
+        self.0.table_names().await
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.0.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> bigtable::Result<()> {
+        self.0.raise_floor(floor).await
+    }
+
+    fn request_life_max(&self) -> Option<Duration> {
+        Some(3 * LIFE)
+    }
+}
+
+#[test]
+fn retention_goes_by_the_client_whose_requests_live_longest() {
+    let runtime = VirtualRuntime::new(1);
+    let store = Arc::new(MemoryStore::new().without_floors(LIFE));
+    let opened = async {
+        let collector = client_on(&runtime, store.clone(), Options::default()).await?;
+        collector.gc(TERM).await?;
+        let patient = client_on(&runtime, Arc::new(Patient(store)), Options::default()).await?;
+        assert_eq!(patient.retention_min(), 3 * TERM);
+        let error = collector.gc(3 * TERM - LIFE).await.unwrap_err().to_string();
+        assert!(error.contains("may live for 3s") && error.contains("at least 12s"), "{error}");
+        assert_eq!(collector.retention_min(), 3 * TERM);
+        collector.gc(3 * TERM).await
+    };
+    runtime.block_on(opened).unwrap();
 }
 
 #[test]
