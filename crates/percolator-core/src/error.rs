@@ -106,6 +106,17 @@ impl Error {
         Error::Application(Arc::from(error.into()))
     }
 
+    /// For an observer that cannot do its work now, because what it feeds is out of reach: that is no fault
+    /// of the change, which is not set aside for it, however often it happens.
+    ///
+    /// ```
+    /// let error = percolator_core::Error::unavailable("the search index is being copied");
+    /// assert!(error.to_string().contains("is being copied"));
+    /// ```
+    pub fn unavailable(why: impl Into<String>) -> Self {
+        Error::Store(bigtable::Error::Unavailable { why: why.into() })
+    }
+
     /// What happened, without the store's advice: in a message that gives its own, "repeat" would
     /// contradict it.
     pub(crate) fn without_advice(&self) -> String {

@@ -93,7 +93,7 @@ impl Worker {
     }
 }
 
-/// Feeds the search index from when this process can be its writer until it is stopped.
+/// Feeds the search index while this process can be its writer, until it is stopped.
 async fn feed(
     db: Percolator,
     tables: Tables,
@@ -102,27 +102,55 @@ async fn feed(
     options: WorkerOptions,
     mut stopped: oneshot::Receiver<()>,
 ) {
-    let workers = loop {
-        let begun = tokio::select! {
-            _ = &mut stopped => return,
-            begun = begin_to_feed(&db, &tables, &search, &latency, &options) => begun,
-        };
-        match begun {
-            Ok(Some(workers)) => break workers,
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(target: "webindex::worker", event = "not_feeding", %error);
+    let mut feeding: Option<percolator::Workers> = None;
+    let mut waiting = false;
+    loop {
+        let claimed = claim(&search).await;
+        match (claimed, feeding.take()) {
+            (Ok(true), Some(workers)) => feeding = Some(workers),
+            (Ok(true), None) => {
+                match begin_to_feed(&db, &tables, &search, &latency, &options).await {
+                    Ok(workers) => {
+                        tracing::info!(target: "webindex::worker", event = "feeding");
+                        (feeding, waiting) = (Some(workers), false);
+                    }
+                    Err(error) => not_feeding(&error),
+                }
+            }
+            (Ok(false), ended) => {
+                if let Some(workers) = ended {
+                    // Writing failed here, and another process was faster to begin anew.
+                    workers.stop().await;
+                }
+                if !waiting {
+                    tracing::info!(target: "webindex::worker", event = "waiting_to_feed");
+                    waiting = true;
+                }
+            }
+            (Err(error), workers) => {
+                not_feeding(&error);
+                feeding = workers;
             }
         }
         tokio::select! {
-            _ = &mut stopped => return,
+            _ = &mut stopped => break,
             () = tokio::time::sleep(CLAIM_EVERY) => {}
         }
-    };
-    tracing::info!(target: "webindex::worker", event = "feeding");
-    // Ends when the other side is dropped.
-    let _ = stopped.await;
-    workers.stop().await;
+    }
+    if let Some(workers) = feeding {
+        workers.stop().await;
+    }
+}
+
+fn not_feeding(error: &Error) {
+    tracing::warn!(target: "webindex::worker", event = "not_feeding", %error);
+}
+
+/// Becomes the writer of the search index, unless another process is.
+async fn claim(search: &Arc<SearchIndex>) -> Result<bool, Error> {
+    let search = search.clone();
+    let claimed = tokio::task::spawn_blocking(move || search.claim()).await;
+    claimed.map_err(percolator::Error::application)?
 }
 
 async fn begin_to_feed(
@@ -131,16 +159,11 @@ async fn begin_to_feed(
     search: &Arc<SearchIndex>,
     latency: &Arc<Latency>,
     options: &WorkerOptions,
-) -> Result<Option<percolator::Workers>, Error> {
-    let claimed = search.clone();
-    let claimed = tokio::task::spawn_blocking(move || claimed.claim()).await;
-    if !claimed.map_err(percolator::Error::application)?? {
-        return Ok(None);
-    }
+) -> Result<percolator::Workers, Error> {
     // A client of its own: its workers must not take the hints that are meant for the others.
     let client = db.another_client().await?;
     let exporters = observers::exporters(tables, search, latency);
     // Batches are collected by tasks of their own.
     let options = WorkerOptions { threads: 1, ..options.clone() };
-    Ok(Some(client.observe(exporters, options).await?))
+    Ok(client.observe(exporters, options).await?)
 }

@@ -33,8 +33,10 @@ pub(crate) fn of_read(status: &Status) -> Error {
 /// What a failed mutation is: whatever does not say that it was refused may have been applied.
 pub(crate) fn of_mutation(status: &Status) -> Error {
     match status.code() {
-        // Refused before it was looked at.
-        Code::ResourceExhausted => Error::Unavailable { why: told(status) },
+        // Refused by the server before it was looked at. What was made on the way has a cause.
+        Code::ResourceExhausted if status.source().is_none() => {
+            Error::Unavailable { why: told(status) }
+        }
         Code::Unavailable | Code::Unknown if was_not_sent(status) => {
             Error::Unavailable { why: told(status) }
         }
@@ -42,14 +44,16 @@ pub(crate) fn of_mutation(status: &Status) -> Error {
         | Code::Cancelled
         | Code::Unknown
         | Code::DeadlineExceeded
+        | Code::ResourceExhausted
         | Code::Aborted
         | Code::Internal
+        // Also of an answer that this side takes for too long.
+        | Code::OutOfRange
         | Code::Unavailable
         | Code::DataLoss => Error::Unknown { why: told(status) },
         Code::InvalidArgument
         | Code::NotFound
         | Code::AlreadyExists
-        | Code::OutOfRange
         | Code::FailedPrecondition
         | Code::PermissionDenied
         | Code::Unauthenticated

@@ -138,7 +138,7 @@ impl BatchObserver for Exporter {
         let applied = tokio::task::spawn_blocking(move || search.apply(batch))
             .await
             .map_err(Error::application)?
-            .map_err(Error::application)?;
+            .map_err(not_applied)?;
         tracing::debug!(
             target: "webindex::export", event = "exported", seq, changes = urls.len(), ?applied,
         );
@@ -147,6 +147,14 @@ impl BatchObserver for Exporter {
             self.latency.searchable(url);
         }
         Ok(())
+    }
+}
+
+/// That another process writes says nothing of the changes: they are for it.
+fn not_applied(error: crate::Error) -> Error {
+    match error {
+        crate::Error::IndexInUse { .. } => Error::unavailable(error.to_string()),
+        error => Error::application(error),
     }
 }
 

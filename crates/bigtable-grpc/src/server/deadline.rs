@@ -1,0 +1,80 @@
+//! Until when a request may be applied.
+//!
+//! A client that has no answer at its deadline takes it that the request will not be applied much later:
+//! garbage collection without a floor relies on it. So what waits in the engine's queue while the process
+//! stands still, or the disk does, is looked at again when its turn comes.
+
+use std::time::{Duration, Instant};
+
+use bigtable_fjall::RowEdit;
+use cluster_net::Came;
+use tonic::Request;
+
+/// The header with the time that a client gives a request.
+const TIMEOUT: &str = "grpc-timeout";
+
+/// Until when a request may be applied: for ever, if its client does not say.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// That of a request, counted from when its headers came.
+    pub(crate) fn of<T>(request: &Request<T>) -> Self {
+        let came = request.extensions().get::<Came>().map_or_else(Instant::now, |came| came.0);
+        let header = request.metadata().get(TIMEOUT).and_then(|value| value.to_str().ok());
+        Deadline(header.and_then(timeout).and_then(|timeout| came.checked_add(timeout)))
+    }
+
+    /// The edit with this deadline.
+    pub(crate) fn of_edit(self, edit: RowEdit) -> RowEdit {
+        edit.until(self.0)
+    }
+}
+
+/// A time as gRPC writes it: up to eight digits and a unit.
+fn timeout(text: &str) -> Option<Duration> {
+    let unit = text.chars().last()?;
+    let digits = text.strip_suffix(unit)?;
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    match unit {
+        'H' => Some(Duration::from_secs(3600 * count)),
+        'M' => Some(Duration::from_secs(60 * count)),
+        'S' => Some(Duration::from_secs(count)),
+        'm' => Some(Duration::from_millis(count)),
+        'u' => Some(Duration::from_micros(count)),
+        'n' => Some(Duration::from_nanos(count)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_grpc_writes_them() {
+        for (text, millis) in [("20S", 20_000), ("1H", 3_600_000), ("2M", 120_000), ("7m", 7)] {
+            assert_eq!(timeout(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+        assert_eq!(timeout("99999999u"), Some(Duration::from_micros(99_999_999)));
+        assert_eq!(timeout("5n"), Some(Duration::from_nanos(5)));
+        for text in ["", "S", "5", "5s", "-5S", "+5S", "123456789S", "5 S", "5µ"] {
+            assert_eq!(timeout(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_request_counts_from_when_it_came() {
+        let hour_ago = Instant::now().checked_sub(Duration::from_secs(3600));
+        let mut request = Request::new(());
+        assert!(Deadline::of(&request).0.is_none());
+        request.set_timeout(Duration::from_secs(60));
+        assert!(Deadline::of(&request).0.is_some_and(|until| until > Instant::now()));
+        let Some(hour_ago) = hour_ago else { return };
+        request.extensions_mut().insert(Came(hour_ago));
+        assert!(Deadline::of(&request).0.is_some_and(|until| until < Instant::now()));
+    }
+}
