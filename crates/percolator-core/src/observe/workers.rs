@@ -1,8 +1,8 @@
 //! Workers: the tasks of this process that run observers.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -17,6 +17,8 @@ use crate::observer::{Registration, Runner};
 use crate::schema::Observed;
 use crate::{Client, Column, Error, Result, Runtime};
 
+/// How often a failure of the machinery is told at most.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// How many cells may wait for a delayed visit; those beyond are left to the scan.
 const DELAYED_MAX: usize = 10_000;
 
@@ -83,6 +85,16 @@ pub(super) struct Context {
     /// Completes when the workers are to stop.
     stopped: Shared<oneshot::Receiver<()>>,
     delayed: AtomicUsize,
+    reports: Mutex<Reports>,
+}
+
+/// What was told of the machinery's failures.
+#[derive(Debug, Default)]
+struct Reports {
+    /// When the next one may be told.
+    not_before: Duration,
+    /// How many were not, since the last one.
+    untold: u64,
 }
 
 impl Client {
@@ -195,6 +207,7 @@ impl Context {
             stopping: AtomicBool::new(false),
             stopped,
             delayed: AtomicUsize::new(0),
+            reports: Mutex::default(),
         };
         context.check_batched_columns()?;
         Ok(context)
@@ -329,9 +342,18 @@ impl Context {
         self.scanned.clone()
     }
 
-    /// A failure of the machinery, not of an observer: it is tried again.
+    /// A failure of the machinery, not of an observer: it is tried again. Told once in a while: a store that
+    /// is away fails every look for work.
     pub(super) fn report(&self, error: &Error) {
-        tracing::warn!(target: "percolator::worker", event = "worker_error", %error);
+        let now = self.runtime().now();
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        if now < reports.not_before {
+            reports.untold += 1;
+            return;
+        }
+        let untold = std::mem::take(&mut reports.untold);
+        reports.not_before = now + REPORT_EVERY;
+        tracing::warn!(target: "percolator::worker", event = "worker_error", %error, untold);
     }
 }
 
