@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bigtable::{Store, Timestamp};
 
+use crate::commit::Background;
 use crate::gc::Collection;
 use crate::hints::Hints;
 use crate::layout::{SYSTEM_TABLE, notify_schema, system_schema, table_schema};
@@ -64,6 +65,7 @@ struct Inner {
     /// How many callers wait for idleness.
     awaited: AtomicUsize,
     counters: Counters,
+    background: Background,
     predictor: Arc<Predictor>,
 }
 
@@ -133,6 +135,7 @@ impl Client {
             collection,
             awaited: AtomicUsize::new(0),
             counters: Counters::default(),
+            background: Background::default(),
             predictor: Arc::default(),
         };
         let client = Client { inner: Arc::new(inner) };
@@ -325,6 +328,10 @@ impl Client {
 
     pub(crate) fn hints(&self) -> &Hints {
         &self.inner.hints
+    }
+
+    pub(crate) fn background(&self) -> &Background {
+        &self.inner.background
     }
 
     pub(crate) fn counters(&self) -> &Counters {

@@ -13,6 +13,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bigtable::ConditionalMutation;
@@ -28,6 +29,9 @@ use crate::rows;
 use crate::runtime::Backoff;
 use crate::verdicts::Verdict;
 use crate::{AbortReason, Client, Error, Result, Timestamp, Transaction};
+
+/// Most transactions whose secondaries are committed in the background; others wait for theirs.
+const BACKGROUND_MAX: usize = 256;
 
 /// A transaction between its phases: every cell is locked, nothing is decided.
 ///
@@ -68,6 +72,25 @@ pub struct PrimaryCommitted {
     commit_ts: Timestamp,
 }
 
+/// How many transactions of a client commit their secondaries in the background.
+#[derive(Debug, Default)]
+pub(crate) struct Background(AtomicUsize);
+
+impl Background {
+    /// Counts one more; `false` if there are too many: their plans are held in memory.
+    fn try_begin(&self) -> bool {
+        let begun = self.0.fetch_add(1, Ordering::Relaxed) < BACKGROUND_MAX;
+        if !begun {
+            self.end();
+        }
+        begun
+    }
+
+    fn end(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Transaction {
     /// Commits, and returns the commit timestamp; a transaction that wrote nothing returns its start
     /// timestamp.
@@ -90,9 +113,15 @@ impl Transaction {
         let commit_ts = decided.commit_ts;
         if decided.plan.rows.len() > 1 {
             match client.options().secondaries {
-                Secondaries::Awaited => decided.commit_secondaries().await,
-                Secondaries::Background => {
-                    client.runtime().spawn(Box::pin(decided.commit_secondaries()));
+                Secondaries::Background if client.background().try_begin() => {
+                    let runtime = client.runtime().clone();
+                    runtime.spawn(Box::pin(async move {
+                        decided.commit_secondaries().await;
+                        client.background().end();
+                    }));
+                }
+                Secondaries::Background | Secondaries::Awaited => {
+                    decided.commit_secondaries().await;
                 }
             }
         }

@@ -67,7 +67,8 @@ pub enum CommitPath {
 pub enum Secondaries {
     /// Before `commit` returns: readers then meet no locks of the transaction.
     Awaited,
-    /// In a task of their own: `commit` returns at the commit point.
+    /// In a task of their own: `commit` returns at the commit point, which saves a request over a network.
+    /// Of up to 256 transactions at a time; others wait.
     Background,
 }
 
@@ -75,6 +76,16 @@ pub enum Secondaries {
 const LOCK_LIFETIME_MAX: Duration = Duration::from_secs(600);
 
 impl Options {
+    /// The defaults where every request goes over a network.
+    ///
+    /// ```
+    /// use percolator_core::{Options, Secondaries};
+    /// assert_eq!(Options::over_network().secondaries, Secondaries::Background);
+    /// ```
+    pub fn over_network() -> Self {
+        Options { secondaries: Secondaries::Background, ..Options::default() }
+    }
+
     /// The lifetime that this client's locks have: no longer than others believe.
     pub(crate) fn lock_lifetime(&self) -> Duration {
         self.lock_lifetime.min(LOCK_LIFETIME_MAX)

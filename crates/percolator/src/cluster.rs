@@ -80,7 +80,7 @@ impl Cluster {
             oracle: RemoteOracleOptions::default(),
             locks: Locks::Table { lifetime: TableLocks::LIFETIME },
             tls: None,
-            client: Options::default(),
+            client: Options::over_network(),
             gc: Some(GcOptions::default()),
         }
     }
@@ -152,6 +152,10 @@ impl Percolator {
             }
         };
         let services = Services { store, oracle, locks, runtime };
-        Ok(Self::with(Client::open(services, cluster.client).await?, cluster.gc))
+        let client = Client::open(services, cluster.client).await?;
+        if let Some(gc) = &cluster.gc {
+            client.check_retention(gc.retention)?;
+        }
+        Ok(Self::with(client, cluster.gc))
     }
 }

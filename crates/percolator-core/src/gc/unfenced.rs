@@ -116,9 +116,11 @@ impl Client {
         }
     }
 
+    /// Whether garbage collection is possible with this retention.
+    ///
     /// # Errors
-    /// [`Error::Invalid`] when a retention is shorter than what late requests must be given.
-    pub(super) fn check_retention(&self, retention: Duration) -> Result<()> {
+    /// [`Error::Invalid`] when it is shorter than [`retention_min`](Client::retention_min).
+    pub fn check_retention(&self, retention: Duration) -> Result<()> {
         let min = self.retention_min();
         if retention >= min || off(mutants::ANY_RETENTION) {
             return Ok(());

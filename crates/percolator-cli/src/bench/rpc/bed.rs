@@ -54,13 +54,13 @@ impl Bed {
         let server = Server::start("table", &["--durability", "buffered"])?;
         let address: Address = format!("bigtable://{}/bench/rpc", server.address()).parse()?;
         let store = Arc::new(GrpcStore::open(&address, ClientOptions::default()).await?);
-        let db = Percolator::over(store.clone(), Options::default()).await?;
+        let db = Percolator::over(store.clone(), Options::over_network()).await?;
         let tables = [db.table("cells").await?, db.table(BARE).await?];
         let bare = store.bare_table(BARE)?;
         let options = ClientOptions { batches: false, ..ClientOptions::default() };
         let store = Arc::new(GrpcStore::open(&address, options).await?);
         let services = Services { store, ..db.services().clone() };
-        let each = Client::open(services, Options::default()).await?;
+        let each = Client::open(services, Options::over_network()).await?;
         let each_cells = each.table("cells").await?;
         let template = Template::open(db.services()).await?;
         let keys = (0..settings.cells).map(|cell| RowKey::from(format!("{cell:0KEY_BYTES$}")));

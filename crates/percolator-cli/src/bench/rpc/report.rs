@@ -42,6 +42,7 @@ pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
         "cells": settings.cells,
         "key_bytes": KEY_BYTES,
         "value_bytes": VALUE_BYTES,
+        "secondaries": "background",
         "durability": "buffered",
         "processes": "one table server, one client with its oracle",
     });
