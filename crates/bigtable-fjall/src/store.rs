@@ -21,8 +21,10 @@ use crate::options::Options;
 use crate::reclaim::Reclaiming;
 use crate::table::FjallTable;
 
-/// Threads of the engine: one writes new cells out, the other compacts.
-const ENGINE_THREADS: usize = 2;
+/// Threads of the engine: one writes new cells out, and compacts. Of several, the first does not compact: it
+/// hands compactions back to the queue, again and again, for as long as the others are at some, and a core
+/// is busy with that (fjall 3.1).
+const ENGINE_THREADS: usize = 1;
 /// The least that the engine takes.
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 const WRITE_BUFFER_BYTES_MIN: u64 = 1 << 20;
