@@ -183,13 +183,11 @@ impl<'a> Cells<'a> {
             Cells::Recent(recent, keyspace) => {
                 let mut recent = recent.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(value) = recent.get(key) {
-                    return Ok(Some(value));
+                    return Ok(value);
                 }
                 let value = keyspace.get(key)?;
-                if value.is_some() {
-                    // A copy: a slice of what was read would keep its whole block alive.
-                    recent.set(Slice::new(key), value.as_deref().map(Slice::new));
-                }
+                // A copy: a slice of what was read would keep its whole block alive.
+                recent.set(Slice::new(key), value.as_deref().map(Slice::new));
                 Ok(value)
             }
         }

@@ -1,7 +1,8 @@
 //! What the committer remembers of newest versions, so that it need not look for them on disk.
 //!
 //! Writing a newer version into a group that keeps the newest apart moves the one before, and most
-//! conditions ask for the newest version: both begin with reading it. All changes pass through the
+//! conditions ask for the newest version: both begin with reading it, and a column that is new has none,
+//! which is found out once. All changes pass through the
 //! committer, so what it wrote or read last is what is there.
 //!
 //! Invariants: only the holder of the commit lock looks in here or changes it, and it changes it
@@ -22,14 +23,15 @@ const VALUE_BYTES_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    young: HashMap<Slice, Slice, RandomState>,
-    old: HashMap<Slice, Slice, RandomState>,
+    /// `None` where there is no version.
+    young: HashMap<Slice, Option<Slice>, RandomState>,
+    old: HashMap<Slice, Option<Slice>, RandomState>,
     young_bytes: usize,
 }
 
 impl Recent {
-    /// The newest version under a column's key, if it is remembered.
-    pub(crate) fn get(&mut self, key: &[u8]) -> Option<Slice> {
+    /// The newest version under a column's key, or that there is none, if that is remembered.
+    pub(crate) fn get(&mut self, key: &[u8]) -> Option<Option<Slice>> {
         if let Some(value) = self.young.get(key) {
             return Some(value.clone());
         }
@@ -41,16 +43,16 @@ impl Recent {
     /// Remembers what is published under a key, or that nothing is.
     pub(crate) fn set(&mut self, key: Slice, value: Option<Slice>) {
         self.old.remove(&key);
-        match value {
-            Some(value) if value.len() <= VALUE_BYTES_MAX => self.put(key, value),
-            _ => {
+        match &value {
+            Some(large) if large.len() > VALUE_BYTES_MAX => {
                 self.young.remove(&key);
             }
+            _ => self.put(key, value),
         }
     }
 
-    fn put(&mut self, key: Slice, value: Slice) {
-        self.young_bytes += key.len() + value.len() + ENTRY_BYTES;
+    fn put(&mut self, key: Slice, value: Option<Slice>) {
+        self.young_bytes += key.len() + value.as_ref().map_or(0, |v| v.len()) + ENTRY_BYTES;
         self.young.insert(key, value);
         if self.young_bytes > GENERATION_BYTES_MAX {
             // As many will come again: a map that grows hashes everything anew each time.
@@ -73,15 +75,16 @@ mod tests {
         for n in 0..rounds as u32 {
             recent.set(key(n), Some(key(n)));
             recent.set(key(n), Some(key(n + 1)));
-            assert_eq!(recent.get(&key(n)), Some(key(n + 1)));
+            assert_eq!(recent.get(&key(n)), Some(Some(key(n + 1))));
             if n % 3 == 0 {
                 recent.set(key(n), None);
-                assert_eq!(recent.get(&key(n)), None);
+                assert_eq!(recent.get(&key(n)), Some(None));
             }
             // Whatever is remembered of others is right; most of it is forgotten by now.
             let other = n / 2 + 1;
             let remembered = recent.get(&key(other));
-            assert!(remembered.is_none() || remembered == Some(key(other + 1)));
+            let written = (other % 3 > 0).then(|| key(other + 1));
+            assert!(remembered.is_none_or(|value| value == written || other > n));
         }
         assert!(recent.young_bytes <= GENERATION_BYTES_MAX);
         assert!(recent.get(&key(1)).is_none(), "the first generation is forgotten");
