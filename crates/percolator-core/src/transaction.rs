@@ -49,6 +49,8 @@ pub struct Transaction {
     pub(crate) notifications: BTreeSet<Cell>,
     /// The cell whose row decides; the first written one unless an observer's acknowledgement.
     pub(crate) primary: Option<Cell>,
+    /// The changed cell and its value, of a transaction that runs an observer.
+    pub(crate) looked_at: Option<(Cell, Bytes)>,
     /// Keeps the safe point below; goes on to the plan.
     pub(crate) open: Option<Open>,
     reads_own_writes: bool,
@@ -98,6 +100,7 @@ impl Transaction {
             buffer: Buffer::default(),
             notifications: BTreeSet::new(),
             primary: None,
+            looked_at: None,
             open: Some(open),
             reads_own_writes: true,
         }
@@ -134,6 +137,12 @@ impl Transaction {
         check_row(&row)?;
         if let Some(own) = self.own(table, &row, column) {
             return Ok(own);
+        }
+        if let Some((cell, value)) = &self.looked_at
+            && (&cell.table, &cell.row, &cell.column) == (table, &row, column)
+        {
+            self.client.counters().reads_saved.bump();
+            return Ok(Some(value.clone()));
         }
         if self.cache.is_on() {
             let at = (table.clone(), row);

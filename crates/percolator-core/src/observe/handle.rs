@@ -206,7 +206,10 @@ async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Resul
         false => acknowledged(version.value.as_deref()),
     });
     let acked = acked.filter(|_| !off(mutants::ACK_UNREAD));
-    let dirty = of(column).is_some_and(|v| acked.is_none_or(|acked| v.commit_ts > acked));
+    let changed = of(column);
+    let dirty = changed.is_some_and(|v| acked.is_none_or(|acked| v.commit_ts > acked));
+    // Of a deletion, and of a long value, nothing is known yet.
+    tx.looked_at = changed.and_then(|v| Some((cell.clone(), v.value.clone()?)));
     if dirty && !off(mutants::NO_ACK) {
         let s = tx.start_ts().as_u64().to_be_bytes();
         tx.put(ack.clone(), Some(Bytes::copy_from_slice(&s)))?;
