@@ -275,7 +275,8 @@ impl Client {
         let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
         let (start_ts, cells) = (plan.start_ts, row.locked());
         let column = &plan.primary.column;
-        let request = rows::commit_primary(&row.row, column, start_ts, commit_ts, &cells);
+        let mut request = rows::commit_primary(&row.row, column, start_ts, commit_ts, &cells);
+        request.then.extend(row.handled.iter().cloned());
         // Whether an earlier request may have committed, or may yet.
         let mut asked = false;
         loop {

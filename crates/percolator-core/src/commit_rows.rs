@@ -77,7 +77,10 @@ impl AtCommit for AtOnce {
         let part = &self.rows[row];
         let mut mutations = match part.planned {
             Some(planned) => {
-                rows::commit_at_once(self.start_ts, commit_ts, &self.planned[planned].cells)
+                let RowPlan { cells, handled, .. } = &self.planned[planned];
+                let mut mutations = rows::commit_at_once(self.start_ts, commit_ts, cells);
+                mutations.extend(handled.iter().cloned());
+                mutations
             }
             None => Vec::new(),
         };

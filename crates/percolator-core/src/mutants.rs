@@ -92,6 +92,7 @@ mutants! {
     OWN_RECORD_IS_FOREIGN "own-record-is-foreign" "H43"
         by "h43_a_write_of_its_own_whose_reply_was_lost_does_not_stop_an_oracle",
     CLEARS_UNSEEN "clears-unseen" "H47",
+    CLEARS_IN_PREWRITE "clears-in-prewrite" "H47",
     COMMIT_FORGETS_NOTIFY "commit-forgets-notify" "H48",
     NOTIFY_APART_AFTER_COMMIT "notify-apart-after-commit" "H48 H49",
     ROLL_FORWARD_FORGETS_NOTIFY "roll-forward-forgets-notify" "H49",

@@ -28,7 +28,13 @@ impl Client {
     /// [`AbortReason`] of the first row that could not be locked. Other rows may be locked: the
     /// caller aborts.
     pub(crate) async fn prewrite(&self, plan: &Plan) -> Result<(), AbortReason> {
-        let request = |row: &RowPlan| rows::prewrite(&row.row, plan.start_ts, &row.cells);
+        let request = |row: &RowPlan| {
+            let mut request = rows::prewrite(&row.row, plan.start_ts, &row.cells);
+            if off(mutants::CLEARS_IN_PREWRITE) {
+                request.otherwise.extend(row.handled.iter().cloned());
+            }
+            request
+        };
         let results = self.mutate_rows(&plan.rows, request).await;
         let unlocked = plan.rows.iter().zip(results).filter(|(_, result)| !locked(result));
         let retries = unlocked.map(|(row, result)| self.insist(plan.start_ts, row, result));

@@ -241,6 +241,17 @@ pub(crate) fn heartbeat(
     }
 }
 
+/// Deletes versions of a notification, no others: a newer one may stand for a change that nobody has
+/// handled (H47).
+pub(crate) fn clear_seen(column: &Column, seen: &[Timestamp]) -> Vec<Mutation> {
+    if off(mutants::CLEARS_UNSEEN) {
+        return vec![Mutation::delete(NOTIFY, column.to_bytes(), TimeRange::ALL)];
+    }
+    let delete =
+        |version: &Timestamp| Mutation::delete(NOTIFY, column.to_bytes(), TimeRange::at(*version));
+    seen.iter().map(delete).collect()
+}
+
 /// A notification at `commit_ts` that no lock stands for: a weak one, or one for an observer that
 /// was registered while the transaction ran.
 pub(crate) fn notify(

@@ -49,6 +49,9 @@ pub struct Transaction {
     pub(crate) notifications: BTreeSet<Cell>,
     /// The cell whose row decides; the first written one unless an observer's acknowledgement.
     pub(crate) primary: Option<Cell>,
+    /// The changed cell, of a transaction that runs its only observer, and the versions of its notification
+    /// that go with the commit.
+    pub(crate) handled: Option<(Cell, Vec<Timestamp>)>,
     /// The changed cell and its value, of a transaction that runs an observer.
     pub(crate) looked_at: Option<(Cell, Bytes)>,
     /// Keeps the safe point below; goes on to the plan.
@@ -100,6 +103,7 @@ impl Transaction {
             buffer: Buffer::default(),
             notifications: BTreeSet::new(),
             primary: None,
+            handled: None,
             looked_at: None,
             open: Some(open),
             reads_own_writes: true,

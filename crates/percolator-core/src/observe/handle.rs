@@ -18,7 +18,7 @@ use crate::get::Patience;
 use crate::mutants::{self, off};
 use crate::observe::register::acknowledged;
 use crate::observe::workers::Context;
-use crate::observe::{clear, notifications, row_lock};
+use crate::observe::{clear, notifications, row_lock, up_to};
 use crate::observer::{Change, Observer, Registration, Runner};
 use crate::runtime::Backoff;
 use crate::schema::Strength;
@@ -44,6 +44,8 @@ pub(super) enum Visit {
 enum Ran {
     /// It has acknowledged, now or before, as of this timestamp.
     Acknowledged(Timestamp),
+    /// As before, and its commit took the notification away.
+    Cleared,
     /// The cell's writer, or a conflict, is in the way.
     Busy,
     /// It failed, and its time has not come or its turns are used up.
@@ -85,9 +87,11 @@ impl Context {
         let mut bound = Timestamp::MAX;
         let mut later: Option<Duration> = None;
         let mut failed = false;
+        let alone = (observers.len() == 1).then_some(seen);
         for registration in observers {
-            match self.run(cell, registration).await? {
+            match self.run(cell, registration, alone).await? {
                 Ran::Acknowledged(s) => bound = bound.min(s),
+                Ran::Cleared => return Ok(Visit::Done),
                 Ran::Busy => later = Some(LOCKED_DELAY),
                 Ran::Failed(Delay::Until(delay)) => {
                     later = Some(later.map_or(delay, |other| other.min(delay)));
@@ -112,8 +116,14 @@ impl Context {
         Ok(Visit::Done)
     }
 
-    /// Runs one observer on a cell, if it is dirty for it.
-    async fn run(&self, cell: &Cell, registration: &Registration) -> Result<Ran> {
+    /// Runs one observer on a cell, if it is dirty for it. `alone`: this process has no other one for the
+    /// column, and these versions of the notification were seen.
+    async fn run(
+        &self,
+        cell: &Cell,
+        registration: &Registration,
+        alone: Option<&[Timestamp]>,
+    ) -> Result<Ran> {
         let name = &registration.observed.observer;
         if let Some(delay) = self.failures.delay(cell, name, self.runtime().now()) {
             return Ok(Ran::Failed(Delay::Until(delay)));
@@ -121,7 +131,7 @@ impl Context {
         let Runner::Each(observer) = &registration.runner else { return Ok(Ran::Busy) };
         let mut backoff = Backoff::new(Duration::from_micros(500), Duration::from_millis(20));
         for _ in 0..CONFLICTS_MAX {
-            let error = match self.attempt(cell, registration, &**observer).await {
+            let error = match self.attempt(cell, registration, &**observer, alone).await {
                 Ok(ran) => {
                     self.failures.forget(cell, name);
                     return Ok(ran);
@@ -146,14 +156,22 @@ impl Context {
         cell: &Cell,
         registration: &Registration,
         observer: &dyn Observer,
+        alone: Option<&[Timestamp]>,
     ) -> Result<Ran> {
         let mut tx = self.client.begin().await?;
-        let ran = Ran::Acknowledged(tx.start_ts());
+        let mut ran = Ran::Acknowledged(tx.start_ts());
         let strong = registration.observed.strength == Strength::Strong;
         let name = &registration.observed.observer;
         if strong && !acknowledge(&mut tx, cell, name).await? {
             self.client.counters().notifications_stale.bump();
             return Ok(if off(mutants::STALE_STAYS) { Ran::Busy } else { ran });
+        }
+        // What lies apart is in another row; what others have to handle stays (H53).
+        if let Some(seen) = alone.filter(|_| tx.primary.is_some() && !cell.table.notifies_apart())
+            && self.runs_all_of(&cell.table, &cell.column)
+        {
+            tx.handled = Some((cell.clone(), up_to(seen, tx.start_ts())));
+            ran = Ran::Cleared;
         }
         let Cell { table, row, column } = cell.clone();
         let start_ts = tx.start_ts().as_u64();

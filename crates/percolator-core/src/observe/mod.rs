@@ -3,7 +3,8 @@
 //! ```text
 //! register   stores the schema, raises its version, sweeps for changes made before
 //! find       scans the notify family from random places; hints come first
-//! handle     lock the row, begin, newest c > ack?, run, commit with ack := s, clear what was seen
+//! handle     lock the row, begin, newest c > ack?, run, commit with ack := s, clear what was seen (in
+//!            the commit itself where the column has no other observer)
 //! batch      the same for many weak notifications at once
 //! set_aside  failing observers: growing delay, then out of the way, durably, and back by replay
 //! placement  where notify cells lie: in the row, or in a table of their own
@@ -25,12 +26,11 @@ pub use idle::{Backlog, IdleReport};
 pub use set_aside::SetAside;
 pub use workers::{WorkerOptions, Workers};
 
-use bigtable::{ConditionalMutation, Mutation, RowKey, Selection, TimeRange, Timestamp};
+use bigtable::{ConditionalMutation, RowKey, Selection, TimeRange, Timestamp};
 
-use crate::Result;
 use crate::column::{Cell, Table};
 use crate::layout::NOTIFY;
-use crate::mutants::{self, off};
+use crate::{Result, rows};
 
 /// The versions of a cell's notification, newest first.
 pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {
@@ -41,20 +41,15 @@ pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {
     Ok(row.cells.iter().map(|cell| cell.timestamp).collect())
 }
 
-/// Deletes the versions of a notification that were seen and are not above `bound`, no others: a
-/// newer one may stand for a change that nobody has handled (H47).
+/// Deletes the versions of a notification that were seen and are not above `bound`.
 pub(crate) fn clear(cell: &Cell, seen: &[Timestamp], bound: Timestamp) -> ConditionalMutation {
-    let (row, column) = (cell.table.notify_key(&cell.row), &cell.column);
-    if off(mutants::CLEARS_UNSEEN) {
-        let all = vec![Mutation::delete(NOTIFY, column.to_bytes(), TimeRange::ALL)];
-        return ConditionalMutation { otherwise: all, ..ConditionalMutation::new(row) };
-    }
-    let otherwise = seen
-        .iter()
-        .filter(|version| **version <= bound)
-        .map(|version| Mutation::delete(NOTIFY, column.to_bytes(), TimeRange::at(*version)))
-        .collect();
-    ConditionalMutation { otherwise, ..ConditionalMutation::new(row) }
+    let otherwise = rows::clear_seen(&cell.column, &up_to(seen, bound));
+    ConditionalMutation { otherwise, ..ConditionalMutation::new(cell.table.notify_key(&cell.row)) }
+}
+
+/// Those that are not above `bound`.
+fn up_to(seen: &[Timestamp], bound: Timestamp) -> Vec<Timestamp> {
+    seen.iter().copied().filter(|version| *version <= bound).collect()
 }
 
 /// The name of the advisory lock on a row.
