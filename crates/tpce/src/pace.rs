@@ -71,7 +71,11 @@ impl Pacer {
             let now = *pace.borrow_and_update();
             match now {
                 Pace::End => return false,
-                Pace::Free => return true,
+                Pace::Free => {
+                    // A store in memory never waits, and others want to run as well.
+                    tokio::task::yield_now().await;
+                    return true;
+                }
                 // The sender is in here: it cannot have gone.
                 Pace::Halt => drop(pace.changed().await),
                 Pace::PerSecond(rate) => {
