@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(found.plots().count(), 1);
         let text = document(&found, &check::all(dir.path()), "experiments/");
         for part in [
-            "2 processors (P), 8 GiB of memory",
+            "2 processors (P), 8.0 GiB of memory",
             "| fig8 | `percolator bench fig8 --out DIR` | 3 | exit status 0 |",
             "![fig8](experiments/fig8.svg)",
             "| get/raw_get | 0.95 | 0.9 to 0.97 | >= 0.9 | 0.94 | reached |",
