@@ -24,6 +24,7 @@ Exit codes:
   3    something that must always hold does not
   4    the store cannot be reached, or did not say what became of a request
   5    retries were used up
+  6    a goal of the project's speed is missed, or was not measured
   130  Ctrl-C
 
 Example:

@@ -20,6 +20,8 @@ pub(crate) enum Exit {
     Unreachable = 4,
     /// All retries were used up.
     Exhausted = 5,
+    /// A goal of the project's speed is missed, or was not measured.
+    Missed = 6,
     /// Ctrl-C.
     Interrupted = 130,
 }
@@ -161,6 +163,7 @@ fn of_tpce(error: &tpce::Error) -> (Exit, &'static str) {
         tpce::Error::Invalid(_) => {
             (Exit::Usage, "`percolator bench fig9 --help` lists its options")
         }
+        tpce::Error::Log(_) => (Exit::Usage, "see that the temporary directory can be written to"),
         _ => (Exit::Unreachable, "leave PostgreSQL out with `--without postgres`"),
     }
 }

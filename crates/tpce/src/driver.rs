@@ -8,9 +8,11 @@ use percolator::Percolator;
 use tokio::task::JoinSet;
 
 use crate::backend::{Backend, Failed, Why};
-use crate::check::{self, Violation};
-use crate::floor::Floor;
+use crate::check::{self, Audit, Violation};
+use crate::floor::{Floor, Ledger};
 use crate::generate::stream::{Purpose, Stream};
+use crate::log::{Entry, Log};
+use crate::pace::Pacer;
 use crate::report::Report;
 use crate::request::{Answer, Request};
 use crate::store::OnPercolator;
@@ -40,8 +42,23 @@ struct Shared {
     backend: Box<dyn Backend>,
     floor: Mutex<Floor>,
     reserving: tokio::sync::Mutex<()>,
+    /// Of one of several drivers.
+    log: Option<Log>,
     /// Draws the pauses.
     paused: AtomicU64,
+}
+
+/// The place of one of several drivers over one brokerage.
+///
+/// See [`Exchange::join`].
+#[derive(Debug)]
+pub struct Seat {
+    /// Its number: no other driver has it or had it, and it is not 0.
+    pub number: u64,
+    /// How many requests customers have made of another driver so far: market time begins there.
+    pub made: u64,
+    /// Where it notes what it does.
+    pub log: Log,
 }
 
 impl Exchange {
@@ -55,11 +72,46 @@ impl Exchange {
         Ok(Exchange::over(Box::new(backend), scale))
     }
 
+    /// Joins the drivers of a brokerage that one of them has loaded. Each has customers and a market of its
+    /// own: orders that the market of a driver has taken are lost when its process ends, and stay submitted.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use tpce::{Exchange, Log, Scale, Seat};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("log");
+    /// let scale = Scale { trades_per_customer: 5, ..Scale::new(20, 1) };
+    /// let db = percolator::Percolator::in_memory().await?;
+    /// Exchange::load(db.another_client().await?, scale).await?;
+    /// let log = Log::create(&path, || std::time::Duration::ZERO)?;
+    /// let seat = Seat { number: 1, made: 0, log };
+    /// let driver = Exchange::join(db.another_client().await?, scale, seat).await?;
+    /// driver.transactions(2, 100).await?;
+    /// let audit = Exchange::audit(db, scale, &[Log::read(&path)?]).await?;
+    /// assert!(audit.violations.is_empty() && audit.acknowledged > 0 && audit.in_doubt == 0);
+    /// # Ok::<(), tpce::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a scale that cannot be; those of the database.
+    pub async fn join(db: Percolator, scale: Scale, seat: Seat) -> Result<Self> {
+        scale.check()?;
+        let Seat { number, made, log } = seat;
+        let floor = Floor::of_seat(scale, number, made);
+        let backend = Box::new(OnPercolator::join(db).await?);
+        Ok(Exchange::with(backend, scale, floor, Some(log)))
+    }
+
     pub(crate) fn over(backend: Box<dyn Backend>, scale: Scale) -> Self {
+        Exchange::with(backend, scale, Floor::new(scale), None)
+    }
+
+    fn with(backend: Box<dyn Backend>, scale: Scale, floor: Floor, log: Option<Log>) -> Self {
         let shared = Shared {
             scale,
             backend,
-            floor: Mutex::new(Floor::new(scale)),
+            floor: Mutex::new(floor),
+            log,
             reserving: tokio::sync::Mutex::new(()),
             paused: AtomicU64::new(0),
         };
@@ -90,10 +142,30 @@ impl Exchange {
         self.clients(clients, move || made.fetch_add(1, Ordering::Relaxed) < count).await
     }
 
+    /// Clients that make requests at the pace they are told, until they are told to end.
+    ///
+    /// # Errors
+    /// As [`closed`](Exchange::closed).
+    pub async fn paced(&self, clients: usize, pacer: Arc<Pacer>) -> Result<Report> {
+        self.clients_while(clients, move || {
+            let pacer = pacer.clone();
+            async move { pacer.turn().await }
+        })
+        .await
+    }
+
     async fn clients(
         &self,
         clients: usize,
         more: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Report> {
+        self.clients_while(clients, move || std::future::ready(more())).await
+    }
+
+    async fn clients_while<F: Future<Output = bool> + Send>(
+        &self,
+        clients: usize,
+        more: impl Fn() -> F + Send + Sync + 'static,
     ) -> Result<Report> {
         let (started, more) = (Instant::now(), Arc::new(more));
         let mut tasks = JoinSet::new();
@@ -101,7 +173,7 @@ impl Exchange {
             let (shared, more) = (self.shared.clone(), more.clone());
             tasks.spawn(async move {
                 let mut report = Report::default();
-                while more() {
+                while more().await {
                     let request = shared.next().await?;
                     shared.serve(request, Instant::now(), &mut report).await?;
                 }
@@ -175,6 +247,18 @@ impl Exchange {
         let ledger = self.shared.floor().ledger.clone();
         Ok(check::all(&books, &ledger, self.shared.scale))
     }
+
+    /// The same [checks](Exchange::check), of what all drivers of a brokerage have done according to their
+    /// logs. None may run.
+    ///
+    /// See [`join`](Exchange::join) for an example.
+    ///
+    /// # Errors
+    /// As [`check`](Exchange::check).
+    pub async fn audit(db: Percolator, scale: Scale, logs: &[Vec<Entry>]) -> Result<Audit> {
+        let books = OnPercolator::join(db).await?.books().await?;
+        Ok(check::audit(&books, &Ledger::of(logs), scale))
+    }
 }
 
 impl Shared {
@@ -200,6 +284,9 @@ impl Shared {
     async fn serve(&self, mut request: Request, due: Instant, report: &mut Report) -> Result<()> {
         let kind = request.kind();
         let mut attempts = 0;
+        if let Some(log) = &self.log {
+            log.begun(&request)?;
+        }
         let answer: Answer = loop {
             let Failed { why, error } = match self.backend.attempt(&request).await {
                 Ok(answer) => break answer,
@@ -211,7 +298,11 @@ impl Shared {
             of_kind.retries += 1;
             match (why, &mut request) {
                 (Why::Lasting, _) => return Err(error),
-                // Told twice, the quantities would count twice.
+                // Told twice, the quantities would count twice. Its log says that it is in doubt.
+                (Why::Unknown, Request::MarketFeed(_)) if self.log.is_some() => {
+                    self.floor().give_up_feed();
+                    return Ok(());
+                }
                 (Why::Unknown, Request::MarketFeed(_)) => return Err(error),
                 (Why::Unknown, Request::TradeOrder(order)) => order.maybe_done = true,
                 // The others find what they did, or may do it again.
@@ -223,6 +314,9 @@ impl Shared {
             }
             tokio::time::sleep(self.pause(attempts)).await;
         };
+        if let Some(log) = &self.log {
+            log.done(&request)?;
+        }
         let of_kind = report.entry(kind);
         of_kind.latencies.saturating_record(nanos(due.elapsed()));
         of_kind.done += 1;

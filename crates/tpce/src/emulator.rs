@@ -20,8 +20,9 @@ pub(crate) struct Emulator {
 }
 
 impl Emulator {
-    pub(crate) fn new(scale: Scale) -> Self {
-        let stream = Stream::new(scale.seed, Purpose::Emulator, 0);
+    /// The customers of a seat.
+    pub(crate) fn new(scale: Scale, seat: u64) -> Self {
+        let stream = Stream::new(scale.seed, Purpose::Emulator, seat);
         Emulator { scale, stream, maintained: 0 }
     }
 

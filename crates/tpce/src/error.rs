@@ -33,6 +33,9 @@ pub enum Error {
         /// How many.
         waiting: usize,
     },
+    /// The [log](crate::Log) of a driver cannot be written or read.
+    #[error("the log of a driver: {0}")]
+    Log(String),
     /// PostgreSQL failed.
     #[error("PostgreSQL: {0}")]
     Postgres(String),

@@ -39,6 +39,17 @@ pub(crate) struct Ledger {
     pub(crate) completed: BTreeSet<u64>,
     /// The quantities of all ticks that were told.
     pub(crate) fed: i64,
+    /// What nobody knows; of a driver that is alone, nothing.
+    pub(crate) doubt: Doubt,
+}
+
+/// What may have been committed, and may not: whoever began it was killed, or was not told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Doubt {
+    pub(crate) ordered: BTreeSet<u64>,
+    pub(crate) completed: BTreeSet<u64>,
+    /// The quantities of each Market-Feed.
+    pub(crate) fed: Vec<i64>,
 }
 
 /// The floor of the exchange.
@@ -58,18 +69,31 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
+    /// The floor of a driver that is alone.
     pub(crate) fn new(scale: Scale) -> Self {
-        Floor {
+        Floor::of_seat(scale, 0, 0)
+    }
+
+    /// The floor of one of several drivers, whose customers have made so many requests before.
+    pub(crate) fn of_seat(scale: Scale, seat: u64, made: u64) -> Self {
+        let mut floor = Floor {
             scale,
             deck: Vec::new(),
-            shuffler: Stream::new(scale.seed, Purpose::Deck, 0),
-            emulator: Emulator::new(scale),
-            market: Market::new(scale),
-            made: 0,
+            shuffler: Stream::new(scale.seed, Purpose::Deck, seat),
+            emulator: Emulator::new(scale, seat),
+            market: Market::new(scale, seat),
+            made,
             maintained: 0,
             numbers: 0..0,
             ledger: Ledger::default(),
-        }
+        };
+        floor.maintained = floor.maintenances();
+        floor
+    }
+
+    /// How many Data-Maintenances are due by now.
+    fn maintenances(&self) -> u64 {
+        (self.now() - self.scale.start_ms()) / MAINTENANCE_MS
     }
 
     /// Market time: customers make requests at TPC-E's pace, however long that takes on the wall.
@@ -88,7 +112,7 @@ impl Floor {
         if let Some(feed) = self.market.feed(now) {
             return Some(Request::MarketFeed(feed));
         }
-        if (now - self.scale.start_ms()) / MAINTENANCE_MS > self.maintained {
+        if self.maintenances() > self.maintained {
             self.maintained += 1;
             return Some(self.emulator.data_maintenance());
         }
@@ -117,6 +141,12 @@ impl Floor {
         })
     }
 
+    /// Gives up a Market-Feed that may have been committed: told again, its quantities might count twice.
+    /// The orders that it may have triggered stay submitted.
+    pub(crate) fn give_up_feed(&mut self) {
+        self.market.fed();
+    }
+
     /// Notes what has come of a request.
     pub(crate) fn done(&mut self, request: &Request, answer: &Answer) {
         let now = self.now();
@@ -129,7 +159,7 @@ impl Floor {
             }
             Request::MarketFeed(feed) => {
                 self.market.fed();
-                self.ledger.fed += feed.ticks.iter().map(|tick| tick.qty).sum::<i64>();
+                self.ledger.fed += feed.shares();
             }
             _ => {}
         }

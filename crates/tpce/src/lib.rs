@@ -13,6 +13,7 @@
 //! transactions/  one file for each type, over Percolator      market.rs    the market
 //! postgres/      the same transactions in SQL, to compare with
 //! driver.rs      clients in a closed or an open loop          floor.rs     what they share
+//! pace.rs, log.rs  one of several drivers: how fast it may go, and what it has done
 //! check/         nine checks that a run ends with
 //! ```
 //!
@@ -26,8 +27,10 @@ mod emulator;
 mod error;
 mod floor;
 mod generate;
+mod log;
 mod market;
 mod model;
+mod pace;
 pub mod postgres;
 mod report;
 mod request;
@@ -36,9 +39,11 @@ mod scale;
 mod store;
 mod transactions;
 
-pub use check::Violation;
-pub use driver::Exchange;
+pub use check::{Audit, Violation};
+pub use driver::{Exchange, Seat};
 pub use error::{Error, Result};
+pub use log::{Entry, Log};
+pub use pace::{Pace, Pacer};
 pub use report::{Report, TypeReport};
 pub use request::{Reads, TransactionType};
 pub use scale::{CUSTOMERS_MAX, CUSTOMERS_MIN, Scale};

@@ -18,15 +18,29 @@ const COMPLETION_MS_MAX: u64 = 5_000;
 /// How many prices a Market-Feed has.
 const TICKS: usize = 20;
 
+/// Among several drivers, an order is triggered by whoever tells its price. One whose price was told here
+/// so often in vain was triggered by another, most likely; if not, another price of its security comes.
+const TOLD_MAX: u32 = 16;
+
+/// A limit order that waits for its price.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    symb: u32,
+    /// How often its security's price was told for its sake.
+    told: u32,
+}
+
 /// The market.
 #[derive(Debug)]
 pub(crate) struct Market {
     scale: Scale,
+    /// Whether there are other drivers.
+    is_shared: bool,
     stream: Stream,
     /// Orders by the time at which they will have been executed: time, trade, security, quantity.
     submitted: BinaryHeap<Reverse<(u64, u64, u32, i64)>>,
-    /// Limit orders that wait for their price: trade, security.
-    pending: BTreeMap<u64, u32>,
+    /// Limit orders that wait for their price, by trade.
+    pending: BTreeMap<u64, Pending>,
     /// The pending order whose security had a price told last.
     told: u64,
     ticks: Vec<Tick>,
@@ -35,10 +49,14 @@ pub(crate) struct Market {
 }
 
 impl Market {
-    pub(crate) fn new(scale: Scale) -> Self {
+    /// The market of a seat.
+    pub(crate) fn new(scale: Scale, seat: u64) -> Self {
+        // The first is that of the driver that is alone, the second that of its open loop's clock.
+        let item = if seat == 0 { 0 } else { seat + 1 };
         Market {
             scale,
-            stream: Stream::new(scale.seed, Purpose::Market, 0),
+            is_shared: seat > 0,
+            stream: Stream::new(scale.seed, Purpose::Market, item),
             submitted: BinaryHeap::new(),
             pending: BTreeMap::new(),
             told: 0,
@@ -51,7 +69,7 @@ impl Market {
     pub(crate) fn accept(&mut self, order: Accepted, now: u64) {
         let Accepted { t, symb, qty, at_once } = order;
         if !at_once {
-            self.pending.insert(t, symb);
+            self.pending.insert(t, Pending { symb, told: 0 });
             return;
         }
         self.pending.remove(&t);
@@ -80,13 +98,15 @@ impl Market {
     /// turns: a short run would otherwise be over before most limit orders are triggered.
     fn other(&mut self) -> u32 {
         let next = self.pending.range(self.told + 1..).next().or(self.pending.iter().next());
-        match next {
-            Some((t, symb)) => {
-                self.told = *t;
-                *symb
-            }
-            None => self.stream.between(1, u64::from(self.scale.securities())) as u32,
-        }
+        let Some((t, Pending { symb, told })) = next.map(|(t, pending)| (*t, *pending)) else {
+            return self.stream.between(1, u64::from(self.scale.securities())) as u32;
+        };
+        self.told = t;
+        match self.is_shared && told >= TOLD_MAX {
+            true => self.pending.remove(&t),
+            false => self.pending.insert(t, Pending { symb, told: told + 1 }),
+        };
+        symb
     }
 
     /// Prices to tell, unless somebody is at it.
@@ -110,7 +130,7 @@ mod tests {
 
     #[test]
     fn orders_are_executed_once_and_each_makes_two_ticks() {
-        let mut market = Market::new(Scale::new(100, 1));
+        let mut market = Market::new(Scale::new(100, 1), 0);
         for t in 0..10 {
             market.accept(Accepted { t, symb: 1, qty: 100, at_once: true }, 1_000);
         }
@@ -129,5 +149,20 @@ mod tests {
         assert!(market.feed(9_000).is_none(), "one at a time");
         market.fed();
         assert!(market.feed(9_000).is_some());
+    }
+
+    #[test]
+    fn orders_that_another_driver_triggered_are_forgotten() {
+        let mut shared = Market::new(Scale::new(100, 1), 1);
+        let mut alone = Market::new(Scale::new(100, 1), 0);
+        for market in [&mut shared, &mut alone] {
+            market.accept(Accepted { t: 1, symb: 7, qty: 100, at_once: false }, 1_000);
+            for t in 10..60 {
+                market.accept(Accepted { t, symb: 1, qty: 100, at_once: true }, 1_000);
+            }
+            while market.executed(1_000 + COMPLETION_MS_MAX).is_some() {}
+        }
+        assert!(shared.pending.is_empty());
+        assert_eq!(alone.pending[&1].told, 50);
     }
 }

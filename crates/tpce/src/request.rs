@@ -153,6 +153,11 @@ pub(crate) struct Tick {
 }
 
 impl Feed {
+    /// The quantities of all ticks.
+    pub(crate) fn shares(&self) -> i64 {
+        self.ticks.iter().map(|tick| tick.qty).sum()
+    }
+
     /// One tick for each security: its last price, all of its quantities.
     pub(crate) fn by_security(&self) -> Vec<Tick> {
         let mut merged = std::collections::BTreeMap::<u32, Tick>::new();

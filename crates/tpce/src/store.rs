@@ -41,6 +41,12 @@ impl OnPercolator {
         write(&db, &table, vec![(numbers(), D, first)]).await?;
         Ok(OnPercolator { db, table })
     }
+
+    /// A brokerage that another process has loaded.
+    pub(crate) async fn join(db: Percolator) -> Result<Self> {
+        let table = db.table(TABLE).await?;
+        Ok(OnPercolator { db, table })
+    }
 }
 
 /// The row that says which trade numbers are free. A row that every order counts up would make them all

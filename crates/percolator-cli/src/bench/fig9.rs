@@ -11,10 +11,11 @@
 //! The arms take turns in short blocks; processor time is that of all processes of an arm. A run whose
 //! books are not in order at the end is void, and so is one whose requests were sent late.
 
-mod processes;
+mod chart;
 mod report;
 pub(crate) mod work;
 
+pub(crate) use chart::chart;
 pub(crate) use report::{json, print};
 
 use std::time::Instant;
@@ -26,11 +27,10 @@ use rand::seq::SliceRandom;
 use serde_json::{Value, json};
 use tpce::postgres::Server;
 
+use crate::bench::processes::{Driver, cores};
 use crate::bench::system;
 use crate::cmd::Context;
 use crate::progress::Progress;
-
-use processes::{Driver, cores};
 
 /// Blocks of an arm, at least, and how long one takes, at most.
 const BLOCKS_MIN: usize = 10;
@@ -199,7 +199,10 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
         let dir = data.path().join(store.name());
         std::fs::create_dir(&dir)?;
         let customers = store.customers(settings);
-        let mut driver = Driver::start(*store, customers, settings.seed, &dir, &cores)?;
+        let (data, seed) = (dir.to_string_lossy(), settings.seed.to_string());
+        let arguments = ["--store", store.name(), "--customers", &customers.to_string()];
+        let arguments = arguments.into_iter().chain(["--seed", &seed, "--data", &data]);
+        let mut driver = Driver::start("fig9-store", arguments, &cores)?;
         let loaded = driver.answer()?;
         drivers.push((*store, driver, loaded));
         if *store == Store::Embedded && cores.len() == 2 {

@@ -10,14 +10,22 @@
 //!   report               arms and figures, as JSON and as tables
 //!   statistics, system   medians; what the operating system says
 //!   server               a role of this program in a process of its own
+//!   processes            processes of this program that drive a store
+//!   prefetch             counts reads; nothing is timed
+//!   check, experiments   what all of them found: against the goals, and as a document
 //!   webindex             two runs of the whole application; no arms
 //! ```
 
+pub(crate) mod check;
+pub(crate) mod experiments;
+pub(crate) mod fig10;
 pub(crate) mod fig7;
 pub(crate) mod fig9;
 pub(crate) mod micro;
 pub(crate) mod oracle;
 mod plot;
+pub(crate) mod prefetch;
+mod processes;
 mod report;
 pub(crate) mod rpc;
 mod server;

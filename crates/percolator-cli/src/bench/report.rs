@@ -29,14 +29,53 @@ pub(crate) enum Bar {
 }
 
 impl Bar {
-    fn value(self) -> f64 {
+    pub(crate) fn value(self) -> f64 {
         match self {
             Bar::AtLeast(value) | Bar::AtMost(value) => value,
         }
     }
+
+    pub(crate) fn is_at_most(self) -> bool {
+        matches!(self, Bar::AtMost(_))
+    }
+
+    /// How a number stands to it: `reached` by the median, `missed` even by the better end of the interval,
+    /// or `unclear`.
+    pub(crate) fn verdict(self, Estimate { median, low, high }: Estimate) -> &'static str {
+        let (reached, missed) = match self {
+            Bar::AtLeast(bar) => (median >= bar, high < bar),
+            Bar::AtMost(bar) => (median <= bar, low > bar),
+        };
+        match (reached, missed) {
+            (true, _) => "reached",
+            (_, true) => "missed",
+            _ => "unclear",
+        }
+    }
+}
+
+impl std::fmt::Display for Bar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = if self.is_at_most() { "<=" } else { ">=" };
+        write!(f, "{sign} {}", number(self.value()))
+    }
+}
+
+/// A number of a table.
+pub(crate) fn number(value: f64) -> String {
+    match value {
+        value if value >= 1000.0 => grouped(value as u64),
+        value if value != 0.0 && value.abs() < 0.1 => format!("{value:.4}"),
+        value => format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned(),
+    }
 }
 
 impl Figure {
+    /// A number without a goal.
+    pub(crate) fn new(name: impl Into<String>, estimate: Option<Estimate>) -> Self {
+        Figure { name: name.into(), estimate, per_cpu: None, bar: None, paper: None }
+    }
+
     /// How many times as often an operation of one arm is done as one of another.
     pub(crate) fn rates(turns: Turns, above: &Measured, below: &Measured) -> Self {
         let cpu_rate = |turn: &Turn| turn.cpu_rate;
@@ -70,22 +109,16 @@ impl Figure {
         Figure { bar: Some(bar), ..self }
     }
 
-    /// How the figure stands to its bar: `reached` by the median, `missed` even by the better end of the
-    /// interval, or `unclear`.
-    fn verdict(&self) -> Option<&'static str> {
-        let Estimate { median, low, high } = self.estimate?;
-        let (reached, missed) = match self.bar? {
-            Bar::AtLeast(bar) => (median >= bar, high < bar),
-            Bar::AtMost(bar) => (median <= bar, low > bar),
-        };
-        Some(match (reached, missed) {
-            (true, _) => "reached",
-            (_, true) => "missed",
-            _ => "unclear",
-        })
+    pub(crate) fn paper(self, paper: f64) -> Self {
+        Figure { paper: Some(paper), ..self }
     }
 
-    fn json(&self) -> Value {
+    /// How the figure stands to its bar.
+    fn verdict(&self) -> Option<&'static str> {
+        Some(self.bar?.verdict(self.estimate?))
+    }
+
+    pub(crate) fn json(&self) -> Value {
         json!({
             "name": self.name.replace(" / ", "/"),
             "median": self.estimate.map(|e| e.median),
@@ -93,7 +126,7 @@ impl Figure {
             "high": self.estimate.map(|e| e.high),
             "median_per_cpu": self.per_cpu.map(|e| e.median),
             "bar": self.bar.map(Bar::value),
-            "at_most": self.bar.map(|bar| matches!(bar, Bar::AtMost(_))),
+            "at_most": self.bar.map(Bar::is_at_most),
             "paper": self.paper,
             "verdict": self.verdict(),
         })
@@ -120,6 +153,14 @@ impl Figure {
             self.verdict().unwrap_or_default().to_owned(),
         ]
     }
+}
+
+/// Prints figures as a table.
+pub(crate) fn print_figures(out: Out, figures: &[Figure]) -> std::io::Result<()> {
+    let mut header = vec![Column::left("figure")];
+    header.extend(["median", "95 %", "per CPU-s", "bar", "paper"].map(Column::right));
+    header.push(Column::left(""));
+    out.table(&header, figures.iter().map(Figure::row).collect())
 }
 
 /// The ratio of two arms, round by round.
@@ -210,10 +251,7 @@ impl Report<'_> {
         header.push(Column::left("one operation"));
         out.table(&header, self.arms.iter().map(arm_row).collect())?;
         out.line("")?;
-        let mut header = vec![Column::left("figure")];
-        header.extend(["median", "95 %", "per CPU-s", "bar", "paper"].map(Column::right));
-        header.push(Column::left(""));
-        out.table(&header, self.figures.iter().map(Figure::row).collect())?;
+        print_figures(out, &self.figures)?;
         out.line(&format!("\nchecked: {check}"))
     }
 }

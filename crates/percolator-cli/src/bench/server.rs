@@ -1,35 +1,53 @@
 //! A server that is measured: a role of this program in a process of its own.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
 
-/// `percolator serve ROLE` over a temporary directory; ends with this.
+/// Any free port of this machine.
+pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
+
+/// `percolator serve ROLE`; killed with this, as `kill -9` does.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
     /// Host and port.
     address: String,
-    _data: tempfile::TempDir,
+    /// Its directory, if that is to end with it.
+    _data: Option<tempfile::TempDir>,
 }
 
 impl Server {
-    /// Starts `percolator serve` with these arguments, on a free port of this machine.
+    /// Starts `percolator serve` with these arguments over a temporary directory, on a free port of this
+    /// machine.
     pub(crate) fn start(role: &str, arguments: &[&str]) -> anyhow::Result<Self> {
         let data = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
+        let mut server = Server::over(&data.path().join("store"), role, ANY_PORT, arguments)?;
+        server._data = Some(data);
+        Ok(server)
+    }
+
+    /// The same over a directory that stays, at an address.
+    pub(crate) fn over(
+        data: &Path,
+        role: &str,
+        listen: &str,
+        arguments: &[&str],
+    ) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("this program's own file")?;
         let child = Command::new(program)
-            .args(["serve", role, "--listen", "127.0.0.1:0", "--json", "--data"])
-            .arg(data.path().join("store"))
+            .args(["serve", role, "--listen", listen, "--json", "--data"])
+            .arg(data)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("starting `percolator serve {role}`"))?;
         // From here on the process ends with this.
-        let mut server = Server { child, address: String::new(), _data: data };
+        let mut server = Server { child, address: String::new(), _data: None };
         let address = server.told();
         server.address = address.with_context(|| format!("`percolator serve {role}` failed"))?;
         Ok(server)

@@ -1,8 +1,12 @@
 //! What the operating system says of this process and of the machine's load.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+
+/// A tick of the kernel's accounts: a hundred a second on every Linux.
+const TICK: Duration = Duration::from_millis(10);
 
 /// The load of the machine.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +70,70 @@ pub(crate) fn cpu_time() -> Option<Duration> {
     None
 }
 
+/// A time that all processes of this machine share, and that nobody sets.
+#[cfg(unix)]
+pub(crate) fn shared_clock() -> Duration {
+    let spec = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let seconds = Duration::from_secs(u64::try_from(spec.tv_sec).unwrap_or_default());
+    seconds + Duration::from_nanos(u64::try_from(spec.tv_nsec).unwrap_or_default())
+}
+
+/// A time that all processes of this machine share.
+#[cfg(not(unix))]
+pub(crate) fn shared_clock() -> Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Processor time since a moment, of this process and of all that come from it.
+#[derive(Debug)]
+pub(crate) struct Spent {
+    own: Option<Duration>,
+    others: Option<Duration>,
+}
+
+impl Spent {
+    pub(crate) fn new() -> Self {
+        Spent { own: cpu_time(), others: descendants_cpu() }
+    }
+
+    pub(crate) fn seconds(&self) -> Option<f64> {
+        let since = |now: Option<Duration>, then: Option<Duration>| {
+            Some(now?.saturating_sub(then?).as_secs_f64())
+        };
+        Some(since(cpu_time(), self.own)? + since(descendants_cpu(), self.others)?)
+    }
+}
+
+/// Processor time of every process that comes from this one, those that have ended included.
+pub(crate) fn descendants_cpu() -> Option<Duration> {
+    let mut children = BTreeMap::<u32, Vec<(u32, u64)>>::new();
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        // It may have ended meanwhile; its time is then its parent's.
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        if let Some((parent, ticks)) = parse_stat(&stat) {
+            children.entry(parent).or_default().push((pid, ticks));
+        }
+    }
+    let mut ticks = 0;
+    let mut left = vec![std::process::id()];
+    while let Some(parent) = left.pop() {
+        for (pid, own) in children.remove(&parent).unwrap_or_default() {
+            ticks += own;
+            left.push(pid);
+        }
+    }
+    Some(TICK * u32::try_from(ticks).ok()?)
+}
+
+/// The parent of a process, and its time with that of its children that have ended.
+fn parse_stat(stat: &str) -> Option<(u32, u64)> {
+    // The name in parentheses may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some((fields.get(1)?.parse().ok()?, ticks(11)? + ticks(12)? + ticks(13)? + ticks(14)?))
+}
+
 /// How many processes wanted to run, on average over the last minute.
 pub(crate) fn load() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
@@ -82,4 +150,16 @@ pub(crate) fn cpu_pressure() -> Option<f64> {
 /// The most memory this process has held so far; `None` where it cannot be had.
 pub(crate) fn peak_memory_bytes() -> Option<u64> {
     kib_of(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_children_count_when_they_have_ended() {
+        let stat = "7 (a (b) c) S 3 7 7 0 -1 0 0 0 0 0 10 20 300 4000 20 0 1 0 9";
+        assert_eq!(parse_stat(stat), Some((3, 4330)));
+        assert_eq!(parse_stat("nonsense"), None);
+    }
 }

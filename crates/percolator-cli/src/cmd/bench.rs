@@ -1,7 +1,12 @@
 //! `bench`: how fast it is on this machine.
 
+mod all;
+mod check;
+mod common;
+mod fig10;
 mod fig7;
 mod fig9;
+mod prefetch;
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -12,22 +17,32 @@ use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 use crate::store::Durability;
 
+use common::Common;
+
 /// Measure.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
+  percolator bench all --quick --out results
   percolator bench fig7 --quick --out results
   percolator bench micro --json
   percolator bench fig9 --quick
+  percolator bench fig10 --quick --out results
   percolator bench oracle --json
   percolator bench rpc --json
   percolator bench webindex site/ --json")]
 pub(crate) enum Bench {
+    All(all::All),
+    Check(check::Check),
     Fig7(fig7::Fig7),
     Micro(Micro),
     Fig9(fig9::Fig9),
     #[command(hide = true, after_help = "Example:\n  percolator bench fig9 --quick")]
     Fig9Store(fig9::Fig9Store),
+    Fig10(fig10::Fig10),
+    #[command(hide = true, after_help = "Example:\n  percolator bench fig10 --quick")]
+    Fig10Worker(fig10::Fig10Worker),
     Oracle(Oracle),
+    Prefetch(prefetch::Prefetch),
     Rpc(Rpc),
     Webindex(Webindex),
 }
@@ -35,11 +50,16 @@ pub(crate) enum Bench {
 impl Bench {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
+            Bench::All(all) => all.run(context),
+            Bench::Check(check) => check.run(context),
             Bench::Fig7(fig7) => fig7.run(context).await,
             Bench::Micro(micro) => micro.run(context).await,
             Bench::Fig9(fig9) => fig9.run(context).await,
             Bench::Fig9Store(store) => store.run().await,
+            Bench::Fig10(fig10) => fig10.run(context).await,
+            Bench::Fig10Worker(worker) => worker.run().await,
             Bench::Oracle(oracle) => oracle.run(context).await,
+            Bench::Prefetch(prefetch) => prefetch.run(context).await,
             Bench::Rpc(rpc) => rpc.run(context).await,
             Bench::Webindex(webindex) => webindex.run(context).await,
         }
@@ -54,6 +74,14 @@ async fn measured<T>(
     if cfg!(debug_assertions) {
         context.out.warn("this build is not optimised: build with --release for real figures");
     }
+    told(context, run).await
+}
+
+/// Measures, and says so when that was interrupted.
+async fn told<T>(
+    context: &Context,
+    run: impl Future<Output = anyhow::Result<Option<T>>>,
+) -> anyhow::Result<Option<T>> {
     let result = run.await?;
     if result.is_none() {
         context.out.note("interrupted before the end: nothing to report");
@@ -147,12 +175,11 @@ pub(crate) struct Oracle {
     /// How many callers ask at a time.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     callers: usize,
-    /// Seconds to measure each arm for.
-    #[arg(long, value_name = "N", default_value_t = 5.0)]
-    seconds: f64,
-    /// Seed of the order of arms.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    /// Seconds to measure each arm for [default: 5, quick: 2].
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Most callers of `bench oracle`.
@@ -161,20 +188,24 @@ const CALLERS_MAX: usize = 100_000;
 impl Oracle {
     async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let bad = |what: String, help: &str| Err(Failure::usage(what, help));
-        if !(0.01..=600.0).contains(&self.seconds) {
-            return bad(format!("--seconds {}", self.seconds), "give 0.01 to 600 seconds");
+        let seconds = self.seconds.unwrap_or(self.common.sized(2.0, 5.0));
+        if !(0.01..=600.0).contains(&seconds) {
+            return bad(format!("--seconds {seconds}"), "give 0.01 to 600 seconds");
         }
         if !(1..=CALLERS_MAX).contains(&self.callers) {
             let help = format!("give 1 to {} callers", grouped(CALLERS_MAX as u64));
             return bad(format!("--callers {}", self.callers), &help);
         }
-        let Oracle { callers, seconds, seed } = *self;
+        self.common.prepare(context)?;
+        let (callers, seed) = (self.callers, self.common.seed);
         let settings = oracle::Settings { turns: Turns { seconds, seed }, callers };
-        let Some(result) = measured(context, oracle::run(context, &settings)).await? else {
+        let Some(result) = told(context, oracle::run(context, &settings)).await? else {
             return Ok(Exit::Interrupted);
         };
+        let figures = oracle::json(&settings, &result);
+        self.common.write("oracle", &figures, vec![])?;
         match context.out.json {
-            true => context.out.json(&oracle::json(&settings, &result))?,
+            true => context.out.json(&figures)?,
             false => oracle::print(context.out, &settings, &result)?,
         }
         if result.wrong > 0 {
@@ -201,15 +232,14 @@ pub(crate) struct Rpc {
     /// How many callers the arms for many have.
     #[arg(long, value_name = "N", default_value_t = 16)]
     callers: usize,
-    /// Seconds to measure each arm for.
-    #[arg(long, value_name = "N", default_value_t = 5.0)]
-    seconds: f64,
+    /// Seconds to measure each arm for [default: 5, quick: 2].
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
     /// How many cells there are.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     cells: usize,
-    /// Seed of the order of arms and cells.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Most callers of `bench rpc`.
@@ -218,8 +248,9 @@ const RPC_CALLERS_MAX: usize = 1000;
 impl Rpc {
     async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let bad = |what: String, help: &str| Err(Failure::usage(what, help));
-        if !(0.01..=600.0).contains(&self.seconds) {
-            return bad(format!("--seconds {}", self.seconds), "give 0.01 to 600 seconds");
+        let seconds = self.seconds.unwrap_or(self.common.sized(2.0, 5.0));
+        if !(0.01..=600.0).contains(&seconds) {
+            return bad(format!("--seconds {seconds}"), "give 0.01 to 600 seconds");
         }
         if !(1..=RPC_CALLERS_MAX).contains(&self.callers) {
             let help = format!("give 1 to {} callers", grouped(RPC_CALLERS_MAX as u64));
@@ -232,13 +263,16 @@ impl Rpc {
                 format!("give {} (ten for each caller) to {most} cells", grouped(least as u64));
             return bad(format!("--cells {}", self.cells), &help);
         }
-        let Rpc { callers, seconds, cells, seed } = *self;
+        self.common.prepare(context)?;
+        let (callers, cells, seed) = (self.callers, self.cells, self.common.seed);
         let settings = rpc::Settings { turns: Turns { seconds, seed }, callers, cells };
-        let Some(result) = measured(context, rpc::run(context, &settings)).await? else {
+        let Some(result) = told(context, rpc::run(context, &settings)).await? else {
             return Ok(Exit::Interrupted);
         };
+        let figures = rpc::json(&settings, &result);
+        self.common.write("rpc", &figures, vec![])?;
         match context.out.json {
-            true => context.out.json(&rpc::json(&settings, &result))?,
+            true => context.out.json(&figures)?,
             false => rpc::print(context.out, &settings, &result)?,
         }
         if !result.check.is_ok() {

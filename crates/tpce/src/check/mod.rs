@@ -55,6 +55,35 @@ impl fmt::Display for Violation {
     }
 }
 
+/// What the logs of several drivers are worth.
+///
+/// See [`Exchange::audit`](crate::Exchange::audit).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Audit {
+    /// What is wrong, of all nine checks.
+    pub violations: Vec<Violation>,
+    /// Orders and completions that the drivers were told are committed.
+    pub acknowledged: u64,
+    /// Those of them that are not in the store.
+    pub lost: u64,
+    /// Transactions that a driver began, and was not told about.
+    pub in_doubt: u64,
+}
+
+/// Runs all checks, and counts.
+pub(crate) fn audit(books: &Books, ledger: &Ledger, scale: Scale) -> Audit {
+    let (present, completed) = since(books, scale);
+    let lost = |here: &BTreeSet<u64>, there| here.difference(there).count() as u64;
+    let Ledger { ordered, completed: told, doubt, .. } = ledger;
+    Audit {
+        violations: all(books, ledger, scale),
+        acknowledged: (ordered.len() + told.len()) as u64,
+        lost: lost(ordered, &present) + lost(told, &completed),
+        in_doubt: (doubt.ordered.len() + doubt.completed.len() + doubt.fed.len()) as u64,
+    }
+}
+
 /// Runs all checks.
 pub(crate) fn all(books: &Books, ledger: &Ledger, scale: Scale) -> Vec<Violation> {
     let mut found = Found::default();
@@ -203,11 +232,30 @@ fn pending(books: &Books, found: &mut Found) {
 
 /// (f)
 fn volumes(books: &Books, ledger: &Ledger, found: &mut Found) {
-    if books.volume != ledger.fed {
+    // Each feed in doubt was told or was not.
+    let mut possible = BTreeSet::from([ledger.fed]);
+    for shares in &ledger.doubt.fed {
+        possible.extend(possible.clone().into_iter().map(|sum| sum + shares));
+    }
+    if !possible.contains(&books.volume) {
+        let (told, doubtful) = (ledger.fed, ledger.doubt.fed.len());
         found.add('f', || {
-            format!("{} shares were told, the volumes are {}", ledger.fed, books.volume)
+            let more = match doubtful {
+                0 => String::new(),
+                n => format!(", and {n} feeds are in doubt"),
+            };
+            format!("{told} shares were told{more}; the volumes are {}", books.volume)
         });
     }
+}
+
+/// The trades of the run, and those of them that were completed.
+fn since(books: &Books, scale: Scale) -> (BTreeSet<u64>, BTreeSet<u64>) {
+    let new = || books.trades.range(scale.trades() + 1..);
+    let done = |(t, (_, state)): (&u64, &(Trade, TradeState))| {
+        (state.status == status::COMPLETED).then_some(*t)
+    };
+    (new().map(|(t, _)| *t).collect(), new().filter_map(done).collect())
 }
 
 /// (g)
@@ -230,23 +278,20 @@ fn moved(books: &Books, found: &mut Found) {
 
 /// (i)
 fn committed(books: &Books, ledger: &Ledger, scale: Scale, found: &mut Found) {
-    let new = || books.trades.range(scale.trades() + 1..);
-    let present: BTreeSet<u64> = new().map(|(t, _)| *t).collect();
-    let done = |(t, (_, state)): (&u64, &(Trade, TradeState))| {
-        (state.status == status::COMPLETED).then_some(*t)
-    };
-    let completed: BTreeSet<u64> = new().filter_map(done).collect();
+    let (present, completed) = since(books, scale);
     let before = books.trades.len() - present.len();
     if before as u64 != scale.trades() {
         found.add('i', || format!("{before} trades of {} before the run", scale.trades()));
     }
-    for (what, here, there) in
-        [("taken", &ledger.ordered, &present), ("completed", &ledger.completed, &completed)]
-    {
+    let Ledger { ordered, completed: told, doubt, .. } = ledger;
+    for (what, here, doubtful, there) in [
+        ("taken", ordered, &doubt.ordered, &present),
+        ("completed", told, &doubt.completed, &completed),
+    ] {
         for t in here.difference(there) {
             found.add('i', || format!("trade {t} was {what}, and is lost"));
         }
-        for t in there.difference(here) {
+        for t in there.difference(here).filter(|t| !doubtful.contains(t)) {
             found.add('i', || format!("nobody knows that trade {t} was {what}"));
         }
     }

@@ -1,10 +1,11 @@
 //! Runs on a database in memory, with the checks at the end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use percolator::Percolator;
 
-use crate::{Exchange, Scale, TransactionType};
+use crate::{Exchange, Log, Pace, Pacer, Scale, Seat, TransactionType};
 
 const SCALE: Scale = Scale { customers: 30, trades_per_customer: 8, seed: 5 };
 
@@ -52,4 +53,50 @@ async fn a_brokerage_that_is_too_small_is_refused() {
     let db = Percolator::in_memory().await.unwrap();
     let refused = Exchange::load(db, Scale::new(3, 1)).await.unwrap_err();
     assert_eq!(refused.to_string(), "3 customers: give 20 to 1000000");
+}
+
+/// Two drivers, one of which is dropped in the middle of what it does, as if its process were killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_several_drivers_logged_is_in_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |number: u64| dir.path().join(number.to_string());
+    let db = Percolator::in_memory().await.unwrap();
+    Exchange::load(db.another_client().await.unwrap(), SCALE).await.unwrap();
+    let pacer = Arc::new(Pacer::default());
+    let mut driving = Vec::new();
+    for number in [1, 2] {
+        let log = Log::create(&path(number), || Duration::ZERO).unwrap();
+        let (db, seat) = (db.another_client().await.unwrap(), Seat { number, made: 0, log });
+        let exchange = Exchange::join(db, SCALE, seat).await.unwrap();
+        let pacer = pacer.clone();
+        driving.push(tokio::spawn(async move { exchange.paced(4, pacer).await }));
+    }
+    pacer.set(Pace::Free);
+    let done = || Log::read(&path(1)).unwrap().iter().filter(|entry| entry.done).count();
+    while done() < 400 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let killed = driving.remove(0);
+    killed.abort();
+    assert!(killed.await.is_err());
+    pacer.set(Pace::End);
+    let report = driving.remove(0).await.unwrap().unwrap();
+    let mut logs = [1, 2].map(|number| Log::read(&path(number)).unwrap()).to_vec();
+    assert_eq!(logs[1].iter().filter(|entry| entry.done).count() as u64, report.total());
+    let audit = Exchange::audit(db.another_client().await.unwrap(), SCALE, &logs).await.unwrap();
+    assert_eq!((audit.violations, audit.lost), (vec![], 0));
+    assert!(audit.acknowledged > 20, "{}", audit.acknowledged);
+    // A commit that is acknowledged and not there.
+    logs[0].push("0 done trade_order 9000000 0".parse().unwrap());
+    let audit = Exchange::audit(db.another_client().await.unwrap(), SCALE, &logs).await.unwrap();
+    assert_eq!((audit.violations.len(), audit.lost), (1, 1), "{:?}", audit.violations);
+    // One that is there, and that nobody says was begun.
+    logs.truncate(1);
+    assert!(
+        !Exchange::audit(db.another_client().await.unwrap(), SCALE, &logs)
+            .await
+            .unwrap()
+            .violations
+            .is_empty()
+    );
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::bench::report::{Bar, Figure};
 use crate::bench::statistics::Estimate;
 use crate::output::{Column, Out, grouped};
 
@@ -11,13 +12,14 @@ const NOTE: &str =
     "a TPC-E-like workload; the results are not comparable with published TPC-E results";
 
 /// The points of the paper's Figure 9: cores, Trade-Results a second. Read off the figure.
-const PAPER: [(u64, u64); 4] = [(676, 541), (1_270, 1_117), (6_595, 5_586), (15_000, 11_200)];
+pub(super) const PAPER: [(u64, u64); 4] =
+    [(676, 541), (1_270, 1_117), (6_595, 5_586), (15_000, 11_200)];
 
 pub(super) fn transactions_per_s(block: &Value) -> Option<f64> {
     Some(block["transactions"].as_f64()? / block["seconds"].as_f64()?)
 }
 
-fn trade_results_per_s(block: &Value) -> Option<f64> {
+pub(super) fn trade_results_per_s(block: &Value) -> Option<f64> {
     Some(block["trade_results"].as_f64()? / block["seconds"].as_f64()?)
 }
 
@@ -29,7 +31,7 @@ fn trade_results_per_cpu_s(block: &Value) -> Option<f64> {
     Some(block["trade_results"].as_f64()? / block["cpu_seconds"].as_f64()?)
 }
 
-fn cores_used(block: &Value) -> Option<f64> {
+pub(super) fn cores_used(block: &Value) -> Option<f64> {
     Some(block["cpu_seconds"].as_f64()? / block["seconds"].as_f64()?)
 }
 
@@ -102,6 +104,13 @@ impl Ratio {
         }))
     }
 
+    /// As other benchmarks tell their figures.
+    fn figure(&self, settings: &Settings, outcome: &Outcome) -> Figure {
+        let [results, _] = self.estimates(settings, outcome).unwrap_or([None, None]);
+        let figure = Figure::new(self.name, results).bar(Bar::AtLeast(self.bar));
+        Figure { paper: self.paper, ..figure }
+    }
+
     /// How the ratio stands to its bar, as in `bench micro`.
     fn verdict(&self, estimate: Option<Estimate>) -> Option<&'static str> {
         let estimate = estimate?;
@@ -144,6 +153,7 @@ pub(crate) fn json(settings: &Settings, outcome: &Outcome) -> Value {
         "took_s": outcome.took_s,
         "arms": arms,
         "stores": outcome.stores.iter().map(stored_json).collect::<Vec<_>>(),
+        "figures": RATIOS.iter().map(|ratio| ratio.figure(settings, outcome).json()).collect::<Vec<_>>(),
         "ratios": RATIOS.iter().map(|ratio| ratio_json(ratio, settings, outcome)).collect::<Vec<_>>(),
         "plot": {
             "x": "cores used",

@@ -19,11 +19,13 @@ use anyhow::Context as _;
 use bigtable_grpc::{Address, ClientOptions, GrpcStore};
 use percolator::{Cluster, Durability, OpenOptions, Percolator};
 use serde_json::{Value, json};
-use tpce::postgres::Server;
+use tpce::postgres;
 use tpce::{Exchange, Report, Scale, TransactionType};
 
+use crate::bench::server::{ANY_PORT, Server};
+use crate::bench::system::{Spent, descendants_cpu};
+
 use super::Store;
-use super::processes::{Role, Spent, descendants_cpu};
 
 /// Memory for blocks of the embedded store; PostgreSQL has four times as much.
 const CACHE_BYTES: u64 = 128 << 20;
@@ -31,8 +33,8 @@ const CACHE_BYTES: u64 = 128 << 20;
 /// A store with a brokerage, and what it runs on.
 struct Bed {
     exchange: Exchange,
-    _servers: Vec<Role>,
-    _postgres: Option<Server>,
+    _servers: Vec<Server>,
+    _postgres: Option<postgres::Server>,
 }
 
 /// How many clients there are: enough to keep two cores busy, and over RPC to fill the requests'
@@ -96,18 +98,19 @@ async fn load(store: Store, scale: Scale, data: &Path) -> anyhow::Result<Bed> {
             Exchange::load(Percolator::open_with(data, options).await?, scale).await?
         }
         Store::Rpc => {
-            let table = Role::start("table", &data.join("table"))?;
-            let oracle = Role::start("oracle", &data.join("oracle"))?;
-            let address = format!("bigtable://{}/bench/fig9", table.address);
+            let buffered = ["--durability", "buffered"];
+            let table = Server::over(&data.join("table"), "table", ANY_PORT, &buffered)?;
+            let oracle = Server::over(&data.join("oracle"), "oracle", ANY_PORT, &[])?;
+            let address = format!("bigtable://{}/bench/fig9", table.address());
             let address = Address::from_env(&address)?;
             let client = GrpcStore::open(&address, ClientOptions::default()).await?;
-            let cluster = Cluster::new(vec![oracle.address.parse()?]);
+            let cluster = Cluster::new(vec![oracle.address().parse()?]);
             let db = Percolator::connect(Arc::new(client), Cluster { gc: None, ..cluster }).await?;
             servers = vec![table, oracle];
             Exchange::load(db, scale).await?
         }
         Store::Postgres => {
-            let server = postgres.insert(Server::start(data, Server::find()?)?);
+            let server = postgres.insert(postgres::Server::start(data, postgres::Server::find()?)?);
             Exchange::load_postgres(server, scale).await?
         }
     };

@@ -11,6 +11,8 @@ use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 use crate::store::Durability;
 
+use super::common::Common;
+
 /// The smallest and the largest repository.
 const DOCUMENTS: (u64, u64) = (10_000, 20_000_000);
 
@@ -25,9 +27,8 @@ const DOCUMENTS: (u64, u64) = (10_000, 20_000_000);
   percolator bench fig7 --quick --out results
   percolator bench fig7 --python duckdb/bin/python --json --out results")]
 pub(crate) struct Fig7 {
-    /// A smaller repository and shorter turns: less than three minutes on two cores.
-    #[arg(long)]
-    quick: bool,
+    #[command(flatten)]
+    common: Common,
     /// How many documents the repository begins with [default: 2000000, or 100000 with --quick].
     #[arg(long, value_name = "N")]
     documents: Option<u64>,
@@ -49,15 +50,9 @@ pub(crate) struct Fig7 {
     /// A Python with the module `duckdb`, for the batch over columns.
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: String,
-    /// Seed of documents, arrivals and turns.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
     /// Where the data goes, 5 KB for each document at most; it is removed at the end.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where fig7.json and the plots go.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
 }
 
 impl Fig7 {
@@ -75,26 +70,13 @@ impl Fig7 {
             )
         })?;
         let settings = self.settings(dir.path().to_owned())?;
-        if let Some(out) = &self.out {
-            std::fs::create_dir_all(out).map_err(|error| {
-                let what = format!("{}: {error}", out.display());
-                Failure::usage(what, "name a directory that can be written to with --out")
-            })?;
-        }
-        if cfg!(debug_assertions) {
-            context.out.warn("this build is not optimised: build with --release for real figures");
-        }
+        self.common.prepare(context)?;
         let Some(result) = fig7::run(context, &settings).await? else {
             context.out.note("interrupted before the end: nothing to report");
             return Ok(Exit::Interrupted);
         };
         let json = fig7::json(&settings, &result);
-        if let Some(out) = &self.out {
-            std::fs::write(out.join("fig7.json"), format!("{json:#}\n"))?;
-            for (name, svg) in fig7::plots(&settings, &result) {
-                std::fs::write(out.join(name), svg)?;
-            }
-        }
+        self.common.write("fig7", &json, fig7::plots(&settings, &result))?;
         match context.out.json {
             true => context.out.json(&json)?,
             false => fig7::print(context.out, &settings, &result)?,
@@ -115,10 +97,10 @@ impl Fig7 {
     }
 
     fn settings(&self, dir: PathBuf) -> anyhow::Result<Settings> {
-        let quick = |quick, full| if self.quick { quick } else { full };
-        let documents = self.documents.unwrap_or(quick(100_000, 2_000_000));
-        let seconds = self.seconds.unwrap_or(if self.quick { 4.0 } else { 60.0 });
-        let rounds = self.rounds.unwrap_or(if self.quick { 5 } else { 10 });
+        let Common { quick, seed, .. } = self.common;
+        let documents = self.documents.unwrap_or(self.common.sized(100_000, 2_000_000));
+        let seconds = self.seconds.unwrap_or(self.common.sized(4.0, 60.0));
+        let rounds = self.rounds.unwrap_or(self.common.sized(5, 10));
         let (least, most) = DOCUMENTS;
         let range = |what: &str, value: f64, least: f64, most: f64| {
             if (least..=most).contains(&value) {
@@ -139,10 +121,10 @@ impl Fig7 {
             loaders: self.loaders,
             rounds,
             window: Duration::from_secs_f64(seconds),
-            warm: Duration::from_secs(if self.quick { 1 } else { 5 }),
+            warm: Duration::from_secs(self.common.sized(1, 5)),
             python: self.python.clone(),
-            seed: self.seed,
-            quick: self.quick,
+            seed,
+            quick,
             dir,
         })
     }

@@ -8,6 +8,8 @@ use crate::bench::fig9::{self, Settings, Store, work};
 use crate::cmd::Context;
 use crate::exit::{Exit, Failure};
 
+use super::common::Common;
+
 /// Customers and seconds of a full run, and of a quick one.
 const CUSTOMERS: u64 = 5_000;
 const SECONDS: f64 = 60.0;
@@ -27,21 +29,14 @@ const QUICK_SECONDS: f64 = 10.0;
   percolator bench fig9 --quick --out fig9
   percolator bench fig9 --customers 5000 --seconds 60 --json")]
 pub(crate) struct Fig9 {
-    /// Smaller and shorter: three minutes on two cores.
-    #[arg(long)]
-    quick: bool,
-    /// Write the figures, with those of every block, to fig9.json in this directory.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    common: Common,
     /// Customers of the brokerage; all else is in proportion [default: 5000, quick: 300].
     #[arg(long, value_name = "N")]
     customers: Option<u64>,
     /// Seconds to measure each arm for [default: 60, quick: 10].
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
-    /// Seed of the data, the requests and the order of arms.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
     /// Leave out a store; may be repeated.
     #[arg(long, value_enum, value_name = "STORE")]
     without: Vec<Store>,
@@ -49,42 +44,29 @@ pub(crate) struct Fig9 {
 
 impl Fig9 {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let (customers, seconds) = match self.quick {
-            true => (QUICK_CUSTOMERS, QUICK_SECONDS),
-            false => (CUSTOMERS, SECONDS),
-        };
-        let customers = self.customers.unwrap_or(customers);
-        let seconds = self.seconds.unwrap_or(seconds);
+        let Common { quick, seed, .. } = self.common;
+        let customers = self.customers.unwrap_or(self.common.sized(QUICK_CUSTOMERS, CUSTOMERS));
+        let seconds = self.seconds.unwrap_or(self.common.sized(QUICK_SECONDS, SECONDS));
         if !(0.1..=3600.0).contains(&seconds) {
             let what = format!("--seconds {seconds}");
             return Err(Failure::usage(what, "give 0.1 to 3600 seconds"));
         }
-        let scale = tpce::Scale::new(customers, self.seed);
+        let scale = tpce::Scale::new(customers, seed);
         if let Err(error) = scale.check() {
             return Err(Failure::usage(
                 error.to_string(),
                 "choose another number with --customers",
             ));
         }
-        if let Some(out) = &self.out {
-            std::fs::create_dir_all(out).map_err(|error| {
-                let what = format!("{}: {error}", out.display());
-                Failure::usage(what, "name a directory that can be written to with --out")
-            })?;
-        }
-        if cfg!(debug_assertions) {
-            context.out.warn("this build is not optimised: build with --release for real figures");
-        }
-        let (without, seed) = (self.without.clone(), self.seed);
-        let settings = Settings { customers, seconds, seed, quick: self.quick, without };
+        self.common.prepare(context)?;
+        let settings = Settings { customers, seconds, seed, quick, without: self.without.clone() };
         let Some(outcome) = fig9::run(context, &settings).await? else {
             context.out.note("interrupted before the end: nothing to report");
             return Ok(Exit::Interrupted);
         };
         let figures = fig9::json(&settings, &outcome);
-        if let Some(out) = &self.out {
-            std::fs::write(out.join("fig9.json"), format!("{figures:#}\n"))?;
-        }
+        let plot = fig9::chart(&settings, &outcome).svg();
+        self.common.write("fig9", &figures, vec![("fig9.svg", plot)])?;
         match context.out.json {
             true => context.out.json(&figures)?,
             false => fig9::print(context.out, &settings, &outcome)?,
