@@ -5,7 +5,8 @@
 //! rounds is reported with its 95 % interval.
 //!
 //! ```text
-//!   micro, oracle, rpc   what the arms of each do
+//!   fig8, oracle, rpc    what the arms of each do
+//!   scan                 scans of snapshots, and of notifications
 //!   turns                the arms take turns
 //!   report               arms and figures, as JSON and as tables
 //!   statistics, system   medians; what the operating system says
@@ -14,13 +15,15 @@
 //! ```
 
 pub(crate) mod fig7;
+pub(crate) mod fig8;
 pub(crate) mod fig9;
-pub(crate) mod micro;
 pub(crate) mod oracle;
 mod plot;
 mod report;
 pub(crate) mod rpc;
+pub(crate) mod scan;
 mod server;
+mod spy;
 mod statistics;
 mod system;
 mod turns;

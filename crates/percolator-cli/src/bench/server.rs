@@ -1,6 +1,7 @@
 //! A server that is measured: a role of this program in a process of its own.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ pub(crate) struct Server {
     child: Child,
     /// Host and port.
     address: String,
-    _data: tempfile::TempDir,
+    /// Removed at the end.
+    _data: Option<tempfile::TempDir>,
 }
 
 impl Server {
@@ -29,10 +31,32 @@ impl Server {
             .spawn()
             .with_context(|| format!("starting `percolator serve {role}`"))?;
         // From here on the process ends with this.
-        let mut server = Server { child, address: String::new(), _data: data };
+        let mut server = Server { child, address: String::new(), _data: Some(data) };
         let address = server.told();
         server.address = address.with_context(|| format!("`percolator serve {role}` failed"))?;
         Ok(server)
+    }
+
+    /// Starts Google's emulator of Bigtable, which keeps everything in memory, on a free port of this
+    /// machine.
+    pub(crate) fn emulator(program: &Path) -> anyhow::Result<Self> {
+        let child = Command::new(program)
+            .args(["-host", "127.0.0.1", "-port", "0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("starting the emulator {}", program.display()))?;
+        let mut server = Server { child, address: String::new(), _data: None };
+        let stdout = server.child.stdout.take().context("the emulator's output")?;
+        for line in BufReader::new(stdout).lines() {
+            let line = line?;
+            if let Some((_, told)) = line.split_once("running on ") {
+                let address = told.trim_end_matches(|c: char| !c.is_ascii_digit());
+                server.address = address.to_owned();
+                return Ok(server);
+            }
+        }
+        anyhow::bail!("the emulator {} ended before it listened", program.display())
     }
 
     /// The address that the server tells when it listens. It may be told over several lines.

@@ -1,8 +1,12 @@
 //! What the operating system says of this process and of the machine's load.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+
+/// A tick of the kernel's accounts: a hundred a second on every Linux.
+const TICK: Duration = Duration::from_millis(10);
 
 /// The load of the machine.
 #[derive(Debug, Clone, Copy)]
@@ -82,4 +86,46 @@ pub(crate) fn cpu_pressure() -> Option<f64> {
 /// The most memory this process has held so far; `None` where it cannot be had.
 pub(crate) fn peak_memory_bytes() -> Option<u64> {
     kib_of(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
+}
+
+/// Processor time of every process that comes from this one, those that have ended included.
+pub(crate) fn descendants_cpu() -> Option<Duration> {
+    let mut children = BTreeMap::<u32, Vec<(u32, u64)>>::new();
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        // It may have ended meanwhile; its time is then its parent's.
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        if let Some((parent, ticks)) = parse_stat(&stat) {
+            children.entry(parent).or_default().push((pid, ticks));
+        }
+    }
+    let mut ticks = 0;
+    let mut left = vec![std::process::id()];
+    while let Some(parent) = left.pop() {
+        for (pid, own) in children.remove(&parent).unwrap_or_default() {
+            ticks += own;
+            left.push(pid);
+        }
+    }
+    Some(TICK * u32::try_from(ticks).ok()?)
+}
+
+/// The parent of a process, and its time with that of its children that have ended.
+fn parse_stat(stat: &str) -> Option<(u32, u64)> {
+    // The name in parentheses may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some((fields.get(1)?.parse().ok()?, ticks(11)? + ticks(12)? + ticks(13)? + ticks(14)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_children_count_when_they_have_ended() {
+        let stat = "7 (a (b) c) S 3 7 7 0 -1 0 0 0 0 0 10 20 300 4000 20 0 1 0 9";
+        assert_eq!(parse_stat(stat), Some((3, 4330)));
+        assert_eq!(parse_stat("nonsense"), None);
+    }
 }

@@ -1,6 +1,5 @@
 //! Processes: those that drive the stores, those that serve them, their processor time and their cores.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -15,9 +14,6 @@ use super::Store;
 
 /// How long a driver may take to end.
 const END_MAX: Duration = Duration::from_secs(30);
-
-/// A tick of the kernel's accounts: a hundred a second on every Linux.
-const TICK: Duration = Duration::from_millis(10);
 
 /// A process that drives a store.
 #[derive(Debug)]
@@ -186,45 +182,15 @@ pub(super) struct Spent {
 
 impl Spent {
     pub(super) fn new() -> Self {
-        Spent { own: system::cpu_time(), others: descendants_cpu() }
+        Spent { own: system::cpu_time(), others: system::descendants_cpu() }
     }
 
     pub(super) fn seconds(&self) -> Option<f64> {
         let since = |now: Option<Duration>, then: Option<Duration>| {
             Some(now?.saturating_sub(then?).as_secs_f64())
         };
-        Some(since(system::cpu_time(), self.own)? + since(descendants_cpu(), self.others)?)
+        Some(since(system::cpu_time(), self.own)? + since(system::descendants_cpu(), self.others)?)
     }
-}
-
-/// Processor time of every process that comes from this one, those that have ended included.
-pub(super) fn descendants_cpu() -> Option<Duration> {
-    let mut children = BTreeMap::<u32, Vec<(u32, u64)>>::new();
-    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
-        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        // It may have ended meanwhile; its time is then its parent's.
-        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        if let Some((parent, ticks)) = parse_stat(&stat) {
-            children.entry(parent).or_default().push((pid, ticks));
-        }
-    }
-    let mut ticks = 0;
-    let mut left = vec![std::process::id()];
-    while let Some(parent) = left.pop() {
-        for (pid, own) in children.remove(&parent).unwrap_or_default() {
-            ticks += own;
-            left.push(pid);
-        }
-    }
-    Some(TICK * u32::try_from(ticks).ok()?)
-}
-
-/// The parent of a process, and its time with that of its children that have ended.
-fn parse_stat(stat: &str) -> Option<(u32, u64)> {
-    // The name in parentheses may hold anything.
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some((fields.get(1)?.parse().ok()?, ticks(11)? + ticks(12)? + ticks(13)? + ticks(14)?))
 }
 
 #[cfg(test)]
@@ -236,12 +202,5 @@ mod tests {
         assert_eq!(parse_cores("0-2,5"), [0, 1, 2, 5]);
         assert_eq!(parse_cores("7"), [7]);
         assert_eq!(parse_cores(""), Vec::<usize>::new());
-    }
-
-    #[test]
-    fn times_of_children_count_when_they_have_ended() {
-        let stat = "7 (a (b) c) S 3 7 7 0 -1 0 0 0 0 0 10 20 300 4000 20 0 1 0 9";
-        assert_eq!(parse_stat(stat), Some((3, 4330)));
-        assert_eq!(parse_stat("nonsense"), None);
     }
 }

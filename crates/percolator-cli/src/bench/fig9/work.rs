@@ -23,7 +23,8 @@ use tpce::postgres::Server;
 use tpce::{Exchange, Report, Scale, TransactionType};
 
 use super::Store;
-use super::processes::{Role, Spent, descendants_cpu};
+use super::processes::{Role, Spent};
+use crate::bench::system;
 
 /// Memory for blocks of the embedded store; PostgreSQL has four times as much.
 const CACHE_BYTES: u64 = 128 << 20;
@@ -128,7 +129,7 @@ fn block(report: &Report, spent: &Spent) -> Value {
         "trade_results": report.trade_results(),
         "conflicts": report.conflicts(),
         "cpu_seconds": spent.seconds(),
-        "servers_cpu_seconds": descendants_cpu().map(|cpu| cpu.as_secs_f64()),
+        "servers_cpu_seconds": system::descendants_cpu().map(|cpu| cpu.as_secs_f64()),
     })
 }
 
