@@ -164,30 +164,36 @@ impl Bed {
         self.arm("begin_get", &cells, Work::BeginGet, "begin, get");
         self.arm("tx", &cells, Work::Set, "begin, set, commit");
         self.many("tx_many", &cells, "tx, many callers");
-        let ten = self.copy(transactions(&db, Options::default(), "ten").await?).await?;
+        let ten = self.alone(settings, "ten", Switches::ALL, Options::default()).await?;
         self.arm("tx_ten", &ten, Work::SetTen, "begin, ten sets in ten rows, commit; in cells");
-        let phases = self.copy(transactions(&db, two_phases(true), "phases").await?).await?;
-        self.arm("two_phases", &phases, Work::Set, "tx, by prewrite and commit as in the paper");
-        let memory = self.copy(transactions(&db, two_phases(false), "memory").await?).await?;
-        self.arm("with_memory", &memory, Work::Set, "the same, values apart from records");
         Ok(())
     }
 
-    /// The lower steps of the ladder.
+    /// A copy in a store of its own, so that no other's cells lie between its cells.
+    async fn alone(
+        &mut self,
+        settings: &Settings,
+        name: &str,
+        switches: Switches,
+        options: Options,
+    ) -> anyhow::Result<Arc<Cells>> {
+        let store = switches.open(&settings.dir.join(name))?;
+        let db = Percolator::over(store, options.clone()).await?;
+        self.copy(transactions(&db, options, "cells").await?).await
+    }
+
+    /// The steps of the ladder below the default.
     async fn ladder(&mut self, settings: &Settings) -> anyhow::Result<()> {
-        let apart = Switches { newest_apart: true, ..Switches::PAPER };
+        let (all, paper) = (Switches::ALL, Switches::PAPER);
+        let apart = Switches { newest_apart: true, ..paper };
         let forms = [
-            ("with_newest_apart", apart, "the same, newest records not remembered"),
-            (
-                "paper_faithful",
-                Switches::PAPER,
-                "the same, all versions together: the paper's form",
-            ),
+            ("two_phases", all, true, "tx, by prewrite and commit as in the paper"),
+            ("with_memory", all, false, "the same, values apart from records"),
+            ("with_newest_apart", apart, false, "the same, newest records not remembered"),
+            ("paper_faithful", paper, false, "the same, all versions together: the paper's form"),
         ];
-        for (name, switches, operation) in forms {
-            let store = switches.open(&settings.dir.join(name))?;
-            let db = Percolator::over(store, two_phases(false)).await?;
-            let cells = self.copy(transactions(&db, two_phases(false), "cells").await?).await?;
+        for (name, switches, short_values, operation) in forms {
+            let cells = self.alone(settings, name, switches, two_phases(short_values)).await?;
             self.arm(name, &cells, Work::Set, operation);
             if name == "paper_faithful" {
                 self.arm("paper_faithful_get", &cells, Work::Get, "snapshot, get, in that form");

@@ -1,11 +1,12 @@
 //! The stores in this process, and which of their optimisations are on.
 //!
 //! ```text
-//!   paper       as the paper has it: all versions of a column together, nothing remembered
-//!   apart       newest versions lie apart
-//!   main        everything on; arms differ by their clients' options
-//!   sync        the same, and what is acknowledged survives a power cut
-//!   sync_alone  the same, and every change is synced by itself
+//!   paper_faithful     as the paper has it: all versions of a column together, nothing remembered
+//!   with_newest_apart  newest versions lie apart
+//!   main               everything on; beside the raw tables. So are `ten`, `two_phases` and `with_memory`,
+//!                      whose clients differ
+//!   sync               the same, and what is acknowledged survives a power cut
+//!   sync-alone         the same, and every change is synced by itself
 //! ```
 
 use std::path::Path;
