@@ -161,7 +161,8 @@ impl Engine {
             let mut rows = HashSet::new();
             let mut bytes_before = 0;
             let group = left.iter().take_while(|request| {
-                let fits = bytes_before < GROUP_BYTES_MAX;
+                let fits = bytes_before < GROUP_BYTES_MAX
+                    && rows.len() < self.options.group_rows_max.max(1);
                 bytes_before += request.bytes();
                 fits && rows.insert(request.row())
             });

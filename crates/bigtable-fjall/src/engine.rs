@@ -124,14 +124,14 @@ impl Engine {
         let floor = catalog.floor()?;
         Ok(Engine {
             path,
-            options,
             memory: RwLock::default(),
-            recent: Mutex::default(),
+            recent: Mutex::new(Recent::new(options.recent_bytes)),
             snapshot: RwLock::default(),
             floor: AtomicU64::new(floor.as_u64()),
             failed: OnceLock::new(),
             lead: Mutex::default(),
-            queue: Queue::default(),
+            queue: Queue::new(options.group_rows_max),
+            options,
             pending: Pending::default(),
             tables: RwLock::default(),
             catalog,

@@ -34,6 +34,11 @@ pub struct Options {
     /// Size on disk that the journal may reach before the oldest new cells are written out. It
     /// bounds the time to open the store after a crash. At least 64 MiB.
     pub journal_bytes_max: u64,
+    /// Memory for newest versions that were written or looked for lately, so that a write need not look
+    /// for them again. Zero remembers none: what is written costs a lookup more.
+    pub recent_bytes: usize,
+    /// Most rows that are committed as one batch, with one sync. One commits each by itself.
+    pub group_rows_max: usize,
 }
 
 impl Default for Options {
@@ -43,6 +48,8 @@ impl Default for Options {
             cache_bytes: 128 << 20,
             write_buffer_bytes: 16 << 20,
             journal_bytes_max: 256 << 20,
+            recent_bytes: 32 << 20,
+            group_rows_max: 1024,
         }
     }
 }

@@ -10,7 +10,7 @@ use futures::channel::oneshot;
 use crate::edit::Request;
 use crate::engine::TableInfo;
 
-/// Most rows in one group; the request that reaches it is the group's last.
+/// Most requests of one caller that are given to the committer at once.
 pub(crate) const GROUP_OPS_MAX: usize = 1024;
 /// Keys and values in one group; the request that reaches it is the group's last.
 pub(crate) const GROUP_BYTES_MAX: usize = 8 << 20;
@@ -51,8 +51,10 @@ pub(crate) enum Outcome {
 }
 
 /// Requests that wait for the committer thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Queue {
+    /// Most rows in one group; the request that reaches it is the group's last.
+    group_rows_max: usize,
     state: Mutex<QueueState>,
     /// Rung when a request arrives, or the store closes.
     bell: Condvar,
@@ -75,6 +77,15 @@ pub(crate) struct Waiting {
 }
 
 impl Queue {
+    pub(crate) fn new(group_rows_max: usize) -> Self {
+        Queue {
+            group_rows_max: group_rows_max.max(1),
+            state: Mutex::default(),
+            bell: Condvar::default(),
+            len: AtomicUsize::new(0),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().expect(NO_PANIC)
     }
@@ -116,7 +127,7 @@ impl Queue {
         let (mut group, mut later) = (Vec::new(), VecDeque::new());
         let mut bytes = 0;
         for _ in 0..GROUP_EXAMINED_MAX {
-            if rows.len() >= GROUP_OPS_MAX || bytes >= GROUP_BYTES_MAX {
+            if rows.len() >= self.group_rows_max || bytes >= GROUP_BYTES_MAX {
                 break;
             }
             let Some(waiting) = state.waiting.pop_front() else { break };

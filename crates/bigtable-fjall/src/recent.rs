@@ -14,22 +14,32 @@ use std::collections::HashMap;
 use fjall::Slice;
 use foldhash::fast::RandomState;
 
-/// The most bytes of keys and values in one generation.
-const GENERATION_BYTES_MAX: usize = 16 << 20;
 /// What an entry costs besides its key and value, roughly.
 const ENTRY_BYTES: usize = 96;
 /// Larger values are not remembered: they would drive out many small ones.
 const VALUE_BYTES_MAX: usize = 1024;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Recent {
     /// `None` where there is no version.
     young: HashMap<Slice, Option<Slice>, RandomState>,
     old: HashMap<Slice, Option<Slice>, RandomState>,
     young_bytes: usize,
+    /// The most bytes of keys and values in one generation; zero remembers nothing.
+    generation_bytes_max: usize,
 }
 
 impl Recent {
+    /// Remembers so many bytes at most.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Recent {
+            young: HashMap::default(),
+            old: HashMap::default(),
+            young_bytes: 0,
+            generation_bytes_max: bytes_max / 2,
+        }
+    }
+
     /// The newest version under a column's key, or that there is none, if that is remembered.
     pub(crate) fn get(&mut self, key: &[u8]) -> Option<Option<Slice>> {
         if let Some(value) = self.young.get(key) {
@@ -43,18 +53,19 @@ impl Recent {
     /// Remembers what is published under a key, or that nothing is.
     pub(crate) fn set(&mut self, key: Slice, value: Option<Slice>) {
         self.old.remove(&key);
-        match &value {
-            Some(large) if large.len() > VALUE_BYTES_MAX => {
+        let large = value.as_ref().is_some_and(|value| value.len() > VALUE_BYTES_MAX);
+        match large || self.generation_bytes_max == 0 {
+            true => {
                 self.young.remove(&key);
             }
-            _ => self.put(key, value),
+            false => self.put(key, value),
         }
     }
 
     fn put(&mut self, key: Slice, value: Option<Slice>) {
         self.young_bytes += key.len() + value.as_ref().map_or(0, |v| v.len()) + ENTRY_BYTES;
         self.young.insert(key, value);
-        if self.young_bytes > GENERATION_BYTES_MAX {
+        if self.young_bytes > self.generation_bytes_max {
             // As many will come again: a map that grows hashes everything anew each time.
             let next = HashMap::with_capacity_and_hasher(self.young.len(), RandomState::default());
             self.old = std::mem::replace(&mut self.young, next);
@@ -67,9 +78,11 @@ impl Recent {
 mod tests {
     use super::*;
 
+    const GENERATION_BYTES_MAX: usize = 1 << 20;
+
     #[test]
     fn what_was_set_last_is_what_is_there_or_nothing() {
-        let mut recent = Recent::default();
+        let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
         let key = |n: u32| Slice::from(n.to_be_bytes());
         let rounds = 3 * GENERATION_BYTES_MAX / (ENTRY_BYTES + 8);
         for n in 0..rounds as u32 {
@@ -92,9 +105,17 @@ mod tests {
 
     #[test]
     fn large_values_are_not_remembered() {
-        let mut recent = Recent::default();
+        let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
         recent.set(Slice::from("key"), Some(Slice::from("small")));
         recent.set(Slice::from("key"), Some(Slice::from(vec![0; VALUE_BYTES_MAX + 1])));
         assert_eq!(recent.get(b"key"), None);
+    }
+
+    #[test]
+    fn without_memory_nothing_is_remembered() {
+        let mut recent = Recent::new(0);
+        recent.set(Slice::from("key"), Some(Slice::from("value")));
+        assert_eq!(recent.get(b"key"), None);
+        assert_eq!(recent.young_bytes, 0);
     }
 }

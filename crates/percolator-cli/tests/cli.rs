@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -565,36 +564,6 @@ fn what_was_set_aside_is_named_and_brought_back() {
 
 // ---- Benchmarks, and Ctrl-C ----------------------------------------------------------------------
 
-fn bench(dir: &Path, words: &[&str]) -> Command {
-    let mut command = program();
-    command.args(["bench", "micro", "--json", "--data"]).arg(dir).args(words);
-    command
-}
-
-#[test]
-fn the_benchmark_states_its_settings_and_checks_itself() {
-    let dir = tempfile::tempdir().unwrap();
-    for durability in ["buffered", "sync"] {
-        let words = ["--seconds", "0.02", "--cells", "50", "--durability", durability];
-        let ran = Ran::from(bench(&dir.path().join(durability), &words).output().unwrap()).with(0);
-        let result = ran.json();
-        assert_eq!(result["settings"]["durability"], durability);
-        assert_eq!(result["settings"]["cells"], json!(50));
-        assert_eq!(result["check_ok"], json!(true));
-        let arms = result["arms"].as_array().unwrap();
-        assert_eq!(arms.len(), 9);
-        for arm in arms {
-            assert!(arm["ops_per_s"].as_f64().unwrap() > 0.0, "{arm}");
-            assert!(arm["p99_us"].as_f64() >= arm["p50_us"].as_f64(), "{arm}");
-        }
-        let figures = result["figures"].as_array().unwrap();
-        assert!(figures.iter().any(|figure| figure["name"] == "tx_write/raw_write"));
-    }
-    let again = Ran::from(bench(&dir.path().join("sync"), &[]).output().unwrap());
-    again.refused(2, "the directory is not empty", "empty directory");
-    run(&["bench", "micro", "--cells", "0"]).refused(2, "--cells 0", "1 to");
-}
-
 #[test]
 fn the_benchmark_over_a_network_checks_what_it_wrote() {
     let ran =
@@ -617,11 +586,16 @@ fn the_benchmark_over_a_network_checks_what_it_wrote() {
 #[test]
 fn ctrl_c_ends_a_command_within_two_seconds() {
     let dir = tempfile::tempdir().unwrap();
-    let mut bench = bench(&dir.path().join("data"), &["--cells", "100", "--seconds", "60"]);
+    let data = dir.path().join("data");
+    let mut bench = program();
+    bench.args(["bench", "fig8", "--cells", "100", "--seconds", "60", "--data"]).arg(&data);
+    for beside in ["server", "emulator", "postgres"] {
+        bench.args(["--without", beside]);
+    }
     let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // It listens before it creates anything.
     let deadline = Instant::now() + Duration::from_secs(30);
-    while !dir.path().join("data/percolator/FORMAT").exists() && Instant::now() < deadline {
+    while !data.join("main/FORMAT").exists() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
     }
     let pressed = Instant::now();

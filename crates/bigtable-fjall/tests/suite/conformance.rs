@@ -1,7 +1,7 @@
 //! The conformance suite, at both levels of durability, each case on a store of its own.
 
 use bigtable::conformance;
-use bigtable_fjall::{Durability, FjallStore};
+use bigtable_fjall::{Durability, FjallStore, Options};
 use futures::executor::block_on;
 
 use crate::options;
@@ -9,13 +9,13 @@ use crate::options;
 /// Creating a store mostly waits for the disk, so several cases run at once.
 const CASES_AT_ONCE: usize = 6;
 
-fn conforms(durability: Durability) {
+fn conforms(options: &Options) {
     std::thread::scope(|scope| {
         for first in 0..CASES_AT_ONCE {
             scope.spawn(move || {
                 for case in conformance::CASES.iter().skip(first).step_by(CASES_AT_ONCE) {
                     let dir = tempfile::tempdir().expect("a temporary directory");
-                    let store = FjallStore::open(dir.path(), options(durability));
+                    let store = FjallStore::open(dir.path(), options.clone());
                     block_on(case.run(&store.expect("a new store")));
                 }
             });
@@ -25,10 +25,16 @@ fn conforms(durability: Durability) {
 
 #[test]
 fn buffered() {
-    conforms(Durability::Buffered);
+    conforms(&options(Durability::Buffered));
 }
 
 #[test]
 fn synced() {
-    conforms(Durability::Sync);
+    conforms(&options(Durability::Sync));
+}
+
+#[test]
+fn without_memory_of_newest_versions_and_without_groups() {
+    let plain = Options { recent_bytes: 0, group_rows_max: 1, ..options(Durability::Buffered) };
+    conforms(&plain);
 }

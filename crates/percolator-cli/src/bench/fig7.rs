@@ -18,7 +18,6 @@ mod ours;
 mod paper;
 mod report;
 mod rivals;
-mod spy;
 
 use std::path::PathBuf;
 use std::time::Duration;

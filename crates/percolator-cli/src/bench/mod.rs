@@ -5,7 +5,8 @@
 //! rounds is reported with its 95 % interval.
 //!
 //! ```text
-//!   micro, oracle, rpc   what the arms of each do
+//!   fig8, oracle, rpc    what the arms of each do
+//!   scan                 scans of snapshots, and of notifications
 //!   turns                the arms take turns
 //!   report               arms and figures, as JSON and as tables
 //!   statistics, system   medians; what the operating system says
@@ -20,15 +21,17 @@ pub(crate) mod check;
 pub(crate) mod experiments;
 pub(crate) mod fig10;
 pub(crate) mod fig7;
+pub(crate) mod fig8;
 pub(crate) mod fig9;
-pub(crate) mod micro;
 pub(crate) mod oracle;
 mod plot;
 pub(crate) mod prefetch;
 mod processes;
 mod report;
 pub(crate) mod rpc;
+pub(crate) mod scan;
 mod server;
+mod spy;
 mod statistics;
 mod system;
 mod turns;

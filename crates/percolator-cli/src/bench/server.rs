@@ -53,6 +53,28 @@ impl Server {
         Ok(server)
     }
 
+    /// Starts Google's emulator of Bigtable, which keeps everything in memory, on a free port of this
+    /// machine.
+    pub(crate) fn emulator(program: &Path) -> anyhow::Result<Self> {
+        let child = Command::new(program)
+            .args(["-host", "127.0.0.1", "-port", "0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("starting the emulator {}", program.display()))?;
+        let mut server = Server { child, address: String::new(), _data: None };
+        let stdout = server.child.stdout.take().context("the emulator's output")?;
+        for line in BufReader::new(stdout).lines() {
+            let line = line?;
+            if let Some((_, told)) = line.split_once("running on ") {
+                let address = told.trim_end_matches(|c: char| !c.is_ascii_digit());
+                server.address = address.to_owned();
+                return Ok(server);
+            }
+        }
+        anyhow::bail!("the emulator {} ended before it listened", program.display())
+    }
+
     /// The address that the server tells when it listens. It may be told over several lines.
     fn told(&mut self) -> anyhow::Result<String> {
         let stdout = self.child.stdout.take().context("the server's output")?;

@@ -31,10 +31,21 @@ pub(crate) struct Spent {
     pub(crate) server_cpu: Option<Duration>,
 }
 
+/// Whose processor time counts beside that of this process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Others<'a> {
+    Nobody,
+    Server(&'a Server),
+    /// Every process that comes from this one.
+    Descendants,
+    /// Somebody's who cannot be asked.
+    Unknown,
+}
+
 /// The beginning of a turn.
 #[derive(Debug)]
 pub(crate) struct Start<'a> {
-    server: Option<&'a Server>,
+    others: Others<'a>,
     at: Instant,
     client_cpu: Option<Duration>,
     server_cpu: Option<Duration>,
@@ -141,8 +152,14 @@ impl Turns {
 impl<'a> Start<'a> {
     /// Now; `server` is the process whose processor time counts beside this one's.
     pub(crate) fn now(server: Option<&'a Server>) -> Self {
-        let (client_cpu, server_cpu) = (system::cpu_time(), cpu_of(server));
-        Start { server, at: Instant::now(), client_cpu, server_cpu }
+        Start::beside(server.map_or(Others::Nobody, Others::Server))
+    }
+
+    /// Now; the processor time of these counts beside this process's.
+    pub(crate) fn beside(others: Others<'a>) -> Self {
+        let server_cpu = others.cpu();
+        let client_cpu = system::cpu_time();
+        Start { others, at: Instant::now(), client_cpu, server_cpu }
     }
 
     pub(crate) fn at(&self) -> Instant {
@@ -157,14 +174,20 @@ impl<'a> Start<'a> {
         Spent {
             elapsed: self.at.elapsed(),
             client_cpu: since(system::cpu_time(), self.client_cpu),
-            server_cpu: since(cpu_of(self.server), self.server_cpu),
+            server_cpu: since(self.others.cpu(), self.server_cpu),
         }
     }
 }
 
-/// Processor time of a server; no server takes none.
-fn cpu_of(server: Option<&Server>) -> Option<Duration> {
-    server.map_or(Some(Duration::ZERO), Server::cpu_time)
+impl Others<'_> {
+    fn cpu(self) -> Option<Duration> {
+        match self {
+            Others::Nobody => Some(Duration::ZERO),
+            Others::Server(server) => server.cpu_time(),
+            Others::Descendants => system::descendants_cpu(),
+            Others::Unknown => None,
+        }
+    }
 }
 
 impl Spent {

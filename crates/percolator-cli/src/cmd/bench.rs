@@ -5,13 +5,16 @@ mod check;
 mod common;
 mod fig10;
 mod fig7;
+mod fig8;
 mod fig9;
 mod prefetch;
+mod scan;
 
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::bench::{Turns, micro, oracle, rpc, webindex};
+use crate::bench::fig8::CELLS_MAX;
+use crate::bench::{Turns, oracle, rpc, webindex};
 use crate::cmd::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
@@ -24,17 +27,18 @@ use common::Common;
 #[command(after_help = "Example:
   percolator bench all --quick --out results
   percolator bench fig7 --quick --out results
-  percolator bench micro --json
+  percolator bench fig8 --quick --out results
   percolator bench fig9 --quick
   percolator bench fig10 --quick --out results
   percolator bench oracle --json
   percolator bench rpc --json
+  percolator bench scan --quick --out results
   percolator bench webindex site/ --json")]
 pub(crate) enum Bench {
     All(all::All),
     Check(check::Check),
     Fig7(fig7::Fig7),
-    Micro(Micro),
+    Fig8(fig8::Fig8),
     Fig9(fig9::Fig9),
     #[command(hide = true, after_help = "Example:\n  percolator bench fig9 --quick")]
     Fig9Store(fig9::Fig9Store),
@@ -44,6 +48,7 @@ pub(crate) enum Bench {
     Oracle(Oracle),
     Prefetch(prefetch::Prefetch),
     Rpc(Rpc),
+    Scan(scan::Scan),
     Webindex(Webindex),
 }
 
@@ -53,7 +58,7 @@ impl Bench {
             Bench::All(all) => all.run(context),
             Bench::Check(check) => check.run(context),
             Bench::Fig7(fig7) => fig7.run(context).await,
-            Bench::Micro(micro) => micro.run(context).await,
+            Bench::Fig8(fig8) => fig8.run(context).await,
             Bench::Fig9(fig9) => fig9.run(context).await,
             Bench::Fig9Store(store) => store.run().await,
             Bench::Fig10(fig10) => fig10.run(context).await,
@@ -61,6 +66,7 @@ impl Bench {
             Bench::Oracle(oracle) => oracle.run(context).await,
             Bench::Prefetch(prefetch) => prefetch.run(context).await,
             Bench::Rpc(rpc) => rpc.run(context).await,
+            Bench::Scan(scan) => scan.run(context).await,
             Bench::Webindex(webindex) => webindex.run(context).await,
         }
     }
@@ -89,78 +95,49 @@ async fn told<T>(
     Ok(result)
 }
 
-/// Single-cell reads and writes at random: bare engine, raw table and transactions (the paper's
-/// Figure 8).
-///
-/// One thread, all data cached. The arms take turns in blocks of half a second, in an order drawn
-/// from the seed; a ratio is the median of the ratios of each round. At the end everything that was
-/// written is read again: exit status 3, and no result, when it is not there.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  percolator bench micro
-  percolator bench micro --durability sync --data /mnt/disk/bench --json")]
-pub(crate) struct Micro {
-    /// When a write counts as durable, in every arm alike.
-    #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
-    durability: Durability,
-    /// Seconds to measure each arm for.
-    #[arg(long, value_name = "N", default_value_t = 5.0)]
-    seconds: f64,
-    /// How many cells there are.
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
-    cells: usize,
-    /// Seed of the order of arms and cells.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// A new directory for the data, which stays; a temporary one when it is left away.
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+/// Where a benchmark's data goes.
+#[derive(Debug)]
+enum Place {
+    Named(PathBuf),
+    /// Removed at the end.
+    Temporary(tempfile::TempDir),
 }
 
-impl Micro {
-    async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let bad = |what: String, help| Err(Failure::usage(what, help));
-        if !(0.01..=3600.0).contains(&self.seconds) {
-            return bad(format!("--seconds {}", self.seconds), "give 0.01 to 3600 seconds");
-        }
-        if !(1..=micro::CELLS_MAX).contains(&self.cells) {
-            let most = grouped(micro::CELLS_MAX as u64);
-            return bad(format!("--cells {}", self.cells), &format!("give 1 to {most} cells"));
-        }
-        let temporary = match &self.data {
-            Some(dir) => {
-                if dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-                    let what = format!("{}: the directory is not empty", dir.display());
-                    return bad(what, "name an empty directory, or one that is not there yet");
-                }
-                None
-            }
-            None => Some(tempfile::Builder::new().prefix("percolator-bench-").tempdir()?),
+impl Place {
+    /// An empty directory of this name, or a temporary one.
+    fn of(named: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(dir) = named else {
+            let dir = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
+            return Ok(Place::Temporary(dir));
         };
-        let dir = match (&self.data, &temporary) {
-            (Some(dir), _) => dir.clone(),
-            (None, Some(temporary)) => temporary.path().to_owned(),
-            (None, None) => return bad("no directory".to_owned(), "name one with --data"),
-        };
-        let turns = Turns { seconds: self.seconds, seed: self.seed };
-        let (durability, cells) = (self.durability, self.cells);
-        let settings = micro::Settings { turns, durability, cells, dir };
-        let Some(result) = measured(context, micro::run(context, &settings)).await? else {
-            return Ok(Exit::Interrupted);
-        };
-        match context.out.json {
-            true => context.out.json(&micro::json(&settings, &result))?,
-            false => micro::print(context.out, &settings, &result)?,
-        }
-        if result.check.wrong > 0 {
-            return Err(Failure::error(
-                Exit::Violated,
-                format!("{} cells were not as they were written", result.check.wrong),
-                "the figures are void; please report this with the settings above",
+        if dir.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(Failure::usage(
+                format!("{}: the directory is not empty", dir.display()),
+                "name an empty directory, or one that is not there yet",
             ));
         }
-        Ok(Exit::Done)
+        std::fs::create_dir_all(dir).map_err(|error| {
+            let what = format!("{}: {error}", dir.display());
+            Failure::usage(what, "name a directory that can be written to with --data")
+        })?;
+        Ok(Place::Named(dir.to_owned()))
     }
+
+    fn dir(&self) -> &Path {
+        match self {
+            Place::Named(dir) => dir,
+            Place::Temporary(dir) => dir.path(),
+        }
+    }
+}
+
+/// Makes the directory that results go to.
+fn made(out: Option<&Path>) -> anyhow::Result<()> {
+    let Some(out) = out else { return Ok(()) };
+    std::fs::create_dir_all(out).map_err(|error| {
+        let what = format!("{}: {error}", out.display());
+        Failure::usage(what, "name a directory that can be written to with --out")
+    })
 }
 
 /// Timestamps from an oracle process over loopback: one caller, many callers, and delays at half load.
@@ -257,8 +234,8 @@ impl Rpc {
             return bad(format!("--callers {}", self.callers), &help);
         }
         let least = self.callers * rpc::TEN;
-        if !(least..=micro::CELLS_MAX).contains(&self.cells) {
-            let most = grouped(micro::CELLS_MAX as u64);
+        if !(least..=CELLS_MAX).contains(&self.cells) {
+            let most = grouped(CELLS_MAX as u64);
             let help =
                 format!("give {} (ten for each caller) to {most} cells", grouped(least as u64));
             return bad(format!("--cells {}", self.cells), &help);

@@ -109,6 +109,14 @@ impl Server {
         Ok(server)
     }
 
+    /// A connection to it, as its superuser. It ends when the client is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Postgres`] when it is not taken.
+    pub async fn connect(&self) -> Result<tokio_postgres::Client> {
+        super::pool::connect(&self.dir).await
+    }
+
     /// The directory with its socket.
     pub fn socket(&self) -> &Path {
         &self.dir

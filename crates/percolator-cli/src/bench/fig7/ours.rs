@@ -13,7 +13,7 @@ use rand::{Rng, SeedableRng};
 use tokio::sync::Semaphore;
 
 use super::Settings;
-use super::spy::{Operations, Seen, Spy, Watch};
+use crate::bench::spy::{Operations, Seen, Spy, Watch};
 use crate::bench::system;
 
 /// How many changes may wait for the workers while documents are loaded as fast as it goes.

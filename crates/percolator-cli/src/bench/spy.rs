@@ -9,57 +9,88 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bigtable::{
-    CommitRows, ConditionalMutation, Mutation, Page, PageLimit, Result, Row, RowKey, RowMutation,
-    RowRange, RowsOutcome, Selection, Store, Table, TableSchema, Timestamp,
+    AtCommit, CommitRows, ConditionalMutation, Mutation, Page, PageLimit, Result, Row, RowKey,
+    RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema, Timestamp,
 };
 use clustering::{CLUSTER, DOCUMENTS, Document};
 use percolator::async_trait;
 
 /// What was asked of the store. A request for several rows counts once for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Operations {
+pub(in crate::bench) struct Operations {
     /// Rows read.
-    pub(super) reads: u64,
+    pub(in crate::bench) reads: u64,
     /// Pages of scans.
-    pub(super) scans: u64,
+    pub(in crate::bench) scans: u64,
+    /// What they took, in nanoseconds.
+    pub(in crate::bench) scan_nanos: u64,
     /// Rows changed, conditionally or not, in one step with others or not.
-    pub(super) writes: u64,
+    pub(in crate::bench) writes: u64,
+    /// Conditions of these changes: what the store looks for before it changes a row.
+    pub(in crate::bench) conditions: u64,
+    /// Cells set and deleted, where the conditions let it.
+    pub(in crate::bench) cells: u64,
 }
 
 impl Operations {
-    pub(super) fn all(self) -> u64 {
+    pub(in crate::bench) fn all(self) -> u64 {
         self.reads + self.scans + self.writes
     }
 
-    pub(super) fn since(self, before: Operations) -> Operations {
+    pub(in crate::bench) fn since(self, before: Operations) -> Operations {
         Operations {
             reads: self.reads - before.reads,
             scans: self.scans - before.scans,
+            scan_nanos: self.scan_nanos - before.scan_nanos,
             writes: self.writes - before.writes,
+            conditions: self.conditions - before.conditions,
+            cells: self.cells - before.cells,
         }
     }
 }
 
 /// What a [`Spy`] knows.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(in crate::bench) struct Seen {
     reads: AtomicU64,
     scans: AtomicU64,
+    scan_nanos: AtomicU64,
     writes: AtomicU64,
+    conditions: AtomicU64,
+    cells: AtomicU64,
     watched: RwLock<Option<Arc<Watch>>>,
 }
 
 impl Seen {
-    pub(super) fn operations(&self) -> Operations {
+    pub(in crate::bench) fn operations(&self) -> Operations {
         Operations {
             reads: self.reads.load(Ordering::Relaxed),
             scans: self.scans.load(Ordering::Relaxed),
+            scan_nanos: self.scan_nanos.load(Ordering::Relaxed),
             writes: self.writes.load(Ordering::Relaxed),
+            conditions: self.conditions.load(Ordering::Relaxed),
+            cells: self.cells.load(Ordering::Relaxed),
+        }
+    }
+
+    fn wrote(&self, conditions: usize) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.conditions.fetch_add(conditions as u64, Ordering::Relaxed);
+    }
+
+    fn changed(&self, cells: usize) {
+        self.cells.fetch_add(cells as u64, Ordering::Relaxed);
+    }
+
+    /// Counts what a conditional mutation did.
+    fn decided(&self, [then, otherwise]: [usize; 2], result: &Result<bool>) {
+        if let Ok(held) = result {
+            self.changed(if *held { then } else { otherwise });
         }
     }
 
     /// Notes from now on when documents with these ids are clustered.
-    pub(super) fn watch(&self, ids: std::ops::Range<u64>) -> Arc<Watch> {
+    pub(in crate::bench) fn watch(&self, ids: std::ops::Range<u64>) -> Arc<Watch> {
         let length = usize::try_from(ids.end - ids.start).unwrap_or(0);
         let watch = Arc::new(Watch {
             since: Instant::now(),
@@ -81,7 +112,7 @@ impl Seen {
 
 /// When each of some documents was clustered.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(in crate::bench) struct Watch {
     since: Instant,
     first: u64,
     /// Nanoseconds, and one more, after `since`; zero until then.
@@ -90,17 +121,17 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn since(&self) -> Instant {
+    pub(in crate::bench) fn since(&self) -> Instant {
         self.since
     }
 
     /// How many are clustered.
-    pub(super) fn count(&self) -> u64 {
+    pub(in crate::bench) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
     /// When a document was clustered, if it is.
-    pub(super) fn at(&self, id: u64) -> Option<Duration> {
+    pub(in crate::bench) fn at(&self, id: u64) -> Option<Duration> {
         let nanos = self.entry(id)?.load(Ordering::Relaxed);
         nanos.checked_sub(1).map(Duration::from_nanos)
     }
@@ -120,13 +151,13 @@ impl Watch {
 
 /// The store.
 #[derive(Debug)]
-pub(super) struct Spy {
+pub(in crate::bench) struct Spy {
     store: Arc<dyn Store>,
     seen: Arc<Seen>,
 }
 
 impl Spy {
-    pub(super) fn on(store: Arc<dyn Store>) -> (Arc<Self>, Arc<Seen>) {
+    pub(in crate::bench) fn on(store: Arc<dyn Store>) -> (Arc<Self>, Arc<Seen>) {
         let seen = Arc::new(Seen::default());
         (Arc::new(Spy { store, seen: seen.clone() }), seen)
     }
@@ -160,8 +191,9 @@ impl Store for Spy {
         self.store.commits_rows()
     }
 
-    async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
-        self.seen.writes.fetch_add(request.rows.len() as u64, Ordering::Relaxed);
+    async fn commit_rows(&self, mut request: CommitRows) -> Result<RowsOutcome> {
+        request.rows.iter().for_each(|row| self.seen.wrote(row.predicate.len()));
+        request.at = Arc::new(SpyAt { at: request.at, seen: self.seen.clone() });
         // A commit looks for newer writes of every column that it writes.
         let clusters = |row: &&bigtable::CommitRow| {
             &*row.table == DOCUMENTS
@@ -185,6 +217,25 @@ impl Store for Spy {
     }
 }
 
+/// Counts what is written in one step.
+#[derive(Debug)]
+struct SpyAt {
+    at: Arc<dyn AtCommit>,
+    seen: Arc<Seen>,
+}
+
+impl AtCommit for SpyAt {
+    fn timestamp(&self) -> Option<Timestamp> {
+        self.at.timestamp()
+    }
+
+    fn mutations(&self, row: usize, commit_ts: Timestamp) -> Vec<Mutation> {
+        let mutations = self.at.mutations(row, commit_ts);
+        self.seen.changed(mutations.len());
+        mutations
+    }
+}
+
 #[derive(Debug)]
 struct SpyTable {
     table: Arc<dyn Table>,
@@ -197,6 +248,11 @@ struct Second {
     row: RowKey,
     /// Whether it does so when the predicate holds.
     when: bool,
+}
+
+/// How many cells it changes if its predicate holds, and if not.
+fn cells_of(request: &ConditionalMutation) -> [usize; 2] {
+    [request.then.len(), request.otherwise.len()]
 }
 
 impl SpyTable {
@@ -231,27 +287,39 @@ impl Table for SpyTable {
     }
 
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
+        let since = Instant::now();
+        let page = self.table.scan(range, select, limit).await;
+        let nanos = since.elapsed().as_nanos() as u64;
         self.seen.scans.fetch_add(1, Ordering::Relaxed);
-        self.table.scan(range, select, limit).await
+        self.seen.scan_nanos.fetch_add(nanos, Ordering::Relaxed);
+        page
     }
 
     async fn mutate_row(&self, request: RowMutation) -> Result<()> {
-        self.seen.writes.fetch_add(1, Ordering::Relaxed);
-        self.table.mutate_row(request).await
+        self.seen.wrote(0);
+        let cells = request.mutations.len();
+        self.table.mutate_row(request).await?;
+        self.seen.changed(cells);
+        Ok(())
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
-        self.seen.writes.fetch_add(1, Ordering::Relaxed);
-        let second = self.second(&request);
+        self.seen.wrote(request.predicate.len());
+        let (second, cells) = (self.second(&request), cells_of(&request));
         let result = self.table.check_and_mutate_row(request).await;
+        self.seen.decided(cells, &result);
         self.settle(second.as_ref(), &result);
         result
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        self.seen.writes.fetch_add(requests.len() as u64, Ordering::Relaxed);
+        requests.iter().for_each(|request| self.seen.wrote(request.predicate.len()));
         let seconds: Vec<Option<Second>> = requests.iter().map(|r| self.second(r)).collect();
+        let cells: Vec<_> = requests.iter().map(cells_of).collect();
         let results = self.table.check_and_mutate_rows(requests).await;
+        for (cells, result) in cells.into_iter().zip(&results) {
+            self.seen.decided(cells, result);
+        }
         for (second, result) in seconds.iter().zip(&results) {
             self.settle(second.as_ref(), result);
         }

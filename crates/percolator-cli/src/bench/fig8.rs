@@ -1,0 +1,216 @@
+//! Figure 8: reads and writes of single cells, transactional over raw (paper section 3.2).
+//!
+//! ```text
+//! cells      a copy of the cells: raw, in transactions, or a peer's; reads and writes of it
+//! embedded   the stores in this process, and which of their optimisations are on
+//! remote     our server and Google's emulator, over loopback
+//! postgres   a peer
+//! bed        all copies, and the arms
+//! ladder     what a transaction asks of the store, from the paper's form to the default
+//! report     figures, their bars, the plot
+//! ```
+//!
+//! All arms take turns in one run. Each that writes has a copy of its own, so that what one leaves
+//! behind costs no other; all data stay in memory. At the end every cell of every copy is read.
+
+mod bed;
+mod cells;
+mod embedded;
+mod ladder;
+mod postgres;
+mod remote;
+mod report;
+
+pub(crate) use report::{json, plot, print};
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::bench::Turns;
+use crate::bench::system::Load;
+use crate::bench::turns::{Block, Measured, Start, histogram, nanos};
+use crate::cmd::Context;
+
+use bed::{Arm, Bed};
+use cells::Cells;
+
+/// Most cells: what surely stays in memory.
+pub(crate) const CELLS_MAX: usize = 1_000_000;
+/// How many cells a larger transaction writes, each in a row of its own.
+pub(crate) const TEN: usize = 10;
+
+/// Something beside the stores of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Beside {
+    /// Our own server.
+    Server,
+    /// Google's emulator.
+    Emulator,
+    /// PostgreSQL.
+    Postgres,
+}
+
+/// How it is measured.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) turns: Turns,
+    pub(crate) quick: bool,
+    pub(crate) cells: usize,
+    /// How many callers the arms for many have.
+    pub(crate) callers: usize,
+    /// A program to take for the emulator.
+    pub(crate) emulator: Option<PathBuf>,
+    pub(crate) without: Vec<Beside>,
+    pub(crate) dir: PathBuf,
+}
+
+/// What an operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Get,
+    BeginGet,
+    Set,
+    /// Ten cells; counted in cells.
+    SetTen,
+}
+
+impl Work {
+    /// How many operations it counts as.
+    fn counts(self) -> u64 {
+        if self == Work::SetTen { TEN as u64 } else { 1 }
+    }
+}
+
+/// Whether all that was written could be read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Check {
+    pub(crate) copies: usize,
+    pub(crate) cells: usize,
+    pub(crate) wrong: u64,
+}
+
+/// The result of a run.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    arms: Vec<Measured>,
+    load: [Load; 2],
+    ladder: Vec<ladder::Step>,
+    pub(crate) check: Check,
+    /// What was left out, and how to get it.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Measures; `None` after Ctrl-C.
+pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Result<Option<Outcome>> {
+    let before = Load::now();
+    let ladder = ladder::count(&settings.dir).await?;
+    let Some(bed) = Bed::create(context, settings).await? else { return Ok(None) };
+    let mut arms: Vec<Measured> =
+        bed.arms.iter().map(|arm| Measured::new(arm.name, arm.operation)).collect();
+    let progress = settings.turns.progress(context, arms.len());
+    let mut random = SmallRng::seed_from_u64(settings.turns.seed);
+    let turn = async |arm: usize| {
+        let arm = &bed.arms[arm];
+        turn(arm, bed.start(arm), settings.turns.block(), &mut random).await
+    };
+    if !settings.turns.take(context, &progress, &mut arms, turn).await? {
+        return Ok(None);
+    }
+    let load = [before, Load::now()];
+    let mut check = Check::default();
+    for cells in bed.copies() {
+        cells.check_all().await?;
+        check.copies += 1;
+        check.cells += cells.len();
+        check.wrong += cells.wrong();
+    }
+    Ok(Some(Outcome { arms, load, ladder, check, missing: bed.missing }))
+}
+
+/// One turn of an arm.
+async fn turn(
+    arm: &Arm,
+    start: Start<'_>,
+    length: Duration,
+    random: &mut SmallRng,
+) -> anyhow::Result<Block> {
+    let (since, mut latencies, mut operations) = (start.at(), histogram(), 0);
+    let mut record = |nanos| {
+        latencies.saturating_record(nanos);
+        operations += arm.work.counts();
+    };
+    let caller = |number| Caller {
+        cells: arm.cells.clone(),
+        number,
+        of: arm.callers,
+        random: SmallRng::seed_from_u64(random.random()),
+    };
+    let mut callers: Vec<Caller> = (0..arm.callers).map(caller).collect();
+    let work = arm.work;
+    let spent = if let [one] = &mut callers[..] {
+        one.call(work, since, length, &mut record).await?;
+        start.spent()
+    } else {
+        let tasks = callers.into_iter().map(|mut caller| {
+            let mut taken = Vec::new();
+            tokio::spawn(async move {
+                caller.call(work, since, length, |nanos| taken.push(nanos)).await?;
+                Ok::<_, anyhow::Error>(taken)
+            })
+        });
+        let done = futures::future::try_join_all(tasks).await?;
+        let spent = start.spent();
+        for taken in done {
+            taken?.into_iter().for_each(&mut record);
+        }
+        spent
+    };
+    Ok(Block { operations, spent, latencies })
+}
+
+/// Works on cells of its own.
+struct Caller {
+    cells: Arc<Cells>,
+    number: usize,
+    /// How many callers share the cells.
+    of: usize,
+    random: SmallRng,
+}
+
+impl Caller {
+    /// Works on random cells for this long. One reading of the clock ends an operation and begins the
+    /// next, the drawing of the cell included.
+    async fn call(
+        &mut self,
+        work: Work,
+        since: Instant,
+        length: Duration,
+        mut record: impl FnMut(u64),
+    ) -> anyhow::Result<()> {
+        let own = self.cells.len() / self.of;
+        let mut last = since.elapsed();
+        while last < length {
+            let first = self.random.random_range(0..own);
+            let cell = |drawn: usize| self.number + self.of * (drawn % own);
+            let at = cell(first);
+            match work {
+                Work::Get => self.cells.get(at, self.number).await?,
+                Work::BeginGet => self.cells.begin_get(at).await?,
+                Work::Set => self.cells.set(&[at], self.number, &mut self.random).await?,
+                Work::SetTen => {
+                    let ten: [usize; TEN] = std::array::from_fn(|i| cell(first + i));
+                    self.cells.set(&ten, self.number, &mut self.random).await?;
+                }
+            }
+            let now = since.elapsed();
+            record(nanos(now - last));
+            last = now;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,276 @@
+//! One copy of the cells, wherever it lies, and what was written to it last.
+//!
+//! Each cell's value carries the cell's number and how often the cell was written, so that a read that
+//! returns anything else is noticed. Callers that write at the same time share no cell.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bigtable::{ConditionalMutation, Family, Mutation, RowKey, RowMutation};
+use bigtable::{Selection, TimeRange, Timestamp};
+use fjall::PersistMode;
+use percolator::{Bytes, Client, Column};
+use rand::RngCore;
+use rand::rngs::SmallRng;
+
+use super::postgres::Rows;
+
+/// Length of a key.
+pub(super) const KEY_BYTES: usize = 24;
+/// Length of a value.
+pub(super) const VALUE_BYTES: usize = 100;
+/// The family of cells that are no transactions'.
+pub(super) const NEWEST: Family = Family::from_static("newest");
+/// The same, where the newest version does not lie apart from older ones.
+pub(super) const VERSIONS: Family = Family::from_static("versions");
+
+const QUALIFIER: &[u8] = b"v";
+const COLUMN: Column = Column::literal("v");
+/// How many cells are loaded at once.
+const LOAD_AT_ONCE: usize = 1000;
+
+/// Where cells lie, and how they are reached.
+pub(super) enum Place {
+    /// A keyspace of the bare engine.
+    Fjall { db: fjall::Database, keyspace: fjall::Keyspace, sync: bool },
+    /// The same with the engine's own transactions, optimistic ones.
+    Optimistic {
+        db: fjall::OptimisticTxDatabase,
+        keyspace: fjall::OptimisticTxKeyspace,
+        sync: bool,
+    },
+    /// The same with transactions that take turns.
+    SingleWriter {
+        db: fjall::SingleWriterTxDatabase,
+        keyspace: fjall::SingleWriterTxKeyspace,
+        sync: bool,
+    },
+    /// A table of the store beneath the transactions, and the family of it.
+    Raw { table: Arc<dyn bigtable::Table>, family: Family },
+    /// A table of transactions.
+    Percolator { client: Client, table: percolator::Table },
+    /// A table of PostgreSQL.
+    Postgres(Rows),
+}
+
+/// A copy of the cells.
+pub(super) struct Cells {
+    place: Place,
+    keys: Arc<Vec<RowKey>>,
+    /// How often each cell was written.
+    written: Vec<AtomicU64>,
+    /// Reads that returned something else than was written.
+    wrong: AtomicU64,
+}
+
+impl Cells {
+    pub(super) fn new(place: Place, keys: &Arc<Vec<RowKey>>) -> Self {
+        let written = (0..keys.len()).map(|_| AtomicU64::new(0)).collect();
+        Cells { place, keys: keys.clone(), written, wrong: AtomicU64::new(0) }
+    }
+
+    /// Keys for so many cells.
+    pub(super) fn keys(count: usize) -> Arc<Vec<RowKey>> {
+        Arc::new((0..count).map(|cell| RowKey::from(format!("{cell:0KEY_BYTES$}"))).collect())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(super) fn wrong(&self) -> u64 {
+        self.wrong.load(Ordering::Relaxed)
+    }
+
+    /// Writes every cell once, many at once and not more durably than that takes.
+    pub(super) async fn load(&self, random: &mut SmallRng) -> anyhow::Result<()> {
+        for first in (0..self.len()).step_by(LOAD_AT_ONCE) {
+            let cells: Vec<usize> = (first..(first + LOAD_AT_ONCE).min(self.len())).collect();
+            self.load_some(&cells, random).await?;
+        }
+        match &self.place {
+            Place::Fjall { db, .. } => db.persist(PersistMode::SyncData)?,
+            Place::Postgres(rows) => rows.loaded().await?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn load_some(&self, cells: &[usize], random: &mut SmallRng) -> anyhow::Result<()> {
+        match &self.place {
+            Place::Raw { table, family } => {
+                let set = |cell: &usize| {
+                    let otherwise = vec![self.mutation(family, *cell, random)];
+                    let request = ConditionalMutation::new(&self.keys[*cell]);
+                    ConditionalMutation { otherwise, ..request }
+                };
+                let requests = cells.iter().map(set).collect();
+                for result in table.check_and_mutate_rows(requests).await {
+                    result?;
+                }
+            }
+            Place::Fjall { keyspace, .. } => {
+                for &cell in cells {
+                    keyspace.insert(self.keys[cell].as_bytes(), self.value(cell, random))?;
+                }
+            }
+            Place::Optimistic { db, keyspace, .. } => {
+                let mut tx = db.write_tx()?;
+                for &cell in cells {
+                    tx.insert(keyspace, self.keys[cell].as_bytes(), self.value(cell, random));
+                }
+                // Nothing else writes meanwhile.
+                tx.commit()??;
+            }
+            Place::SingleWriter { db, keyspace, .. } => {
+                let mut tx = db.write_tx();
+                for &cell in cells {
+                    tx.insert(keyspace, self.keys[cell].as_bytes(), self.value(cell, random));
+                }
+                tx.commit()?;
+            }
+            Place::Percolator { .. } | Place::Postgres(_) => self.set(cells, 0, random).await?,
+        }
+        Ok(())
+    }
+
+    /// The next value of a cell.
+    fn value(&self, cell: usize, random: &mut SmallRng) -> [u8; VALUE_BYTES] {
+        let written = self.written[cell].fetch_add(1, Ordering::Relaxed) + 1;
+        let mut value = [0; VALUE_BYTES];
+        value[..8].copy_from_slice(&(cell as u64).to_be_bytes());
+        value[8..16].copy_from_slice(&written.to_be_bytes());
+        random.fill_bytes(&mut value[16..]);
+        value
+    }
+
+    /// Notes a read whose value is not the last one written.
+    fn check(&self, cell: usize, value: Option<&[u8]>) {
+        let written = self.written[cell].load(Ordering::Relaxed);
+        let right = value.is_some_and(|value| {
+            value.len() == VALUE_BYTES
+                && value[..8] == (cell as u64).to_be_bytes()
+                && value[8..16] == written.to_be_bytes()
+        });
+        if !right {
+            self.wrong.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn mutation(&self, family: &Family, cell: usize, random: &mut SmallRng) -> Mutation {
+        let value = Bytes::copy_from_slice(&self.value(cell, random));
+        let written = self.written[cell].load(Ordering::Relaxed);
+        let version = Timestamp::new(written).unwrap_or(Timestamp::MAX);
+        Mutation::set(family.clone(), QUALIFIER, version, value)
+    }
+
+    /// Reads the newest version of a cell; of transactions, by a snapshot of the present.
+    pub(super) async fn get(&self, cell: usize, caller: usize) -> anyhow::Result<()> {
+        let key = &self.keys[cell];
+        match &self.place {
+            Place::Fjall { keyspace, .. } => {
+                self.check(cell, keyspace.get(key.as_bytes())?.as_deref());
+            }
+            Place::Optimistic { keyspace, .. } => {
+                self.check(cell, keyspace.get(key.as_bytes())?.as_deref());
+            }
+            Place::SingleWriter { keyspace, .. } => {
+                self.check(cell, keyspace.get(key.as_bytes())?.as_deref());
+            }
+            Place::Raw { table, family } => {
+                let newest =
+                    Selection::default().column(family.clone(), QUALIFIER, TimeRange::ALL, 1);
+                let row = table.read_row(key, &newest).await?;
+                self.check(cell, row.newest(family, QUALIFIER).map(|found| &found.value[..]));
+            }
+            Place::Percolator { client, table } => {
+                let snapshot = client.snapshot().await?;
+                self.check(cell, snapshot.get(table, key, &COLUMN).await?.as_deref());
+            }
+            Place::Postgres(rows) => {
+                self.check(cell, rows.get(caller, key.as_bytes()).await?.as_deref());
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a transaction and reads a cell in it.
+    pub(super) async fn begin_get(&self, cell: usize) -> anyhow::Result<()> {
+        let Place::Percolator { client, table } = &self.place else {
+            anyhow::bail!("there are no transactions to begin")
+        };
+        let tx = client.begin().await?;
+        let value = tx.get(table, &self.keys[cell], &COLUMN).await?;
+        self.check(cell, value.as_deref());
+        Ok(())
+    }
+
+    /// Writes these cells: in one transaction, or one after the other where there are none.
+    pub(super) async fn set(
+        &self,
+        cells: &[usize],
+        caller: usize,
+        random: &mut SmallRng,
+    ) -> anyhow::Result<()> {
+        if let Place::Percolator { client, table } = &self.place {
+            let mut tx = client.begin().await?;
+            for &cell in cells {
+                let value = Bytes::copy_from_slice(&self.value(cell, random));
+                tx.set(table, &self.keys[cell], &COLUMN, value)?;
+            }
+            tx.commit().await?;
+            return Ok(());
+        }
+        for &cell in cells {
+            self.set_one(cell, caller, random).await?;
+        }
+        Ok(())
+    }
+
+    async fn set_one(
+        &self,
+        cell: usize,
+        caller: usize,
+        random: &mut SmallRng,
+    ) -> anyhow::Result<()> {
+        let key = self.keys[cell].as_bytes();
+        let mode = |sync: bool| if sync { PersistMode::SyncData } else { PersistMode::Buffer };
+        match &self.place {
+            Place::Fjall { db, keyspace, sync } => {
+                // An insert alone survives the end of the process.
+                keyspace.insert(key, self.value(cell, random))?;
+                if *sync {
+                    db.persist(PersistMode::SyncData)?;
+                }
+            }
+            Place::Optimistic { db, keyspace, sync } => {
+                let mut tx = db.write_tx()?.durability(Some(mode(*sync)));
+                tx.insert(keyspace, key, self.value(cell, random));
+                // Nothing else writes meanwhile.
+                tx.commit()??;
+            }
+            Place::SingleWriter { db, keyspace, sync } => {
+                let mut tx = db.write_tx().durability(Some(mode(*sync)));
+                tx.insert(keyspace, key, self.value(cell, random));
+                tx.commit()?;
+            }
+            Place::Raw { table, family } => {
+                let set = self.mutation(family, cell, random);
+                table.mutate_row(RowMutation::new(&self.keys[cell]).mutation(set)).await?;
+            }
+            Place::Postgres(rows) => {
+                rows.set(caller, key, &self.value(cell, random)).await?;
+            }
+            Place::Percolator { .. } => anyhow::bail!("transactions write all of their cells"),
+        }
+        Ok(())
+    }
+
+    /// Reads every cell.
+    pub(super) async fn check_all(&self) -> anyhow::Result<()> {
+        for cell in 0..self.len() {
+            self.get(cell, 0).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! The stores in this process, and which of their optimisations are on.
+//!
+//! ```text
+//!   paper_faithful     as the paper has it: all versions of a column together, nothing remembered
+//!   with_newest_apart  newest versions lie apart
+//!   main               everything on; beside the raw tables. So are `ten`, `two_phases` and `with_memory`,
+//!                      whose clients differ
+//!   sync               the same, and what is acknowledged survives a power cut
+//!   sync-alone         the same, and every change is synced by itself
+//! ```
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bigtable::{
+    CommitRows, Layout, LocalityGroup, Result, RowsOutcome, Store, Table, TableSchema, Timestamp,
+};
+use bigtable_fjall::{Durability, FjallStore};
+use fjall::KeyspaceCreateOptions;
+use percolator::{Client, CommitPath, Options, Percolator, async_trait};
+
+use super::cells::{NEWEST, Place, VERSIONS};
+
+/// New cells of a keyspace in memory, before they are written out as a sorted run.
+const WRITE_BUFFER_BYTES: u64 = 64 << 20;
+/// Memory for blocks read from disk, in each engine.
+pub(super) const CACHE_BYTES: u64 = 128 << 20;
+
+/// What a store does beyond the least.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Switches {
+    pub(super) sync: bool,
+    /// Newest write records lie apart from older ones.
+    pub(super) newest_apart: bool,
+    /// The committer remembers newest versions.
+    pub(super) remembers: bool,
+    /// Changes that come at the same time share one batch and one sync.
+    pub(super) groups: bool,
+}
+
+impl Switches {
+    pub(super) const ALL: Switches =
+        Switches { sync: false, newest_apart: true, remembers: true, groups: true };
+    pub(super) const PAPER: Switches =
+        Switches { sync: false, newest_apart: false, remembers: false, groups: true };
+
+    /// Opens a new store.
+    pub(super) fn open(self, dir: &Path) -> Result<Arc<dyn Store>> {
+        let all = bigtable_fjall::Options {
+            durability: if self.sync { Durability::Sync } else { Durability::Buffered },
+            cache_bytes: CACHE_BYTES,
+            write_buffer_bytes: WRITE_BUFFER_BYTES,
+            ..bigtable_fjall::Options::default()
+        };
+        let options = bigtable_fjall::Options {
+            recent_bytes: if self.remembers { all.recent_bytes } else { 0 },
+            group_rows_max: if self.groups { all.group_rows_max } else { 1 },
+            ..all
+        };
+        let store = Arc::new(FjallStore::open(dir, options)?);
+        Ok(if self.newest_apart { store } else { Arc::new(Together(store)) })
+    }
+}
+
+/// A client that commits in the paper's two phases, with short values inside its records or not.
+pub(super) fn two_phases(short_values: bool) -> Options {
+    let all = Options::default();
+    Options {
+        commit_path: CommitPath::TwoPhases,
+        short_value_bytes_max: if short_values { all.short_value_bytes_max } else { 0 },
+        ..all
+    }
+}
+
+/// A table of transactions, through a client of its own.
+pub(super) async fn transactions(
+    db: &Percolator,
+    options: Options,
+    name: &str,
+) -> anyhow::Result<Place> {
+    let client = Client::open(db.services().clone(), options).await?;
+    let table = client.table(name).await?;
+    Ok(Place::Percolator { client, table })
+}
+
+/// A table of the store beneath.
+pub(super) async fn raw(
+    store: &dyn Store,
+    name: &str,
+    newest_apart: bool,
+) -> anyhow::Result<Place> {
+    let (group, family) = match newest_apart {
+        true => (LocalityGroup::on_disk("newest", Layout::NewestApart), NEWEST),
+        false => (LocalityGroup::on_disk("versions", Layout::Versions), VERSIONS),
+    };
+    let table = store.open_table(name, &TableSchema { groups: vec![group] }).await?;
+    Ok(Place::Raw { table, family })
+}
+
+/// A keyspace of the bare engine.
+pub(super) fn bare(dir: &Path, sync: bool) -> anyhow::Result<Place> {
+    let db = fjall::Database::builder(dir).cache_size(CACHE_BYTES).open()?;
+    let keyspace = db.keyspace("cells", buffered)?;
+    Ok(Place::Fjall { db, keyspace, sync })
+}
+
+/// The same with the engine's optimistic transactions.
+pub(super) fn optimistic(dir: &Path, sync: bool) -> anyhow::Result<Place> {
+    let db = fjall::OptimisticTxDatabase::builder(dir).cache_size(CACHE_BYTES).open()?;
+    let keyspace = db.keyspace("cells", buffered)?;
+    Ok(Place::Optimistic { db, keyspace, sync })
+}
+
+/// The same with the engine's transactions that take turns.
+pub(super) fn single_writer(dir: &Path, sync: bool) -> anyhow::Result<Place> {
+    let db = fjall::SingleWriterTxDatabase::builder(dir).cache_size(CACHE_BYTES).open()?;
+    let keyspace = db.keyspace("cells", buffered)?;
+    Ok(Place::SingleWriter { db, keyspace, sync })
+}
+
+/// The same on all sides: a smaller buffer means more files to write and to look into.
+fn buffered() -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER_BYTES)
+}
+
+/// A store whose tables keep all versions of a column together. It changes schemas and nothing else.
+#[derive(Debug)]
+struct Together(Arc<FjallStore>);
+
+#[async_trait]
+impl Store for Together {
+    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
+        let together = |group: &LocalityGroup| match group.layout {
+            Layout::NewestApart => LocalityGroup { layout: Layout::Versions, ..group.clone() },
+            Layout::Versions | Layout::InMemory(_) => group.clone(),
+        };
+        let groups = schema.groups.iter().map(together).collect();
+        self.0.open_table(name, &TableSchema { groups }).await
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        self.0.table_names().await
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.0.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
+        self.0.raise_floor(floor).await
+    }
+
+    async fn reclaim(&self) -> Result<()> {
+        self.0.reclaim().await
+    }
+
+    fn commits_rows(&self) -> bool {
+        self.0.commits_rows()
+    }
+
+    async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
+        self.0.commit_rows(request).await
+    }
+
+    fn pressure(&self) -> f64 {
+        self.0.pressure()
+    }
+}

@@ -1,0 +1,117 @@
+//! `bench fig8`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::bench::Turns;
+use crate::bench::fig8::{self, Beside, CELLS_MAX, Settings, TEN};
+use crate::cmd::Context;
+use crate::cmd::bench::{Place, made, measured};
+use crate::exit::{Exit, Failure};
+use crate::output::grouped;
+
+/// Most callers: PostgreSQL has a connection for each.
+const CALLERS_MAX: usize = 128;
+
+/// Reads and writes of single cells, transactional over raw (the paper's Figure 8).
+///
+/// Embedded, buffered and synced, with one caller and with many; from the paper's form to the default, one
+/// optimisation after the other; over our server and Google's emulator; and beside the bare engine, its own
+/// transactions and PostgreSQL. All data cached. The arms take turns in blocks of half a second, in an
+/// order drawn from the seed; a ratio is the median of the ratios of each round. At the end everything
+/// that was written is read again: exit status 3, and no result, when it is not there.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator bench fig8 --quick --out results
+  percolator bench fig8 --data /mnt/disk/bench --without postgres --json")]
+pub(crate) struct Fig8 {
+    /// Shorter turns: less than three minutes on two cores.
+    #[arg(long)]
+    quick: bool,
+    /// Seconds to measure each arm for [default: 10, or 2 with --quick].
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
+    /// How many cells there are in each copy.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    cells: usize,
+    /// How many callers the arms for many have.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    callers: usize,
+    /// The program of Google's emulator.
+    #[arg(long, value_name = "PROGRAM")]
+    emulator: Option<PathBuf>,
+    /// Leave out what runs beside; may be repeated.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    without: Vec<Beside>,
+    /// Seed of the order of arms and cells.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// A new directory for the data, which stays; a temporary one when it is left away.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where fig8.json and fig8.svg go.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl Fig8 {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let settings = self.settings()?;
+        made(self.out.as_deref())?;
+        let place = Place::of(self.data.as_deref())?;
+        let settings = Settings { dir: place.dir().to_owned(), ..settings };
+        let Some(result) = measured(context, fig8::run(context, &settings)).await? else {
+            return Ok(Exit::Interrupted);
+        };
+        if result.check.wrong > 0 {
+            return Err(Failure::error(
+                Exit::Violated,
+                format!("{} cells were not as they were written", grouped(result.check.wrong)),
+                "the figures are void; please report this with the settings above",
+            ));
+        }
+        let json = fig8::json(&settings, &result);
+        if let Some(out) = &self.out {
+            std::fs::write(out.join("fig8.json"), format!("{json:#}\n"))?;
+            std::fs::write(out.join("fig8.svg"), fig8::plot(&settings, &result))?;
+        }
+        match context.out.json {
+            true => context.out.json(&json)?,
+            false => fig8::print(context.out, &settings, &result)?,
+        }
+        for missing in &result.missing {
+            context.out.warn(&format!("left out: {missing}"));
+        }
+        Ok(Exit::Done)
+    }
+
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let seconds = self.seconds.unwrap_or(if self.quick { 2.0 } else { 10.0 });
+        if !(0.01..=3600.0).contains(&seconds) {
+            return Err(Failure::usage(
+                format!("--seconds {seconds}"),
+                "give 0.01 to 3600 seconds",
+            ));
+        }
+        if !(1..=CALLERS_MAX).contains(&self.callers) {
+            let help = format!("give 1 to {CALLERS_MAX} callers");
+            return Err(Failure::usage(format!("--callers {}", self.callers), help));
+        }
+        // Callers share no cell, and a larger transaction writes several.
+        let least = self.callers.max(TEN);
+        if !(least..=CELLS_MAX).contains(&self.cells) {
+            let help = format!("give {least} to {} cells", grouped(CELLS_MAX as u64));
+            return Err(Failure::usage(format!("--cells {}", self.cells), help));
+        }
+        Ok(Settings {
+            turns: Turns { seconds, seed: self.seed },
+            quick: self.quick,
+            cells: self.cells,
+            callers: self.callers,
+            emulator: self.emulator.clone(),
+            without: self.without.clone(),
+            dir: PathBuf::new(),
+        })
+    }
+}

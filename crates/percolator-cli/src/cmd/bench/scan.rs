@@ -1,0 +1,129 @@
+//! `bench scan`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::bench::Turns;
+use crate::bench::scan::{self, ROWS_AT_ONCE, Settings};
+use crate::cmd::Context;
+use crate::cmd::bench::{Place, made, measured};
+use crate::exit::{Exit, Failure};
+use crate::output::grouped;
+
+/// Cells of each table that is scanned, at most.
+const CELLS_MAX: usize = 1_000_000;
+/// Clean cells and notifications, at most.
+const CLEAN_MAX: usize = 100_000_000;
+/// Few clean cells.
+const FEW: usize = 100_000;
+
+/// Scans of a snapshot against the store's own, and of notifications among clean cells.
+///
+/// Cells with one version and with ten that nothing collects. Then a thousand dirty cells that workers find
+/// by scanning alone, among few clean cells and among many: at first, after the store was opened again, and
+/// after many notifications were processed. The arms take turns in blocks of half a second, in an order
+/// drawn from the seed. Everything that a scan returns is looked at, and every notification must be
+/// processed exactly once: exit status 3, and no result, otherwise.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator bench scan --quick --out results
+  percolator bench scan --clean 10000000 --data /mnt/disk/bench --json")]
+pub(crate) struct Scan {
+    /// Fewer clean cells and shorter turns: less than three minutes on two cores.
+    #[arg(long)]
+    quick: bool,
+    /// Seconds to measure each arm for [default: 10, or 3 with --quick].
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
+    /// How many cells there are in each table that is scanned.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    cells: usize,
+    /// How many clean cells are many, at a hundred and fifty bytes each [default: 10000000, or 1000000 with
+    /// --quick].
+    #[arg(long, value_name = "N")]
+    clean: Option<usize>,
+    /// How many clean cells are few.
+    #[arg(long, value_name = "N", default_value_t = FEW)]
+    few: usize,
+    /// How many cells are dirty at a time.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    dirty: usize,
+    /// How many notifications are processed before the last look [default: 1000000, or 100000 with
+    /// --quick].
+    #[arg(long, value_name = "N")]
+    processed: Option<usize>,
+    /// Seed of the order of arms and cells.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// A new directory for the data, which stays; a temporary one when it is left away.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where scan.json and scan.svg go.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl Scan {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let settings = self.settings()?;
+        made(self.out.as_deref())?;
+        let place = Place::of(self.data.as_deref())?;
+        let settings = Settings { dir: place.dir().to_owned(), ..settings };
+        let Some(result) = measured(context, scan::run(context, &settings)).await? else {
+            return Ok(Exit::Interrupted);
+        };
+        if !result.check.is_ok() {
+            let wrong = grouped(result.check.wrong);
+            return Err(Failure::error(
+                Exit::Violated,
+                format!("{wrong} rows were not as they were written, or a notification was lost"),
+                "the figures are void; please report this with the settings above",
+            ));
+        }
+        let json = scan::json(&settings, &result);
+        if let Some(out) = &self.out {
+            std::fs::write(out.join("scan.json"), format!("{json:#}\n"))?;
+            std::fs::write(out.join("scan.svg"), scan::plot(&settings, &result))?;
+        }
+        match context.out.json {
+            true => context.out.json(&json)?,
+            false => scan::print(context.out, &settings, &result)?,
+        }
+        Ok(Exit::Done)
+    }
+
+    fn settings(&self) -> anyhow::Result<Settings> {
+        let quick = |quick, full| if self.quick { quick } else { full };
+        let seconds = self.seconds.unwrap_or(if self.quick { 3.0 } else { 10.0 });
+        let clean = self.clean.unwrap_or(quick(1_000_000, 10_000_000));
+        let processed = self.processed.unwrap_or(quick(100_000, 1_000_000));
+        if !(0.01..=3600.0).contains(&seconds) {
+            return Err(Failure::usage(
+                format!("--seconds {seconds}"),
+                "give 0.01 to 3600 seconds",
+            ));
+        }
+        let range = |what: &str, value: usize, least: usize, most: usize| {
+            if (least..=most).contains(&value) {
+                return Ok(());
+            }
+            let help = format!("give {} to {}", grouped(least as u64), grouped(most as u64));
+            Err(Failure::usage(format!("{what} {value}"), help))
+        };
+        range("--cells", self.cells, ROWS_AT_ONCE, CELLS_MAX)?;
+        range("--dirty", self.dirty, 1, self.few)?;
+        range("--few", self.few, 1, CLEAN_MAX)?;
+        range("--clean", clean, self.few, CLEAN_MAX)?;
+        range("--processed", processed, 0, CLEAN_MAX)?;
+        Ok(Settings {
+            turns: Turns { seconds, seed: self.seed },
+            quick: self.quick,
+            cells: self.cells,
+            clean: [self.few, clean],
+            dirty: self.dirty,
+            processed,
+            dir: PathBuf::new(),
+        })
+    }
+}
