@@ -2,6 +2,8 @@
 
 mod fig7;
 mod fig9;
+mod measure;
+mod notify;
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -18,6 +20,7 @@ use crate::store::Durability;
   percolator bench fig7 --quick --out results
   percolator bench micro --json
   percolator bench fig9 --quick
+  percolator bench notify --quick
   percolator bench oracle --json
   percolator bench rpc --json
   percolator bench webindex site/ --json")]
@@ -27,6 +30,7 @@ pub(crate) enum Bench {
     Fig9(fig9::Fig9),
     #[command(hide = true, after_help = "Example:\n  percolator bench fig9 --quick")]
     Fig9Store(fig9::Fig9Store),
+    Notify(notify::Notify),
     Oracle(Oracle),
     Rpc(Rpc),
     Webindex(Webindex),
@@ -39,6 +43,7 @@ impl Bench {
             Bench::Micro(micro) => micro.run(context).await,
             Bench::Fig9(fig9) => fig9.run(context).await,
             Bench::Fig9Store(store) => store.run().await,
+            Bench::Notify(notify) => notify.run(context).await,
             Bench::Oracle(oracle) => oracle.run(context).await,
             Bench::Rpc(rpc) => rpc.run(context).await,
             Bench::Webindex(webindex) => webindex.run(context).await,
