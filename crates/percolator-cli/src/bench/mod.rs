@@ -8,7 +8,7 @@
 //!   micro, oracle, rpc   what the arms of each do
 //!   turns                the arms take turns
 //!   report               arms and figures, as JSON and as tables
-//!   findings             the same with conditions and a plot: notify
+//!   findings             the same with conditions and a plot: notify, resolve
 //!   statistics, system   medians; what the operating system says
 //!   server               a role of this program in a process of its own
 //!   webindex             two runs of the whole application; no arms
@@ -22,6 +22,7 @@ pub(crate) mod notify;
 pub(crate) mod oracle;
 mod plot;
 mod report;
+pub(crate) mod resolve;
 pub(crate) mod rpc;
 mod server;
 mod statistics;

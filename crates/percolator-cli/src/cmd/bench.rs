@@ -4,6 +4,7 @@ mod fig7;
 mod fig9;
 mod measure;
 mod notify;
+mod resolve;
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ use crate::store::Durability;
   percolator bench fig9 --quick
   percolator bench notify --quick
   percolator bench oracle --json
+  percolator bench resolve --quick
   percolator bench rpc --json
   percolator bench webindex site/ --json")]
 pub(crate) enum Bench {
@@ -32,6 +34,7 @@ pub(crate) enum Bench {
     Fig9Store(fig9::Fig9Store),
     Notify(notify::Notify),
     Oracle(Oracle),
+    Resolve(resolve::Resolve),
     Rpc(Rpc),
     Webindex(Webindex),
 }
@@ -45,6 +48,7 @@ impl Bench {
             Bench::Fig9Store(store) => store.run().await,
             Bench::Notify(notify) => notify.run(context).await,
             Bench::Oracle(oracle) => oracle.run(context).await,
+            Bench::Resolve(resolve) => resolve.run(context).await,
             Bench::Rpc(rpc) => rpc.run(context).await,
             Bench::Webindex(webindex) => webindex.run(context).await,
         }
