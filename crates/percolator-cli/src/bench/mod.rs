@@ -8,7 +8,7 @@
 //!   micro, oracle, rpc   what the arms of each do
 //!   turns                the arms take turns
 //!   report               arms and figures, as JSON and as tables
-//!   findings             the same with conditions and a plot: notify, resolve
+//!   findings             the same with conditions and a plot: notify, resolve, large_txn
 //!   statistics, system   medians; what the operating system says
 //!   server               a role of this program in a process of its own
 //!   webindex             two runs of the whole application; no arms
@@ -17,6 +17,7 @@
 pub(crate) mod fig7;
 pub(crate) mod fig9;
 pub(crate) mod findings;
+pub(crate) mod large_txn;
 pub(crate) mod micro;
 pub(crate) mod notify;
 pub(crate) mod oracle;

@@ -2,6 +2,7 @@
 
 mod fig7;
 mod fig9;
+mod large_txn;
 mod measure;
 mod notify;
 mod resolve;
@@ -21,6 +22,7 @@ use crate::store::Durability;
   percolator bench fig7 --quick --out results
   percolator bench micro --json
   percolator bench fig9 --quick
+  percolator bench large-txn --quick
   percolator bench notify --quick
   percolator bench oracle --json
   percolator bench resolve --quick
@@ -32,6 +34,7 @@ pub(crate) enum Bench {
     Fig9(fig9::Fig9),
     #[command(hide = true, after_help = "Example:\n  percolator bench fig9 --quick")]
     Fig9Store(fig9::Fig9Store),
+    LargeTxn(large_txn::LargeTxn),
     Notify(notify::Notify),
     Oracle(Oracle),
     Resolve(resolve::Resolve),
@@ -46,6 +49,7 @@ impl Bench {
             Bench::Micro(micro) => micro.run(context).await,
             Bench::Fig9(fig9) => fig9.run(context).await,
             Bench::Fig9Store(store) => store.run().await,
+            Bench::LargeTxn(large) => large.run(context).await,
             Bench::Notify(notify) => notify.run(context).await,
             Bench::Oracle(oracle) => oracle.run(context).await,
             Bench::Resolve(resolve) => resolve.run(context).await,
