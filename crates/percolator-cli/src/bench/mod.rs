@@ -8,12 +8,14 @@
 //!   micro, oracle, rpc   what the arms of each do
 //!   turns                the arms take turns
 //!   report               arms and figures, as JSON and as tables
-//!   findings             the same with conditions and a plot: notify, resolve, large_txn
+//!   findings             the same with conditions and a plot: notify, resolve, large_txn,
+//!                        batching
 //!   statistics, system   medians; what the operating system says
 //!   server               a role of this program in a process of its own
 //!   webindex             two runs of the whole application; no arms
 //! ```
 
+pub(crate) mod batching;
 pub(crate) mod fig7;
 pub(crate) mod fig9;
 pub(crate) mod findings;

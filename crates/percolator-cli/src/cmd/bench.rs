@@ -1,5 +1,6 @@
 //! `bench`: how fast it is on this machine.
 
+mod batching;
 mod fig7;
 mod fig9;
 mod large_txn;
@@ -19,6 +20,7 @@ use crate::store::Durability;
 /// Measure.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
+  percolator bench batching --quick
   percolator bench fig7 --quick --out results
   percolator bench micro --json
   percolator bench fig9 --quick
@@ -29,6 +31,7 @@ use crate::store::Durability;
   percolator bench rpc --json
   percolator bench webindex site/ --json")]
 pub(crate) enum Bench {
+    Batching(batching::Batching),
     Fig7(fig7::Fig7),
     Micro(Micro),
     Fig9(fig9::Fig9),
@@ -45,6 +48,7 @@ pub(crate) enum Bench {
 impl Bench {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
+            Bench::Batching(batching) => batching.run(context).await,
             Bench::Fig7(fig7) => fig7.run(context).await,
             Bench::Micro(micro) => micro.run(context).await,
             Bench::Fig9(fig9) => fig9.run(context).await,
