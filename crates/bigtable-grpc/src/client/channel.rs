@@ -1,6 +1,7 @@
 //! Connections, deadlines and headers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
@@ -110,6 +111,7 @@ pub(crate) struct Channels {
     deadline: Duration,
     features: MetadataValue<Ascii>,
     by_token: bool,
+    sent: AtomicU64,
 }
 
 impl Channels {
@@ -136,7 +138,7 @@ impl Channels {
                 Some(open(endpoint, 1, nothing).await.map_err(|status| of_read(&status))?)
             }
         };
-        Ok(Channels { data, admin, deadline, features, by_token })
+        Ok(Channels { data, admin, deadline, features, by_token, sent: AtomicU64::new(0) })
     }
 
     pub(crate) fn deadline(&self) -> Duration {
@@ -171,7 +173,13 @@ impl Channels {
     /// A request with its deadline and headers; `routing` says whom it concerns, as
     /// `table_name=...`, each value escaped.
     pub(crate) fn request<T>(&self, routing: &MetadataValue<Ascii>, message: T) -> Request<T> {
+        self.sent.fetch_add(1, Ordering::Relaxed);
         request(self.deadline, &self.features, routing, message)
+    }
+
+    /// How many requests were made to be sent.
+    pub(crate) fn requests_sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 }
 

@@ -14,6 +14,7 @@ use super::address::Address;
 use super::bare::BareTable;
 use super::batch;
 use super::channel::{Channels, Way, routing};
+use super::gather::Gather;
 use super::retry::{once, repeat};
 use super::status::{of_mutation, of_read};
 use super::table::GrpcTable;
@@ -58,6 +59,10 @@ pub struct ClientOptions {
     /// Whether several conditional mutations go in one request to a server that takes them so, which the
     /// server of this crate does.
     pub batches: bool,
+    /// How long a conditional mutation of a row waits for others of its table, of whatever callers, to go in
+    /// one request with them; fewer requests for a higher latency (paper section 2.5). Zero, the default,
+    /// sends each at once, and so does a server that takes no batches.
+    pub batch_delay: Duration,
 }
 
 impl Default for ClientOptions {
@@ -69,6 +74,7 @@ impl Default for ClientOptions {
             tls: None,
             plaintext_beyond_loopback: false,
             batches: true,
+            batch_delay: Duration::ZERO,
         }
     }
 }
@@ -112,6 +118,10 @@ pub struct GrpcStore {
     app_profile: String,
     /// Most conditional mutations that the server takes in one request; `None` if it takes one.
     batch_max: Option<usize>,
+    /// How long conditional mutations wait for others.
+    batch_delay: Duration,
+    /// Those that wait, by table: all handles of one share them.
+    gathers: Mutex<BTreeMap<String, Arc<Gather>>>,
     /// What tables were opened as. Locality groups are known here alone.
     opened: Mutex<BTreeMap<String, TableSchema>>,
 }
@@ -132,11 +142,14 @@ impl GrpcStore {
         address: &Address,
         options: ClientOptions,
     ) -> Result<GrpcStore> {
-        let batches = options.batches;
+        let (batches, batch_delay) = (options.batches, options.batch_delay);
         let app_profile = address.app_profile().unwrap_or(&options.app_profile).to_owned();
         let (instance, opened) = (address.instance(), Mutex::default());
         let channels = Arc::new(Channels::open(way, &instance, &app_profile, &options).await?);
-        let mut store = GrpcStore { channels, instance, app_profile, batch_max: None, opened };
+        let gathers = Mutex::default();
+        let batch_max = None;
+        let mut store =
+            GrpcStore { channels, instance, app_profile, batch_max, batch_delay, gathers, opened };
         store.check_routing().await?;
         // Google's own service has none.
         if batches && !store.channels.by_token() {
@@ -349,9 +362,9 @@ impl Store for GrpcStore {
     }
 
     /// The client gives a request up at its deadline, and so does the server, which counts from when it
-    /// came.
+    /// came. Before it is sent it may have waited for others.
     fn request_life_max(&self) -> Option<Duration> {
-        Some(2 * self.channels.deadline())
+        Some(2 * self.channels.deadline() + self.batch_delay)
     }
 
     fn floor(&self) -> Timestamp {
@@ -392,7 +405,21 @@ impl GrpcStore {
             app_profile: self.app_profile.clone(),
             schema: schema.clone(),
             batch_max: self.batch_max,
+            gather: self.gather(name),
         })
+    }
+
+    /// Where the conditional mutations of a table wait, if they do.
+    fn gather(&self, name: &str) -> Option<Arc<Gather>> {
+        let max = self.batch_max.filter(|_| !self.batch_delay.is_zero())?;
+        let mut gathers = self.gathers.lock().unwrap_or_else(PoisonError::into_inner);
+        let gather = || Gather::new(self.batch_delay, max);
+        Some(gathers.entry(name.to_owned()).or_insert_with(gather).clone())
+    }
+
+    /// How many requests this client has sent so far, each time that one was sent.
+    pub fn requests_sent(&self) -> u64 {
+        self.channels.requests_sent()
     }
 
     /// Checks a schema against those that were opened before; `add`: and remembers it.

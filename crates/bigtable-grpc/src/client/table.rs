@@ -14,6 +14,7 @@ use tonic::{Code, Status};
 use super::batch;
 use super::channel::Channels;
 use super::filter::{self, Reading};
+use super::gather::Gather;
 use super::merge::Merger;
 use super::retry::{Attempts, once, repeat};
 use super::status::{is_broken, of_mutation, of_read};
@@ -33,7 +34,7 @@ pub(super) const MUTATIONS_MAX: usize = 100_000;
 const TABLETS_MAX: usize = 1_000_000;
 
 /// A table of a [`GrpcStore`](super::GrpcStore).
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct GrpcTable {
     pub(crate) channels: Arc<Channels>,
     pub(crate) name: String,
@@ -44,6 +45,8 @@ pub(crate) struct GrpcTable {
     pub(crate) schema: TableSchema,
     /// Most conditional mutations that the server takes in one request; `None` if it takes one.
     pub(crate) batch_max: Option<usize>,
+    /// Where conditional mutations wait for others; `None` if they do not.
+    pub(super) gather: Option<Arc<Gather>>,
 }
 
 /// What one sending of a read has brought.
@@ -281,10 +284,18 @@ impl Table for GrpcTable {
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
+        if let Some(gather) = &self.gather {
+            let unanswered = || Error::Unknown { why: "it was left without an answer".to_owned() };
+            let results = gather.send(self, vec![request]).await;
+            return results.into_iter().next().unwrap_or_else(|| Err(unanswered()));
+        }
         self.send_one(request).await
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
+        if let Some(gather) = &self.gather {
+            return gather.send(self, requests).await;
+        }
         if let Some(max) = self.batch_max.filter(|_| requests.len() > 1) {
             return batch::send(self, max, requests).await;
         }

@@ -9,6 +9,8 @@
 //!   scan                 scans of snapshots, and of notifications
 //!   turns                the arms take turns
 //!   report               arms and figures, as JSON and as tables
+//!   findings             the same with conditions and a plot: notify, resolve, large_txn,
+//!                        batching
 //!   statistics, system   medians; what the operating system says
 //!   server               a role of this program in a process of its own
 //!   processes            processes of this program that drive a store
@@ -17,17 +19,22 @@
 //!   webindex             two runs of the whole application; no arms
 //! ```
 
+pub(crate) mod batching;
 pub(crate) mod check;
 pub(crate) mod experiments;
 pub(crate) mod fig10;
 pub(crate) mod fig7;
 pub(crate) mod fig8;
 pub(crate) mod fig9;
+pub(crate) mod findings;
+pub(crate) mod large_txn;
+pub(crate) mod notify;
 pub(crate) mod oracle;
 mod plot;
 pub(crate) mod prefetch;
 mod processes;
 mod report;
+pub(crate) mod resolve;
 pub(crate) mod rpc;
 pub(crate) mod scan;
 mod server;

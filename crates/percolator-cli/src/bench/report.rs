@@ -9,7 +9,7 @@ use crate::bench::turns::{Measured, Turn};
 use crate::output::{Column, Out, grouped};
 
 /// A number over the rounds, and what it is measured against.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) estimate: Option<Estimate>,
@@ -103,6 +103,12 @@ impl Figure {
             bar: None,
             paper: None,
         }
+    }
+
+    /// A number of each round.
+    pub(crate) fn each(name: impl Into<String>, turns: Turns, values: &[f64]) -> Self {
+        let estimate = Estimate::of(values, turns.seed);
+        Figure { name: name.into(), estimate, per_cpu: None, bar: None, paper: None }
     }
 
     pub(crate) fn bar(self, bar: Bar) -> Self {

@@ -147,6 +147,11 @@ pub(crate) fn cpu_pressure() -> Option<f64> {
     some.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
 }
 
+/// How much memory this process holds; `None` where it cannot be had.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    kib_of(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
 /// The most memory this process has held so far; `None` where it cannot be had.
 pub(crate) fn peak_memory_bytes() -> Option<u64> {
     kib_of(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")

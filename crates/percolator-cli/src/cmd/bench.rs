@@ -1,13 +1,18 @@
 //! `bench`: how fast it is on this machine.
 
 mod all;
+mod batching;
 mod check;
 mod common;
 mod fig10;
 mod fig7;
 mod fig8;
 mod fig9;
+mod large_txn;
+mod measure;
+mod notify;
 mod prefetch;
+mod resolve;
 mod scan;
 
 use clap::{Args, Subcommand};
@@ -26,17 +31,22 @@ use common::Common;
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   percolator bench all --quick --out results
+  percolator bench batching --quick
   percolator bench fig7 --quick --out results
   percolator bench fig8 --quick --out results
   percolator bench fig9 --quick
   percolator bench fig10 --quick --out results
+  percolator bench large-txn --quick
+  percolator bench notify --quick
   percolator bench oracle --json
+  percolator bench resolve --quick
   percolator bench rpc --json
   percolator bench scan --quick --out results
   percolator bench webindex site/ --json")]
 pub(crate) enum Bench {
     All(all::All),
     Check(check::Check),
+    Batching(batching::Batching),
     Fig7(fig7::Fig7),
     Fig8(fig8::Fig8),
     Fig9(fig9::Fig9),
@@ -45,8 +55,11 @@ pub(crate) enum Bench {
     Fig10(fig10::Fig10),
     #[command(hide = true, after_help = "Example:\n  percolator bench fig10 --quick")]
     Fig10Worker(fig10::Fig10Worker),
+    LargeTxn(large_txn::LargeTxn),
+    Notify(notify::Notify),
     Oracle(Oracle),
     Prefetch(prefetch::Prefetch),
+    Resolve(resolve::Resolve),
     Rpc(Rpc),
     Scan(scan::Scan),
     Webindex(Webindex),
@@ -57,14 +70,18 @@ impl Bench {
         match self {
             Bench::All(all) => all.run(context),
             Bench::Check(check) => check.run(context),
+            Bench::Batching(batching) => batching.run(context).await,
             Bench::Fig7(fig7) => fig7.run(context).await,
             Bench::Fig8(fig8) => fig8.run(context).await,
             Bench::Fig9(fig9) => fig9.run(context).await,
             Bench::Fig9Store(store) => store.run().await,
             Bench::Fig10(fig10) => fig10.run(context).await,
             Bench::Fig10Worker(worker) => worker.run().await,
-            Bench::Oracle(oracle) => oracle.run(context).await,
             Bench::Prefetch(prefetch) => prefetch.run(context).await,
+            Bench::LargeTxn(large) => large.run(context).await,
+            Bench::Notify(notify) => notify.run(context).await,
+            Bench::Oracle(oracle) => oracle.run(context).await,
+            Bench::Resolve(resolve) => resolve.run(context).await,
             Bench::Rpc(rpc) => rpc.run(context).await,
             Bench::Scan(scan) => scan.run(context).await,
             Bench::Webindex(webindex) => webindex.run(context).await,
@@ -129,15 +146,6 @@ impl Place {
             Place::Temporary(dir) => dir.path(),
         }
     }
-}
-
-/// Makes the directory that results go to.
-fn made(out: Option<&Path>) -> anyhow::Result<()> {
-    let Some(out) = out else { return Ok(()) };
-    std::fs::create_dir_all(out).map_err(|error| {
-        let what = format!("{}: {error}", out.display());
-        Failure::usage(what, "name a directory that can be written to with --out")
-    })
 }
 
 /// Timestamps from an oracle process over loopback: one caller, many callers, and delays at half load.

@@ -128,7 +128,7 @@ impl Context {
             if self.client.hints().is_waiting(&cell) {
                 continue;
             }
-            if self.visit(&cell).await? == Visit::Met {
+            if self.visit(&cell).await? == Visit::Met && self.options.jump {
                 return Ok(false);
             }
         }

@@ -45,6 +45,10 @@ pub struct WorkerOptions {
     pub failure_delay_max: Duration,
     /// After how many failures a notification is set aside.
     pub failures_max: u32,
+    /// Whether a scanner that meets another worker at a row jumps to a random place, as it should;
+    /// otherwise it goes on to the next row. There to be compared with: scanners then clump (paper
+    /// section 2.4).
+    pub jump: bool,
 }
 
 impl Default for WorkerOptions {
@@ -57,6 +61,7 @@ impl Default for WorkerOptions {
             failure_delay: Duration::from_millis(100),
             failure_delay_max: Duration::from_secs(60),
             failures_max: 6,
+            jump: true,
         }
     }
 }

@@ -155,6 +155,7 @@ pub(crate) async fn observe(session: &Session, late: bool) -> Workers {
         failure_delay: Duration::from_millis(world.between(1, 20)),
         failure_delay_max: Duration::from_millis(500),
         failures_max: world.between(2, 6) as u32,
+        jump: world.between(0, 3) > 0,
     };
     loop {
         match session.client.observe(registrations(world, late), options.clone()).await {

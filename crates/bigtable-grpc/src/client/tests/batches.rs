@@ -1,9 +1,12 @@
 //! Several conditional mutations in one request: what the client makes of the answers.
 
+use std::time::{Duration, Instant};
+
 use bigtable::{ConditionalMutation, Error, Mutation, Probe, TimeRange, Timestamp};
 use tonic::{Code, Request, Response, Status};
 
-use super::script::{FAMILY, Script, open};
+use super::script::{FAMILY, Script, open, open_with};
+use crate::client::ClientOptions;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::extension_server::Extension;
 use crate::proto::extension::{
@@ -147,4 +150,37 @@ async fn without_batches_each_row_is_a_request_of_its_own() {
     let unknown = results.iter().filter(|r| matches!(r, Err(Error::Unknown { .. }))).count();
     assert_eq!((right, unknown), (1, 1), "{results:?}");
     assert_eq!((batched(&script), script.play(|play| play.mutated)), (vec![2], 2));
+}
+
+#[tokio::test]
+async fn requests_of_several_callers_wait_for_each_other() {
+    let script = Script::default();
+    script.play(|play| play.entries_max = 4);
+    let batch_delay = Duration::from_millis(50);
+    let options = ClientOptions { batch_delay, ..ClientOptions::default() };
+    let table = open_with(&script, options).await.unwrap();
+    let one = |row: &'static str| {
+        let table = table.clone();
+        let request = requests(&[row]).remove(0);
+        async move { table.check_and_mutate_row(request).await }
+    };
+    let no = Outcome { predicate_matched: false, status: None };
+    let yes = Outcome { predicate_matched: true, status: None };
+    script.play(|play| play.batches.push_back(Ok(vec![no, yes, outcome(Code::NotFound)])));
+    let results = tokio::join!(one("a"), one("b"), one("c"));
+    assert!(matches!(results.0, Ok(false)) && matches!(results.1, Ok(true)), "{results:?}");
+    assert!(matches!(results.2, Err(Error::InvalidRequest(_))), "{results:?}");
+    assert_eq!(batched(&script), [3]);
+
+    // As many as the server takes do not wait, and who gives up keeps nobody else from its answer.
+    let given_up = tokio::time::timeout(Duration::from_millis(1), one("d")).await;
+    assert!(given_up.is_err());
+    let before = Instant::now();
+    let rest = table.check_and_mutate_rows(requests(&["e", "f", "g"])).await;
+    assert!(rest.iter().all(|result| matches!(result, Ok(true))), "{rest:?}");
+    assert!(before.elapsed() < batch_delay, "{:?}", before.elapsed());
+    assert_eq!(batched(&script), [3, 4]);
+    // Alone, it is an ordinary request.
+    assert!(one("h").await.is_ok());
+    assert_eq!((batched(&script).len(), script.play(|play| play.mutated)), (2, 1));
 }

@@ -380,8 +380,12 @@ fn delay_rows(result: &Outcome) -> Vec<Vec<String>> {
 }
 
 /// The plots: name of the file, and SVG.
-pub(crate) fn plots(settings: &Settings, result: &Outcome) -> Vec<(&'static str, String)> {
-    vec![("fig7.svg", delays(settings, result)), ("fig7-rate.svg", rates(settings, result))]
+pub(crate) fn plots(settings: &Settings, result: &Outcome) -> Vec<(String, String)> {
+    let named = |name: &str, svg| (name.to_owned(), svg);
+    vec![
+        named("fig7.svg", delays(settings, result)),
+        named("fig7-rate.svg", rates(settings, result)),
+    ]
 }
 
 fn label(name: &str) -> &str {

@@ -47,7 +47,7 @@ impl Common {
         &self,
         name: &str,
         figures: &Value,
-        plots: Vec<(&'static str, String)>,
+        plots: Vec<(String, String)>,
     ) -> anyhow::Result<()> {
         let Some(out) = &self.out else { return Ok(()) };
         std::fs::write(out.join(format!("{name}.json")), format!("{figures:#}\n"))?;

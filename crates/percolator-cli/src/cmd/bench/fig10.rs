@@ -50,7 +50,7 @@ impl Fig10 {
         };
         let figures = fig10::json(&settings, &outcome);
         let plot = fig10::chart(&settings, &outcome);
-        let plots = plot.map(|chart| ("fig10.svg", chart.svg())).into_iter().collect();
+        let plots = plot.map(|chart| ("fig10.svg".to_owned(), chart.svg())).into_iter().collect();
         self.common.write("fig10", &figures, plots)?;
         match context.out.json {
             true => context.out.json(&figures)?,

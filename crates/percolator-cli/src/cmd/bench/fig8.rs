@@ -7,7 +7,8 @@ use clap::Args;
 use crate::bench::Turns;
 use crate::bench::fig8::{self, Beside, CELLS_MAX, Settings, TEN};
 use crate::cmd::Context;
-use crate::cmd::bench::{Place, made, measured};
+use crate::cmd::bench::common::Common;
+use crate::cmd::bench::{Place, told};
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 
@@ -26,9 +27,8 @@ const CALLERS_MAX: usize = 128;
   percolator bench fig8 --quick --out results
   percolator bench fig8 --data /mnt/disk/bench --without postgres --json")]
 pub(crate) struct Fig8 {
-    /// Shorter turns: less than three minutes on two cores.
-    #[arg(long)]
-    quick: bool,
+    #[command(flatten)]
+    common: Common,
     /// Seconds to measure each arm for [default: 10, or 2 with --quick].
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
@@ -44,24 +44,18 @@ pub(crate) struct Fig8 {
     /// Leave out what runs beside; may be repeated.
     #[arg(long, value_enum, value_name = "WHAT")]
     without: Vec<Beside>,
-    /// Seed of the order of arms and cells.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
     /// A new directory for the data, which stays; a temporary one when it is left away.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where fig8.json and fig8.svg go.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
 }
 
 impl Fig8 {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let settings = self.settings()?;
-        made(self.out.as_deref())?;
+        self.common.prepare(context)?;
         let place = Place::of(self.data.as_deref())?;
         let settings = Settings { dir: place.dir().to_owned(), ..settings };
-        let Some(result) = measured(context, fig8::run(context, &settings)).await? else {
+        let Some(result) = told(context, fig8::run(context, &settings)).await? else {
             return Ok(Exit::Interrupted);
         };
         if result.check.wrong > 0 {
@@ -72,10 +66,8 @@ impl Fig8 {
             ));
         }
         let json = fig8::json(&settings, &result);
-        if let Some(out) = &self.out {
-            std::fs::write(out.join("fig8.json"), format!("{json:#}\n"))?;
-            std::fs::write(out.join("fig8.svg"), fig8::plot(&settings, &result))?;
-        }
+        let plot = ("fig8.svg".to_owned(), fig8::plot(&settings, &result));
+        self.common.write("fig8", &json, vec![plot])?;
         match context.out.json {
             true => context.out.json(&json)?,
             false => fig8::print(context.out, &settings, &result)?,
@@ -87,7 +79,7 @@ impl Fig8 {
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {
-        let seconds = self.seconds.unwrap_or(if self.quick { 2.0 } else { 10.0 });
+        let seconds = self.seconds.unwrap_or(if self.common.quick { 2.0 } else { 10.0 });
         if !(0.01..=3600.0).contains(&seconds) {
             return Err(Failure::usage(
                 format!("--seconds {seconds}"),
@@ -105,8 +97,8 @@ impl Fig8 {
             return Err(Failure::usage(format!("--cells {}", self.cells), help));
         }
         Ok(Settings {
-            turns: Turns { seconds, seed: self.seed },
-            quick: self.quick,
+            turns: Turns { seconds, seed: self.common.seed },
+            quick: self.common.quick,
             cells: self.cells,
             callers: self.callers,
             emulator: self.emulator.clone(),

@@ -66,7 +66,7 @@ impl Fig9 {
         };
         let figures = fig9::json(&settings, &outcome);
         let plot = fig9::chart(&settings, &outcome).svg();
-        self.common.write("fig9", &figures, vec![("fig9.svg", plot)])?;
+        self.common.write("fig9", &figures, vec![("fig9.svg".to_owned(), plot)])?;
         match context.out.json {
             true => context.out.json(&figures)?,
             false => fig9::print(context.out, &settings, &outcome)?,

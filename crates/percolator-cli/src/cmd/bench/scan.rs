@@ -7,7 +7,8 @@ use clap::Args;
 use crate::bench::Turns;
 use crate::bench::scan::{self, ROWS_AT_ONCE, Settings};
 use crate::cmd::Context;
-use crate::cmd::bench::{Place, made, measured};
+use crate::cmd::bench::common::Common;
+use crate::cmd::bench::{Place, told};
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 
@@ -30,9 +31,8 @@ const FEW: usize = 100_000;
   percolator bench scan --quick --out results
   percolator bench scan --clean 10000000 --data /mnt/disk/bench --json")]
 pub(crate) struct Scan {
-    /// Fewer clean cells and shorter turns: less than three minutes on two cores.
-    #[arg(long)]
-    quick: bool,
+    #[command(flatten)]
+    common: Common,
     /// Seconds to measure each arm for [default: 10, or 3 with --quick].
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
@@ -53,24 +53,18 @@ pub(crate) struct Scan {
     /// --quick].
     #[arg(long, value_name = "N")]
     processed: Option<usize>,
-    /// Seed of the order of arms and cells.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
     /// A new directory for the data, which stays; a temporary one when it is left away.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where scan.json and scan.svg go.
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
 }
 
 impl Scan {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let settings = self.settings()?;
-        made(self.out.as_deref())?;
+        self.common.prepare(context)?;
         let place = Place::of(self.data.as_deref())?;
         let settings = Settings { dir: place.dir().to_owned(), ..settings };
-        let Some(result) = measured(context, scan::run(context, &settings)).await? else {
+        let Some(result) = told(context, scan::run(context, &settings)).await? else {
             return Ok(Exit::Interrupted);
         };
         if !result.check.is_ok() {
@@ -82,10 +76,8 @@ impl Scan {
             ));
         }
         let json = scan::json(&settings, &result);
-        if let Some(out) = &self.out {
-            std::fs::write(out.join("scan.json"), format!("{json:#}\n"))?;
-            std::fs::write(out.join("scan.svg"), scan::plot(&settings, &result))?;
-        }
+        let plot = ("scan.svg".to_owned(), scan::plot(&settings, &result));
+        self.common.write("scan", &json, vec![plot])?;
         match context.out.json {
             true => context.out.json(&json)?,
             false => scan::print(context.out, &settings, &result)?,
@@ -94,8 +86,8 @@ impl Scan {
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {
-        let quick = |quick, full| if self.quick { quick } else { full };
-        let seconds = self.seconds.unwrap_or(if self.quick { 3.0 } else { 10.0 });
+        let quick = |quick, full| if self.common.quick { quick } else { full };
+        let seconds = self.seconds.unwrap_or(if self.common.quick { 3.0 } else { 10.0 });
         let clean = self.clean.unwrap_or(quick(1_000_000, 10_000_000));
         let processed = self.processed.unwrap_or(quick(100_000, 1_000_000));
         if !(0.01..=3600.0).contains(&seconds) {
@@ -117,8 +109,8 @@ impl Scan {
         range("--clean", clean, self.few, CLEAN_MAX)?;
         range("--processed", processed, 0, CLEAN_MAX)?;
         Ok(Settings {
-            turns: Turns { seconds, seed: self.seed },
-            quick: self.quick,
+            turns: Turns { seconds, seed: self.common.seed },
+            quick: self.common.quick,
             cells: self.cells,
             clean: [self.few, clean],
             dirty: self.dirty,

@@ -1,0 +1,196 @@
+//! Lock operations that are delayed so that those of several transactions go in one request (paper
+//! section 2.5), over a network.
+//!
+//! ```text
+//!   delay_N   begin, get, set, commit on one cell at random, by many callers of one client whose prewrites
+//!             and commits wait N ms for others
+//! ```
+//!
+//! The table server is a process of its own, the oracle is in this one. Reads are not delayed: each is a
+//! request of its own. Every transaction adds one to its cell, so that the sum over all cells tells
+//! whether each commit took effect once.
+
+mod report;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bigtable_grpc::{Address, ClientOptions, GrpcStore};
+use percolator::{Client, Column, Options, Percolator, RowKey, Services, Table};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::bench::Turns;
+use crate::bench::findings::{Condition, Findings};
+use crate::bench::server::Server;
+use crate::bench::system::Load;
+use crate::bench::turns::{Block, Measured, Start, histogram, nanos};
+use crate::cmd::Context;
+
+const COLUMN: Column = Column::literal("v");
+/// All arms, with their delays in milliseconds.
+const ARMS: [(&str, u64, &str); 4] = [
+    ("delay_0", 0, "begin, get, set, commit"),
+    ("delay_1", 1, "the same; lock requests wait 1 ms for others"),
+    ("delay_10", 10, "the same; they wait 10 ms"),
+    ("delay_100", 100, "the same; they wait 100 ms"),
+];
+/// Reads in flight of the check at the end.
+const CHECKS_AT_ONCE: usize = 64;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    pub(crate) turns: Turns,
+    pub(crate) callers: usize,
+    pub(crate) cells: usize,
+}
+
+/// A client whose lock requests wait.
+#[derive(Debug)]
+struct Arm {
+    store: Arc<GrpcStore>,
+    client: Client,
+    table: Table,
+    /// Requests for each transaction that committed, and conflicts among the attempts, in each turn.
+    requests: Vec<f64>,
+    conflicts: Vec<f64>,
+}
+
+/// What a caller did.
+#[derive(Debug, Default)]
+struct Called {
+    latencies: Vec<u64>,
+    attempts: u64,
+}
+
+fn row(cell: usize) -> RowKey {
+    RowKey::from(format!("{cell:024}"))
+}
+
+fn number(value: Option<&[u8]>) -> u64 {
+    value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_be_bytes)
+}
+
+impl Arm {
+    async fn open(address: &Address, db: &Percolator, ms: u64) -> anyhow::Result<Self> {
+        let batch_delay = Duration::from_millis(ms);
+        let options = ClientOptions { batch_delay, ..ClientOptions::default() };
+        let store = Arc::new(GrpcStore::open(address, options).await?);
+        let services = Services { store: store.clone(), ..db.services().clone() };
+        let client = Client::open(services, Options::default()).await?;
+        let table = client.table("cells").await?;
+        Ok(Arm { store, client, table, requests: Vec::new(), conflicts: Vec::new() })
+    }
+
+    async fn block(
+        &mut self,
+        server: &Server,
+        settings: Settings,
+        seed: u64,
+    ) -> anyhow::Result<Block> {
+        let before = self.store.requests_sent();
+        let start = Start::now(Some(server));
+        let (since, length) = (start.at(), settings.turns.block());
+        let callers = (0..settings.callers as u64).map(|number| {
+            let random = SmallRng::seed_from_u64(seed.wrapping_add(number));
+            let (client, table) = (self.client.clone(), self.table.clone());
+            tokio::spawn(call(client, table, settings.cells, random, (since, length)))
+        });
+        let done = futures::future::try_join_all(callers).await?;
+        let mut block = Block { operations: 0, spent: start.spent(), latencies: histogram() };
+        let mut attempts = 0;
+        for called in done {
+            let called = called?;
+            attempts += called.attempts;
+            block.operations += called.latencies.len() as u64;
+            called.latencies.iter().for_each(|nanos| block.latencies.saturating_record(*nanos));
+        }
+        let requests = (self.store.requests_sent() - before) as f64;
+        let committed = block.operations as f64;
+        self.requests.push(requests / committed.max(1.0));
+        self.conflicts.push(1.0 - committed / attempts.max(1) as f64);
+        Ok(block)
+    }
+}
+
+/// One transaction after the other; a latency is that of a transaction with all of its attempts.
+async fn call(
+    client: Client,
+    table: Table,
+    cells: usize,
+    mut random: SmallRng,
+    (since, length): (Instant, Duration),
+) -> anyhow::Result<Called> {
+    let mut called = Called::default();
+    let mut begun = since.elapsed();
+    while since.elapsed() < length || called.latencies.is_empty() {
+        let row = row(random.random_range(0..cells));
+        called.attempts += 1;
+        let mut tx = client.begin().await?;
+        // Another one's lock in the way of the read is a conflict as well.
+        let count = match tx.get(&table, row.clone(), &COLUMN).await {
+            Ok(count) => number(count.as_deref()) + 1,
+            Err(error) if error.is_retryable() => continue,
+            Err(error) => return Err(error.into()),
+        };
+        tx.set(&table, row, &COLUMN, count.to_be_bytes().to_vec())?;
+        match tx.commit().await {
+            Ok(_) => {
+                let now = since.elapsed();
+                called.latencies.push(nanos(now - begun));
+                begun = now;
+            }
+            Err(error) if error.is_retryable() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(called)
+}
+
+/// Measures; `None` after Ctrl-C.
+pub(crate) async fn run(context: &Context, settings: Settings) -> anyhow::Result<Option<Findings>> {
+    let before = Load::now();
+    let turns = settings.turns;
+    let progress = turns.progress(context, ARMS.len());
+    progress.say(0, "starting the table server");
+    let server = Server::start("table", &["--durability", "buffered"])?;
+    let address: Address = format!("bigtable://{}/bench/batching", server.address()).parse()?;
+    let store = Arc::new(GrpcStore::open(&address, ClientOptions::default()).await?);
+    let db = Percolator::over(store, Options::default()).await?;
+    let mut clients = Vec::new();
+    for (_, ms, _) in ARMS {
+        clients.push(Arm::open(&address, &db, ms).await?);
+    }
+    let mut arms = ARMS.map(|(name, _, operation)| Measured::new(name, operation));
+    let mut random = SmallRng::seed_from_u64(turns.seed);
+    let mut committed = 0;
+    let turn = async |at: usize| {
+        let block = clients[at].block(&server, settings, random.random()).await?;
+        committed += block.operations;
+        Ok(block)
+    };
+    if !turns.take(context, &progress, &mut arms, turn).await? {
+        return Ok(None);
+    }
+    let load = [before, Load::now()];
+    let held = sum(&db, settings.cells).await?;
+    let found = format!("{committed} commits, {held} counted");
+    let condition = Condition::new("every commit took effect once", held == committed, found);
+    Ok(Some(report::findings(settings, load, arms.into(), &clients, vec![condition])))
+}
+
+/// Of all cells.
+async fn sum(db: &Percolator, cells: usize) -> anyhow::Result<u64> {
+    let table = db.table("cells").await?;
+    let snapshot = db.snapshot().await?;
+    let all: Vec<usize> = (0..cells).collect();
+    let mut sum = 0;
+    for some in all.chunks(CHECKS_AT_ONCE) {
+        let (snapshot, table) = (&snapshot, &table);
+        let reads = some.iter().map(async |cell| snapshot.get(table, row(*cell), &COLUMN).await);
+        let values = futures::future::try_join_all(reads).await?;
+        sum += values.iter().map(|value| number(value.as_deref())).sum::<u64>();
+    }
+    Ok(sum)
+}

@@ -1,0 +1,93 @@
+//! The figures of `bench batching`.
+
+use serde_json::json;
+
+use super::{ARMS, Arm, Settings};
+use crate::bench::findings::{Condition, Findings};
+use crate::bench::plot::{self, Axis, BarSeries, Bars, Role, Unit};
+use crate::bench::report::{Bar, Figure};
+use crate::bench::statistics::Estimate;
+use crate::bench::system::Load;
+use crate::bench::turns::Measured;
+use crate::output::grouped;
+
+/// Requests with a delay of 10 ms, compared with none: reads, which are not delayed, are a third.
+const REQUESTS: f64 = 0.5;
+
+pub(super) fn findings(
+    settings: Settings,
+    load: [Load; 2],
+    arms: Vec<Measured>,
+    clients: &[Arm],
+    conditions: Vec<Condition>,
+) -> Findings {
+    let Settings { turns, callers, cells } = settings;
+    let figures = figures(settings, &arms, clients);
+    let plot = Some(plot(settings, clients));
+    let about = format!(
+        "delayed lock requests over loopback: {callers} callers of one client, {} cells, durability \
+         buffered; a table server, and a client with its oracle",
+        grouped(cells as u64),
+    );
+    let settings = json!({
+        "callers": callers,
+        "cells": cells,
+        "durability": "buffered",
+        "processes": "one table server, one client with its oracle",
+    });
+    let name = "batching";
+    Findings { name, about, settings, turns, load, arms, figures, conditions, plot }
+}
+
+/// The numbers of the rounds that count: the first one warms up.
+fn counted(of: &[f64]) -> &[f64] {
+    of.get(1..).unwrap_or_default()
+}
+
+fn figures(settings: Settings, arms: &[Measured], clients: &[Arm]) -> Vec<Figure> {
+    let turns = settings.turns;
+    let mut figures = Vec::new();
+    for (at, (name, ms, _)) in ARMS.iter().enumerate() {
+        let requests = counted(&clients[at].requests);
+        let conflicts = counted(&clients[at].conflicts);
+        let requests_name = format!("{name}: requests for a transaction");
+        figures.push(Figure::each(requests_name, turns, requests));
+        figures.push(Figure::each(format!("{name}: conflicts of attempts"), turns, conflicts));
+        if *ms == 0 {
+            continue;
+        }
+        let without = counted(&clients[0].requests);
+        let ratios: Vec<f64> = requests.iter().zip(without).map(|(a, b)| a / b).collect();
+        let ratio = Figure::each(format!("{name} / delay_0 requests"), turns, &ratios);
+        figures.push(if *ms == 10 { ratio.bar(Bar::AtMost(REQUESTS)) } else { ratio });
+        figures.push(Figure::rates(turns, &arms[at], &arms[0]));
+        figures.push(Figure::latencies(turns, &arms[at], &arms[0], "p50", |turn| turn.p50));
+    }
+    figures
+}
+
+/// Requests for a transaction by the delay.
+fn plot(settings: Settings, clients: &[Arm]) -> String {
+    let bar = |arm: &Arm| {
+        let Estimate { median, low, high } =
+            Estimate::of(counted(&arm.requests), settings.turns.seed)?;
+        Some(plot::Bar::of(median).between(low, high))
+    };
+    Bars {
+        title: "Requests for a transaction on one cell, by how long lock requests wait".into(),
+        subtitle: format!(
+            "Over loopback, {} callers of one client. The read is one request; prewrite and commit go with \
+             those of other transactions.",
+            settings.callers
+        ),
+        y: Axis::linear("requests", Unit::Plain),
+        groups: ARMS.iter().map(|(_, ms, _)| format!("{ms} ms")).collect(),
+        series: vec![BarSeries {
+            name: "requests sent".into(),
+            role: Role::Ours(0),
+            values: clients.iter().map(bar).collect(),
+        }],
+        references: Vec::new(),
+    }
+    .svg()
+}
