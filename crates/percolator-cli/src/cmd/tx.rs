@@ -91,7 +91,7 @@ struct Session {
 
 /// How far a transaction has come.
 enum State {
-    Running(Transaction),
+    Running(Box<Transaction>),
     Prewritten(Prewritten),
     Decided(PrimaryCommitted),
 }
@@ -235,7 +235,7 @@ impl Session {
         }
         let tx = self.db.begin().await?;
         let start_ts = tx.start_ts();
-        self.keep(name, State::Running(tx));
+        self.keep(name, State::Running(Box::new(tx)));
         Ok(Answer::new(format!("begun @ {start_ts}"), json!({ "start_ts": start_ts.as_u64() })))
     }
 
@@ -293,7 +293,7 @@ impl Session {
     fn take_running(&mut self, name: &str) -> anyhow::Result<Transaction> {
         self.running(name)?;
         match self.open.remove(name) {
-            Some(State::Running(tx)) => Ok(tx),
+            Some(State::Running(tx)) => Ok(*tx),
             _ => Err(self.wrong_state(name, "begin")),
         }
     }
