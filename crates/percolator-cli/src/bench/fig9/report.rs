@@ -111,7 +111,7 @@ impl Ratio {
         Figure { paper: self.paper, ..figure }
     }
 
-    /// How the ratio stands to its bar, as in `bench micro`.
+    /// How the ratio stands to its bar, as in `report.rs`.
     fn verdict(&self, estimate: Option<Estimate>) -> Option<&'static str> {
         let estimate = estimate?;
         Some(match estimate {
