@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+mod goals;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -34,6 +36,7 @@ fn what_one_benchmark_found_is_checked_and_written_about() {
     assert!(read(&out.join("prefetch.txt")).contains("values wrong"));
     let check: Value = serde_json::from_str(&read(&out.join("check.json"))).unwrap();
     assert_eq!(check["ok"], false);
+    goals::have_their_figures("prefetch", &out);
     let text = read(&report);
     assert_eq!(text, read(&out.join("experiments.md")));
     assert!(text.contains("`percolator bench prefetch --seed 1 --quick --out DIR`"), "{text}");
@@ -68,7 +71,9 @@ fn goals_are_checked_against_the_files_of_a_directory() {
         files.entry(row["file"].as_str().unwrap().to_owned()).or_default().push(figure);
     }
     for (file, figures) in files {
-        let settings = json!({ "documents": 2_000_000 });
+        let settings = json!({
+            "documents": 2_000_000, "clean_many": 10_000_000, "processed": 1_000_000,
+        });
         let told = json!({
             "check_ok": true, "optimised": true, "settings": settings, "figures": figures,
         });

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+mod goals;
+
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
@@ -42,6 +44,7 @@ fn processes_are_killed_and_no_commit_is_lost() {
         assert!(is_there, "{figure}");
     }
     assert!(result["series"]["transactions_per_s"].as_array().unwrap().len() >= 4);
+    goals::have_their_figures("fig10", &out);
     let written = std::fs::read_to_string(out.join("fig10.json")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), result);
     let plot = std::fs::read_to_string(out.join("fig10.svg")).unwrap();

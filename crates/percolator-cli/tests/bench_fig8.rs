@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+mod goals;
+
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -52,6 +54,7 @@ fn every_arm_is_measured_and_every_copy_checked() {
     }
     assert_eq!(figure(&result, "tx/raw_set")["paper"], 0.23);
     assert!(figure(&result, "server_tx/server_raw_set")["median"].as_f64() > Some(0.0));
+    goals::have_their_figures("fig8", &out);
     let written = std::fs::read_to_string(out.join("fig8.json")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), result);
     let plot = std::fs::read_to_string(out.join("fig8.svg")).unwrap();

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+mod goals;
+
 use std::process::{Command, Output};
 
 use serde_json::{Value, json};
@@ -35,6 +37,7 @@ fn every_arm_is_measured_and_checked() {
     assert_eq!(figure(&result, "start_hinted/hand_off p50")["bar"], json!(5.0));
     assert_eq!(figure(&result, "notifications/transactions")["bar"], json!(0.5));
     assert_eq!(figure(&result, "start_scanned_100 p50/period")["bar"], json!(0.75));
+    goals::have_their_figures("notify", &out);
     let weak = figure(&result, "hot_weak: committed of attempted");
     assert_eq!(weak["median"], json!(1.0), "a weak notification never conflicts");
     let written = std::fs::read_to_string(out.join("notify.json")).unwrap();

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+mod goals;
+
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -56,6 +58,7 @@ fn scans_and_notifications_are_measured_and_counted() {
     }
     let written = std::fs::read_to_string(out.join("scan.json")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), result);
+    goals::have_their_figures("scan", &out);
     let plot = std::fs::read_to_string(out.join("scan.svg")).unwrap();
     assert!(plot.contains("ten versions") && !plot.contains("NaN"));
 }

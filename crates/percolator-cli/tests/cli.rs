@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
+mod goals;
+
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -708,6 +710,7 @@ fn the_brokerage_is_measured_and_its_books_are_checked() {
         assert_eq!(types.len(), 11);
         assert!(types.iter().any(|kind| kind["gets"].as_f64() > Some(10.0)));
     }
+    goals::have_their_figures("fig9", &out);
     let written = std::fs::read_to_string(out.join("fig9.json")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), figures);
     run(&["bench", "fig9", "--customers", "3"]).refused(2, "3 customers", "--customers");

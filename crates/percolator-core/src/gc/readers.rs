@@ -170,10 +170,11 @@ impl OpenReaders {
 
 impl State {
     fn open(&mut self, at: Timestamp, asked: Option<Duration>) {
-        let entry = self.open.entry(at).or_default();
+        let entry = self.open.entry(at).or_insert(Entry { count: 0, asked });
         entry.count += 1;
-        // A later moment at which it still was the latest is as good.
-        entry.asked = entry.asked.max(asked);
+        // By the one that was there first: of who begins only now it is known no more than that its
+        // timestamp will be higher, and others may have had theirs since.
+        entry.asked = entry.asked.min(asked);
     }
 
     /// Returns the entry, if it is open no more.
@@ -364,6 +365,7 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::VirtualRuntime;
 
     fn ts(n: u64) -> Timestamp {
         Timestamp::new(n).unwrap()
@@ -383,6 +385,29 @@ mod tests {
         drop(twice);
         assert_eq!(readers.oldest(ts(30)), None);
         assert!(readers.state().open.is_empty());
+    }
+
+    /// H35: who begins after a long pause is above the last timestamp that its client knows, and says
+    /// nothing of the one who has that.
+    #[test]
+    fn h35_what_has_lapsed_is_not_young_again_because_another_begins() {
+        let (runtime, life) = (VirtualRuntime::new(1), Duration::from_secs(1));
+        let readers = Arc::new(OpenReaders::unfenced(Arc::new(runtime.clone()), life));
+        let open = readers.starting().moved_to(ts(9));
+        assert!(readers.holds(ts(9)));
+        runtime.block_on(runtime.sleep(tenure(life)));
+        assert!(!readers.holds(ts(9)));
+        let starting = readers.starting();
+        assert!(!readers.holds(ts(9)));
+        assert_eq!(readers.to_register(), None);
+        let newer = starting.moved_to(ts(12));
+        assert!(readers.holds(ts(12)) && !readers.holds(ts(9)));
+        drop((open, newer));
+        // Nor is one of the past, which a registration alone can hold.
+        let past = readers.at(ts(12));
+        let starting = readers.starting();
+        assert!(!readers.holds(ts(12)));
+        drop((past, starting));
     }
 
     #[test]

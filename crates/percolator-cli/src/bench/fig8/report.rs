@@ -90,7 +90,6 @@ pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
         "value_bytes": VALUE_BYTES,
         "cache_bytes": CACHE_BYTES,
         "callers": settings.callers,
-        "data": settings.dir.display().to_string(),
     });
     let check = json!({
         "copies": result.check.copies,

@@ -56,7 +56,6 @@ pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
         "key_bytes": KEY_BYTES,
         "value_bytes": VALUE_BYTES,
         "cache_bytes": CACHE_BYTES,
-        "data": settings.dir.display().to_string(),
     });
     let check = json!({
         "rows": result.check.rows,
