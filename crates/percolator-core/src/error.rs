@@ -91,6 +91,10 @@ pub enum Error {
     /// The application's own code failed, inside a closure or an observer.
     #[error("{0}")]
     Application(Arc<dyn std::error::Error + Send + Sync>),
+    /// An observer cannot do its work now, because what it feeds is out of reach. That is no fault of the
+    /// change, which is not set aside for it, however often it happens.
+    #[error("{0}")]
+    Unavailable(String),
 }
 
 impl Error {
@@ -104,17 +108,6 @@ impl Error {
         error: impl Into<Box<dyn std::error::Error + Send + Sync + 'static>>,
     ) -> Self {
         Error::Application(Arc::from(error.into()))
-    }
-
-    /// For an observer that cannot do its work now, because what it feeds is out of reach: that is no fault
-    /// of the change, which is not set aside for it, however often it happens.
-    ///
-    /// ```
-    /// let error = percolator_core::Error::unavailable("the search index is being copied");
-    /// assert!(error.to_string().contains("is being copied"));
-    /// ```
-    pub fn unavailable(why: impl Into<String>) -> Self {
-        Error::Store(bigtable::Error::Unavailable { why: why.into() })
     }
 
     /// What happened, without the store's advice: in a message that gives its own, "repeat" would
@@ -149,7 +142,8 @@ impl Error {
             | Error::Invalid(_)
             | Error::Corrupt { .. }
             | Error::Oracle(_)
-            | Error::Application(_) => false,
+            | Error::Application(_)
+            | Error::Unavailable(_) => false,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::column::{Cell, Table};
 use crate::gc::Open;
 use crate::lock::{Kind, Lock};
 use crate::mutants::{self, off};
-use crate::rows::{self, LockedCell, NewLock};
+use crate::rows::{LockedCell, NewLock};
 use crate::schema::{Schema, Strength};
 use crate::{Client, Error, Result, Timestamp, Transaction};
 
@@ -78,7 +78,7 @@ impl Plan {
         // One moment for all locks: who watches an orphan of a row that never got its primary must
         // not take a sibling's other wall time for a sign of life (H03).
         let wall_ms = client.runtime().wall_ms();
-        let mut planned: Vec<RowPlan> = Vec::new();
+        let mut rows: Vec<RowPlan> = Vec::new();
         let mut primary_row = 0;
         for (cell, value) in writes {
             let observed = observed(&schema, &cell)?;
@@ -86,10 +86,10 @@ impl Plan {
             let notify = observed && !cell.table.notifies_apart();
             let is_primary = cell == primary;
             let Cell { table, row, column } = cell;
-            if planned.last().is_none_or(|last| last.row != row || last.table != table) {
-                planned.push(RowPlan { table, row, cells: Vec::new(), handled: Vec::new() });
+            if rows.last().is_none_or(|last| last.row != row || last.table != table) {
+                rows.push(RowPlan { table, row, cells: Vec::new(), handled: Vec::new() });
             }
-            let index = planned.len() - 1;
+            let index = rows.len() - 1;
             let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
             let short =
                 |value: &bytes::Bytes| value.len() <= client.options().short_value_bytes_max;
@@ -109,19 +109,11 @@ impl Plan {
                 lifetime_ms: lifetime_ms(&client),
                 short_value,
             };
-            planned[index].cells.push(NewLock { column, lock, long_value, observed });
+            rows[index].cells.push(NewLock { column, lock, long_value, observed });
         }
-        if let Some((cell, seen)) = tx.handled.take() {
-            let row = &mut planned[primary_row];
-            debug_assert_eq!(
-                (&row.table, &row.row),
-                (&cell.table, &cell.row),
-                "acknowledged there"
-            );
-            row.handled = rows::clear_seen(&cell.column, &seen);
-        }
+        rows[primary_row].handled = std::mem::take(&mut tx.handled);
         let (start_ts, schema_version) = (tx.start_ts(), schema.version);
-        let (_open, rows) = (tx.open.take(), Arc::new(planned));
+        let (_open, rows) = (tx.open.take(), Arc::new(rows));
         Ok(Some(Plan { start_ts, primary, rows, primary_row, schema_version, _open }))
     }
 

@@ -241,15 +241,15 @@ pub(crate) fn heartbeat(
     }
 }
 
-/// Deletes versions of a notification, no others: a newer one may stand for a change that nobody has
-/// handled (H47).
-pub(crate) fn clear_seen(column: &Column, seen: &[Timestamp]) -> Vec<Mutation> {
+/// Deletes the versions of a notification that were seen and are not above `bound`, no others: a newer
+/// one may stand for a change that nobody has handled (H47).
+pub(crate) fn clear_seen(column: &Column, seen: &[Timestamp], bound: Timestamp) -> Vec<Mutation> {
+    let delete = |time| Mutation::delete(NOTIFY, column.to_bytes(), time);
     if off(mutants::CLEARS_UNSEEN) {
-        return vec![Mutation::delete(NOTIFY, column.to_bytes(), TimeRange::ALL)];
+        return vec![delete(TimeRange::ALL)];
     }
-    let delete =
-        |version: &Timestamp| Mutation::delete(NOTIFY, column.to_bytes(), TimeRange::at(*version));
-    seen.iter().map(delete).collect()
+    let handled = seen.iter().filter(|version| **version <= bound);
+    handled.map(|version| delete(TimeRange::at(*version))).collect()
 }
 
 /// A notification at `commit_ts` that no lock stands for: a weak one, or one for an observer that

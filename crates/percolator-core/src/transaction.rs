@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use bigtable::{RowKey, RowRange, Timestamp, VALUE_BYTES_MAX};
+use bigtable::{Mutation, RowKey, RowRange, Timestamp, VALUE_BYTES_MAX};
 use bytes::Bytes;
 
 use crate::column::Cell;
@@ -49,9 +49,8 @@ pub struct Transaction {
     pub(crate) notifications: BTreeSet<Cell>,
     /// The cell whose row decides; the first written one unless an observer's acknowledgement.
     pub(crate) primary: Option<Cell>,
-    /// The changed cell, of a transaction that runs its only observer, and the versions of its notification
-    /// that go with the commit.
-    pub(crate) handled: Option<(Cell, Vec<Timestamp>)>,
+    /// What the commit of the primary's row does besides (see [`RowPlan`](crate::plan::RowPlan)).
+    pub(crate) handled: Vec<Mutation>,
     /// The changed cell and its value, of a transaction that runs an observer.
     pub(crate) looked_at: Option<(Cell, Bytes)>,
     /// Keeps the safe point below; goes on to the plan.
@@ -103,7 +102,7 @@ impl Transaction {
             buffer: Buffer::default(),
             notifications: BTreeSet::new(),
             primary: None,
-            handled: None,
+            handled: Vec::new(),
             looked_at: None,
             open: Some(open),
             reads_own_writes: true,

@@ -18,8 +18,9 @@ use crate::get::Patience;
 use crate::mutants::{self, off};
 use crate::observe::register::acknowledged;
 use crate::observe::workers::Context;
-use crate::observe::{clear, notifications, row_lock, up_to};
+use crate::observe::{clear, notifications, row_lock};
 use crate::observer::{Change, Observer, Registration, Runner};
+use crate::rows::clear_seen;
 use crate::runtime::Backoff;
 use crate::schema::Strength;
 use crate::{AbortReason, Column, Error, Result, Transaction};
@@ -170,7 +171,8 @@ impl Context {
         if let Some(seen) = alone.filter(|_| tx.primary.is_some() && !cell.table.notifies_apart())
             && self.runs_all_of(&cell.table, &cell.column)
         {
-            tx.handled = Some((cell.clone(), up_to(seen, tx.start_ts())));
+            // In the row of its acknowledgement, which is the primary.
+            tx.handled = clear_seen(&cell.column, seen, tx.start_ts());
             ran = Ran::Cleared;
         }
         let Cell { table, row, column } = cell.clone();
@@ -236,11 +238,13 @@ async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Resul
     Ok(dirty)
 }
 
-/// Whether store or oracle failed, which says nothing about the observer and must not be counted
+/// Whether store, oracle or what the observer feeds failed, which says nothing about the observer and must not be counted
 /// against it: an outage would set aside whatever was dirty.
 pub(super) fn is_of_the_services(error: &Error) -> bool {
     match error {
-        Error::Oracle(_) | Error::Aborted { reason: AbortReason::Oracle(_), .. } => true,
+        Error::Oracle(_)
+        | Error::Unavailable(_)
+        | Error::Aborted { reason: AbortReason::Oracle(_), .. } => true,
         Error::Store(error) | Error::Aborted { reason: AbortReason::Store(error), .. } => {
             !matches!(error, bigtable::Error::InvalidRequest(_))
         }

@@ -43,13 +43,8 @@ pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {
 
 /// Deletes the versions of a notification that were seen and are not above `bound`.
 pub(crate) fn clear(cell: &Cell, seen: &[Timestamp], bound: Timestamp) -> ConditionalMutation {
-    let otherwise = rows::clear_seen(&cell.column, &up_to(seen, bound));
+    let otherwise = rows::clear_seen(&cell.column, seen, bound);
     ConditionalMutation { otherwise, ..ConditionalMutation::new(cell.table.notify_key(&cell.row)) }
-}
-
-/// Those that are not above `bound`.
-fn up_to(seen: &[Timestamp], bound: Timestamp) -> Vec<Timestamp> {
-    seen.iter().copied().filter(|version| *version <= bound).collect()
 }
 
 /// The name of the advisory lock on a row.

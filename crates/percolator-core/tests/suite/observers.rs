@@ -45,6 +45,35 @@ fn h56_an_observer_that_panics_is_tried_again_and_holds_nobody_up() {
     });
 }
 
+/// What the observer feeds is away for longer than its turns would last.
+#[test]
+fn h56_a_change_is_not_set_aside_because_what_its_observer_feeds_is_away() {
+    run_both(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let starts = Arc::new(AtomicU32::new(0));
+        let counter = starts.clone();
+        let feeding = observer(move |tx, change| {
+            let start = counter.fetch_add(1, SeqCst);
+            Box::pin(async move {
+                if start < 20 {
+                    return Err(Error::Unavailable("the printer is out of paper".to_owned()));
+                }
+                add(tx, &change.table, &change.row, &COUNT, 1).await
+            })
+        });
+        let options = WorkerOptions { failures_max: 2, ..one_thread() };
+        let registration = Registration::strong("o", "t", BAL, feeding);
+        let workers = client.observe(vec![registration], options).await.unwrap();
+        set(&client, &table, &[("r", "1")]).await;
+        let report = client.wait_idle(None).await.unwrap();
+        assert!(report.idle && report.set_aside.is_empty(), "{report:?}");
+        assert_eq!(starts.load(SeqCst), 21);
+        assert_eq!(get_column(&client, &table, "r", &COUNT).await.as_deref(), Some("1"));
+        workers.stop().await;
+    });
+}
+
 #[test]
 fn h56_what_keeps_failing_is_set_aside_and_comes_back_by_replay() {
     run_both(async |world| {

@@ -153,7 +153,7 @@ impl BatchObserver for Exporter {
 /// That another process writes says nothing of the changes: they are for it.
 fn not_applied(error: crate::Error) -> Error {
     match error {
-        crate::Error::IndexInUse { .. } => Error::unavailable(error.to_string()),
+        crate::Error::IndexInUse { .. } => Error::Unavailable(error.to_string()),
         error => Error::application(error),
     }
 }
