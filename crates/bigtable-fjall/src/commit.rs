@@ -161,8 +161,8 @@ impl Engine {
             let mut rows = HashSet::new();
             let mut bytes_before = 0;
             let group = left.iter().take_while(|request| {
-                let fits = bytes_before < GROUP_BYTES_MAX
-                    && rows.len() < self.options.group_rows_max.max(1);
+                let fits =
+                    bytes_before < GROUP_BYTES_MAX && rows.len() < self.queue.group_rows_max();
                 bytes_before += request.bytes();
                 fits && rows.insert(request.row())
             });

@@ -86,6 +86,10 @@ impl Queue {
         }
     }
 
+    pub(crate) fn group_rows_max(&self) -> usize {
+        self.group_rows_max
+    }
+
     fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().expect(NO_PANIC)
     }

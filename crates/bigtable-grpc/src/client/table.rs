@@ -1,5 +1,6 @@
 //! The rows of a table behind the API.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -224,12 +225,19 @@ impl Table for GrpcTable {
         let Some(reading) = filter::of_selection(select) else {
             return Ok(rows.iter().map(nothing).collect());
         };
-        let found = self.rows(rows, &reading.filter).await?;
-        let one = |row: &RowKey| match found.get(row) {
-            Some(found) => reading.pick(select, found.clone()),
-            None => nothing(row),
-        };
-        Ok(rows.iter().map(one).collect())
+        let mut found = self.rows(rows, &reading.filter).await?;
+        // Where a row that was asked for more than once is among the results.
+        let mut taken: BTreeMap<&RowKey, usize> = BTreeMap::new();
+        let mut results: Vec<Row> = Vec::with_capacity(rows.len());
+        for row in rows {
+            let again = *taken.entry(row).or_insert(results.len());
+            results.push(match (results.get(again), found.remove(row)) {
+                (Some(same), _) => same.clone(),
+                (None, Some(found)) => reading.pick(select, found),
+                (None, None) => nothing(row),
+            });
+        }
+        Ok(results)
     }
 
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
