@@ -2,27 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
-use std::process::{Command, Output};
+mod ran;
 
 use serde_json::{Value, json};
 
-fn bench(words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-    command.args(["bench", "batching", "-q"]).args(words).output().unwrap()
-}
-
-/// The figure of this name.
-fn figure<'a>(result: &'a Value, name: &str) -> &'a Value {
-    let figures = result["figures"].as_array().unwrap();
-    figures.iter().find(|figure| figure["name"] == name).expect(name)
-}
+use ran::{bench, figure};
 
 #[test]
 fn delays_are_measured_and_every_commit_is_counted() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let settings = ["--callers", "8", "--cells", "20", "--seconds", "0.05"];
-    let ran = bench(&[&settings[..], &["--json", "--out", out.to_str().unwrap()]].concat());
+    let ran =
+        bench("batching", &[&settings[..], &["--json", "--out", out.to_str().unwrap()]].concat());
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(result["check_ok"], json!(true), "{}", result["check"]);
@@ -41,7 +33,7 @@ fn delays_are_measured_and_every_commit_is_counted() {
     assert!(requests("delay_100") < requests("delay_0"), "{result:#}");
     assert_eq!(figure(&result, "delay_10/delay_0 requests")["bar"], json!(0.5));
     assert!(std::fs::read_to_string(out.join("batching.svg")).unwrap().contains("</svg>"));
-    let ran = bench(&["--callers", "0"]);
+    let ran = bench("batching", &["--callers", "0"]);
     assert_eq!(ran.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&ran.stderr).contains("give 1 to"));
 }

@@ -2,36 +2,30 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
-use std::process::{Command, Output};
+mod ran;
 
 use serde_json::{Value, json};
 
-fn bench(words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-    command.args(["bench", "large-txn", "-q"]).args(words).output().unwrap()
-}
-
-/// The figure of this name.
-fn figure<'a>(result: &'a Value, name: &str) -> &'a Value {
-    let figures = result["figures"].as_array().unwrap();
-    figures.iter().find(|figure| figure["name"] == name).expect(name)
-}
+use ran::{bench, figure};
 
 #[test]
 fn large_transactions_and_many_at_once_are_measured_and_checked() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let ran = bench(&[
-        "--json",
-        "--seconds",
-        "0.05",
-        "--cells",
-        "1000",
-        "--transactions",
-        "200",
-        "--out",
-        out.to_str().unwrap(),
-    ]);
+    let ran = bench(
+        "large-txn",
+        &[
+            "--json",
+            "--seconds",
+            "0.05",
+            "--cells",
+            "1000",
+            "--transactions",
+            "200",
+            "--out",
+            out.to_str().unwrap(),
+        ],
+    );
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(result["check_ok"], json!(true), "{}", result["check"]);
@@ -47,7 +41,7 @@ fn large_transactions_and_many_at_once_are_measured_and_checked() {
 #[test]
 fn sizes_that_cannot_be_are_refused() {
     for (flag, value) in [("--cells", "10"), ("--cells", "100001"), ("--transactions", "0")] {
-        let ran = bench(&[flag, value]);
+        let ran = bench("large-txn", &[flag, value]);
         assert_eq!(ran.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&ran.stderr).contains(flag), "{flag} {value}");
     }

@@ -3,27 +3,17 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
 mod goals;
-
-use std::process::{Command, Output};
+mod ran;
 
 use serde_json::{Value, json};
 
-fn bench(words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-    command.args(["bench", "notify", "-q"]).args(words).output().unwrap()
-}
-
-/// The figure of this name.
-fn figure<'a>(result: &'a Value, name: &str) -> &'a Value {
-    let figures = result["figures"].as_array().unwrap();
-    figures.iter().find(|figure| figure["name"] == name).expect(name)
-}
+use ran::{bench, figure};
 
 #[test]
 fn every_arm_is_measured_and_checked() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let ran = bench(&["--json", "--seconds", "0.05", "--out", out.to_str().unwrap()]);
+    let ran = bench("notify", &["--json", "--seconds", "0.05", "--out", out.to_str().unwrap()]);
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(result["check_ok"], json!(true), "{}", result["check"]);
@@ -47,7 +37,7 @@ fn every_arm_is_measured_and_checked() {
 
 #[test]
 fn seconds_that_are_none_are_refused() {
-    let ran = bench(&["--seconds", "0"]);
+    let ran = bench("notify", &["--seconds", "0"]);
     assert_eq!(ran.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&ran.stderr).contains("give 0.01 to 600"));
 }

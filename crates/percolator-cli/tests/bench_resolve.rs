@@ -2,26 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
-use std::process::{Command, Output};
+mod ran;
 
 use serde_json::{Value, json};
 
-fn bench(words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-    command.args(["bench", "resolve", "-q"]).args(words).output().unwrap()
-}
-
-/// The figure of this name.
-fn figure<'a>(result: &'a Value, name: &str) -> &'a Value {
-    let figures = result["figures"].as_array().unwrap();
-    figures.iter().find(|figure| figure["name"] == name).expect(name)
-}
+use ran::{bench, figure};
 
 #[test]
 fn locks_of_the_dead_are_removed_and_those_of_the_living_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let ran = bench(&["--json", "--seconds", "0.05", "--out", out.to_str().unwrap()]);
+    let ran = bench("resolve", &["--json", "--seconds", "0.05", "--out", out.to_str().unwrap()]);
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(result["check_ok"], json!(true), "{}", result["check"]);

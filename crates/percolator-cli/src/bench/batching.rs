@@ -13,7 +13,7 @@
 mod report;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bigtable_grpc::{Address, ClientOptions, GrpcStore};
 use percolator::{Client, Column, Options, Percolator, RowKey, Services, Table};
@@ -21,10 +21,11 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::bench::Turns;
+use crate::bench::callers::{AsyncCaller, call, committed, number};
 use crate::bench::findings::{Condition, Findings};
 use crate::bench::server::Server;
 use crate::bench::system::Load;
-use crate::bench::turns::{Block, Measured, Start, histogram, nanos};
+use crate::bench::turns::{Block, Measured};
 use crate::cmd::Context;
 
 const COLUMN: Column = Column::literal("v");
@@ -57,19 +58,8 @@ struct Arm {
     conflicts: Vec<f64>,
 }
 
-/// What a caller did.
-#[derive(Debug, Default)]
-struct Called {
-    latencies: Vec<u64>,
-    attempts: u64,
-}
-
 fn row(cell: usize) -> RowKey {
     RowKey::from(format!("{cell:024}"))
-}
-
-fn number(value: Option<&[u8]>) -> u64 {
-    value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_be_bytes)
 }
 
 impl Arm {
@@ -90,22 +80,14 @@ impl Arm {
         seed: u64,
     ) -> anyhow::Result<Block> {
         let before = self.store.requests_sent();
-        let start = Start::now(Some(server));
-        let (since, length) = (start.at(), settings.turns.block());
-        let callers = (0..settings.callers as u64).map(|number| {
-            let random = SmallRng::seed_from_u64(seed.wrapping_add(number));
-            let (client, table) = (self.client.clone(), self.table.clone());
-            tokio::spawn(call(client, table, settings.cells, random, (since, length)))
-        });
-        let done = futures::future::try_join_all(callers).await?;
-        let mut block = Block { operations: 0, spent: start.spent(), latencies: histogram() };
-        let mut attempts = 0;
-        for called in done {
-            let called = called?;
-            attempts += called.attempts;
-            block.operations += called.latencies.len() as u64;
-            called.latencies.iter().for_each(|nanos| block.latencies.saturating_record(*nanos));
-        }
+        let caller = |number: usize| Adder {
+            random: SmallRng::seed_from_u64(seed.wrapping_add(number as u64)),
+            client: self.client.clone(),
+            table: self.table.clone(),
+            cells: settings.cells,
+        };
+        let (callers, length) = (settings.callers, settings.turns.block());
+        let (block, attempts) = call(Some(server), callers, length, caller).await?;
         let requests = (self.store.requests_sent() - before) as f64;
         let committed = block.operations as f64;
         self.requests.push(requests / committed.max(1.0));
@@ -114,38 +96,26 @@ impl Arm {
     }
 }
 
-/// One transaction after the other; a latency is that of a transaction with all of its attempts.
-async fn call(
+/// Adds one to a cell at random.
+struct Adder {
     client: Client,
     table: Table,
     cells: usize,
-    mut random: SmallRng,
-    (since, length): (Instant, Duration),
-) -> anyhow::Result<Called> {
-    let mut called = Called::default();
-    let mut begun = since.elapsed();
-    while since.elapsed() < length || called.latencies.is_empty() {
-        let row = row(random.random_range(0..cells));
-        called.attempts += 1;
-        let mut tx = client.begin().await?;
+    random: SmallRng,
+}
+
+impl AsyncCaller for Adder {
+    async fn attempt(&mut self) -> anyhow::Result<bool> {
+        let row = row(self.random.random_range(0..self.cells));
+        let mut tx = self.client.begin().await?;
         // Another one's lock in the way of the read is a conflict as well.
-        let count = match tx.get(&table, row.clone(), &COLUMN).await {
+        let count = match tx.get(&self.table, row.clone(), &COLUMN).await {
             Ok(count) => number(count.as_deref()) + 1,
-            Err(error) if error.is_retryable() => continue,
-            Err(error) => return Err(error.into()),
+            Err(error) => return committed::<()>(Err(error)),
         };
-        tx.set(&table, row, &COLUMN, count.to_be_bytes().to_vec())?;
-        match tx.commit().await {
-            Ok(_) => {
-                let now = since.elapsed();
-                called.latencies.push(nanos(now - begun));
-                begun = now;
-            }
-            Err(error) if error.is_retryable() => {}
-            Err(error) => return Err(error.into()),
-        }
+        tx.set(&self.table, row, &COLUMN, count.to_be_bytes().to_vec())?;
+        committed(tx.commit().await)
     }
-    Ok(called)
 }
 
 /// Measures; `None` after Ctrl-C.

@@ -8,6 +8,7 @@
 //!   fig8, oracle, rpc    what the arms of each do
 //!   scan                 scans of snapshots, and of notifications
 //!   turns                the arms take turns
+//!   callers              callers that get into each other's way
 //!   report               arms and figures, as JSON and as tables
 //!   findings             the same with conditions and a plot: notify, resolve, large_txn,
 //!                        batching
@@ -20,6 +21,7 @@
 //! ```
 
 pub(crate) mod batching;
+mod callers;
 pub(crate) mod check;
 pub(crate) mod experiments;
 pub(crate) mod fig10;

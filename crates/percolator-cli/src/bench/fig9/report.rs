@@ -111,14 +111,9 @@ impl Ratio {
         Figure { paper: self.paper, ..figure }
     }
 
-    /// How the ratio stands to its bar, as in `report.rs`.
+    /// How the ratio stands to its bar.
     fn verdict(&self, estimate: Option<Estimate>) -> Option<&'static str> {
-        let estimate = estimate?;
-        Some(match estimate {
-            Estimate { median, .. } if median >= self.bar => "reached",
-            Estimate { high, .. } if high < self.bar => "missed",
-            _ => "unclear",
-        })
+        Some(Bar::AtLeast(self.bar).verdict(estimate?))
     }
 }
 

@@ -17,7 +17,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::Turned;
-use super::bed::{AsyncCaller, CALLERS, call, committed, idle_workers, number, open};
+use super::bed::{CALLERS, idle_workers, open};
+use crate::bench::callers::{AsyncCaller, call, committed, number};
 use crate::bench::findings::Condition;
 
 /// Who adds a trade's commission to the broker's.
@@ -156,7 +157,7 @@ impl Commission {
             random: SmallRng::seed_from_u64(seed.wrapping_add(number as u64)),
             earned: self.earned[way as usize].clone(),
         };
-        let (block, attempts) = call(CALLERS, length, caller).await?;
+        let (block, attempts) = call(None, CALLERS, length, caller).await?;
         self.db.wait_idle(None).await?;
         workers.stop().await;
         let conflicts = 1.0 - block.operations as f64 / attempts.max(1) as f64;

@@ -11,7 +11,8 @@ use percolator::{
 };
 
 use super::Turned;
-use super::bed::{AsyncCaller, CALLERS, call, committed, idle_workers, number, open};
+use super::bed::{CALLERS, idle_workers, open};
+use crate::bench::callers::{AsyncCaller, call, committed, number};
 use crate::bench::findings::Condition;
 
 /// How the hot row's observer learns of a change.
@@ -107,7 +108,7 @@ impl Hot {
             row: row(number),
             way,
         };
-        let (block, attempts) = call(CALLERS, length, caller).await?;
+        let (block, attempts) = call(None, CALLERS, length, caller).await?;
         self.db.wait_idle(None).await?;
         workers.stop().await;
         self.committed[way as usize] += block.operations;

@@ -13,8 +13,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::{Notify, watch};
 
-use super::bed::{AsyncCaller, call, committed, idle_workers, open};
+use super::bed::{idle_workers, open};
 use super::{Turned, WORKERS};
+use crate::bench::callers::{AsyncCaller, call, committed};
 use crate::bench::findings::Condition;
 use crate::bench::turns::{Block, Start, histogram};
 
@@ -112,7 +113,7 @@ impl Throughput {
             random: SmallRng::seed_from_u64(seed.wrapping_add(number as u64)),
             cells,
         };
-        Ok(call(WORKERS, length, caller).await?.0)
+        Ok(call(None, WORKERS, length, caller).await?.0)
     }
 
     /// Makes cells dirty while the workers are held back, and lets them go.

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::bench::Turns;
+use super::measure::Measure;
 use crate::bench::fig8::{self, Beside, CELLS_MAX, Settings, TEN};
 use crate::cmd::Context;
-use crate::cmd::bench::common::Common;
 use crate::cmd::bench::{Place, told};
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
@@ -28,10 +27,7 @@ const CALLERS_MAX: usize = 128;
   percolator bench fig8 --data /mnt/disk/bench --without postgres --json")]
 pub(crate) struct Fig8 {
     #[command(flatten)]
-    common: Common,
-    /// Seconds to measure each arm for [default: 10, or 2 with --quick].
-    #[arg(long, value_name = "N")]
-    seconds: Option<f64>,
+    measure: Measure,
     /// How many cells there are in each copy.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     cells: usize,
@@ -51,8 +47,7 @@ pub(crate) struct Fig8 {
 
 impl Fig8 {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let settings = self.settings()?;
-        self.common.prepare(context)?;
+        let settings = self.settings(context)?;
         let place = Place::of(self.data.as_deref())?;
         let settings = Settings { dir: place.dir().to_owned(), ..settings };
         let Some(result) = told(context, fig8::run(context, &settings)).await? else {
@@ -67,7 +62,7 @@ impl Fig8 {
         }
         let json = fig8::json(&settings, &result);
         let plot = ("fig8.svg".to_owned(), fig8::plot(&settings, &result));
-        self.common.write("fig8", &json, vec![plot])?;
+        self.measure.common.write("fig8", &json, vec![plot])?;
         match context.out.json {
             true => context.out.json(&json)?,
             false => fig8::print(context.out, &settings, &result)?,
@@ -78,14 +73,7 @@ impl Fig8 {
         Ok(Exit::Done)
     }
 
-    fn settings(&self) -> anyhow::Result<Settings> {
-        let seconds = self.seconds.unwrap_or(if self.common.quick { 2.0 } else { 10.0 });
-        if !(0.01..=3600.0).contains(&seconds) {
-            return Err(Failure::usage(
-                format!("--seconds {seconds}"),
-                "give 0.01 to 3600 seconds",
-            ));
-        }
+    fn settings(&self, context: &Context) -> anyhow::Result<Settings> {
         if !(1..=CALLERS_MAX).contains(&self.callers) {
             let help = format!("give 1 to {CALLERS_MAX} callers");
             return Err(Failure::usage(format!("--callers {}", self.callers), help));
@@ -97,8 +85,8 @@ impl Fig8 {
             return Err(Failure::usage(format!("--cells {}", self.cells), help));
         }
         Ok(Settings {
-            turns: Turns { seconds, seed: self.common.seed },
-            quick: self.common.quick,
+            turns: self.measure.turns(context)?,
+            quick: self.measure.common.quick,
             cells: self.cells,
             callers: self.callers,
             emulator: self.emulator.clone(),

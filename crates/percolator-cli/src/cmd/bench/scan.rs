@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::bench::Turns;
+use super::measure::Measure;
 use crate::bench::scan::{self, ROWS_AT_ONCE, Settings};
 use crate::cmd::Context;
-use crate::cmd::bench::common::Common;
 use crate::cmd::bench::{Place, told};
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
@@ -32,10 +31,7 @@ const FEW: usize = 100_000;
   percolator bench scan --clean 10000000 --data /mnt/disk/bench --json")]
 pub(crate) struct Scan {
     #[command(flatten)]
-    common: Common,
-    /// Seconds to measure each arm for [default: 10, or 3 with --quick].
-    #[arg(long, value_name = "N")]
-    seconds: Option<f64>,
+    measure: Measure,
     /// How many cells there are in each table that is scanned.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     cells: usize,
@@ -60,8 +56,7 @@ pub(crate) struct Scan {
 
 impl Scan {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let settings = self.settings()?;
-        self.common.prepare(context)?;
+        let settings = self.settings(context)?;
         let place = Place::of(self.data.as_deref())?;
         let settings = Settings { dir: place.dir().to_owned(), ..settings };
         let Some(result) = told(context, scan::run(context, &settings)).await? else {
@@ -77,7 +72,7 @@ impl Scan {
         }
         let json = scan::json(&settings, &result);
         let plot = ("scan.svg".to_owned(), scan::plot(&settings, &result));
-        self.common.write("scan", &json, vec![plot])?;
+        self.measure.common.write("scan", &json, vec![plot])?;
         match context.out.json {
             true => context.out.json(&json)?,
             false => scan::print(context.out, &settings, &result)?,
@@ -85,17 +80,10 @@ impl Scan {
         Ok(Exit::Done)
     }
 
-    fn settings(&self) -> anyhow::Result<Settings> {
-        let quick = |quick, full| if self.common.quick { quick } else { full };
-        let seconds = self.seconds.unwrap_or(if self.common.quick { 3.0 } else { 10.0 });
+    fn settings(&self, context: &Context) -> anyhow::Result<Settings> {
+        let quick = |quick, full| if self.measure.common.quick { quick } else { full };
         let clean = self.clean.unwrap_or(quick(1_000_000, 10_000_000));
         let processed = self.processed.unwrap_or(quick(100_000, 1_000_000));
-        if !(0.01..=3600.0).contains(&seconds) {
-            return Err(Failure::usage(
-                format!("--seconds {seconds}"),
-                "give 0.01 to 3600 seconds",
-            ));
-        }
         let range = |what: &str, value: usize, least: usize, most: usize| {
             if (least..=most).contains(&value) {
                 return Ok(());
@@ -109,8 +97,8 @@ impl Scan {
         range("--clean", clean, self.few, CLEAN_MAX)?;
         range("--processed", processed, 0, CLEAN_MAX)?;
         Ok(Settings {
-            turns: Turns { seconds, seed: self.common.seed },
-            quick: self.common.quick,
+            turns: self.measure.turns(context)?,
+            quick: self.measure.common.quick,
             cells: self.cells,
             clean: [self.few, clean],
             dirty: self.dirty,
