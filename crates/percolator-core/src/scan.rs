@@ -4,7 +4,7 @@
 //! missed (H30); after resolving a lock the same row is read again at the same `s`, and the cursor is
 //! the last row returned (H31); a transaction's own buffered writes are laid over each page.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bigtable::{PageLimit, RowKey, RowRange, Timestamp};
 use bytes::Bytes;
@@ -142,7 +142,7 @@ impl<'a> Scan<'a> {
         let page = store.scan(&range, &select, limit).await.map_err(too_old)?;
         // Also of the rows that are not there.
         self.client.check_held(self.s)?;
-        let mut rows: BTreeMap<RowKey, BTreeMap<Column, Bytes>> = BTreeMap::new();
+        let mut rows = Vec::with_capacity(page.rows.len());
         for found in page.rows {
             let locked = |all: bool| {
                 let mut cells = found.cells.iter().map(|cell| cell.family == LOCK);
@@ -161,7 +161,7 @@ impl<'a> Scan<'a> {
             };
             let live = versions.into_iter().filter(|v| self.wants(&v.column));
             let cells = live.filter_map(|v| Some((v.column, v.value?))).collect();
-            rows.insert(found.key, cells);
+            rows.push(ScannedRow { row: found.key, cells });
         }
         let covered = RowRange {
             start: range.start,
@@ -170,12 +170,8 @@ impl<'a> Scan<'a> {
                 None => range.end,
             },
         };
-        self.overlay(&covered, &mut rows);
-        self.ready.extend(
-            rows.into_iter()
-                .filter(|(_, cells)| !cells.is_empty())
-                .map(|(row, cells)| ScannedRow { row, cells: cells.into_iter().collect() }),
-        );
+        let rows = self.overlay(&covered, rows);
+        self.ready.extend(rows.into_iter().filter(|row| !row.cells.is_empty()));
         self.left = page.resume;
         Ok(())
     }
@@ -188,17 +184,40 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn overlay(&self, covered: &RowRange, rows: &mut BTreeMap<RowKey, BTreeMap<Column, Bytes>>) {
-        let Some(own) = self.own else { return };
+    /// Lays the transaction's own writes over the rows that were read, both in order.
+    fn overlay(&self, covered: &RowRange, rows: Vec<ScannedRow>) -> Vec<ScannedRow> {
+        let Some(own) = self.own.filter(|own| !own.writes.is_empty()) else { return rows };
+        let mut read = rows.into_iter().peekable();
+        let mut rows: Vec<ScannedRow> = Vec::with_capacity(read.len());
         for (cell, value) in own.in_range(&self.table, covered) {
             if !self.wants(&cell.column) {
                 continue;
             }
-            let row = rows.entry(cell.row.clone()).or_default();
-            match value {
-                Some(value) => row.insert(cell.column.clone(), value.clone()),
-                None => row.remove(&cell.column),
-            };
+            while let Some(row) = read.next_if(|row| row.row <= cell.row) {
+                rows.push(row);
+            }
+            match rows.last_mut().filter(|row| row.row == cell.row) {
+                Some(row) => row.put(&cell.column, value.as_ref()),
+                None => {
+                    let own = value.iter().map(|value| (cell.column.clone(), value.clone()));
+                    rows.push(ScannedRow { row: cell.row.clone(), cells: own.collect() });
+                }
+            }
+        }
+        rows.extend(read);
+        rows
+    }
+}
+
+impl ScannedRow {
+    /// Replaces, adds or takes away a cell.
+    fn put(&mut self, column: &Column, value: Option<&Bytes>) {
+        let at = self.cells.binary_search_by(|(known, _)| known.cmp(column));
+        match (at, value) {
+            (Ok(at), Some(value)) => self.cells[at].1 = value.clone(),
+            (Ok(at), None) => drop(self.cells.remove(at)),
+            (Err(at), Some(value)) => self.cells.insert(at, (column.clone(), value.clone())),
+            (Err(_), None) => {}
         }
     }
 }
