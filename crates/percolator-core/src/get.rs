@@ -79,6 +79,31 @@ impl Client {
         self.versions(table, &found, s, |_| true).await
     }
 
+    /// The value of one cell at `s`.
+    pub(crate) async fn read_cell(
+        &self,
+        table: &Table,
+        row: &RowKey,
+        column: &Column,
+        s: Timestamp,
+    ) -> Result<Option<Bytes>> {
+        let select = selection(std::slice::from_ref(column), s);
+        let found = self.read_unlocked(table, row, &select, Patience::Wait).await?;
+        // What is short, as most values are, or absent needs no list of versions.
+        let value = match &found.cells[..] {
+            [] => None,
+            [cell, ..] => match Write::decode(&cell.value)? {
+                Write { kind: Kind::Put, short_value: None, .. } => {
+                    let mut versions = self.versions(table, &found, s, |_| true).await?;
+                    return Ok(versions.pop().and_then(|version| version.value));
+                }
+                write => write.short_value,
+            },
+        };
+        self.check_held(s)?;
+        Ok(value)
+    }
+
     /// As [`read_row`](Client::read_row) for each of several rows, which are asked for together.
     pub(crate) async fn read_rows(
         &self,

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bigtable::{Row, RowKey, Selection, TimeRange, Timestamp};
 use bytes::Bytes;
 
-use crate::get::{Patience, selection};
+use crate::get::selection;
 use crate::layout::{LOCK, WRITE};
 use crate::mutants::{self, off};
 use crate::{Client, Column, Result, Table};
@@ -230,9 +230,7 @@ impl Client {
             Some(value) => value,
             // Alone, or with a lock in the way.
             None => {
-                let select = selection(std::slice::from_ref(column), s);
-                let read = self.read_row(&at.0, &at.1, &select, s, Patience::Wait);
-                let value = read.await?.pop().and_then(|version| version.value);
+                let value = self.read_cell(&at.0, &at.1, column, s).await?;
                 found.push((column.clone(), value.clone()));
                 value
             }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::column::Cell;
 use crate::gc::Open;
-use crate::get::{Patience, Version, selection};
+use crate::get::{Patience, selection};
 use crate::mutants::{self, off};
 use crate::options::{TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
 use crate::oracle::Stamp;
@@ -151,9 +151,7 @@ impl Transaction {
             let at = (table.clone(), row);
             return self.client.read_ahead(&self.cache, at, column, self.start_ts()).await;
         }
-        let column = std::slice::from_ref(column);
-        let mut versions = self.versions(table, &row, column, Patience::Wait).await?;
-        Ok(versions.pop().and_then(|version| version.value))
+        self.client.read_cell(table, &row, column, self.start_ts()).await
     }
 
     /// Reads several columns of several rows at once: one inner vector for each row, with one entry
@@ -305,18 +303,6 @@ impl Transaction {
         *bytes = bytes_then;
         writes.insert(cell, value);
         Ok(())
-    }
-
-    /// The committed versions of some cells of one row that the transaction sees, deletions included.
-    pub(crate) async fn versions(
-        &self,
-        table: &Table,
-        row: &RowKey,
-        columns: &[Column],
-        patience: Patience,
-    ) -> Result<Vec<Version>> {
-        let (select, s) = (selection(columns, self.start_ts()), self.start_ts());
-        self.client.read_row(table, row, &select, s, patience).await
     }
 
     /// What the transaction itself has written to a cell, if it reads its own writes.

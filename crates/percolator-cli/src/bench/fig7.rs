@@ -5,6 +5,7 @@
 //! sweep    delays at crawl rates up to where ours can no longer keep up; each rate begins with a copy of
 //!          the same repository; batch programs run cycle after cycle
 //! fourth   a key added to the running repository, against one more pass
+//! engine   the floor: the same cells put straight into the engine beneath
 //! ```
 //!
 //! Crawl rates are in parts of the repository that arrive while the row-wise batch goes over it once, with
@@ -13,6 +14,7 @@
 //! of a repository. Delays do depend on the size, of which the output says what it was.
 
 mod duckdb;
+mod engine;
 mod fourth;
 mod ours;
 mod paper;
@@ -257,6 +259,7 @@ impl Run<'_> {
             rivals.push(Rival::columns(engine, corpus, documents));
         }
         rivals.push(Rival::delta(&self.dir("delta"), corpus, documents)?);
+        rivals.push(Rival::engine(&self.dir("engine"), corpus, documents)?);
         Ok(rivals)
     }
 
@@ -343,7 +346,7 @@ impl Run<'_> {
             self.condition(
                 format!("{name}: the generator was in time"),
                 !result.is_late(),
-                format!("p99 {:.2} ms late", result.lateness.as_secs_f64() * 1000.0),
+                result.lateness_told(),
             );
             self.close(ours, &name).await?;
             offered.push((share, result));

@@ -37,7 +37,7 @@ use crate::bench::turns::{Block, Measured, Start, histogram, nanos};
 use crate::cmd::Context;
 
 use bed::{Arm, Bed};
-use cells::Cells;
+use cells::{Cells, Held};
 
 /// Most cells: what surely stays in memory.
 pub(crate) const CELLS_MAX: usize = 1_000_000;
@@ -73,6 +73,7 @@ pub(crate) struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     Get,
+    SnapshotGet,
     BeginGet,
     Set,
     /// Ten cells; counted in cells.
@@ -149,6 +150,7 @@ async fn turn(
         number,
         of: arm.callers,
         random: SmallRng::seed_from_u64(random.random()),
+        held: Held::default(),
     };
     let mut callers: Vec<Caller> = (0..arm.callers).map(caller).collect();
     let work = arm.work;
@@ -180,6 +182,7 @@ struct Caller {
     /// How many callers share the cells.
     of: usize,
     random: SmallRng,
+    held: Held,
 }
 
 impl Caller {
@@ -199,7 +202,8 @@ impl Caller {
             let cell = |drawn: usize| self.number + self.of * (drawn % own);
             let at = cell(first);
             match work {
-                Work::Get => self.cells.get(at, self.number).await?,
+                Work::Get => self.cells.get(at, self.number, &mut self.held).await?,
+                Work::SnapshotGet => self.cells.snapshot_get(at).await?,
                 Work::BeginGet => self.cells.begin_get(at).await?,
                 Work::Set => self.cells.set(&[at], self.number, &mut self.random).await?,
                 Work::SetTen => {

@@ -3,6 +3,8 @@
 //! ```text
 //!   hand_off              a thread wakes another, which wakes it: what anything across threads costs
 //!   start_hinted          a write is committed, and the observer starts, told by a hint
+//!   rested_commit, rested_read
+//!                         its parts, each alone: after a rest everything takes longer than in a row
 //!   start_scanned_Z       the same where no hint comes: a scan every Z ms finds the cell
 //!   transactions          begin, set, commit on one cell, by as many callers as there are workers
 //!   notifications         an observer that reads its cell and does nothing: get, acknowledge, clear
@@ -46,6 +48,7 @@ const WORKERS: usize = 4;
 enum Work {
     HandOff,
     Hinted,
+    Part(starts::Part),
     /// With a scan every so many milliseconds.
     Scanned(u64),
     Transactions,
@@ -70,9 +73,11 @@ const fn arm(name: &'static str, work: Work, operation: &'static str) -> Arm {
 }
 
 /// All arms, in the order they are reported in.
-const ARMS: [Arm; 13] = [
+const ARMS: [Arm; 15] = [
     arm("hand_off", Work::HandOff, "a thread wakes another and is woken by it"),
     arm("start_hinted", Work::Hinted, "set, commit; until the observer starts"),
+    arm("rested_commit", Work::Part(starts::Part::Commit), "set, commit; nothing observed"),
+    arm("rested_read", Work::Part(starts::Part::Read), "begin, get"),
     arm("start_scanned_10", Work::Scanned(10), "the same without a hint; a scan every 10 ms"),
     arm("start_scanned_100", Work::Scanned(100), "the same; a scan every 100 ms"),
     arm("start_scanned_1000", Work::Scanned(1000), "the same; a scan every second"),
@@ -128,6 +133,7 @@ impl Benches {
         Ok(match work {
             Work::HandOff => plain(self.hand_off.block(length).await?),
             Work::Hinted => plain(self.starts.hinted(length).await?),
+            Work::Part(part) => plain(self.starts.part(part, length).await?),
             Work::Scanned(ms) => plain(self.starts.scanned(length, ms).await?),
             Work::Transactions => plain(self.throughput.transactions(length).await?),
             Work::Notifications => self.throughput.notifications(length).await?,

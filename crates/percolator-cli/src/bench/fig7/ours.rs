@@ -23,6 +23,8 @@ const BACKLOG_MAX: usize = 1_000;
 const WRITTEN_AT_ONCE: usize = 64;
 /// How often the generator looks at its clock at most. What came due meanwhile is sent at once.
 const TICK: Duration = Duration::from_micros(200);
+/// By how many seconds the generator may be late in any case.
+const LATE_S: f64 = 0.001;
 /// After how long without any progress a run is given up.
 const STUCK: Duration = Duration::from_secs(60);
 /// How often the backlog is looked at.
@@ -63,8 +65,8 @@ pub(super) struct Offered {
     /// How many documents a second the backlog grew by, and how many waited in the end.
     pub(super) growth: f64,
     pub(super) backlog: u64,
-    /// The generator's own delay that 99 of 100 documents did not exceed.
-    pub(super) lateness: Duration,
+    /// The generator's own delays that half of the documents did not exceed, and 99 of 100.
+    pub(super) lateness: [Duration; 2],
 }
 
 impl Offered {
@@ -75,10 +77,19 @@ impl Offered {
         self.growth > 0.01 * self.per_second && self.backlog as f64 > 0.1 * self.per_second
     }
 
-    /// Whether the generator was too late for the delays to mean anything.
+    /// Whether the generator was too late for the delays to mean anything: by more than a millisecond
+    /// and a tenth of the documents' own delay, at the median or at the 99th of 100. Delays count from when
+    /// a document was due, so they have it in them.
     pub(super) fn is_late(&self) -> bool {
-        let tenth = super::quantile(&self.delays, 0.5).unwrap_or(0.0) / 10.0;
-        self.lateness.as_secs_f64() > tenth.max(0.001)
+        let [half, most] = self.lateness.map(|late| late.as_secs_f64());
+        let tenth = |share| super::quantile(&self.delays, share).unwrap_or(0.0) / 10.0;
+        half > tenth(0.5).max(LATE_S) || most > tenth(0.99).max(LATE_S)
+    }
+
+    pub(super) fn lateness_told(&self) -> String {
+        let [half, most] = self.lateness.map(|late| late.as_secs_f64() * 1000.0);
+        let p99 = super::quantile(&self.delays, 0.99).unwrap_or(0.0) * 1000.0;
+        format!("p50 {half:.2} ms, p99 {most:.2} ms late; documents' delay p99 {p99:.2} ms")
     }
 }
 
@@ -187,7 +198,11 @@ impl Ours {
             lateness.map_err(|_| anyhow::anyhow!("the generator of arrivals panicked"))?;
         lateness.drain(..measured.min(lateness.len()));
         lateness.sort_unstable();
-        let late = (lateness.len() * 99 / 100).min(lateness.len().saturating_sub(1));
+        let late = |percent: usize| {
+            let at = (lateness.len() * percent / 100).min(lateness.len().saturating_sub(1));
+            lateness.get(at).copied().unwrap_or_default()
+        };
+        let lateness = [late(50), late(99)];
         clustered(&watch, total, || arrivals.error()).await?;
         let delay = |(id, due): (u64, &Duration)| Some(watch.at(id)?.saturating_sub(*due));
         let after = (first..).zip(&arrivals.schedule).skip(measured);
@@ -200,7 +215,7 @@ impl Ours {
             delays,
             growth: slope(&backlog[backlog.len() / 4..]),
             backlog: backlog.last().map_or(0, |(_, waiting)| *waiting as u64),
-            lateness: lateness.get(late).copied().unwrap_or_default(),
+            lateness,
         })
     }
 

@@ -9,12 +9,13 @@ use clustering::batch::{Batch, DeltaBatch, RowBatch};
 use clustering::{Corpus, Document, KEYS_AT_FIRST, rule};
 
 use super::duckdb::DuckDb;
+use super::engine::Engine;
 use crate::bench::system;
 
 /// How many cycles there are at least at each crawl rate.
 const CYCLES: usize = 3;
-/// Of how many parts of the repository a bulk cycle of the delta batch is one.
-const DELTA_PART: u64 = 20;
+/// Of how many parts of the repository a bulk cycle of those is one that look at new documents alone.
+const NEW_PART: u64 = 20;
 
 /// A batch program, and what is known of it.
 pub(super) struct Rival {
@@ -77,6 +78,12 @@ impl Rival {
         Ok(Self::new(batch, Box::new(system::cpu_time), corpus, documents, true))
     }
 
+    /// The engine beneath ours, in a directory of its own.
+    pub(super) fn engine(dir: &Path, corpus: Corpus, documents: u64) -> io::Result<Self> {
+        let batch = Box::new(Engine::create(dir, corpus, documents)?);
+        Ok(Self::new(batch, Box::new(system::cpu_time), corpus, documents, true))
+    }
+
     /// The column engine in a process of its own.
     pub(super) fn columns(engine: DuckDb, corpus: Corpus, documents: u64) -> Self {
         let spent = engine.spent();
@@ -103,10 +110,10 @@ impl Rival {
         !self.keeps
     }
 
-    /// One cycle as fast as it goes: over the whole repository, or, of the batch that looks at new
-    /// documents alone, with a twentieth of that many.
+    /// One cycle as fast as it goes: over the whole repository, or, of those that look at new documents
+    /// alone, with a twentieth of that many.
     pub(super) fn bulk(&mut self) -> io::Result<Cycle> {
-        let new = if self.keeps { self.documents / DELTA_PART } else { 0 };
+        let new = if self.keeps { self.documents / NEW_PART } else { 0 };
         self.cycle(new).map(|(cycle, _)| cycle)
     }
 
@@ -171,6 +178,7 @@ mod tests {
         let mut rivals = [
             Rival::rows(&dir.path().join("rows"), corpus, 2000, 2).unwrap(),
             Rival::delta(&dir.path().join("delta"), corpus, 2000).unwrap(),
+            Rival::engine(&dir.path().join("engine"), corpus, 2000).unwrap(),
         ];
         for rival in &mut rivals {
             assert!(rival.bulk().unwrap().documents > 0);

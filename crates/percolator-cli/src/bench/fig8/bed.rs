@@ -160,7 +160,8 @@ impl Bed {
         self.many("raw_set_many", &apart, "raw_set, many callers");
         self.many("raw_set_blind_many", &blind, "raw_set_blind, many callers");
         let cells = self.copy(transactions(&db, Options::default(), "cells").await?).await?;
-        self.arm("get", &cells, Work::Get, "snapshot, get");
+        self.arm("get", &cells, Work::Get, "get, a hundred at one snapshot");
+        self.arm("snapshot_get", &cells, Work::SnapshotGet, "snapshot, get");
         self.arm("begin_get", &cells, Work::BeginGet, "begin, get");
         self.arm("tx", &cells, Work::Set, "begin, set, commit");
         self.many("tx_many", &cells, "tx, many callers");
@@ -196,7 +197,7 @@ impl Bed {
             let cells = self.alone(settings, name, switches, two_phases(short_values)).await?;
             self.arm(name, &cells, Work::Set, operation);
             if name == "paper_faithful" {
-                self.arm("paper_faithful_get", &cells, Work::Get, "snapshot, get, in that form");
+                self.arm("paper_faithful_get", &cells, Work::Get, "get, in that form");
             }
         }
         Ok(())

@@ -18,9 +18,10 @@ const PAPER_WRITE: f64 = 0.23;
 /// One arm's rate over another's, with its bar and what the paper has.
 type Ratio = (&'static str, &'static str, Option<f64>, Option<f64>);
 
-const RATIOS: [Ratio; 34] = [
+const RATIOS: [Ratio; 35] = [
     // The paper's two bars, and the ladder between its form and the default.
     ("get", "raw_get", Some(0.90), Some(PAPER_READ)),
+    ("snapshot_get", "raw_get", None, None),
     ("begin_get", "raw_get", None, None),
     ("paper_faithful_get", "raw_get", None, Some(PAPER_READ)),
     ("paper_faithful", "raw_set", Some(0.15), Some(PAPER_WRITE)),

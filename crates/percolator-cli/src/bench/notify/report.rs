@@ -47,10 +47,18 @@ fn figures(turns: Turns, arms: &[Measured], aside: &[&[f64]]) -> Vec<Figure> {
     // Two seconds are the paper's (section 3.2), with the transactions of the observers.
     let faster: Vec<f64> = hinted.turns.iter().map(|turn| 2e9 / turn.p50).collect();
     let faster = Figure::each("2 s / start_hinted p50", turns, &faster);
+    // What is left for the way to the worker, its row lock and the reading of the acknowledgement.
+    let (commit, read) = (arm("rested_commit"), arm("rested_read"));
+    let each = hinted.turns.iter().zip(&commit.turns).zip(&read.turns).zip(&hand_off.turns);
+    let parts: Vec<f64> =
+        each.map(|(((h, c), r), wake)| h.p50 / (c.p50 + r.p50 + wake.p50)).collect();
     let mut figures = vec![
         p50.bar(Bar::AtMost(5.0)),
         p99.bar(Bar::AtMost(10.0)),
         faster.bar(Bar::AtLeast(400.0)),
+        Figure::latencies(turns, commit, hand_off, "p50", |turn| turn.p50),
+        Figure::latencies(turns, read, hand_off, "p50", |turn| turn.p50),
+        Figure::each("start_hinted p50 / (rested_commit + rested_read + hand_off)", turns, &parts),
     ];
     for ms in [10, 100, 1000] {
         let name = format!("start_scanned_{ms}");

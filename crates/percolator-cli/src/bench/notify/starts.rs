@@ -22,11 +22,20 @@ use crate::bench::turns::{Block, Start, histogram};
 
 const TABLE: &str = "written";
 const COLUMN: Column = Column::literal("v");
+/// What nobody observes.
+const ALONE: Column = Column::literal("alone");
 const ROWS: u64 = 1000;
 /// Writes in the time of one scan.
 const WRITES_A_SCAN: u32 = 20;
 /// Longest wait for an observer.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A part of what lies between a write and the start of its observer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Commit,
+    Read,
+}
 
 /// An observer's start: the number of the write, and how long ago it was asked for, in nanoseconds.
 type Started = (u64, u64);
@@ -114,6 +123,36 @@ impl Starts {
         block.spent = start.spent();
         workers.stop().await;
         self.unexpected += drain(&mut starts);
+        Ok(block)
+    }
+
+    /// What a start is made of, each part alone after the same rest: the commit that is waited for, or the
+    /// begin and the read of an observer's transaction.
+    pub(super) async fn part(&mut self, part: Part, length: Duration) -> anyhow::Result<Block> {
+        let mut block = self.empty();
+        let start = Start::now(None);
+        while start.at().elapsed() < length {
+            let rest = self.random.random_range(REST_US);
+            tokio::time::sleep(Duration::from_micros(rest)).await;
+            let row = format!("row-{:04}", self.random.random_range(0..ROWS));
+            let asked = match part {
+                Part::Commit => {
+                    let mut tx = self.db.begin().await?;
+                    let asked = Instant::now();
+                    tx.set(&self.table, row, &ALONE, vec![0; 16])?;
+                    tx.commit().await?;
+                    asked
+                }
+                Part::Read => {
+                    let asked = Instant::now();
+                    self.db.begin().await?.get(&self.table, row, &ALONE).await?;
+                    asked
+                }
+            };
+            block.latencies.saturating_record(crate::bench::turns::nanos(asked.elapsed()));
+            block.operations += 1;
+        }
+        block.spent = start.spent();
         Ok(block)
     }
 

@@ -36,6 +36,7 @@ pub(super) const ARMS: [(&str, &str); 3] = [
 
 /// The tables.
 pub(super) struct Rows {
+    store: Arc<FjallStore>,
     raw: Arc<dyn bigtable::Table>,
     db: Percolator,
     one: percolator::Table,
@@ -78,9 +79,10 @@ impl Rows {
         let store = Arc::new(FjallStore::open(settings.dir.join("rows"), options)?);
         let groups = vec![LocalityGroup::on_disk("newest", Layout::NewestApart)];
         let raw = store.open_table("raw", &TableSchema { groups }).await?;
-        let db = Percolator::over(store, Options::default()).await?;
+        let db = Percolator::over(store.clone(), Options::default()).await?;
         let (one, ten) = (db.table("one").await?, db.table("ten").await?);
         let rows = Rows {
+            store,
             raw,
             db,
             one,
@@ -114,6 +116,9 @@ impl Rows {
                 self.write(&self.ten, rows, written).await?;
             }
         }
+        // As after garbage collection: the engine keeps a record that was written over until a merge meets
+        // both, and in a load of seconds there is none.
+        self.store.reclaim().await?;
         Ok(())
     }
 

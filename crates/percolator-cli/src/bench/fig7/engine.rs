@@ -1,0 +1,141 @@
+//! The floor: the same cells as ours writes for each document, put straight into the engine beneath.
+//!
+//! One program that never dies writes a document with its notification in one batch, looks its keys up,
+//! and writes what it found out in a second batch that takes the notification away. There are no
+//! timestamps, locks, conflicts or snapshots, and nobody else may write; so no transactions over this
+//! engine can be as cheap, and what they are dearer by is what they cost.
+
+use std::io;
+use std::path::Path;
+
+use clustering::batch::Batch;
+use clustering::{Corpus, Document, KEYS_AT_FIRST};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
+
+/// Memory for new cells of a keyspace, as a store's by default.
+fn write_buffer() -> u64 {
+    bigtable_fjall::Options::default().write_buffer_bytes
+}
+
+/// What a write record has before its value: the version's timestamp, the start timestamp, flags.
+const RECORD: [u8; 17] = [1; 17];
+/// What a key has for its table and for its family.
+const TABLE: u8 = 1;
+const FAMILY: u8 = 1;
+
+/// The engine's keyspaces that hold documents.
+pub(super) struct Engine {
+    db: Database,
+    /// Long values.
+    data: Keyspace,
+    /// Newest write records.
+    newest: Keyspace,
+    notify: Keyspace,
+    corpus: Corpus,
+    /// Of all documents so far.
+    clusters: Vec<u64>,
+}
+
+impl Engine {
+    /// Creates them in a directory, and clusters the documents that the repository begins with.
+    pub(super) fn create(dir: &Path, corpus: Corpus, documents: u64) -> io::Result<Self> {
+        let cache = bigtable_fjall::Options::default().cache_bytes;
+        let db = Database::builder(dir).cache_size(cache).worker_threads(1).open();
+        let db = db.map_err(io::Error::other)?;
+        let keyspace = |name| {
+            let options = || KeyspaceCreateOptions::default().max_memtable_size(write_buffer());
+            db.keyspace(name, options).map_err(io::Error::other)
+        };
+        let (data, newest, notify) = (keyspace("data")?, keyspace("newest")?, keyspace("notify")?);
+        let mut engine = Engine { db, data, newest, notify, corpus, clusters: Vec::new() };
+        let all: Vec<Document> = (0..documents).map(|id| corpus.document(id)).collect();
+        engine.cycle(&all)?;
+        Ok(engine)
+    }
+
+    fn batch(&self) -> OwnedWriteBatch {
+        self.db.batch().durability(Some(PersistMode::Buffer))
+    }
+
+    fn load(&self, document: &Document) -> fjall::Result<()> {
+        let row = document.row();
+        let body = self.corpus.body(document.id);
+        let mut batch = self.batch();
+        batch.insert(&self.data, version(row.as_bytes(), b"doc:body"), &*body);
+        batch.insert(&self.newest, column(row.as_bytes(), b"doc:body"), RECORD);
+        batch.insert(&self.newest, column(row.as_bytes(), b"doc:keys"), record(&keys(document)));
+        batch.insert(&self.notify, version(row.as_bytes(), b"doc:keys"), b"");
+        batch.commit()
+    }
+
+    /// Returns who represents the document.
+    fn join(&self, document: &Document) -> fjall::Result<u64> {
+        let row = document.row();
+        // What an observer is told of is where to look.
+        self.newest.get(column(row.as_bytes(), b"doc:keys"))?;
+        let (mut found, mut missed) = (None, Vec::new());
+        for (index, key) in (1_u8..).zip(document.keys).take(KEYS_AT_FIRST) {
+            let at = index_key(index, key);
+            if let Some(entry) = self.newest.get(&at)? {
+                found = entry.get(RECORD.len()..).and_then(|id| id.try_into().ok());
+                break;
+            }
+            missed.push(at);
+        }
+        let representative = found.map_or(document.id, u64::from_be_bytes);
+        let mut batch = self.batch();
+        let id = record(&representative.to_be_bytes());
+        missed.into_iter().for_each(|at| batch.insert(&self.newest, at, id.as_slice()));
+        if found.is_none() {
+            let key = column(row.as_bytes(), b"doc:representative");
+            batch.insert(&self.newest, key, record(&keys(document)));
+        }
+        let joined = [representative.to_be_bytes(), [1; 8]].concat();
+        batch.insert(&self.newest, column(row.as_bytes(), b"doc:cluster"), record(&joined));
+        let ack = column(row.as_bytes(), b"ack:cluster/doc:keys");
+        batch.insert(&self.newest, ack, record(&[1; 8]));
+        batch.remove(&self.notify, version(row.as_bytes(), b"doc:keys"));
+        batch.commit()?;
+        Ok(representative)
+    }
+}
+
+impl Batch for Engine {
+    fn name(&self) -> &'static str {
+        "engine"
+    }
+
+    fn cycle(&mut self, arrivals: &[Document]) -> io::Result<()> {
+        for document in arrivals {
+            let joined = self.load(document).and_then(|()| self.join(document));
+            self.clusters.push(joined.map_err(io::Error::other)?);
+        }
+        Ok(())
+    }
+
+    fn clusters(&mut self) -> io::Result<Vec<u64>> {
+        Ok(self.clusters.clone())
+    }
+}
+
+/// A document's record, as it is stored.
+fn keys(document: &Document) -> Vec<u8> {
+    let numbers = std::iter::once(document.id).chain(document.keys);
+    numbers.flat_map(u64::to_be_bytes).collect()
+}
+
+fn record(value: &[u8]) -> Vec<u8> {
+    [&RECORD, value].concat()
+}
+
+fn column(row: &[u8], name: &[u8]) -> Vec<u8> {
+    [&[TABLE], row, &[0, FAMILY], name, &[0]].concat()
+}
+
+fn version(row: &[u8], name: &[u8]) -> Vec<u8> {
+    [column(row, name).as_slice(), &[1; 7]].concat()
+}
+
+fn index_key(index: u8, key: u64) -> Vec<u8> {
+    [&[TABLE + index], &key.to_be_bytes()[..], &[0, FAMILY], b"id", &[0]].concat()
+}
