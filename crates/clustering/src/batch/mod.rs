@@ -11,7 +11,7 @@ mod delta;
 mod row;
 
 pub use delta::DeltaBatch;
-pub use row::RowBatch;
+pub use row::{Files, RowBatch};
 
 use std::io;
 
@@ -20,12 +20,12 @@ use crate::Document;
 /// A batch program: cycle after cycle, each takes what arrived during the one before.
 ///
 /// ```
-/// use clustering::batch::{Batch, DeltaBatch, RowBatch};
+/// use clustering::batch::{Batch, DeltaBatch, Files, RowBatch};
 /// use clustering::{Corpus, rule};
 /// let (dir, corpus) = (tempfile::tempdir()?, Corpus::new(100, 1));
 /// let arrivals: Vec<_> = (100..120).map(|id| corpus.document(id)).collect();
 /// let mut batches: Vec<Box<dyn Batch>> = vec![
-///     Box::new(RowBatch::create(&dir.path().join("row"), corpus, 100, 2)?),
+///     Box::new(RowBatch::create(&dir.path().join("row"), corpus, 100, 2, Files::New)?),
 ///     Box::new(DeltaBatch::create(&dir.path().join("delta"), corpus, 100)?),
 /// ];
 /// let documents: Vec<_> = (0..120).map(|id| corpus.document(id)).collect();

@@ -10,13 +10,15 @@
 //! the whole cluster, and not the representative alone, to the one reducer that decides about it.
 //!
 //! Every step writes new files, as MapReduce does: a step can be repeated, and what the last cycle found
-//! can be read until the next one is complete.
+//! can be read until the next one is complete. Or it writes over the files of the cycle before the last:
+//! then that can be read as long, and no step be repeated, but the system need not find, clear and give
+//! back memory for all files in each step.
 //!
 //! It is no straw man: partitions fit the processor's caches, files are written in large pieces and without
 //! syncing, and are read from memory if the machine has it.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,6 +57,37 @@ pub struct RowBatch {
     arrived: u64,
     /// How many cycles there were.
     cycles: u64,
+    files: Files,
+}
+
+/// Which files the steps of a [`RowBatch`] write.
+///
+/// See [`Batch`] for an example.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    /// New ones.
+    New,
+    /// Those of earlier cycles.
+    Over,
+}
+
+impl Files {
+    fn open(self, path: &Path) -> io::Result<File> {
+        OpenOptions::new().write(true).create(true).truncate(self == Files::New).open(path)
+    }
+
+    fn write(self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut file = self.open(path)?;
+        file.write_all(bytes)?;
+        file.set_len(bytes.len() as u64)
+    }
+
+    fn remove(self, paths: &[PathBuf]) -> io::Result<()> {
+        match self {
+            Files::New => paths.iter().try_for_each(fs::remove_file),
+            Files::Over => Ok(()),
+        }
+    }
 }
 
 impl RowBatch {
@@ -62,7 +95,13 @@ impl RowBatch {
     ///
     /// # Errors
     /// Those of files.
-    pub fn create(dir: &Path, corpus: Corpus, documents: u64, threads: usize) -> io::Result<Self> {
+    pub fn create(
+        dir: &Path,
+        corpus: Corpus,
+        documents: u64,
+        threads: usize,
+        files: Files,
+    ) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let partitions = (documents / PARTITION_RECORDS).clamp(threads as u64, PARTITIONS_MAX);
         let partitions = usize::try_from(partitions).map_err(io::Error::other)?;
@@ -74,10 +113,11 @@ impl RowBatch {
             partitions,
             arrived: 0,
             cycles: 0,
+            files,
         };
         let shards = partitions as u64;
         let bounds = |shard: u64| documents * shard / shards..documents * (shard + 1) / shards;
-        for (shard, path) in (0..shards).zip(batch.files("base")) {
+        for (shard, path) in (0..shards).zip(batch.paths("base")) {
             batch.write_records(&path, bounds(shard).map(|id| corpus.document(id)))?;
         }
         batch.write_records(&batch.dir.join("arrivals"), std::iter::empty())?;
@@ -86,11 +126,17 @@ impl RowBatch {
 
     /// The files that a pass of a cycle writes, one for each partition.
     fn outputs(&self, cycle: u64, pass: usize) -> Vec<PathBuf> {
-        self.files(&format!("cycle{cycle}.pass{pass}"))
+        match self.files {
+            Files::New => self.paths(&format!("cycle{cycle}.pass{pass}")),
+            // What the last pass of the cycle before found stays.
+            Files::Over if pass + 1 == KEYS_AT_FIRST => self.paths(&format!("found{}", cycle % 2)),
+            // Mappers have read all of it when reducers write.
+            Files::Over => self.paths("handed-on"),
+        }
     }
 
     /// The files of one step, one for each partition.
-    fn files(&self, step: &str) -> Vec<PathBuf> {
+    fn paths(&self, step: &str) -> Vec<PathBuf> {
         (0..self.partitions).map(|part| self.dir.join(format!("{step}.{part}"))).collect()
     }
 
@@ -120,7 +166,7 @@ impl RowBatch {
     /// One MapReduce; `pass` counts from zero.
     fn pass(&self, pass: usize) -> io::Result<()> {
         let mut inputs = match pass {
-            0 => self.files("base"),
+            0 => self.paths("base"),
             _ => self.outputs(self.cycles, pass - 1),
         };
         if pass == 0 {
@@ -133,7 +179,7 @@ impl RowBatch {
         self.on_threads(|_| self.reduce(&outputs, &next, key_at))?;
         // The repository stays; what one pass handed to the next does not.
         let read = if pass == 0 { Vec::new() } else { inputs };
-        read.iter().try_for_each(fs::remove_file)
+        self.files.remove(&read)
     }
 
     fn on_threads(&self, work: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
@@ -155,7 +201,7 @@ impl RowBatch {
         key_at: usize,
     ) -> io::Result<()> {
         let mut spills = (0..self.partitions)
-            .map(|partition| Spill::create(&self.spill(mapper, partition)))
+            .map(|partition| Spill::create(self.files, &self.spill(mapper, partition)))
             .collect::<io::Result<Vec<Spill>>>()?;
         let mut buffer = vec![0; READ_RECORDS * BYTES];
         while let Some(input) = inputs.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -172,7 +218,7 @@ impl RowBatch {
                 }
             }
         }
-        spills.iter_mut().try_for_each(Spill::flush)
+        spills.into_iter().try_for_each(Spill::end)
     }
 
     fn reduce(&self, outputs: &[PathBuf], next: &AtomicUsize, key_at: usize) -> io::Result<()> {
@@ -186,7 +232,7 @@ impl RowBatch {
             for mapper in 0..self.threads {
                 let spill = self.spill(mapper, partition);
                 File::open(&spill)?.read_to_end(&mut records)?;
-                fs::remove_file(&spill)?;
+                self.files.remove(&[spill])?;
             }
             earliest.clear();
             for record in records.chunks_exact(BYTES) {
@@ -204,14 +250,17 @@ impl RowBatch {
                     record[CURRENT_AT..CURRENT_AT + 8 * KEYS].copy_from_slice(keys);
                 }
             }
-            fs::write(output, &records)?;
+            self.files.write(output, &records)?;
         }
     }
 }
 
 impl Batch for RowBatch {
     fn name(&self) -> &'static str {
-        "rows"
+        match self.files {
+            Files::New => "rows",
+            Files::Over => "rows over old files",
+        }
     }
 
     fn cycle(&mut self, arrivals: &[Document]) -> io::Result<()> {
@@ -221,7 +270,7 @@ impl Batch for RowBatch {
         self.cycles += 1;
         (0..KEYS_AT_FIRST).try_for_each(|pass| self.pass(pass))?;
         let before = if self.cycles > 1 { before } else { Vec::new() };
-        before.iter().try_for_each(fs::remove_file)
+        self.files.remove(&before)
     }
 
     fn clusters(&mut self) -> io::Result<Vec<u64>> {
@@ -250,13 +299,14 @@ fn number_at(record: &[u8], at: usize) -> u64 {
 /// What a mapper writes for one partition.
 struct Spill {
     file: File,
+    written: u64,
     buffer: Vec<u8>,
 }
 
 impl Spill {
-    fn create(path: &Path) -> io::Result<Self> {
+    fn create(files: Files, path: &Path) -> io::Result<Self> {
         let buffer = Vec::with_capacity(SPILL_RECORDS * BYTES);
-        Ok(Spill { file: File::create(path)?, buffer })
+        Ok(Spill { file: files.open(path)?, written: 0, buffer })
     }
 
     fn push(&mut self, record: &[u8]) -> io::Result<()> {
@@ -266,8 +316,14 @@ impl Spill {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.write_all(&self.buffer)?;
+        self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
+    }
+
+    fn end(mut self) -> io::Result<()> {
+        self.flush()?;
+        self.file.set_len(self.written)
     }
 }
 
@@ -278,9 +334,15 @@ mod tests {
 
     #[test]
     fn cycles_are_exact_whatever_came_before() {
+        for files in [Files::New, Files::Over] {
+            cycles_are_exact(files);
+        }
+    }
+
+    fn cycles_are_exact(files: Files) {
         let dir = tempfile::tempdir().unwrap();
         let corpus = Corpus::new(9000, 5);
-        let mut batch = RowBatch::create(dir.path(), corpus, 9000, 2).unwrap();
+        let mut batch = RowBatch::create(dir.path(), corpus, 9000, 2, files).unwrap();
         assert!(batch.partitions > 2);
         for arrivals in [0..0, 9000..12_000, 9500..9501, 9000..9700_u64] {
             let arrivals: Vec<Document> = arrivals.map(|id| corpus.document(id)).collect();
@@ -289,16 +351,18 @@ mod tests {
             let documents: Vec<Document> = base.chain(arrivals).collect();
             assert_eq!(batch.clusters().unwrap(), rule::passes(&documents, 3));
         }
-        // The repository, the arrivals, and what the last cycle found.
-        let files = fs::read_dir(dir.path()).unwrap().count();
-        assert_eq!(files, 2 * batch.partitions + 1);
+        // The repository, the arrivals, and what the last cycle found; or also what the one before found,
+        // what two mappers wrote, and what passes hand on.
+        let expected = if files == Files::New { 2 } else { 6 };
+        let found = fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(found, expected * batch.partitions + 1);
     }
 
     #[test]
     fn bodies_are_carried_through() {
         let dir = tempfile::tempdir().unwrap();
         let corpus = Corpus::new(100, 5);
-        let mut batch = RowBatch::create(dir.path(), corpus, 100, 1).unwrap();
+        let mut batch = RowBatch::create(dir.path(), corpus, 100, 1, Files::New).unwrap();
         batch.cycle(&[]).unwrap();
         let records = fs::read(dir.path().join("cycle1.pass2.0")).unwrap();
         assert_eq!((records.len(), BYTES), (100 * BYTES, 1024));

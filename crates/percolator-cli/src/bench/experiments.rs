@@ -164,7 +164,11 @@ fn goals(text: &mut String, checked: &[Checked]) {
             let [what, bar, median, ..] = checked.cells();
             let told = match (checked.verdict(), checked.complaint()) {
                 ("not measured", Some(complaint)) => complaint,
-                (verdict, _) => format!("{what}: {median}, bar {bar}, {verdict}"),
+                (verdict, _) => {
+                    let limit = checked.limit().filter(|_| verdict != "reached");
+                    let limit = limit.map(|limit| format!("; {limit}")).unwrap_or_default();
+                    format!("{what}: {median}, bar {bar}, {verdict}{limit}")
+                }
             };
             line(text, &format!("* {told}"));
         }

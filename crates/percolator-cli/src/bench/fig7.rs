@@ -24,6 +24,7 @@ mod rivals;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clustering::batch::Files;
 use clustering::rule::{Expected, Shape};
 use clustering::{Check, Corpus, KEYS_AT_FIRST};
 use percolator::WorkerOptions;
@@ -53,7 +54,7 @@ const FURTHER_MAX: usize = 12;
 const SATURATED_MAX: usize = 2;
 /// By how much a repository may grow at one rate: the larger, the more of its keys are known.
 const GROWTH_MAX: f64 = 0.25;
-/// The shortest time at one rate.
+/// The shortest time at one rate, unless less was asked for.
 const WINDOW_MIN: Duration = Duration::from_secs(2);
 /// Threads of each batch program, and what "two cores" means here.
 const THREADS: usize = 2;
@@ -252,7 +253,8 @@ impl Run<'_> {
     fn rivals(&self, duckdb: bool) -> anyhow::Result<Vec<Rival>> {
         self.say("writing the batch programs' repositories");
         let (corpus, documents) = (self.corpus, self.settings.documents);
-        let mut rivals = vec![Rival::rows(&self.dir("rows"), corpus, documents, THREADS)?];
+        let rows = |name, files| Rival::rows(&self.dir(name), corpus, documents, THREADS, files);
+        let mut rivals = vec![rows("rows", Files::New)?, rows("rows-over", Files::Over)?];
         if duckdb {
             let (dir, python) = (self.dir("columns"), &self.settings.python);
             let engine = DuckDb::start(python, &dir, corpus, documents, THREADS)?;
@@ -338,7 +340,8 @@ impl Run<'_> {
             }
             let per_second = share * self.settings.documents as f64 / passes;
             let longest = GROWTH_MAX * self.settings.documents as f64 / per_second;
-            let window = self.settings.window.min(Duration::from_secs_f64(longest)).max(WINDOW_MIN);
+            let asked = self.settings.window;
+            let window = Duration::from_secs_f64(longest).max(WINDOW_MIN).min(asked);
             let name = format!("rate {share:.4}");
             self.say(&format!("{name}: {per_second:.0} documents a second"));
             let mut ours = self.open(&name).await?;
@@ -360,7 +363,9 @@ impl Run<'_> {
         passes: f64,
     ) -> anyhow::Result<Option<Vec<(f64, Cycled)>>> {
         let mut swept = Vec::new();
-        for share in SHARES {
+        // What the engine is asked is how many documents at most.
+        let shares = if rival.name() == engine::NAME { &[][..] } else { &SHARES };
+        for &share in shares {
             if self.stopped() {
                 return Ok(None);
             }

@@ -136,7 +136,7 @@ fn figures(settings: &Settings, result: &Outcome) -> Vec<Figure> {
         let estimate = ratio(settings, result, index, Work::per_cpu_second, Cycle::per_cpu_second);
         figures.push(Figure::new(format!("documents/CPU-s, ours / {}", rival.name), estimate));
     }
-    if let Some(engine) = result.rivals.iter().position(|rival| rival.name == "engine") {
+    if let Some(engine) = result.rivals.iter().position(|rival| rival.name == super::engine::NAME) {
         let floor = |r: &super::Round| {
             Some(r.rivals[engine].per_cpu_second()? / r.rivals[0].per_cpu_second()?)
         };
@@ -147,7 +147,7 @@ fn figures(settings: &Settings, result: &Outcome) -> Vec<Figure> {
     let rows = Figure::new("rows: documents/CPU-s", estimate);
     figures.push(rows.at_least(ROWS_PER_CPU_SECOND_MIN));
     let low = delay_at(result, 0);
-    for rival in &result.rivals {
+    for rival in result.rivals.iter().filter(|rival| !rival.swept.is_empty()) {
         let theirs = rival.swept.first().and_then(|(_, c)| quantile(&c.delays, 0.5));
         let ratio = theirs.zip(low).map(|(theirs, ours)| theirs / ours);
         let name = format!("median delay at the lowest rate, {} / ours", rival.name);
@@ -399,6 +399,7 @@ pub(crate) fn plots(settings: &Settings, result: &Outcome) -> Vec<(String, Strin
 fn label(name: &str) -> &str {
     match name {
         "rows" => "three passes over rows, bodies carried (MapReduce's way)",
+        "rows over old files" => "the same, over its old files",
         "columns" => "three passes over columns (DuckDB)",
         "delta" => "batch of new documents alone, tables in memory",
         "engine" => "the same cells straight into the engine, one writer",
@@ -415,7 +416,8 @@ fn delays(settings: &Settings, result: &Outcome) -> String {
         Series::dashed("the paper's MapReduce", Role::Paper(1), paper::map_reduce()),
         Series::dashed("the paper's Percolator", Role::Paper(0), paper::percolator()),
     ];
-    for (index, rival) in result.rivals.iter().enumerate() {
+    let swept = result.rivals.iter().enumerate().filter(|(_, rival)| !rival.swept.is_empty());
+    for (index, rival) in swept {
         let points = rival.swept.iter().filter_map(|(share, c)| point(*share, &c.delays));
         series.push(Series::line(label(rival.name), Role::Peer(index), points.collect()));
     }

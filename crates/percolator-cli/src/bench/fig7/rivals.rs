@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clustering::batch::{Batch, DeltaBatch, RowBatch};
+use clustering::batch::{Batch, DeltaBatch, Files, RowBatch};
 use clustering::{Corpus, Document, KEYS_AT_FIRST, rule};
 
 use super::duckdb::DuckDb;
@@ -67,8 +67,9 @@ impl Rival {
         corpus: Corpus,
         documents: u64,
         threads: usize,
+        files: Files,
     ) -> io::Result<Self> {
-        let batch = Box::new(RowBatch::create(dir, corpus, documents, threads)?);
+        let batch = Box::new(RowBatch::create(dir, corpus, documents, threads, files)?);
         Ok(Self::new(batch, Box::new(system::cpu_time), corpus, documents, false))
     }
 
@@ -176,7 +177,8 @@ mod tests {
     fn cycles_take_what_arrived_before_and_stay_exact() {
         let (dir, corpus) = (tempfile::tempdir().unwrap(), Corpus::new(2000, 1));
         let mut rivals = [
-            Rival::rows(&dir.path().join("rows"), corpus, 2000, 2).unwrap(),
+            Rival::rows(&dir.path().join("rows"), corpus, 2000, 2, Files::New).unwrap(),
+            Rival::rows(&dir.path().join("over"), corpus, 2000, 2, Files::Over).unwrap(),
             Rival::delta(&dir.path().join("delta"), corpus, 2000).unwrap(),
             Rival::engine(&dir.path().join("engine"), corpus, 2000).unwrap(),
         ];

@@ -110,7 +110,7 @@ impl Fig7 {
             Err(Failure::usage(format!("{what} {value}"), range))
         };
         range("--documents", documents as f64, least as f64, most as f64)?;
-        range("--seconds", seconds, 2.0, 3600.0)?;
+        range("--seconds", seconds, 0.1, 3600.0)?;
         range("--rounds", rounds as f64, 1.0, 1000.0)?;
         range("--workers", self.workers as f64, 1.0, 1024.0)?;
         range("--loaders", self.loaders as f64, 1.0, 1024.0)?;
@@ -121,7 +121,7 @@ impl Fig7 {
             loaders: self.loaders,
             rounds,
             window: Duration::from_secs_f64(seconds),
-            warm: Duration::from_secs(self.common.sized(1, 5)),
+            warm: Duration::from_secs_f64(self.common.sized(1.0_f64, 5.0).min(seconds / 2.0)),
             python: self.python.clone(),
             seed,
             quick,
