@@ -54,7 +54,7 @@ impl Default for Options {
             cache_bytes: 128 << 20,
             write_buffer_bytes: 16 << 20,
             journal_bytes_max: 256 << 20,
-            recent_bytes: 32 << 20,
+            recent_bytes: 64 << 20,
             pack_versions_max: 8,
             pack_bytes_max: 512,
             group_rows_max: 1024,
