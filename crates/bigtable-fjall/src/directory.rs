@@ -18,8 +18,9 @@ use bigtable::{Error, Result};
 
 use crate::fault;
 
-/// The format that this release writes. It reads no other.
-const FORMAT: u32 = 1;
+/// The format that this release writes. It reads no other: format 1 had each older version under a key
+/// of its own.
+const FORMAT: u32 = 2;
 const MAGIC: &str = "bigtable-fjall";
 const FORMAT_FILE: &str = "FORMAT";
 const CREATING_FILE: &str = "CREATING";
@@ -116,6 +117,13 @@ fn check_format(path: &Path, text: &[u8]) -> Result<()> {
             path,
             format!("the store is in format {number}, this release knows format {FORMAT}"),
             "open it with the release of this program that wrote it, or a newer one",
+        )),
+        Some(number) if number > 0 => Err(fault::files(
+            path,
+            format!(
+                "the store is in the older format {number}, this release knows format {FORMAT}"
+            ),
+            "open it with the release of this program that wrote it, or choose another directory",
         )),
         _ => Err(fault::files(
             path,

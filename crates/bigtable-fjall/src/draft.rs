@@ -5,18 +5,20 @@
 //! done; the draft lies over the published state for that. It ends with at most one write for each
 //! key, because the engine gives all writes of a batch the same number.
 
-use std::collections::BTreeMap;
+mod apart;
+
+use std::collections::{BTreeMap, btree_map};
+use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
-use bigtable::{Error, Mutation, Result, RowKey, TimeRange, Timestamp};
+use bigtable::{Error, Mutation, Result, RowKey, TimeRange};
 use fjall::{Keyspace, OwnedWriteBatch, Slice};
 use smallvec::SmallVec;
 
-use crate::column::Newest;
 use crate::engine::{FamilyInfo, TableInfo, View};
 use crate::fault::Fault;
-use crate::group::{Cells, Group, Stored};
+use crate::group::{Cells, Entries, Group, Stored};
 use crate::key::Key;
 use crate::memory::MemoryChange;
 
@@ -40,9 +42,14 @@ impl PartialEq for Space<'_> {
     }
 }
 
-/// What is put under each key, or `None` to remove it.
+/// What is written to one space.
 #[derive(Debug, Default)]
-struct Writes(BTreeMap<Slice, Option<Slice>>);
+struct Writes {
+    /// What is put under each key, or `None` to remove it.
+    puts: BTreeMap<Slice, Option<Slice>>,
+    /// How many of them are known to replace a value.
+    replaced: u64,
+}
 
 /// What the requests of a group commit come to.
 pub(crate) struct Batch {
@@ -88,7 +95,7 @@ impl<'a> Draft<'a> {
         let apart = group.history.is_some();
         match mutation {
             Mutation::Set { timestamp, value, .. } if apart => {
-                self.set_newest(group, &column, *timestamp, value)
+                self.set_apart(group, &column, *timestamp, value)
             }
             Mutation::Set { timestamp, value, .. } => {
                 let key = Slice::new(&column.at(*timestamp));
@@ -96,105 +103,30 @@ impl<'a> Draft<'a> {
                 Ok(())
             }
             Mutation::Delete { time, .. } if time.from > time.to => Ok(()),
-            Mutation::Delete { time, .. } if apart => self.delete_newest(group, &column, *time),
-            Mutation::Delete { time, .. } => {
-                self.delete_versions(Space { group, history: false }, &column, *time)
-            }
+            Mutation::Delete { time, .. } if apart => self.delete_apart(group, &column, *time),
+            Mutation::Delete { time, .. } => self.delete_versions(group, &column, *time),
         }
     }
 
     fn delete_versions(
         &mut self,
-        space: Space<'a>,
+        group: &'a Group,
         column: &Key,
         time: TimeRange,
     ) -> std::result::Result<(), Fault> {
+        let space = Space { group, history: false };
         if time.from == time.to {
             // Blind: whoever deletes one exact version has mostly written it before.
             self.put(space, Slice::new(&column.at(time.from)), None);
             return Ok(());
         }
-        let (from, to) = (column.at(time.to), column.at(time.from));
-        let doomed = self.range(space, &from, &to, usize::MAX, false)?;
-        for (key, _) in doomed {
+        let mut doomed = Vec::new();
+        let mut entries = self.range(space, &column.at(time.to), &column.at(time.from));
+        while let Some((key, _)) = entries.next(|_| false)? {
+            doomed.push(key);
+        }
+        for key in doomed {
             self.put(space, key, None);
-        }
-        Ok(())
-    }
-
-    /// Sets a version in a group that keeps the newest apart: the newest one stays in, or moves to,
-    /// its place under the column's own key.
-    fn set_newest(
-        &mut self,
-        group: &'a Group,
-        column: &Key,
-        timestamp: Timestamp,
-        value: &[u8],
-    ) -> std::result::Result<(), Fault> {
-        let (newest, history) = spaces(group);
-        let own = Slice::new(column);
-        let Some(current) = self.get(newest, column)?.map(Newest::decode).transpose()? else {
-            self.put(newest, own, Some(Newest::encode(timestamp, false, value)));
-            return Ok(());
-        };
-        if timestamp >= current.timestamp {
-            let replaces = timestamp == current.timestamp;
-            if !replaces {
-                let key = Slice::new(&column.at(current.timestamp));
-                self.put(history, key, Some(Slice::new(current.value())));
-            }
-            let older = current.older || !replaces;
-            self.put(newest, own, Some(Newest::encode(timestamp, older, value)));
-        } else {
-            self.put(history, Slice::new(&column.at(timestamp)), Some(Slice::new(value)));
-            if !current.older {
-                let marked = Newest::encode(current.timestamp, true, current.value());
-                self.put(newest, own, Some(marked));
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes versions in a group that keeps the newest apart; if the newest goes, the next older
-    /// one takes its place.
-    fn delete_newest(
-        &mut self,
-        group: &'a Group,
-        column: &Key,
-        time: TimeRange,
-    ) -> std::result::Result<(), Fault> {
-        let (newest, history) = spaces(group);
-        let Some(current) = self.get(newest, column)?.map(Newest::decode).transpose()? else {
-            return Ok(());
-        };
-        if current.older && time.from < current.timestamp {
-            let below = time.to.min(current.timestamp.previous());
-            self.delete_versions(history, column, TimeRange { from: time.from, to: below })?;
-        }
-        let own = Slice::new(column);
-        if !time.contains(current.timestamp) {
-            let all = time.from == Timestamp::ZERO && time.to >= current.timestamp.previous();
-            if current.older && all {
-                // No reader need look into the history any more.
-                let alone = Newest::encode(current.timestamp, false, current.value());
-                self.put(newest, own, Some(alone));
-            }
-            return Ok(());
-        }
-        let mut left = Vec::new();
-        if current.older {
-            let (from, to) = (column.at(current.timestamp), column.at(Timestamp::ZERO));
-            left = self.range(history, &from, &to, 2, true)?;
-        }
-        let more = left.len() > 1;
-        match left.into_iter().next() {
-            None => self.put(newest, own, None),
-            Some((key, value)) => {
-                let timestamp = crate::column::timestamp_of(&key)?;
-                let value = value.ok_or(Fault::Damaged("a version without its value"))?;
-                self.put(newest, own, Some(Newest::encode(timestamp, more, &value)));
-                self.put(history, key, None);
-            }
         }
         Ok(())
     }
@@ -212,46 +144,39 @@ impl<'a> Draft<'a> {
     }
 
     fn get(&self, space: Space<'a>, key: &[u8]) -> std::result::Result<Option<Slice>, Fault> {
-        match self.written(space).and_then(|writes| writes.0.get(key)) {
+        match self.written(space).and_then(|writes| writes.puts.get(key)) {
             Some(written) => Ok(written.clone()),
             None => Ok(self.cells(space).get(key)?),
         }
     }
 
     fn put(&mut self, space: Space<'a>, key: Slice, value: Option<Slice>) {
+        self.writes(space).puts.insert(key, value);
+    }
+
+    /// As [`Draft::put`], of a key that has a value.
+    fn replace(&mut self, space: Space<'a>, key: Slice, value: Slice) {
+        let writes = self.writes(space);
+        let again = writes.puts.insert(key, Some(value)).is_some();
+        writes.replaced += u64::from(!again);
+    }
+
+    fn writes(&mut self, space: Space<'a>) -> &mut Writes {
         let position = self.writes.iter().position(|(known, _)| *known == space);
         let position = position.unwrap_or_else(|| {
             self.writes.push((space, Writes::default()));
             self.writes.len() - 1
         });
-        self.writes[position].1.0.insert(key, value);
+        &mut self.writes[position].1
     }
 
-    /// The first `limit` entries from `from` to `to`, both included, as the draft leaves them.
-    fn range(
-        &self,
-        space: Space<'a>,
-        from: &Key,
-        to: &Key,
-        limit: usize,
-        with_values: bool,
-    ) -> std::result::Result<Vec<(Slice, Option<Slice>)>, Fault> {
+    /// The entries from `from` to `to`, both included, as the draft leaves them.
+    fn range(&self, space: Space<'a>, from: &Key, to: &Key) -> Merged<'_> {
         let (from, to) = (Bound::Included(&**from), Bound::Included(&**to));
+        let entries = self.cells(space).range(from, to);
         let written = self.written(space);
-        let mut found = BTreeMap::new();
-        let mut entries = self.cells(space).range(from, to);
-        while found.len() < limit {
-            let Some((key, value)) = entries.next(|_| with_values)? else { break };
-            if written.is_none_or(|written| !written.0.contains_key(&key)) {
-                found.insert(key, value);
-            }
-        }
-        for (key, value) in written.iter().flat_map(|w| w.0.range::<[u8], _>((from, to))) {
-            if value.is_some() {
-                found.insert(key.clone(), value.clone());
-            }
-        }
-        Ok(found.into_iter().take(limit).collect())
+        let written = written.map(|writes| writes.puts.range::<[u8], _>((from, to)).peekable());
+        Merged { entries: Some(entries), ahead: None, written }
     }
 
     /// Adds the draft's writes to the batch, unless a group that refuses would exceed its bound.
@@ -262,7 +187,7 @@ impl<'a> Draft<'a> {
             let group = space.group;
             let Some(memory) = group.memory else { continue };
             let mut added = 0;
-            for (key, value) in &writes.0 {
+            for (key, value) in &writes.puts {
                 let (here, spilled) = self.presence(group, memory, key)?;
                 added += isize::from(value.is_some()) - isize::from(here || spilled);
                 if value.is_some() || here || spilled {
@@ -287,16 +212,12 @@ impl<'a> Draft<'a> {
         for (space, writes) in self.writes {
             let group = space.group;
             if group.history.is_some() && !space.history {
-                let put = writes.0.iter().map(|(key, value)| (key.clone(), value.clone()));
+                let put = writes.puts.iter().map(|(key, value)| (key.clone(), value.clone()));
                 batch.newest.extend(put);
             }
-            let removed = writes.0.values().filter(|value| value.is_none()).count() as u64;
+            let removed = writes.puts.values().filter(|value| value.is_none()).count() as u64;
+            let removed = removed + writes.replaced;
             group.removed[usize::from(space.history)].fetch_add(removed, Ordering::Relaxed);
-            if space.history {
-                // What moved into the history was overwritten under the column's own key.
-                let moved = writes.0.len() as u64 - removed;
-                group.removed[0].fetch_add(moved, Ordering::Relaxed);
-            }
             if group.memory.is_none() {
                 write(&mut batch.writes, group.keyspace(space.history), writes);
             }
@@ -326,7 +247,7 @@ impl<'a> Draft<'a> {
 }
 
 fn write(batch: &mut OwnedWriteBatch, keyspace: &Keyspace, writes: Writes) {
-    for (key, value) in writes.0 {
+    for (key, value) in writes.puts {
         match value {
             Some(value) => batch.insert(keyspace, key, value),
             None => batch.remove(keyspace, key),
@@ -334,7 +255,38 @@ fn write(batch: &mut OwnedWriteBatch, keyspace: &Keyspace, writes: Writes) {
     }
 }
 
-/// The two spaces of a group that keeps the newest version apart.
-fn spaces(group: &Group) -> (Space<'_>, Space<'_>) {
-    (Space { group, history: false }, Space { group, history: true })
+/// An iteration over stored entries with a draft's writes laid over them.
+struct Merged<'d> {
+    /// `None` at their end.
+    entries: Option<Entries<'d>>,
+    /// The stored entry that comes next.
+    ahead: Option<(Slice, Option<Slice>)>,
+    written: Option<Peekable<btree_map::Range<'d, Slice, Option<Slice>>>>,
+}
+
+impl Merged<'_> {
+    /// The next entry; its value need not be there if `wants` does not say so when shown the key.
+    fn next(
+        &mut self,
+        mut wants: impl FnMut(&[u8]) -> bool,
+    ) -> std::result::Result<Option<(Slice, Option<Slice>)>, Fault> {
+        loop {
+            if let (None, Some(entries)) = (&self.ahead, &mut self.entries) {
+                self.ahead = entries.next(&mut wants)?;
+                if self.ahead.is_none() {
+                    self.entries = None;
+                }
+            }
+            let written = self.written.as_mut().and_then(|written| written.peek());
+            let Some((key, value)) = written.copied() else { return Ok(self.ahead.take()) };
+            if self.ahead.as_ref().is_some_and(|(stored, _)| stored < key) {
+                return Ok(self.ahead.take());
+            }
+            self.ahead.take_if(|(stored, _)| stored == key);
+            self.written.as_mut().and_then(Iterator::next);
+            if value.is_some() {
+                return Ok(Some((key.clone(), value.clone())));
+            }
+        }
+    }
 }

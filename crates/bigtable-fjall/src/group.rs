@@ -2,10 +2,10 @@
 //!
 //! * [`Layout::Versions`]: one keyspace, every version under its own key. Large values live apart
 //!   from the keys, so that a compaction does not copy them.
-//! * [`Layout::NewestApart`]: the newest version of a column under the column's key (`column.rs`
-//!   has the value's form), older ones under their own keys in a second keyspace. Reading the
-//!   newest version is one point lookup, where a seek over all sorted runs costs several times as
-//!   much.
+//! * [`Layout::NewestApart`]: the newest versions of a column under the column's key, as one value
+//!   (`pack.rs`), and older ones in a second keyspace, several to an entry, too (`history.rs`).
+//!   Reading the newest version is one point lookup, where a seek over all sorted runs costs several
+//!   times as much; writing one is mostly one insert.
 //! * [`Layout::InMemory`]: as `Versions`, and the cells are in an ordered map besides
 //!   (`memory.rs`).
 
@@ -22,6 +22,7 @@ use fjall::{Slice, Snapshot};
 
 use crate::memory::Memory;
 use crate::options::Options;
+use crate::pack::Bounds;
 use crate::recent::Recent;
 
 /// Values above this are kept apart from their keys in groups of [`Layout::Versions`].
@@ -42,6 +43,8 @@ pub(crate) struct Group {
     pub(crate) cells: Keyspace,
     /// Older versions, in a group that keeps the newest apart.
     pub(crate) history: Option<Keyspace>,
+    /// How many versions lie in one entry, in a group that keeps the newest apart.
+    pub(crate) bounds: Bounds,
     /// Position among the in-memory groups.
     pub(crate) memory: Option<usize>,
     /// How many entries were removed or overwritten in the keyspace, and in that of the history, since
@@ -63,16 +66,20 @@ impl Group {
         options: &Options,
     ) -> fjall::Result<Self> {
         let name = &schema.name;
+        let bounds = Bounds::new(options);
         let cells = db.keyspace(name, || tuned(schema.layout, options))?;
         let history = match schema.layout {
             // A dot never occurs in a group's name, so this is no other group's keyspace.
             Layout::NewestApart => {
-                Some(db.keyspace(&format!("{name}.history"), || tuned(Layout::Versions, options))?)
+                // It is never asked for one key.
+                let tuned =
+                    || tuned(Layout::Versions, options).filter_policy(FilterPolicy::disabled());
+                Some(db.keyspace(&format!("{name}.history"), tuned)?)
             }
             Layout::Versions | Layout::InMemory(_) => None,
         };
         let removed = Default::default();
-        Ok(Group { schema: schema.clone(), cells, history, memory: None, removed })
+        Ok(Group { schema: schema.clone(), cells, history, bounds, memory: None, removed })
     }
 
     /// The group's keyspace, or that of its history.
@@ -140,7 +147,7 @@ fn tuned(layout: Layout, options: &Options) -> KeyspaceCreateOptions {
 pub(crate) enum Stored<'a> {
     /// Each version under its own key.
     Versions(Cells<'a>),
-    /// The newest version under the column's key, and older ones under their own keys.
+    /// The newest versions under the column's key, and the history.
     NewestApart(Cells<'a>, Cells<'a>),
 }
 

@@ -3,12 +3,14 @@
 //! ```text
 //!   FjallStore ── FjallTable            what callers hold (traits Store and Table)
 //!        |            |
-//!        |   read, scan: copy in-memory cells, then one snapshot    (column.rs, row.rs, scan.rs)
+//!        |   read, scan: copy in-memory cells, then one snapshot    (column.rs, history.rs, row.rs,
+//!        |            |                                             scan.rs)
 //!        |            |
 //!        '── committer: predicates, one batch, durable, publish     (commit.rs, edit.rs, draft.rs,
 //!                     |                                            queue.rs, pending.rs)
 //!                     |
-//!     keyspaces:  .catalog | <group> | <group>.history | ...        (catalog.rs, group.rs, key.rs)
+//!     keyspaces:  .catalog | <group> | <group>.history | ...        (catalog.rs, group.rs, key.rs,
+//!                                                                  pack.rs)
 //! ```
 //!
 //! One fjall keyspace holds one **locality group** of all tables of the store. What a group's
@@ -33,10 +35,12 @@ mod edit;
 mod engine;
 mod fault;
 mod group;
+mod history;
 mod key;
 mod memory;
 mod mend;
 mod options;
+mod pack;
 mod pending;
 mod queue;
 mod recent;
@@ -50,5 +54,7 @@ pub use edit::RowEdit;
 #[doc(hidden)]
 pub use key::check as check_key;
 pub use options::{Durability, Options};
+#[doc(hidden)]
+pub use pack::check as check_pack;
 pub use store::FjallStore;
 pub use table::FjallTable;

@@ -37,6 +37,12 @@ pub struct Options {
     /// Memory for newest versions that were written or looked for lately, so that a write need not look
     /// for them again. Zero remembers none: what is written costs a lookup more.
     pub recent_bytes: usize,
+    /// Most versions of a column that lie in one entry, in groups of
+    /// [`NewestApart`](bigtable::Layout::NewestApart). The more, the fewer entries a run of writes makes,
+    /// and the more each of them copies. One has each version in an entry of its own.
+    pub pack_versions_max: usize,
+    /// Most bytes of an entry of several versions, at most 1,022. Larger versions have their own.
+    pub pack_bytes_max: usize,
     /// Most rows that are committed as one batch, with one sync. One commits each by itself.
     pub group_rows_max: usize,
 }
@@ -48,7 +54,9 @@ impl Default for Options {
             cache_bytes: 128 << 20,
             write_buffer_bytes: 16 << 20,
             journal_bytes_max: 256 << 20,
-            recent_bytes: 32 << 20,
+            recent_bytes: 64 << 20,
+            pack_versions_max: 8,
+            pack_bytes_max: 512,
             group_rows_max: 1024,
         }
     }

@@ -1,8 +1,8 @@
 //! What the committer remembers of newest versions, so that it need not look for them on disk.
 //!
-//! Writing a newer version into a group that keeps the newest apart moves the one before, and most
-//! conditions ask for the newest version: both begin with reading it, and a column that is new has none,
-//! which is found out once. All changes pass through the
+//! Writing a newer version into a group that keeps the newest apart puts it before the last ones, and
+//! most conditions ask for the newest version: both begin with reading what lies under the column's own
+//! key, and a column that is new has none, which is found out once. All changes pass through the
 //! committer, so what it wrote or read last is what is there.
 //!
 //! Invariants: only the holder of the commit lock looks in here or changes it, and it changes it
@@ -21,7 +21,7 @@ const VALUE_BYTES_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Recent {
-    /// `None` where there is no version.
+    /// `None` where there is no pack.
     young: HashMap<Slice, Option<Slice>, RandomState>,
     old: HashMap<Slice, Option<Slice>, RandomState>,
     young_bytes: usize,
@@ -40,7 +40,7 @@ impl Recent {
         }
     }
 
-    /// The newest version under a column's key, or that there is none, if that is remembered.
+    /// The pack under a column's key, or that there is none, if that is remembered.
     pub(crate) fn get(&mut self, key: &[u8]) -> Option<Option<Slice>> {
         if let Some(value) = self.young.get(key) {
             return Some(value.clone());
@@ -52,19 +52,31 @@ impl Recent {
 
     /// Remembers what is published under a key, or that nothing is.
     pub(crate) fn set(&mut self, key: Slice, value: Option<Slice>) {
-        self.old.remove(&key);
-        let large = value.as_ref().is_some_and(|value| value.len() > VALUE_BYTES_MAX);
-        match large || self.generation_bytes_max == 0 {
-            true => {
-                self.young.remove(&key);
+        if bytes(&value) > VALUE_BYTES_MAX || self.generation_bytes_max == 0 {
+            self.old.remove(&key);
+            if let Some((key, value)) = self.young.remove_entry(&key) {
+                self.young_bytes -= key.len() + bytes(&value) + ENTRY_BYTES;
             }
-            false => self.put(key, value),
+        } else if let Some(known) = self.young.get_mut(&key) {
+            // So it mostly is: whoever sets a value has just looked for the one before.
+            self.young_bytes = self.young_bytes - bytes(known) + bytes(&value);
+            *known = value;
+            self.turn_if_full();
+        } else {
+            self.old.remove(&key);
+            self.put(key, value);
         }
     }
 
+    /// Puts an entry into the younger generation, which has none for the key.
     fn put(&mut self, key: Slice, value: Option<Slice>) {
-        self.young_bytes += key.len() + value.as_ref().map_or(0, |v| v.len()) + ENTRY_BYTES;
+        self.young_bytes += key.len() + bytes(&value) + ENTRY_BYTES;
         self.young.insert(key, value);
+        self.turn_if_full();
+    }
+
+    /// Begins a generation when the younger is full.
+    fn turn_if_full(&mut self) {
         if self.young_bytes > self.generation_bytes_max {
             // As many will come again: a map that grows hashes everything anew each time.
             let next = HashMap::with_capacity_and_hasher(self.young.len(), RandomState::default());
@@ -72,6 +84,10 @@ impl Recent {
             self.young_bytes = 0;
         }
     }
+}
+
+fn bytes(value: &Option<Slice>) -> usize {
+    value.as_ref().map_or(0, |value| value.len())
 }
 
 #[cfg(test)]

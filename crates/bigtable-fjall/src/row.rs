@@ -6,10 +6,12 @@ use bigtable::{Bytes, Cell, ColumnSelect, Qualifiers};
 use fjall::Slice;
 use smallvec::SmallVec;
 
-use crate::column::{History, Newest, Version, visit, visit_newest};
+use crate::column::visit;
 use crate::fault::Fault;
 use crate::group::{Entries, Stored};
+use crate::history::History;
 use crate::key::{Key, Shape};
+use crate::pack::{Pack, Version};
 
 /// What is selected of a family, and the family's number.
 #[derive(Clone, Copy)]
@@ -174,15 +176,15 @@ impl<'a> Cursor<'a> {
                 Ok(())
             }
             Walk::NewestApart { columns, history } => {
-                let newest = Newest::decode(value)?;
+                let newest = Pack::decode(value)?;
                 for chosen in columns.0.iter().filter(|chosen| chosen.names(key, shape)) {
                     let (select, qualifier) = (chosen.select, chosen.qualifier(key, shape));
                     let mut see = |version: Version<'_>| {
                         cells.push(cell(select, qualifier.clone(), &version));
                         ControlFlow::Continue(())
                     };
-                    let left = visit_newest(&newest, select.time, select.versions_max, &mut see);
-                    if left > 0 {
+                    let left = newest.visit(select.time, select.versions_max, &mut see)?;
+                    if left > 0 && newest.older() {
                         history.visit(&Key::from_prefix(key), select.time, left, see)?;
                     }
                 }

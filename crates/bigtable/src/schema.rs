@@ -51,7 +51,7 @@ pub enum Layout {
     /// All versions in one sorted run. A write is blind; a read of the newest version seeks.
     Versions,
     /// The newest version of a column lies under a key of its own, older ones apart: reading or
-    /// probing the newest version is a point lookup, writing a newer one moves the older.
+    /// probing the newest version is a point lookup, and with one begins writing a newer.
     NewestApart,
     /// Served from an ordered map in memory, and durable all the same ("in-memory column", paper
     /// section 2.2).

@@ -38,3 +38,10 @@ fn without_memory_of_newest_versions_and_without_groups() {
     let plain = Options { recent_bytes: 0, group_rows_max: 1, ..options(Durability::Buffered) };
     conforms(&plain);
 }
+
+#[test]
+fn with_packs_of_two_short_versions() {
+    let tight =
+        Options { pack_versions_max: 2, pack_bytes_max: 40, ..options(Durability::Buffered) };
+    conforms(&tight);
+}

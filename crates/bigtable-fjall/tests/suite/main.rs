@@ -6,6 +6,7 @@ mod edits;
 mod failures;
 mod kill;
 mod opening;
+mod packs;
 mod power_cut;
 mod reopening;
 mod rows;

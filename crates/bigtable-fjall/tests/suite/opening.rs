@@ -43,18 +43,28 @@ fn a_foreign_directory_is_left_alone() {
 }
 
 #[test]
-fn a_newer_format_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    drop(open(dir.path(), Durability::Buffered));
-    fs::write(dir.path().join("FORMAT"), "bigtable-fjall\nformat 2\n").unwrap();
-    let (problem, remedy) = files_error(FjallStore::open(dir.path(), Options::default()));
-    assert!(problem.contains("format 2"), "{problem}");
-    assert!(remedy.contains("newer"), "{remedy}");
+fn another_format_is_refused() {
+    for (number, says) in [(3, "newer"), (1, "another directory")] {
+        let dir = tempfile::tempdir().unwrap();
+        drop(open(dir.path(), Durability::Buffered));
+        fs::write(dir.path().join("FORMAT"), format!("bigtable-fjall\nformat {number}\n")).unwrap();
+        let (problem, remedy) = files_error(FjallStore::open(dir.path(), Options::default()));
+        assert!(problem.contains(&format!("format {number}")), "{problem}");
+        assert!(problem.contains("knows format 2"), "{problem}");
+        assert!(remedy.contains(says), "{remedy}");
+    }
 }
 
 #[test]
 fn a_damaged_format_is_refused() {
-    for text in ["", "format 1", "bigtable-fjall\n", "bigtable-fjall\nformat x", "\u{0}\u{1}"] {
+    for text in [
+        "",
+        "format 1",
+        "bigtable-fjall\n",
+        "bigtable-fjall\nformat 0",
+        "bigtable-fjall\nformat x",
+        "\u{0}\u{1}",
+    ] {
         let dir = tempfile::tempdir().unwrap();
         drop(open(dir.path(), Durability::Buffered));
         fs::write(dir.path().join("FORMAT"), text).unwrap();

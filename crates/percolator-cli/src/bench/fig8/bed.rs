@@ -156,7 +156,12 @@ impl Bed {
         let blind = self.copy(raw(&*store, "blind", false).await?).await?;
         self.arm("raw_get", &apart, Work::Get, "newest version of one cell by Table::read_row");
         self.arm("raw_set", &apart, Work::Set, "a newer version of that cell by Table::mutate_row");
-        self.arm("raw_set_blind", &blind, Work::Set, "the same where it moves no older version");
+        self.arm(
+            "raw_set_blind",
+            &blind,
+            Work::Set,
+            "the same where it takes no older version along",
+        );
         self.many("raw_set_many", &apart, "raw_set, many callers");
         self.many("raw_set_blind_many", &blind, "raw_set_blind, many callers");
         let cells = self.copy(transactions(&db, Options::default(), "cells").await?).await?;

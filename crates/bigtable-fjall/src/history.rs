@@ -1,0 +1,179 @@
+//! The history: older versions of columns, in groups that keep the newest apart.
+//!
+//! Each entry is a pack (`pack.rs`) under the column's key at the time of its **oldest** version.
+//! Newer times sort first; so from the key at a time on, the first pack is the one that holds the
+//! newest version at or below that time, if the history has one.
+//!
+//! Invariants: a column has a history only if it has a pack under its own key, which says so, and
+//! whose versions are all newer; the packs of a column do not overlap in time.
+
+use std::ops::{Bound, ControlFlow};
+
+use bigtable::{TimeRange, Timestamp};
+use fjall::Slice;
+
+use crate::fault::Fault;
+use crate::group::{Cells, Entries};
+use crate::key::Key;
+use crate::pack::{Pack, Version};
+
+/// Shows `see` the versions in a column's history that lie in `time`, newest first, at most
+/// `versions_max` of them.
+pub(crate) fn visit(
+    cells: Cells<'_>,
+    column: &Key,
+    time: TimeRange,
+    versions_max: u32,
+    mut see: impl FnMut(Version<'_>) -> ControlFlow<()>,
+) -> Result<(), Fault> {
+    let (from, to) = (column.at(time.to), column.at(Timestamp::ZERO));
+    let mut entries = cells.range(Bound::Included(&from), Bound::Included(&to));
+    let mut left = versions_max;
+    while left > 0 {
+        let Some((_, Some(stored))) = entries.next(|_| true)? else { break };
+        left = Pack::decode(stored)?.visit(time, left, &mut see)?;
+    }
+    Ok(())
+}
+
+/// A cursor over the history of many columns, for scans: it walks from one to the next where they
+/// are near, and seeks where they are far.
+pub(crate) struct History<'a> {
+    cells: Cells<'a>,
+    /// Where the scan ends.
+    end: Key,
+    entries: Option<Entries<'a>>,
+    /// The entry the cursor stands before.
+    ahead: Option<(Slice, Pack)>,
+    /// Between this key and the entry ahead there is nothing.
+    behind: Slice,
+}
+
+/// Entries to walk over before a seek is cheaper.
+const STEPS_MAX: usize = 48;
+
+impl<'a> History<'a> {
+    pub(crate) fn new(cells: Cells<'a>, end: Key) -> Self {
+        History { cells, end, entries: None, ahead: None, behind: Slice::default() }
+    }
+
+    /// As [`visit`]. Columns, and time ranges within a column, are best asked for in the order of
+    /// their keys.
+    pub(crate) fn visit(
+        &mut self,
+        column: &Key,
+        time: TimeRange,
+        versions_max: u32,
+        mut see: impl FnMut(Version<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Fault> {
+        self.move_to(&column.at(time.to))?;
+        let mut left = versions_max;
+        while let Some((key, pack)) = &self.ahead {
+            if !key.starts_with(column) {
+                break;
+            }
+            left = pack.visit(time, left, &mut see)?;
+            if left == 0 {
+                // The pack may hold versions that are asked for next.
+                break;
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// Stands the cursor before the first entry at or above `from`.
+    fn move_to(&mut self, from: &Key) -> Result<(), Fault> {
+        if self.entries.is_some() && *self.behind < **from {
+            for _ in 0..STEPS_MAX {
+                if self.ahead.as_ref().is_none_or(|(key, _)| **key >= **from) {
+                    return Ok(());
+                }
+                self.step()?;
+            }
+        }
+        self.ahead = None;
+        self.entries = None;
+        if **from < *self.end {
+            let (from, end) = (Bound::Included(&**from), Bound::Excluded(&*self.end));
+            self.entries = Some(self.cells.range(from, end));
+            self.step()?;
+        }
+        self.behind = Slice::new(from);
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), Fault> {
+        let Some(entries) = &mut self.entries else { return Ok(()) };
+        let next = match entries.next(|_| true)? {
+            Some((key, Some(stored))) => Some((key, Pack::decode(stored)?)),
+            _ => None,
+        };
+        if let Some((key, _)) = std::mem::replace(&mut self.ahead, next) {
+            self.behind = key;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const VERSIONS: u64 = 60;
+
+    fn column(number: u8) -> Key {
+        Key::column(0, b"row", 0, &[number])
+    }
+
+    /// Three columns of versions at each even time, so many to a pack.
+    fn filled(versions_each: u64) -> BTreeMap<Slice, Slice> {
+        let mut map = BTreeMap::new();
+        for number in 0..3 {
+            for first in (1..=VERSIONS).step_by(versions_each as usize) {
+                let times = (first..first + versions_each).rev();
+                let times = times.filter_map(|time| Timestamp::new(2 * time));
+                let versions: Vec<_> = times.map(|time| (time, &b"value"[..])).collect();
+                let key = column(number).at(versions[versions.len() - 1].0);
+                map.insert(Slice::new(&key), Pack::encode(&versions, false));
+            }
+        }
+        map
+    }
+
+    proptest! {
+        #[test]
+        fn a_cursor_answers_in_whatever_order_it_is_asked(
+            versions_each in proptest::sample::select(vec![1u64, 2, 3, 5]),
+            asked in vec((0..3u8, 0..=2 * VERSIONS, 0..=2 * VERSIONS, 1..9u32), 1..12),
+        ) {
+            let map = filled(versions_each);
+            let mut history = History::new(Cells::Map(&map), Key::table(0).end());
+            for (number, from, to, versions_max) in asked {
+                let ts = |number| Timestamp::new(number).unwrap();
+                let time = TimeRange { from: ts(from.min(to)), to: ts(from.max(to)) };
+                let (mut walked, mut sought) = (Vec::new(), Vec::new());
+                let see = |version: Version<'_>| {
+                    walked.push(version.timestamp);
+                    ControlFlow::Continue(())
+                };
+                history.visit(&column(number), time, versions_max, see).unwrap();
+                let see = |version: Version<'_>| {
+                    sought.push(version.timestamp);
+                    ControlFlow::Continue(())
+                };
+                visit(Cells::Map(&map), &column(number), time, versions_max, see).unwrap();
+                let all = (1..=VERSIONS).rev().map(|time| ts(2 * time));
+                let within = all.filter(|timestamp| time.contains(*timestamp));
+                let expected: Vec<_> = within.take(versions_max as usize).collect();
+                prop_assert_eq!(&walked, &expected);
+                prop_assert_eq!(&sought, &expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! Packs: several versions of one column as one value, newest first.
+//!
+//! What lies under a column's own key in a group that keeps the newest version apart is a pack, and
+//! so is every entry of the group's history. For each version:
+//!
+//! ```text
+//!   stamp    eight bytes, big-endian: bits 0 to 52 are the timestamp; bits 53 to 62 one more than the
+//!            value's length, or zero if the value reaches to the end of the pack; bit 63 of the first
+//!            stamp says, under a column's own key, whether the history may hold older versions
+//!   value
+//! ```
+//!
+//! So the newest version is read without a look at the others, a newer one is put before them without
+//! taking them apart, and a column that was written a few times spares every look into the history.
+//!
+//! Invariants: a pack holds at least one version, and each is older than the one before. A pack of
+//! several is within the [`Bounds`] it was made with, so that no change has much to copy; a version
+//! that is too large for them has a pack of its own.
+
+use std::ops::ControlFlow;
+
+use bigtable::{Bytes, TimeRange, Timestamp};
+use fjall::Slice;
+use smallvec::SmallVec;
+
+use crate::fault::Fault;
+use crate::options::Options;
+
+/// Values above this size are handed out without a copy; smaller ones are copied, because a small
+/// value must not keep the block that it came in alive.
+const VALUE_SHARED_BYTES_MIN: usize = 2 * 1024;
+const STAMP_BYTES: usize = 8;
+const OLDER_BIT: u64 = 1 << 63;
+const LENGTH_SHIFT: u32 = 53;
+const LENGTH_MASK: u64 = (1 << 10) - 1;
+/// The longest value that may have another version behind it.
+const VALUE_BYTES_MAX: usize = LENGTH_MASK as usize - 1;
+/// A pack up to this length is put together without allocating twice.
+const BYTES_INLINE: usize = 512;
+/// As many versions as mostly lie in a pack.
+const VERSIONS_INLINE: usize = 12;
+
+/// One version, as it was found.
+pub(crate) struct Version<'a> {
+    pub(crate) timestamp: Timestamp,
+    stored: &'a Slice,
+    /// Where the value lies in `stored`.
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Version<'a> {
+    /// A version whose value is all that was stored.
+    pub(crate) fn whole(timestamp: Timestamp, stored: &'a Slice) -> Self {
+        Version { timestamp, stored, start: 0, end: stored.len() }
+    }
+
+    pub(crate) fn value(&self) -> &'a [u8] {
+        &self.stored[self.start..self.end]
+    }
+
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        let value = self.value();
+        if value.len() < VALUE_SHARED_BYTES_MIN {
+            return Bytes::copy_from_slice(value);
+        }
+        Bytes::from_owner(self.stored.clone()).slice(self.start..self.end)
+    }
+}
+
+/// A version that is to be written.
+pub(crate) type Cell<'a> = (Timestamp, &'a [u8]);
+
+/// Versions of one column, newest first.
+pub(crate) type Cells<'a> = SmallVec<[Cell<'a>; VERSIONS_INLINE]>;
+
+/// How much lies in one pack at most, if it is more than one version.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    versions_max: usize,
+    bytes_max: usize,
+}
+
+impl Bounds {
+    pub(crate) fn new(options: &Options) -> Self {
+        let bytes_max = options.pack_bytes_max.min(VALUE_BYTES_MAX);
+        Bounds { versions_max: options.pack_versions_max, bytes_max }
+    }
+
+    /// Whether these versions may lie in one pack.
+    pub(crate) fn fit(self, versions: &[Cell<'_>]) -> bool {
+        let bytes = |(_, value): &Cell<'_>| STAMP_BYTES + value.len();
+        let within = || versions.iter().map(bytes).sum::<usize>() <= self.bytes_max;
+        versions.len() <= 1 || versions.len() <= self.versions_max && within()
+    }
+
+    /// Shows `each` the versions in parts that fit.
+    pub(crate) fn split(self, versions: &[Cell<'_>], each: &mut impl FnMut(&[Cell<'_>])) {
+        if self.fit(versions) {
+            return each(versions);
+        }
+        let (newer, older) = versions.split_at(versions.len() / 2);
+        self.split(newer, each);
+        self.split(older, each);
+    }
+}
+
+/// A pack, of which the first version was looked at.
+pub(crate) struct Pack {
+    stored: Slice,
+    newest: Place,
+}
+
+/// Where a version lies in its pack.
+#[derive(Clone, Copy)]
+struct Place {
+    timestamp: Timestamp,
+    start: usize,
+    end: usize,
+}
+
+impl Place {
+    /// The version whose stamp begins at `at`.
+    fn at(stored: &[u8], at: usize) -> Result<Self, Fault> {
+        let stamp = stored.get(at..).and_then(<[u8]>::first_chunk::<STAMP_BYTES>);
+        let stamp = stamp.copied().map(u64::from_be_bytes);
+        let stamp = stamp.ok_or(Fault::Damaged("a version in a pack without its timestamp"))?;
+        let start = at + STAMP_BYTES;
+        let end = match (stamp >> LENGTH_SHIFT) & LENGTH_MASK {
+            0 => stored.len(),
+            length => start + length as usize - 1,
+        };
+        match Timestamp::new(stamp & Timestamp::MAX.as_u64()) {
+            Some(timestamp) if end <= stored.len() => Ok(Place { timestamp, start, end }),
+            _ => Err(Fault::Damaged("a version reaches beyond the end of its pack")),
+        }
+    }
+}
+
+impl Pack {
+    pub(crate) fn decode(stored: Slice) -> Result<Self, Fault> {
+        let newest = Place::at(&stored, 0)?;
+        Ok(Pack { stored, newest })
+    }
+
+    /// A pack of these versions, of which there is at least one.
+    pub(crate) fn encode(versions: &[Cell<'_>], older: bool) -> Slice {
+        let mut bytes: SmallVec<[u8; BYTES_INLINE]> = SmallVec::new();
+        let mut older = older;
+        for (timestamp, value) in versions {
+            push(&mut bytes, *timestamp, value, std::mem::take(&mut older));
+        }
+        Slice::new(&bytes)
+    }
+
+    /// The pack with a newer version before the others.
+    pub(crate) fn with_newer(&self, timestamp: Timestamp, value: &[u8]) -> Slice {
+        let mut bytes: SmallVec<[u8; BYTES_INLINE]> =
+            SmallVec::with_capacity(STAMP_BYTES + value.len() + self.stored.len());
+        push(&mut bytes, timestamp, value, self.older());
+        let first = bytes.len();
+        bytes.extend_from_slice(&self.stored);
+        // Only the first stamp of all says it.
+        bytes[first] &= !first_byte(OLDER_BIT);
+        Slice::new(&bytes)
+    }
+
+    /// Whether a newer version may lie in the pack, too.
+    pub(crate) fn has_room(&self, bounds: Bounds, versions: usize, value: &[u8]) -> bool {
+        versions < bounds.versions_max
+            && STAMP_BYTES + value.len() + self.stored.len() <= bounds.bytes_max
+    }
+
+    pub(crate) fn newest(&self) -> Timestamp {
+        self.newest.timestamp
+    }
+
+    /// Whether there may be older versions in the history; only of use under a column's own key.
+    pub(crate) fn older(&self) -> bool {
+        self.stored[0] & first_byte(OLDER_BIT) != 0
+    }
+
+    pub(crate) fn into_stored(self) -> Slice {
+        self.stored
+    }
+
+    /// How many versions there are, and the timestamp of the oldest.
+    pub(crate) fn extent(&self) -> Result<(usize, Timestamp), Fault> {
+        let (mut place, mut count) = (self.newest, 1);
+        while let Some(next) = self.after(place)? {
+            (place, count) = (next, count + 1);
+        }
+        Ok((count, place.timestamp))
+    }
+
+    /// All versions.
+    pub(crate) fn versions(&self) -> Result<Cells<'_>, Fault> {
+        let mut versions = SmallVec::new();
+        let mut next = Some(self.newest);
+        while let Some(place) = next {
+            versions.push((place.timestamp, &self.stored[place.start..place.end]));
+            next = self.after(place)?;
+        }
+        Ok(versions)
+    }
+
+    /// Shows `see` the versions that lie in `time`, at most `versions_max` of them, and at least one;
+    /// returns how many are still to be looked for among older ones.
+    pub(crate) fn visit(
+        &self,
+        time: TimeRange,
+        versions_max: u32,
+        see: &mut impl FnMut(Version<'_>) -> ControlFlow<()>,
+    ) -> Result<u32, Fault> {
+        let mut left = versions_max;
+        let mut next = Some(self.newest);
+        while let Some(place) = next {
+            let Place { timestamp, start, end } = place;
+            if time.contains(timestamp) {
+                left -= 1;
+                let seen = see(Version { timestamp, stored: &self.stored, start, end });
+                if seen.is_break() || left == 0 {
+                    return Ok(0);
+                }
+            }
+            if timestamp <= time.from {
+                return Ok(0);
+            }
+            next = self.after(place)?;
+        }
+        Ok(left)
+    }
+
+    fn after(&self, place: Place) -> Result<Option<Place>, Fault> {
+        if place.end == self.stored.len() {
+            return Ok(None);
+        }
+        let next = Place::at(&self.stored, place.end)?;
+        if next.timestamp >= place.timestamp {
+            return Err(Fault::Damaged("the versions of a pack are out of order"));
+        }
+        Ok(Some(next))
+    }
+}
+
+fn push(bytes: &mut SmallVec<[u8; BYTES_INLINE]>, timestamp: Timestamp, value: &[u8], older: bool) {
+    let length = if value.len() > VALUE_BYTES_MAX { 0 } else { value.len() as u64 + 1 };
+    let older = if older { OLDER_BIT } else { 0 };
+    let stamp = timestamp.as_u64() | length << LENGTH_SHIFT | older;
+    bytes.extend_from_slice(&stamp.to_be_bytes());
+    bytes.extend_from_slice(value);
+}
+
+const fn first_byte(bits: u64) -> u8 {
+    bits.to_be_bytes()[0]
+}
+
+/// For the fuzzers: any bytes are a pack or are refused, and versions that are put into one come out
+/// of it again.
+///
+/// # Panics
+/// When they do not.
+pub fn check(bytes: &[u8]) {
+    let Ok(pack) = Pack::decode(Slice::new(bytes)) else { return };
+    let mut seen = 0;
+    let visited = pack.visit(TimeRange::ALL, u32::MAX, &mut |version| {
+        assert!(version.to_bytes() == *version.value());
+        seen += 1;
+        ControlFlow::Continue(())
+    });
+    let Ok(versions) = pack.versions() else { return };
+    assert_eq!(visited.expect("it was walked over"), u32::MAX - seen);
+    let (count, oldest) = pack.extent().expect("it was walked over before");
+    assert_eq!((count, count), (versions.len(), seen as usize));
+    assert_eq!(versions.last().map(|(timestamp, _)| *timestamp), Some(oldest));
+    let encoded = Pack::encode(&versions, pack.older());
+    let again = Pack::decode(encoded).expect("what was built as a pack is one");
+    let same = again.versions().expect("its versions are in order")[..] == versions[..];
+    assert!(same, "a version did not come out again");
+    assert_eq!(again.older(), pack.older());
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ts(number: u64) -> Timestamp {
+        Timestamp::new(number).unwrap()
+    }
+
+    /// Values around the longest that may have another version behind it.
+    fn value() -> impl Strategy<Value = Vec<u8>> {
+        let lengths = [0..3, 100..101, VALUE_BYTES_MAX - 1..VALUE_BYTES_MAX + 3];
+        (any::<u8>(), proptest::sample::select(lengths.to_vec()).prop_flat_map(|range| range))
+            .prop_map(|(byte, length)| vec![byte; length])
+    }
+
+    proptest! {
+            #[test]
+            fn any_bytes_parse_or_are_refused(bytes in vec(any::<u8>(), 0..60)) {
+                check(&bytes);
+            }
+
+            #[test]
+            fn damaged_packs_parse_or_are_refused(
+                times in vec(0..1u64 << 53, 1..9), at in any::<prop::sample::Index>(), bit in 0..8u32
+            ) {
+                let mut times = times;
+                times.sort_by_key(|time| std::cmp::Reverse(*time));
+                let versions: Vec<_> = times.iter().map(|time| (ts(*time), &b"value"[..])).collect();
+                let mut bytes = Pack::encode(&versions, false).to_vec();
+                let at = at.index(bytes.len());
+                bytes[at] ^= 1 << bit;
+                check(&bytes);
+                check(&bytes[..at]);
+            }
+
+            #[test]
+            fn versions_come_out_as_they_were_put_in(
+                values in vec(value(), 1..12), older in any::<bool>(), versions_max in 0..9usize
+            ) {
+                let bounds = Bounds { versions_max, bytes_max: 300 };
+                let versions: Cells<'_> =
+    (1..100).rev().zip(&values).map(|(time, value)| (ts(time), &value[..])).collect();
+                let mut seen = Vec::new();
+                bounds.split(&versions, &mut |part| {
+                    assert!(bounds.fit(part) && !part.is_empty());
+                    let pack = Pack::decode(Pack::encode(part, older)).unwrap();
+                    assert_eq!(pack.older(), older);
+                    assert_eq!(pack.newest(), part[0].0);
+                    assert_eq!(pack.extent().unwrap(), (part.len(), part[part.len() - 1].0));
+                    seen.extend(pack.versions().unwrap().iter().map(|(at, v)| (*at, v.to_vec())));
+                });
+                let put: Vec<_> = versions.iter().map(|(at, v)| (*at, v.to_vec())).collect();
+                prop_assert_eq!(seen, put);
+            }
+
+            #[test]
+            fn a_newer_version_comes_before_the_others(
+                lengths in vec(0..200usize, 1..20), older in any::<bool>(), versions_max in 1..9usize
+            ) {
+                let bounds = Bounds { versions_max, bytes_max: 512 };
+                let mut put = vec![(ts(1), vec![1; lengths[0]])];
+                let first = Pack::encode(&[(ts(1), &put[0].1)], older);
+                let mut pack = Pack::decode(first).unwrap();
+                for (time, length) in (2..).zip(&lengths[1..]) {
+                    let value = vec![time as u8; *length];
+                    if pack.has_room(bounds, pack.extent().unwrap().0, &value) {
+                        pack = Pack::decode(pack.with_newer(ts(time), &value)).unwrap();
+                        put.insert(0, (ts(time), value));
+                    }
+                    prop_assert_eq!(pack.older(), older);
+                    prop_assert!(bounds.fit(&pack.versions().unwrap()));
+                }
+                let versions = pack.versions().unwrap();
+                let found: Vec<_> = versions.iter().map(|(at, v)| (*at, v.to_vec())).collect();
+                prop_assert_eq!(found, put);
+            }
+        }
+
+    #[test]
+    fn versions_out_of_order_are_damage() {
+        let first = (ts(5), &b"x"[..]);
+        for second in [5, 6] {
+            let pack = Pack::decode(Pack::encode(&[first, (ts(second), b"")], false)).unwrap();
+            assert!(pack.versions().is_err() && pack.extent().is_err());
+            let visited = pack.visit(TimeRange::ALL, 2, &mut |_| ControlFlow::Continue(()));
+            assert!(visited.is_err());
+        }
+    }
+}
