@@ -5,6 +5,7 @@
 //! server.rs      a server of its own, over a directory
 //! load.rs        tables, rows by COPY, indices
 //! statements.rs  every statement, prepared once for each connection
+//! together.rs    statements that are sent together, and which of their errors is the cause
 //! pool.rs        connections, and how their errors are judged
 //! orders.rs      Trade-Order, Trade-Result, Market-Feed
 //! questions.rs   what only reads
@@ -25,6 +26,7 @@ mod pool;
 mod questions;
 mod server;
 mod statements;
+mod together;
 
 pub use server::{Missing, Server};
 

@@ -2,12 +2,12 @@
 
 use percolator::Percolator;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Failed, Why};
 use crate::check;
 use crate::floor::Floor;
 use crate::postgres::pool::Pool;
-use crate::postgres::{OnPostgres, Server, load};
-use crate::request::Answer;
+use crate::postgres::{OnPostgres, Server, load, together};
+use crate::request::{Answer, Request};
 use crate::store::OnPercolator;
 use crate::{Exchange, Scale};
 
@@ -71,4 +71,70 @@ async fn many_clients_leave_the_books_in_order() {
     let report = exchange.transactions(8, 1_500).await.unwrap();
     assert_eq!(report.total(), 1_500);
     assert_eq!(exchange.check().await.unwrap(), []);
+}
+
+/// The error that ends a transaction is not the refusal of what was sent after it, though that is seen
+/// first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_statements_sent_together_the_cause_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(server) = server(&dir) else { return };
+    let client = server.connect().await.unwrap();
+    for (sql_state, why) in
+        [("40001", Why::Conflict), ("40P01", Why::Conflict), ("22012", Why::Lasting)]
+    {
+        client.batch_execute("BEGIN").await.unwrap();
+        let (failed, known) = tokio::sync::oneshot::channel();
+        let follows = async {
+            known.await.unwrap();
+            client.query_one("SELECT 1", &[]).await
+        };
+        let fails = async {
+            let raise =
+                format!("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{sql_state}'; END $$");
+            let ended = client.execute(&raise, &[]).await;
+            failed.send(()).unwrap();
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            ended
+        };
+        let error = together::two(follows, fails).await.unwrap_err();
+        assert_eq!(error.code().unwrap().code(), sql_state);
+        assert_eq!(Failed::from(error).why, why);
+        client.batch_execute("ROLLBACK").await.unwrap();
+    }
+}
+
+/// Trade-Results that wait for another's write, which is then committed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conflict_amid_what_was_sent_together_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(server) = server(&dir) else { return };
+    load::load(&server, SCALE).await.unwrap();
+    let there = OnPostgres { pool: Pool::new(server.socket()) };
+    let (other, looker) = (server.connect().await.unwrap(), server.connect().await.unwrap());
+    let mut floor = Floor::new(SCALE);
+    let first = there.reserve(10_000).await.unwrap();
+    floor.numbers = first..first + 10_000;
+    let mut conflicts = 0;
+    while conflicts < 60 {
+        let request = floor.next().unwrap();
+        if let Request::TradeResult(execution) = &request {
+            let lock = format!("BEGIN; UPDATE trade SET tax = tax WHERE t = {}", execution.t);
+            other.batch_execute(&lock).await.unwrap();
+            let release = async {
+                let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+                while looker.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+                    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                }
+                other.batch_execute("COMMIT").await.unwrap();
+            };
+            let (attempted, ()) = tokio::join!(there.attempt(&request), release);
+            let failed = attempted.unwrap_err();
+            assert_eq!(failed.why, Why::Conflict, "{request:?}: {}", failed.error);
+            conflicts += 1;
+        }
+        let answer = there.attempt(&request).await.unwrap();
+        floor.done(&request, &answer);
+    }
+    assert_eq!(check::all(&there.books().await.unwrap(), &floor.ledger, SCALE), []);
 }
