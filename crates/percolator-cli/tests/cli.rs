@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
-mod goals;
-
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -564,25 +562,7 @@ fn what_was_set_aside_is_named_and_brought_back() {
     assert_eq!(shell.run(&["observers", "ls", "--json"]).with(0).json(), json!([]));
 }
 
-// ---- Benchmarks, and Ctrl-C ----------------------------------------------------------------------
-
-#[test]
-fn the_benchmark_over_a_network_checks_what_it_wrote() {
-    let ran =
-        run(&["bench", "rpc", "--json", "--seconds", "0.05", "--cells", "40", "--callers", "3"]);
-    let result = ran.with(0).json();
-    let check = &result["check"];
-    assert_eq!((&check["cells"], &check["wrong"]), (&json!(80), &json!(0)));
-    assert_eq!(check["transactions"], check["committed"]);
-    let arms = result["arms"].as_array().unwrap();
-    for arm in arms {
-        assert!(arm["operations"].as_u64() > Some(0), "{arm}");
-    }
-    let bars: Vec<_> = result["figures"].as_array().unwrap().iter().map(|f| &f["bar"]).collect();
-    assert!(bars.contains(&&json!(0.8)) && bars.contains(&&json!(0.9)), "{bars:?}");
-    run(&["bench", "rpc", "--cells", "29", "--callers", "3"]).refused(2, "--cells 29", "give 30");
-    run(&["bench", "rpc", "--callers", "0"]).refused(2, "--callers 0", "1 to");
-}
+// ---- Ctrl-C, and torture ----------------------------------------------------------------------------
 
 #[cfg(unix)]
 #[test]
@@ -686,46 +666,6 @@ fn an_oracle_listens_beyond_this_machine_only_when_told_to() {
     let ran = serve(&["--listen", &taken]).with(2);
     assert!(ran.stderr.contains("choose another address"), "{}", ran.stderr);
     serve(&["--advertise", "nowhere"]).with(2);
-}
-
-#[test]
-fn the_brokerage_is_measured_and_its_books_are_checked() {
-    let dir = TempDir::new().unwrap();
-    let out = dir.path().join("out");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-    command.args(["bench", "fig9", "--customers", "20", "--seconds", "1", "--json"]);
-    command.args(["--without", "small", "--without", "rpc", "--without", "postgres", "--out"]);
-    let ran = Ran::from(command.arg(&out).output().unwrap());
-    let figures = ran.json();
-    // On a busy machine requests may be sent late, and the run then says so.
-    let void = figures["void"].as_str().unwrap_or_default();
-    assert!(void.is_empty() || void.contains("late"), "{void}");
-    assert_eq!(ran.status, if void.is_empty() { 0 } else { 3 }, "{}", ran.stderr);
-    assert_eq!(figures["stores"][0]["violations"], json!([]));
-    let arms = figures["arms"].as_array().unwrap();
-    for arm in arms {
-        assert_eq!(arm["blocks"].as_array().unwrap().len(), 10);
-        assert!(arm["transactions_per_s"]["median"].as_f64().unwrap() > 0.0);
-        let types = arm["types"].as_array().unwrap();
-        assert_eq!(types.len(), 11);
-        assert!(types.iter().any(|kind| kind["gets"].as_f64() > Some(10.0)));
-    }
-    goals::have_their_figures("fig9", &out);
-    let written = std::fs::read_to_string(out.join("fig9.json")).unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), figures);
-    run(&["bench", "fig9", "--customers", "3"]).refused(2, "3 customers", "--customers");
-    run(&["bench", "fig9", "--seconds", "0"]).refused(2, "--seconds 0", "0.1 to");
-}
-
-#[test]
-fn the_benchmark_of_the_oracle_checks_every_timestamp() {
-    let run = |words: &[&str]| run(&[&["bench", "oracle"], words].concat());
-    let result = run(&["--seconds", "0.05", "--callers", "20", "--json", "-q"]).with(0).json();
-    assert_eq!(result["check_ok"], true);
-    assert!(result["check"]["timestamps"].as_u64().unwrap() > 0);
-    assert_eq!(result["arms"].as_array().unwrap().len(), 6);
-    run(&["--callers", "0"]).refused(2, "--callers 0", "give 1 to");
-    run(&["--seconds", "0"]).refused(2, "--seconds 0", "give 0.01");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //!   small_2      an eighth of the customers, on two cores: what size costs
 //!   rpc_2        store and oracle in processes of their own, over gRPC, all on the same two cores
 //!   postgres_2   PostgreSQL over a unix socket, all on the same two cores
+//!   plpgsql_2    the same with each transaction as one function in PL/pgSQL
 //! ```
 //!
 //! The arms take turns in short blocks; processor time is that of all processes of an arm. A run whose
@@ -55,10 +56,13 @@ pub(crate) enum Store {
     Rpc,
     /// PostgreSQL.
     Postgres,
+    /// PostgreSQL, with each transaction as one function in PL/pgSQL.
+    Plpgsql,
 }
 
 impl Store {
-    const ALL: [Store; 4] = [Store::Embedded, Store::Small, Store::Rpc, Store::Postgres];
+    const ALL: [Store; 5] =
+        [Store::Embedded, Store::Small, Store::Rpc, Store::Postgres, Store::Plpgsql];
 
     fn name(self) -> &'static str {
         match self {
@@ -66,7 +70,12 @@ impl Store {
             Store::Small => "small",
             Store::Rpc => "rpc",
             Store::Postgres => "postgres",
+            Store::Plpgsql => "plpgsql",
         }
+    }
+
+    fn is_postgres(self) -> bool {
+        matches!(self, Store::Postgres | Store::Plpgsql)
     }
 
     fn customers(self, settings: &Settings) -> u64 {
@@ -180,11 +189,10 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
     }
     let mut stores: Vec<Store> = Store::ALL.to_vec();
     stores.retain(|store| !settings.without.contains(store));
-    if stores.contains(&Store::Postgres)
-        && let Err(error) = Server::find()
-    {
-        missing.push(format!("postgres: {error}"));
-        stores.retain(|store| *store != Store::Postgres);
+    if let Err(error) = Server::find() {
+        let without = stores.iter().filter(|store| store.is_postgres());
+        missing.extend(without.map(|store| format!("{}: {error}", store.name())));
+        stores.retain(|store| !store.is_postgres());
     }
     missing.iter().for_each(|what| context.out.note(&format!("left out: {what}")));
     let steps = stores.len() * 3 + (settings.blocks() + 1) * (stores.len() + 1);

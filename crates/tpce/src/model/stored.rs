@@ -122,7 +122,6 @@ pub(crate) mod keys {
             "CR:".byte(tier).byte(tt).byte(ex).short(from);
         trade(t: u64) = "T:".long(t);
         trade_history(t: u64, seq: u8) = "TH:".long(t).byte(seq);
-        trade_histories(t: u64) = "TH:".long(t);
         settlement(t: u64) = "SE:".long(t);
         cash_transaction(t: u64) = "CT:".long(t);
         request(t: u64) = "TR:".long(t);

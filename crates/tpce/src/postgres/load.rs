@@ -1,4 +1,4 @@
-//! Tables, rows by COPY, and indices.
+//! Tables, rows by COPY, indices and functions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,6 +11,7 @@ use crate::generate;
 use crate::model::{Definition, Value};
 use crate::{Error, Result, Scale};
 
+use super::functions;
 use super::pool::connect;
 use super::server::Server;
 use super::told;
@@ -62,6 +63,9 @@ pub(super) async fn load(server: &Server, scale: Scale) -> Result<()> {
     let first = scale.trades() + 1;
     let numbers = format!("CREATE TABLE numbers AS SELECT {first}::bigint AS next");
     client.batch_execute(&numbers).await.map_err(told)?;
+    for functions in functions::DEFINITIONS {
+        client.batch_execute(functions).await.map_err(told)?;
+    }
     client.batch_execute("VACUUM ANALYZE").await.map_err(told)?;
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! Trade-Lookup and Trade-Update.
 
-use futures::future::try_join;
 use tokio_postgres::{Error, Transaction};
 
 use crate::request::{Answer, Lookup};
 
 use super::statements::Statements;
+use super::together;
 
 pub(super) async fn trade_lookup(
     db: &Transaction<'_>,
@@ -66,7 +66,7 @@ async fn details(
 ) -> Result<Vec<tokio_postgres::Row>, Error> {
     let found = async { db.query(&sql.lookup_trades, &[&trades]).await };
     let steps = async { db.query(&sql.lookup_steps, &[&trades]).await };
-    let (found, steps) = try_join(found, steps).await?;
+    let (found, steps) = together::two(found, steps).await?;
     steps.iter().for_each(|row| answer.item(row.get(1)));
     for row in &found {
         for amount in [row.get::<_, Option<i64>>(4), row.get(6)] {

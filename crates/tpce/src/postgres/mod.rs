@@ -3,8 +3,10 @@
 //!
 //! ```text
 //! server.rs      a server of its own, over a directory
-//! load.rs        tables, rows by COPY, indices
+//! load.rs        tables, rows by COPY, indices, functions
 //! statements.rs  every statement, prepared once for each connection
+//! together.rs    statements that are sent together, and which of their errors is the cause
+//! functions.rs   the same transactions as functions of PL/pgSQL (functions/*.sql)
 //! pool.rs        connections, and how their errors are judged
 //! orders.rs      Trade-Order, Trade-Result, Market-Feed
 //! questions.rs   what only reads
@@ -17,6 +19,7 @@
 //! another's answer, and transactions have snapshot isolation, as Percolator's do.
 
 mod books;
+mod functions;
 mod load;
 mod lookups;
 mod maintenance;
@@ -25,30 +28,47 @@ mod pool;
 mod questions;
 mod server;
 mod statements;
+mod together;
 
 pub use server::{Missing, Server};
 
 use async_trait::async_trait;
+use tokio_postgres::Client;
 
 use crate::backend::{Backend, Failed};
 use crate::check::Books;
 use crate::request::{Answer, Request};
 use crate::{Error, Exchange, Result, Scale};
 
-use pool::{Connection, Pool};
+use pool::{Connection, Pool, Prepared};
+use statements::Statements;
+
+/// Where the bodies of transactions run.
+///
+/// See [`Server`] for an example.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bodies {
+    /// In the client: statements that need no other's answer are sent together.
+    Statements,
+    /// In the server: a transaction is one call of a function of PL/pgSQL.
+    Functions,
+}
 
 impl Exchange {
     /// Loads a brokerage into an empty PostgreSQL.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a scale that cannot be; those of PostgreSQL.
-    pub async fn load_postgres(server: &Server, scale: Scale) -> Result<Exchange> {
+    pub async fn load_postgres(server: &Server, scale: Scale, bodies: Bodies) -> Result<Exchange> {
         scale.check()?;
         load::load(server, scale).await?;
-        let pool = Pool::new(server.socket());
+        let pool = Pool::new(server.socket(), bodies);
         Ok(Exchange::over(Box::new(OnPostgres { pool }), scale))
     }
 }
+
+/// Rare enough that nobody prepares it.
+const RESERVE: &str = "UPDATE numbers SET next = next + $1 RETURNING next - $1";
 
 /// A brokerage in PostgreSQL.
 #[derive(Debug)]
@@ -77,8 +97,7 @@ impl Backend for OnPostgres {
 
     async fn reserve(&self, count: u64) -> Result<u64> {
         let connection = self.pool.take().await?;
-        let sql = &connection.sql.reserve;
-        let row = connection.client.query_one(sql, &[&(count as i64)]).await.map_err(told)?;
+        let row = connection.client.query_one(RESERVE, &[&(count as i64)]).await.map_err(told)?;
         self.pool.put(connection);
         Ok(row.get::<_, i64>(0) as u64)
     }
@@ -91,12 +110,23 @@ impl Backend for OnPostgres {
     }
 }
 
-/// One attempt, with its transaction around it.
 async fn attempt(
     connection: &mut Connection,
     request: &Request,
 ) -> Result<Answer, tokio_postgres::Error> {
-    let Connection { client, sql, .. } = connection;
+    let Connection { client, prepared, .. } = connection;
+    match prepared {
+        Prepared::Statements(sql) => in_statements(client, sql, request).await,
+        Prepared::Functions(functions) => functions.attempt(client, request).await,
+    }
+}
+
+/// One attempt in statements, with its transaction around it.
+async fn in_statements(
+    client: &mut Client,
+    sql: &Statements,
+    request: &Request,
+) -> Result<Answer, tokio_postgres::Error> {
     let transaction = client
         .build_transaction()
         .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)

@@ -1,6 +1,6 @@
 //! Trade-Order, Trade-Result and Market-Feed.
 
-use futures::future::{OptionFuture, try_join, try_join3};
+use futures::future::OptionFuture;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Transaction};
 
@@ -11,6 +11,7 @@ use crate::rules::{Fill, Lot, settle, settlement, share, taxed};
 use crate::scale::DAY_MS;
 
 use super::statements::Statements;
+use super::together;
 
 type Db<'a> = Transaction<'a>;
 
@@ -44,7 +45,7 @@ pub(super) async fn trade_order(
     );
     let executor = async { executor.await.transpose() };
     let account = async { db.query_one(&sql.order_account, &[&ca]).await };
-    let (account, security, executor) = try_join3(account, security, executor).await?;
+    let (account, security, executor) = together::three(account, security, executor).await?;
     let (c, b, tax_status): (i64, i32, i16) = (account.get(0), account.get(1), account.get(2));
     let (tier, broker): (i16, &str) = (account.get(3), account.get(6));
     let named = |row: &tokio_postgres::Row, at: usize| {
@@ -57,7 +58,7 @@ pub(super) async fn trade_order(
     let worth = OptionFuture::from(
         order.margin.then_some(async { db.query_one(&sql.order_worth, &[&ca]).await }),
     );
-    let (fees, worth) = try_join(fees, async { worth.await.transpose() }).await?;
+    let (fees, worth) = together::two(fees, async { worth.await.transpose() }).await?;
     let (is_sell, is_market): (bool, bool) = (fees.get(0), fees.get(1));
     let (charge, rate): (i64, i64) = (fees.get(2), fees.get(3));
     let position = fees.get::<_, Option<i64>>(4).unwrap_or_default();
@@ -146,7 +147,7 @@ async fn enter(
     let request = OptionFuture::from((!is_market).then_some(async {
         db.execute(&sql.insert_request, &[&t, &tt, symb, qty, price, b]).await
     }));
-    try_join3(trade, step, async { request.await.transpose() }).await?;
+    together::three(trade, step, async { request.await.transpose() }).await?;
     Ok(())
 }
 
@@ -196,7 +197,7 @@ pub(super) async fn trade_result(
     };
     let quantity = qty as i32;
     let rate = async { db.query_one(&sql.result_rate, &[&tier, &tt, &ex, &quantity]).await };
-    let (held, rate) = try_join(lots(db, sql, ca, symb), rate).await?;
+    let (held, rate) = together::two(lots(db, sql, ca, symb), rate).await?;
     let fill = Fill {
         t: execution.t,
         is_sell: trade.is_sell,
@@ -215,7 +216,7 @@ pub(super) async fn trade_result(
     let amt = settlement(fill, charge, commission, if withheld { tax } else { 0 });
     let lots = settle_lots(db, sql, &trade, t, &settled);
     let books = settle_books(db, sql, &trade, fill, [commission, tax, amt]);
-    try_join(lots, books).await?;
+    together::two(lots, books).await?;
     answer.item(amt);
     answer.item(tax);
     Ok(answer)
@@ -260,7 +261,7 @@ async fn settle_lots(
             (None, now) => db.execute(&sql.insert_position, &[ca, symb, &now]).await,
         }
     };
-    try_join3(changed, moves, position).await?;
+    together::three(changed, moves, position).await?;
     Ok(())
 }
 
@@ -288,11 +289,11 @@ async fn settle_books(
         if trade.is_cash {
             let paid = async { db.execute(&sql.insert_cash, &[&t, &now, &amt, &name]).await };
             let balance = async { db.execute(&sql.add_balance, &[&trade.ca, &amt]).await };
-            try_join(paid, balance).await?;
+            together::two(paid, balance).await?;
         }
         Ok(())
     };
-    try_join(try_join3(state, step, settlement), cash).await?;
+    together::two(together::three(state, step, settlement), cash).await?;
     Ok(())
 }
 
@@ -309,7 +310,7 @@ pub(super) async fn market_feed(
     let now = feed.now as i64;
     let told = async { db.query(&sql.feed_prices, &[&symbols, &prices, &quantities, &now]).await };
     let triggered = async { db.query(&sql.feed_triggered, &[&symbols, &prices]).await };
-    let (told, triggered) = try_join(told, triggered).await?;
+    let (told, triggered) = together::two(told, triggered).await?;
     told.iter().for_each(|row| answer.item(row.get(0)));
     if triggered.is_empty() {
         return Ok(answer);
@@ -317,7 +318,7 @@ pub(super) async fn market_feed(
     let trades: Vec<i64> = triggered.iter().map(|row| row.get(0)).collect();
     let submit = async { db.execute(&sql.feed_submit, &[&trades, &now]).await };
     let steps = async { db.execute(&sql.feed_steps, &[&trades, &now]).await };
-    try_join(submit, steps).await?;
+    together::two(submit, steps).await?;
     let mut accepted: Vec<Accepted> = triggered
         .iter()
         .map(|row| Accepted {

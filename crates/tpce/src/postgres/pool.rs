@@ -10,8 +10,9 @@ use tokio_postgres::{Client, NoTls};
 use crate::Result;
 use crate::backend::{Failed, Why};
 
+use super::functions::{self, Functions};
 use super::statements::Statements;
-use super::told;
+use super::{Bodies, told};
 
 /// How many connections there are at most; whoever comes later waits for one. More would only make the
 /// processes of the server wait for each other.
@@ -20,40 +21,62 @@ const CONNECTIONS_MAX: usize = 32;
 /// A connection.
 pub(super) struct Connection {
     pub(super) client: Client,
-    pub(super) sql: Statements,
+    pub(super) prepared: Prepared,
     _permit: OwnedSemaphorePermit,
+}
+
+/// What a connection has prepared for the bodies of transactions.
+#[derive(Debug)]
+pub(super) enum Prepared {
+    Statements(Box<Statements>),
+    Functions(Box<Functions>),
+}
+
+impl Prepared {
+    async fn new(client: &Client, bodies: Bodies) -> Result<Self, tokio_postgres::Error> {
+        Ok(match bodies {
+            Bodies::Statements => {
+                Prepared::Statements(Box::new(Statements::prepare(client).await?))
+            }
+            Bodies::Functions => {
+                client.batch_execute(functions::ISOLATION).await?;
+                Prepared::Functions(Box::new(Functions::prepare(client).await?))
+            }
+        })
+    }
 }
 
 /// Idle connections; there are as many as transactions ran at a time.
 #[derive(Debug)]
 pub(super) struct Pool {
     socket: PathBuf,
-    idle: Mutex<Vec<(Client, Statements)>>,
+    bodies: Bodies,
+    idle: Mutex<Vec<(Client, Prepared)>>,
     permits: Arc<Semaphore>,
 }
 
 impl Pool {
-    pub(super) fn new(socket: &Path) -> Self {
+    pub(super) fn new(socket: &Path, bodies: Bodies) -> Self {
         let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        Pool { socket: socket.to_owned(), idle: Mutex::default(), permits }
+        Pool { socket: socket.to_owned(), bodies, idle: Mutex::default(), permits }
     }
 
     pub(super) async fn take(&self) -> Result<Connection> {
         let permit = self.permits.clone().acquire_owned().await;
         let _permit = permit.expect("the semaphore is never closed");
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some((client, sql)) = idle {
-            return Ok(Connection { client, sql, _permit });
+        if let Some((client, prepared)) = idle {
+            return Ok(Connection { client, prepared, _permit });
         }
         let client = connect(&self.socket).await?;
-        let sql = Statements::prepare(&client).await.map_err(told)?;
-        Ok(Connection { client, sql, _permit })
+        let prepared = Prepared::new(&client, self.bodies).await.map_err(told)?;
+        Ok(Connection { client, prepared, _permit })
     }
 
     /// Takes a connection back; the next who waits gets it.
     pub(super) fn put(&self, connection: Connection) {
-        let Connection { client, sql, _permit } = connection;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((client, sql));
+        let Connection { client, prepared, _permit } = connection;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((client, prepared));
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use futures::future::{try_join, try_join5};
 use tokio_postgres::{Error, Transaction};
 
 use crate::request::{Answer, Position, Watch, Watched, Who};
 
 use super::statements::Statements;
+use super::together;
 
 pub(super) async fn trade_status(
     db: &Transaction<'_>,
@@ -18,7 +18,7 @@ pub(super) async fn trade_status(
     let ca = ca as i64;
     let trades = async { db.query(&sql.status_trades, &[&ca]).await };
     let names = async { db.query_one(&sql.status_names, &[&ca]).await };
-    let (trades, names) = try_join(trades, names).await?;
+    let (trades, names) = together::two(trades, names).await?;
     let mut exchanges = BTreeMap::<i16, i64>::new();
     for row in &trades {
         answer.item(row.get(0));
@@ -62,7 +62,7 @@ pub(super) async fn security_detail(
     let prices = async { db.query(&sql.detail_days, &[&symb, &from, &until]).await };
     let news = async { db.query(&sql.detail_news, &[&symb]).await };
     let (security, competitors, quarters, prices, news) =
-        try_join5(security, competitors, quarters, prices, news).await?;
+        together::five(security, competitors, quarters, prices, news).await?;
     answer.item(i64::from(security.get::<_, i32>(1)));
     answer.item(i64::from(security.get::<_, i32>(2)));
     for row in &competitors {

@@ -34,10 +34,11 @@ pub struct Missing;
 ///
 /// ```no_run
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// use tpce::{Exchange, Scale, postgres::Server};
+/// use tpce::{Exchange, Scale, postgres::{Bodies, Server}};
 /// let dir = tempfile::tempdir()?;
 /// let server = Server::start(dir.path(), tpce::postgres::Server::find()?)?;
-/// let exchange = Exchange::load_postgres(&server, Scale::new(100, 1)).await?;
+/// let scale = Scale::new(100, 1);
+/// let exchange = Exchange::load_postgres(&server, scale, Bodies::Functions).await?;
 /// assert!(exchange.check().await?.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```

@@ -1,29 +1,31 @@
 //! Every statement, prepared once for each connection.
 
-use tokio_postgres::{Client, Statement};
-
 macro_rules! statements {
-    ($($name:ident = $sql:expr;)*) => {
-        /// The prepared statements of a connection.
-        pub(super) struct Statements { $(pub(super) $name: Statement,)* }
+    ($(#[$attribute:meta])* $all:ident { $($name:ident = $sql:expr;)* }) => {
+        $(#[$attribute])*
+        pub(super) struct $all { $(pub(super) $name: tokio_postgres::Statement,)* }
 
-        impl std::fmt::Debug for Statements {
+        impl std::fmt::Debug for $all {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct("Statements").finish_non_exhaustive()
+                f.debug_struct(stringify!($all)).finish_non_exhaustive()
             }
         }
 
-        impl Statements {
-            pub(super) async fn prepare(client: &Client) -> Result<Self, tokio_postgres::Error> {
+        impl $all {
+            pub(super) async fn prepare(
+                client: &tokio_postgres::Client,
+            ) -> Result<Self, tokio_postgres::Error> {
                 $(let $name = client.prepare($sql).await?;)*
-                Ok(Statements { $($name,)* })
+                Ok($all { $($name,)* })
             }
         }
     };
 }
+pub(super) use statements;
 
 statements! {
-    reserve = "UPDATE numbers SET next = next + $1 RETURNING next - $1";
+    /// The prepared statements of a connection.
+    Statements {
 
     // Trade-Order.
     order_taken = "SELECT symb, qty, tt FROM trade WHERE t = $1";
@@ -210,4 +212,5 @@ statements! {
     maintain_watch = "UPDATE watch_item SET symb = $2
         WHERE wl = $1 AND symb = (SELECT min(symb) FROM watch_item WHERE wl = $1)
             AND NOT EXISTS (SELECT FROM watch_item WHERE wl = $1 AND symb = $2)";
+    }
 }

@@ -1,12 +1,15 @@
 //! Customer-Position: what a customer's accounts are worth, and the last trades of one of them.
 
-use percolator::Result;
+use std::collections::{BTreeMap, BTreeSet};
+
+use percolator::{Result, RowRange};
 
 use crate::model::*;
 use crate::request::{Answer, Position, Who};
 
 use super::session::{Session, part};
-use super::trade_order::positions;
+use super::trade_lookup::{STEPS_MAX, steps_of};
+use super::trade_order::held;
 use super::trade_status::newest;
 
 const ACCOUNTS: usize = 10;
@@ -30,19 +33,28 @@ pub(super) async fn run(session: &mut Session, position: &Position) -> Result<An
     }
     let rows: Vec<_> = accounts.iter().map(|ca| keys::account(*ca)).collect();
     let balances: Vec<i64> = session.need_many(&rows, &BAL).await?;
-    for (ca, balance) in accounts.iter().zip(balances) {
-        let held = positions(session, *ca, usize::MAX).await?;
-        let rows: Vec<_> = held.iter().map(|(symb, _)| keys::last_trade(*symb)).collect();
+    // A customer's accounts lie side by side, and so do their positions.
+    if let (Some(first), Some(last)) = (accounts.first(), accounts.last()) {
+        let range = RowRange::between(keys::positions(*first), keys::positions(*last + 1));
+        let held = held(session, range, usize::MAX).await?;
+        let symbols: BTreeSet<u32> = held.iter().map(|(_, symb, _)| *symb).collect();
+        let rows: Vec<_> = symbols.iter().map(|symb| keys::last_trade(*symb)).collect();
         let prices: Vec<Price> = session.need_many(&rows, &PRICE).await?;
-        let assets: i64 = held.iter().zip(prices).map(|((_, qty), last)| qty * last.price).sum();
-        answer.item(balance + assets);
+        let prices: BTreeMap<u32, Price> = symbols.into_iter().zip(prices).collect();
+        for (ca, balance) in accounts.iter().zip(balances) {
+            let of = held.iter().filter(|(holder, ..)| holder == ca);
+            let assets: i64 = of.map(|(_, symb, qty)| qty * prices[symb].price).sum();
+            answer.item(balance + assets);
+        }
     }
     // The first account's history: which one does not matter to the cost.
     if let (true, Some(ca)) = (position.history, accounts.first()) {
-        for t in newest(session, *ca, TRADES).await? {
-            let prefix = keys::trade_histories(t);
-            let steps: Vec<TradeHistory> = session.records(prefix, usize::MAX).await?;
-            answer.item(steps.iter().map(|step| i64::from(step.status) + step.dts as i64).sum());
+        let trades = newest(session, *ca, TRADES).await?;
+        let rows: Vec<_> = trades.iter().flat_map(|t| steps_of(*t)).collect();
+        let steps: Vec<Option<TradeHistory>> = session.many(&rows, &D).await?;
+        for steps in steps.chunks(STEPS_MAX.into()) {
+            let steps = steps.iter().flatten();
+            answer.item(steps.map(|step| i64::from(step.status) + step.dts as i64).sum());
         }
     }
     Ok(answer)

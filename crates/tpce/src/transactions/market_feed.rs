@@ -29,15 +29,17 @@ pub(super) async fn run(session: &mut Session, feed: &Feed) -> Result<Answer> {
             }
         }
     }
-    for t in triggered {
-        let request: TradeRequest = session.record(keys::request(t)).await?;
-        let mut state: TradeState = session.need(keys::trade(t), &STATE).await?;
+    let rows: Vec<_> = triggered.iter().map(|t| keys::request(*t)).collect();
+    let requests: Vec<TradeRequest> = session.need_many(&rows, &D).await?;
+    let rows: Vec<_> = triggered.iter().map(|t| keys::trade(*t)).collect();
+    let states: Vec<TradeState> = session.need_many(&rows, &STATE).await?;
+    for (request, mut state) in requests.into_iter().zip(states) {
+        let TradeRequest { t, symb, qty, .. } = request;
         (state.status, state.dts) = (status::SUBMITTED, feed.now);
         session.set(keys::trade(t), &STATE, &state)?;
         let status = status::SUBMITTED;
         session.insert(&TradeHistory { t, seq: 1, dts: feed.now, status })?;
         session.remove(&request)?;
-        let TradeRequest { symb, qty, .. } = request;
         answer.accepted.push(Accepted { t, symb, qty, at_once: true });
     }
     Ok(answer)

@@ -5,7 +5,7 @@ use percolator::Result;
 use crate::model::*;
 use crate::request::{Answer, Watch, Watched};
 
-use super::session::{Session, part};
+use super::session::{Session, all, part};
 use super::trade_order::positions;
 
 /// How many companies of an industry are looked at.
@@ -28,10 +28,11 @@ pub(super) async fn run(session: &mut Session, watch: &Watch) -> Result<Answer> 
     };
     let rows: Vec<_> = symbols.iter().map(|symb| keys::last_trade(*symb)).collect();
     let prices: Vec<Price> = session.need_many(&rows, &PRICE).await?;
-    let rows: Vec<_> = symbols.iter().map(|symb| keys::security(*symb)).collect();
-    let securities: Vec<Security> = session.need_many(&rows, &D).await?;
-    let rows: Vec<_> = symbols.iter().map(|symb| keys::daily_market(*symb, watch.day)).collect();
-    let days: Vec<DailyMarket> = session.need_many(&rows, &D).await?;
+    let days = symbols.iter().map(|symb| keys::daily_market(*symb, watch.day));
+    let rows: Vec<_> = symbols.iter().map(|symb| keys::security(*symb)).chain(days).collect();
+    let packed = session.packed(&rows).await?;
+    let (securities, days) = packed.split_at(symbols.len());
+    let (securities, days) = (all::<Security>(securities)?, all::<DailyMarket>(days)?);
     let (mut now, mut then) = (0, 0);
     for ((last, security), day) in prices.iter().zip(&securities).zip(&days) {
         now += security.num_out / 1000 * last.price;

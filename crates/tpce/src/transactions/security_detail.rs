@@ -5,7 +5,7 @@ use percolator::{Result, RowRange};
 use crate::model::*;
 use crate::request::Answer;
 
-use super::session::Session;
+use super::session::{Session, all};
 
 /// Of each at most so many.
 const COMPETITORS: usize = 3;
@@ -20,20 +20,16 @@ pub(super) async fn run(
 ) -> Result<Answer> {
     let mut answer = Answer::default();
     let security: Security = session.record(keys::security(symb)).await?;
-    let company: Company = session.record(keys::company(security.co)).await?;
-    let exchange: Exchange = session.record(keys::exchange(security.ex)).await?;
+    let rows = [keys::company(security.co), keys::exchange(security.ex)];
+    let packed = session.packed(&rows).await?;
+    let company: Company = decode(&packed[0])?;
+    let exchange: Exchange = decode(&packed[1])?;
     let rows = [keys::address(company.ad), keys::address(exchange.ad)];
     let addresses: Vec<Address> = session.need_many(&rows, &D).await?;
-    let rows: Vec<_> = addresses.iter().map(|address| keys::zip_code(address.zc)).collect();
-    let zip_codes: Vec<ZipCode> = session.need_many(&rows, &D).await?;
     let (last, volume): (Price, i64) = session.pair(keys::last_trade(symb), &[PRICE, VOL]).await?;
 
     let co = security.co;
     let competitors: Vec<Competitor> = session.records(keys::competitors(co), COMPETITORS).await?;
-    let rows: Vec<_> = competitors.iter().map(|other| keys::company(other.comp)).collect();
-    let companies: Vec<Company> = session.need_many(&rows, &D).await?;
-    let rows: Vec<_> = competitors.iter().map(|other| keys::industry(other.ind)).collect();
-    let industries: Vec<Industry> = session.need_many(&rows, &D).await?;
     let quarters: Vec<Financial> = session.records(keys::financials(co), QUARTERS).await?;
     let range = RowRange::between(
         keys::daily_market(symb, from_day),
@@ -41,8 +37,18 @@ pub(super) async fn run(
     );
     let prices: Vec<DailyMarket> = session.records_in(range).await?;
     let xrefs: Vec<NewsXref> = session.records(keys::news_xrefs(co), NEWS).await?;
-    let rows: Vec<_> = xrefs.iter().map(|xref| keys::news_item(xref.ni)).collect();
-    let news: Vec<NewsItem> = session.need_many(&rows, &D).await?;
+    // All that the rows above name.
+    let zip_codes = addresses.iter().map(|address| keys::zip_code(address.zc));
+    let companies = competitors.iter().map(|other| keys::company(other.comp));
+    let industries = competitors.iter().map(|other| keys::industry(other.ind));
+    let news = xrefs.iter().map(|xref| keys::news_item(xref.ni));
+    let rows: Vec<_> = zip_codes.chain(companies).chain(industries).chain(news).collect();
+    let packed = session.packed(&rows).await?;
+    let (zip_codes, packed) = packed.split_at(addresses.len());
+    let (companies, packed) = packed.split_at(competitors.len());
+    let (industries, news) = packed.split_at(competitors.len());
+    let (zip_codes, companies) = (all::<ZipCode>(zip_codes)?, all::<Company>(companies)?);
+    let (industries, news) = (all::<Industry>(industries)?, all::<NewsItem>(news)?);
 
     for (address, zip_code) in addresses.iter().zip(&zip_codes) {
         answer.item((address.line1.len() + zip_code.town.len()) as i64);

@@ -60,6 +60,17 @@ impl Session {
         found.into_iter().map(one).collect()
     }
 
+    /// The packed cells of rows of several tables, which must be there: one request instead of one for
+    /// each table.
+    pub(crate) async fn packed(&mut self, rows: &[RowKey]) -> Result<Vec<Bytes>> {
+        self.reads.gets += rows.len() as u64;
+        let found = self.tx.get_many(&self.table, rows, std::slice::from_ref(&D)).await?;
+        let need = |(mut values, row): (Vec<Option<Bytes>>, &RowKey)| {
+            values.pop().flatten().ok_or_else(|| missing(row, &D))
+        };
+        found.into_iter().zip(rows).map(need).collect()
+    }
+
     /// A cell of each of several rows, which must be there.
     pub(crate) async fn need_many<T: DeserializeOwned>(
         &mut self,
@@ -172,6 +183,11 @@ impl Session {
         self.reads.writes += 1;
         self.tx.delete(&self.table, row, column)
     }
+}
+
+/// Records of one table, of packed cells.
+pub(crate) fn all<T: DeserializeOwned>(cells: &[Bytes]) -> Result<Vec<T>> {
+    cells.iter().map(|cell| decode(cell)).collect()
 }
 
 fn missing(row: &RowKey, column: &Column) -> Error {

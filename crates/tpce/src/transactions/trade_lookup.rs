@@ -76,14 +76,23 @@ pub(super) async fn details(
     let settlements: Vec<Option<Settlement>> = session.many(&rows(keys::settlement), &D).await?;
     let cash: Vec<Option<CashTransaction>> =
         session.many(&rows(keys::cash_transaction), &D).await?;
-    for t in trades {
-        let prefix = keys::trade_histories(*t);
-        let steps: Vec<TradeHistory> = session.records(prefix, usize::MAX).await?;
-        answer.item(steps.iter().map(|step| step.dts as i64).sum());
+    let rows: Vec<_> = trades.iter().flat_map(|t| steps_of(*t)).collect();
+    let steps: Vec<Option<TradeHistory>> = session.many(&rows, &D).await?;
+    for steps in steps.chunks(STEPS_MAX.into()) {
+        answer.item(steps.iter().flatten().map(|step| step.dts as i64).sum());
     }
     settlements.iter().flatten().for_each(|settlement| answer.item(settlement.amt));
     cash.iter().flatten().for_each(|cash| answer.item(cash.amt));
     Ok(found)
+}
+
+/// How many steps a trade's history has at most: pending, submitted, completed.
+pub(super) const STEPS_MAX: u8 = 3;
+
+/// The rows that a trade's history may have. There are so few that those of many trades are asked for by
+/// key, all in one request.
+pub(super) fn steps_of(t: u64) -> impl Iterator<Item = percolator::RowKey> {
+    (0..STEPS_MAX).map(move |seq| keys::trade_history(t, seq))
 }
 
 /// Frame 4: what became of the lots that an account's first trade touched.

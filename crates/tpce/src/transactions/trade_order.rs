@@ -1,6 +1,6 @@
 //! Trade-Order: a customer, or somebody who may, orders a trade.
 
-use percolator::{Error, Result};
+use percolator::{Error, Result, RowRange};
 
 use crate::model::*;
 use crate::request::{Accepted, Answer, Ordered, TradeOrder};
@@ -22,7 +22,9 @@ pub(super) async fn run(session: &mut Session, order: &TradeOrder) -> Result<Ans
         answer.unchanged = true;
         return Ok(answer);
     }
-    let account: CustomerAccount = session.record(keys::account(order.ca)).await?;
+    let packed = session.packed(&[keys::account(order.ca), keys::trade_type(order.tt)]).await?;
+    let account: CustomerAccount = decode(&packed[0])?;
+    let trade_type: TradeType = decode(&packed[1])?;
     let (customer, tier): (Customer, u8) =
         session.pair(keys::customer(account.c), &[D, TIER]).await?;
     let broker: String = session.need(keys::broker(account.b), &NAME).await?;
@@ -36,7 +38,6 @@ pub(super) async fn run(session: &mut Session, order: &TradeOrder) -> Result<Ans
     }
     let security = security(session, &order.security).await?;
     let last: Price = session.need(keys::last_trade(security.symb), &PRICE).await?;
-    let trade_type: TradeType = session.record(keys::trade_type(order.tt)).await?;
     let price = if trade_type.is_market { last.price } else { order.bid };
     let owed = estimated_tax(session, order, &account, security.symb, price).await?;
     let commission = commission(session, tier, order.tt, security.ex, order.qty, price).await?;
@@ -127,11 +128,22 @@ pub(super) async fn positions(
     ca: u64,
     limit: usize,
 ) -> Result<Vec<(u32, i64)>> {
-    let rows = session.rows(keys::positions(ca), &[QTY], limit).await?;
+    let held = held(session, RowRange::prefix(keys::positions(ca)), limit).await?;
+    Ok(held.into_iter().map(|(_, symb, qty)| (symb, qty)).collect())
+}
+
+/// Positions in a range of rows: account, security, quantity.
+pub(super) async fn held(
+    session: &mut Session,
+    range: RowRange,
+    limit: usize,
+) -> Result<Vec<(u64, u32, i64)>> {
+    let rows = session.rows_in(range, &[QTY], limit).await?;
     let position = |row: &percolator::ScannedRow| {
         let mut parts = part(Parts::of(&row.row, "HS:"), &row.row)?;
-        let symb = part(parts.long().and(parts.short()), &row.row)?;
-        Ok((symb, super::session::cell(row, &QTY)?))
+        let ca = part(parts.long(), &row.row)?;
+        let symb = part(parts.short(), &row.row)?;
+        Ok((ca, symb, super::session::cell(row, &QTY)?))
     };
     rows.iter().map(position).collect()
 }

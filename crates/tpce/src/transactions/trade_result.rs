@@ -21,11 +21,13 @@ pub(super) async fn run(session: &mut Session, execution: Execution) -> Result<A
         answer.unchanged = true;
         return Ok(answer);
     }
-    let trade_type: TradeType = session.record(keys::trade_type(trade.tt)).await?;
     let Trade { ca, symb, qty, .. } = trade;
+    let rows = [keys::trade_type(trade.tt), keys::account(ca), keys::security(symb)];
+    let packed = session.packed(&rows).await?;
+    let trade_type: TradeType = decode(&packed[0])?;
+    let account: CustomerAccount = decode(&packed[1])?;
+    let security: Security = decode(&packed[2])?;
     let position: Option<i64> = session.get(keys::position(ca, symb), &QTY).await?;
-    let account: CustomerAccount = session.record(keys::account(ca)).await?;
-    let security: Security = session.record(keys::security(symb)).await?;
     let tier: u8 = session.need(keys::customer(account.c), &TIER).await?;
 
     let held = lots(session, ca, symb).await?;

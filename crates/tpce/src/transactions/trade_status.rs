@@ -7,7 +7,7 @@ use percolator::Result;
 use crate::model::*;
 use crate::request::Answer;
 
-use super::session::{Session, part};
+use super::session::{Session, all, part};
 
 const TRADES: usize = 50;
 
@@ -17,17 +17,20 @@ pub(super) async fn run(session: &mut Session, ca: u64) -> Result<Answer> {
     let rows: Vec<_> = trades.iter().map(|t| keys::trade(*t)).collect();
     let trades: Vec<(Trade, TradeState)> = session.pairs(&rows, &[D, STATE]).await?;
     let symbols: BTreeSet<u32> = trades.iter().map(|(trade, _)| trade.symb).collect();
-    let rows: Vec<_> = symbols.into_iter().map(keys::security).collect();
-    let securities: Vec<Security> = session.need_many(&rows, &D).await?;
+    let rows = [keys::account(ca)].into_iter();
+    let rows = rows.chain((0..5).map(keys::trade_type)).chain((0..5).map(keys::status_type));
+    let rows: Vec<_> = rows.chain(symbols.into_iter().map(keys::security)).collect();
+    let packed = session.packed(&rows).await?;
+    let account: CustomerAccount = decode(&packed[0])?;
+    let types: Vec<TradeType> = all(&packed[1..6])?;
+    let states: Vec<StatusType> = all(&packed[6..11])?;
+    let securities: Vec<Security> = all(&packed[11..])?;
     let exchanges: BTreeSet<u8> = securities.iter().map(|security| security.ex).collect();
-    let rows: Vec<_> = exchanges.into_iter().map(keys::exchange).collect();
-    let exchanges: Vec<Exchange> = session.need_many(&rows, &D).await?;
-    let rows: Vec<_> = (0..5).map(keys::trade_type).collect();
-    let types: Vec<TradeType> = session.need_many(&rows, &D).await?;
-    let rows: Vec<_> = (0..5).map(keys::status_type).collect();
-    let states: Vec<StatusType> = session.need_many(&rows, &D).await?;
-    let account: CustomerAccount = session.record(keys::account(ca)).await?;
-    let customer: Customer = session.record(keys::customer(account.c)).await?;
+    let rows = [keys::customer(account.c)].into_iter();
+    let rows: Vec<_> = rows.chain(exchanges.into_iter().map(keys::exchange)).collect();
+    let packed = session.packed(&rows).await?;
+    let customer: Customer = decode(&packed[0])?;
+    let exchanges: Vec<Exchange> = all(&packed[1..])?;
     let broker: String = session.need(keys::broker(account.b), &NAME).await?;
     for (trade, state) in &trades {
         let names =

@@ -15,6 +15,7 @@ impl Store {
             Store::Small => ("embedded, an eighth of the customers", Role::Ours(1)),
             Store::Rpc => ("over RPC", Role::Ours(2)),
             Store::Postgres => ("PostgreSQL, the same transactions", Role::Peer(0)),
+            Store::Plpgsql => ("PostgreSQL, functions in PL/pgSQL", Role::Peer(1)),
         }
     }
 }

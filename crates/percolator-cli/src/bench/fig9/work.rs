@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use bigtable_grpc::{Address, ClientOptions, GrpcStore};
 use percolator::{Cluster, Durability, OpenOptions, Percolator};
 use serde_json::{Value, json};
-use tpce::postgres;
+use tpce::postgres::{self, Bodies};
 use tpce::{Exchange, Report, Scale, TransactionType};
 
 use crate::bench::server::{ANY_PORT, Server};
@@ -43,7 +43,7 @@ fn clients(store: Store) -> usize {
     match store {
         Store::Embedded | Store::Small => 8,
         Store::Rpc => 64,
-        Store::Postgres => 16,
+        Store::Postgres | Store::Plpgsql => 16,
     }
 }
 
@@ -109,9 +109,13 @@ async fn load(store: Store, scale: Scale, data: &Path) -> anyhow::Result<Bed> {
             servers = vec![table, oracle];
             Exchange::load(db, scale).await?
         }
-        Store::Postgres => {
+        Store::Postgres | Store::Plpgsql => {
             let server = postgres.insert(postgres::Server::start(data, postgres::Server::find()?)?);
-            Exchange::load_postgres(server, scale).await?
+            let bodies = match store {
+                Store::Plpgsql => Bodies::Functions,
+                _ => Bodies::Statements,
+            };
+            Exchange::load_postgres(server, scale, bodies).await?
         }
     };
     Ok(Bed { exchange, _servers: servers, _postgres: postgres })

@@ -17,7 +17,7 @@ const QUICK_CUSTOMERS: u64 = 300;
 const QUICK_SECONDS: f64 = 10.0;
 
 /// A TPC-E-like brokerage (the paper's Figure 9): embedded on one and two cores, over RPC, and the
-/// same transactions in PostgreSQL.
+/// same transactions in PostgreSQL, as statements and as functions in PL/pgSQL.
 ///
 /// Each store is driven by a process of its own; they take turns in blocks of a second or two, in an
 /// order drawn from the seed, and a ratio is the median of the ratios of each round. Then requests come

@@ -1,0 +1,33 @@
+//! `bench oracle`, for a fraction of a second: what it prints, and its check.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
+mod ran;
+
+use serde_json::{Value, json};
+
+use ran::{bench, figure};
+
+#[test]
+fn every_timestamp_is_checked() {
+    let ran = bench("oracle", &["--seconds", "0.05", "--callers", "20", "--json"]);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!(result["check_ok"], json!(true));
+    assert!(result["check"]["timestamps"].as_u64() > Some(0));
+    assert_eq!(result["arms"].as_array().unwrap().len(), 6);
+    assert_eq!(figure(&result, "batched timestamps per s")["bar"], json!(2_000_000.0));
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused() {
+    for (words, what, help) in [
+        (["--callers", "0"], "--callers 0", "give 1 to"),
+        (["--seconds", "0"], "--seconds 0", "give 0.01"),
+    ] {
+        let ran = bench("oracle", &words);
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(2), "{said}");
+        assert!(ran.stdout.is_empty() && said.contains(what) && said.contains(help), "{said}");
+    }
+}
