@@ -22,7 +22,7 @@ impl Extension for Script {
     ) -> Result<Response<DescribeResponse>, Status> {
         match self.play(|play| play.entries_max) {
             0 => Err(Status::unimplemented("what is that?")),
-            entries_max => Ok(Response::new(DescribeResponse { entries_max })),
+            entries_max => Ok(Response::new(DescribeResponse { entries_max, reads_max: 0 })),
         }
     }
 
