@@ -33,7 +33,7 @@ fn delays_are_measured_and_every_commit_is_counted() {
         assert!(median("delay_0", what) >= least, "{what}: {result:#}");
         assert!(median("delay_100", what) < median("delay_0", what), "{what}: {result:#}");
     }
-    assert_eq!(figure(&result, "delay_10/delay_0 requests")["bar"], json!(0.5));
+    assert_eq!(figure(&result, "delay_10/delay_0 requests")["bar"], json!(0.25));
     assert!(std::fs::read_to_string(out.join("batching.svg")).unwrap().contains("</svg>"));
     let ran = bench("batching", &["--callers", "0"]);
     assert_eq!(ran.status.code(), Some(2));

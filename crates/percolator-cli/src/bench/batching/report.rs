@@ -11,8 +11,9 @@ use crate::bench::system::Load;
 use crate::bench::turns::Measured;
 use crate::output::grouped;
 
-/// Requests with a delay of 10 ms, compared with none.
-const REQUESTS: f64 = 0.5;
+/// Requests with a delay of 10 ms, compared with none. If reads did not go together it would be a third at
+/// least.
+const REQUESTS: f64 = 0.25;
 
 pub(super) fn findings(
     settings: Settings,
