@@ -57,7 +57,7 @@ impl BareTable {
     /// Those of any read.
     pub async fn send_read(&self, read: BareRead) -> Result<usize> {
         let chunks = async {
-            let request = self.0.channels.request(&self.0.routing, read.0);
+            let request = self.0.channels.read_request(&self.0.routing, read.0);
             let mut stream = self.0.channels.data().read_rows(request).await?.into_inner();
             let mut chunks = 0;
             while let Some(message) = stream.message().await? {

@@ -23,20 +23,30 @@ use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest};
 /// A request does not grow beyond this by another entry.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// The most entries of a batch that the server takes; `None` if it takes none.
-pub(super) async fn entries_max(
-    channels: &Channels,
-    routing: &MetadataValue<Ascii>,
-) -> Option<usize> {
+/// What the server takes in one request.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Limits {
+    /// Most conditional mutations; `None` if it takes one.
+    pub(crate) entries_max: Option<usize>,
+    /// Most reads of single rows by a filter each; `None` if it takes one.
+    pub(crate) reads_max: Option<usize>,
+}
+
+/// Asks the server what it takes.
+pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) -> Limits {
     let answer = repeat(channels.deadline(), || async {
         let request = channels.request(routing, DescribeRequest {});
         Ok(channels.extension().describe(request).await?.into_inner())
     });
     match answer.await {
-        Ok(described) => usize::try_from(described.entries_max).ok().filter(|max| *max > 1),
+        Ok(described) => {
+            let several = |max: u32| usize::try_from(max).ok().filter(|max| *max > 1);
+            let (entries_max, reads_max) = (described.entries_max, described.reads_max);
+            Limits { entries_max: several(entries_max), reads_max: several(reads_max) }
+        }
         Err(status) => {
-            tracing::debug!(%status, "the server takes no batches of conditional mutations");
-            None
+            tracing::debug!(%status, "the server takes no batches");
+            Limits::default()
         }
     }
 }

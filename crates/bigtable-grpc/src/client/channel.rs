@@ -112,6 +112,7 @@ pub(crate) struct Channels {
     features: MetadataValue<Ascii>,
     by_token: bool,
     sent: AtomicU64,
+    reads_sent: AtomicU64,
 }
 
 impl Channels {
@@ -138,7 +139,8 @@ impl Channels {
                 Some(open(endpoint, 1, nothing).await.map_err(|status| of_read(&status))?)
             }
         };
-        Ok(Channels { data, admin, deadline, features, by_token, sent: AtomicU64::new(0) })
+        let (sent, reads_sent) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Channels { data, admin, deadline, features, by_token, sent, reads_sent })
     }
 
     pub(crate) fn deadline(&self) -> Duration {
@@ -175,6 +177,17 @@ impl Channels {
     pub(crate) fn request<T>(&self, routing: &MetadataValue<Ascii>, message: T) -> Request<T> {
         self.sent.fetch_add(1, Ordering::Relaxed);
         request(self.deadline, &self.features, routing, message)
+    }
+
+    /// A [`request`](Self::request) that reads rows.
+    pub(crate) fn read_request<T>(&self, routing: &MetadataValue<Ascii>, message: T) -> Request<T> {
+        self.reads_sent.fetch_add(1, Ordering::Relaxed);
+        self.request(routing, message)
+    }
+
+    /// How many of the requests read rows.
+    pub(crate) fn reads_sent(&self) -> u64 {
+        self.reads_sent.load(Ordering::Relaxed)
     }
 
     /// How many requests were made to be sent.

@@ -1,10 +1,11 @@
-//! Delaying conditional mutations, so that those of several callers go in one request (paper section 2.5:
-//! lock operations are delayed, "to collect them into batches").
+//! Delaying conditional mutations and reads, so that those of several callers go in one request (paper
+//! section 2.5: lock operations are delayed, "to collect them into batches", and so is every read).
 //!
 //! The first request that comes waits for the delay of the options, and takes all with it that came
 //! meanwhile; as many as the server takes in one request are sent at once. What is sent is
 //! sent to its end, whatever becomes of its callers, because it is nobody's alone.
 
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,38 +15,65 @@ use tokio::sync::oneshot;
 use super::batch;
 use super::table::GrpcTable;
 
-/// A request, and who waits for its outcome.
-type Waiting = (ConditionalMutation, oneshot::Sender<Result<bool>>);
+/// A request that can go together with others of its table.
+pub(super) trait Together: Sized + Send + 'static {
+    /// What the caller waits for.
+    type Answer: Debug + Send + 'static;
 
-/// The conditional mutations of a table that wait.
+    /// Sends what has gathered, as far as it goes in one request, and tells the answers.
+    fn deliver(table: GrpcTable, gathered: Vec<Waiting<Self>>) -> impl Future<Output = ()> + Send;
+
+    /// What a request comes to whose answer nobody will tell.
+    fn given_up() -> Error;
+}
+
+/// A request, and who waits for its answer.
 #[derive(Debug)]
-pub(super) struct Gather {
+pub(super) struct Waiting<R: Together> {
+    pub(super) request: R,
+    tell: oneshot::Sender<Result<R::Answer>>,
+}
+
+impl<R: Together> Waiting<R> {
+    pub(super) fn tell(self, answer: Result<R::Answer>) {
+        // Whoever has given up does not want to know.
+        let _ = self.tell.send(answer);
+    }
+}
+
+/// The requests of one kind and table that wait.
+#[derive(Debug)]
+pub(super) struct Gather<R: Together> {
     delay: Duration,
     /// Most that wait.
     entries_max: usize,
-    waiting: Mutex<Vec<Waiting>>,
+    waiting: Mutex<Vec<Waiting<R>>>,
 }
 
-impl Gather {
+impl<R: Together> Gather<R> {
     pub(super) fn new(delay: Duration, entries_max: usize) -> Arc<Self> {
         Arc::new(Gather { delay, entries_max, waiting: Mutex::default() })
     }
 
-    fn take(&self) -> Vec<Waiting> {
+    fn take(&self) -> Vec<Waiting<R>> {
         std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sends these requests together with those of others, and waits for their outcomes.
-    pub(super) async fn send(
+    /// Sends a request together with those of others, and waits for its answer.
+    pub(super) async fn send(self: &Arc<Self>, table: &GrpcTable, request: R) -> Result<R::Answer> {
+        self.push(table, request).await.map_err(|_| R::given_up()).flatten()
+    }
+
+    /// Sends these requests together with those of others, and waits for their answers.
+    pub(super) async fn send_all(
         self: &Arc<Self>,
         table: &GrpcTable,
-        requests: Vec<ConditionalMutation>,
-    ) -> Vec<Result<bool>> {
-        let outcomes: Vec<_> = requests.into_iter().map(|r| self.push(table, r)).collect();
-        let mut results = Vec::with_capacity(outcomes.len());
-        for outcome in outcomes {
-            let lost = |_| Error::Unknown { why: "the request was given up".to_owned() };
-            results.push(outcome.await.map_err(lost).flatten());
+        requests: Vec<R>,
+    ) -> Vec<Result<R::Answer>> {
+        let answers: Vec<_> = requests.into_iter().map(|r| self.push(table, r)).collect();
+        let mut results = Vec::with_capacity(answers.len());
+        for answer in answers {
+            results.push(answer.await.map_err(|_| R::given_up()).flatten());
         }
         results
     }
@@ -53,37 +81,43 @@ impl Gather {
     fn push(
         self: &Arc<Self>,
         table: &GrpcTable,
-        request: ConditionalMutation,
-    ) -> oneshot::Receiver<Result<bool>> {
-        let (tell, outcome) = oneshot::channel();
+        request: R,
+    ) -> oneshot::Receiver<Result<R::Answer>> {
+        let (tell, answer) = oneshot::channel();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.push((request, tell));
+        waiting.push(Waiting { request, tell });
         let count = waiting.len();
         let full = (count >= self.entries_max).then(|| std::mem::take(&mut *waiting));
         drop(waiting);
         if let Some(full) = full {
-            tokio::spawn(deliver(table.clone(), self.entries_max, full));
+            tokio::spawn(R::deliver(table.clone(), full));
         } else if count == 1 {
             let (gather, table) = (self.clone(), table.clone());
             tokio::spawn(async move {
                 tokio::time::sleep(gather.delay).await;
-                deliver(table, gather.entries_max, gather.take()).await;
+                R::deliver(table, gather.take()).await;
             });
         }
-        outcome
+        answer
     }
 }
 
-/// Sends what has gathered and tells the outcomes.
-async fn deliver(table: GrpcTable, entries_max: usize, gathered: Vec<Waiting>) {
-    let (requests, told): (Vec<_>, Vec<_>) = gathered.into_iter().unzip();
-    let results = match requests.len() {
-        0 => return,
-        1 => table.send_each(requests).await,
-        _ => batch::send(&table, entries_max, requests).await,
-    };
-    for (tell, result) in told.into_iter().zip(results) {
-        // Whoever has given up does not want to know.
-        let _ = tell.send(result);
+impl Together for ConditionalMutation {
+    type Answer = bool;
+
+    async fn deliver(table: GrpcTable, gathered: Vec<Waiting<Self>>) {
+        let (requests, told): (Vec<_>, Vec<_>) =
+            gathered.into_iter().map(|waiting| (waiting.request, waiting.tell)).unzip();
+        let results = match table.limits.entries_max {
+            Some(max) if requests.len() > 1 => batch::send(&table, max, requests).await,
+            _ => table.send_each(requests).await,
+        };
+        for (tell, result) in told.into_iter().zip(results) {
+            let _ = tell.send(result);
+        }
+    }
+
+    fn given_up() -> Error {
+        Error::Unknown { why: "the request was given up".to_owned() }
     }
 }

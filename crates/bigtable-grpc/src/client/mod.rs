@@ -9,7 +9,8 @@
 //!   channel.rs   the way there, deadlines, headers      pool.rs         connections, none of them old
 //!   retry.rs     what is repeated, and when             credentials.rs  tokens of Google's
 //!   batch.rs     several conditional mutations in one request, where the server takes them
-//!   gather.rs    delaying them, so that those of several callers go together
+//!   rows.rs      several rows by one request        each.rs   several reads in one, as the server takes them
+//!   gather.rs    delaying conditional mutations and reads, so that those of several callers go together
 //!   bare.rs      requests as they are, to measure all of this against
 //!   status.rs    codes of the API as errors
 //! ```
@@ -24,6 +25,7 @@ mod bare;
 mod batch;
 mod channel;
 mod credentials;
+mod each;
 mod filter;
 mod gather;
 mod merge;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use bigtable::{PageLimit, Result, Row, RowKey};
+use bigtable::{PageLimit, Row, RowKey};
+use tonic::Status;
 
 use super::retry::Attempts;
-use super::status::{is_broken, of_read};
+use super::status::is_broken;
 use super::table::{GrpcTable, Part};
 use crate::proto::data::{RowFilter, RowSet};
 
@@ -18,7 +19,7 @@ impl GrpcTable {
         &self,
         keys: &[RowKey],
         filter: &RowFilter,
-    ) -> Result<BTreeMap<RowKey, Row>> {
+    ) -> Result<BTreeMap<RowKey, Row>, Status> {
         let mut keys: Vec<&RowKey> = keys.iter().collect();
         keys.sort();
         keys.dedup();
@@ -38,7 +39,7 @@ impl GrpcTable {
         mut left: &[&RowKey],
         filter: &RowFilter,
         found: &mut BTreeMap<RowKey, Row>,
-    ) -> Result<()> {
+    ) -> Result<(), Status> {
         let mut attempts = Attempts::default();
         loop {
             let mut part = Part::default();
@@ -63,7 +64,7 @@ impl GrpcTable {
                 return Ok(());
             }
             if !attempts.again(&status).await {
-                return Err(of_read(&status));
+                return Err(status);
             }
         }
     }

@@ -12,12 +12,12 @@ use tonic::{Code, Status};
 
 use super::address::Address;
 use super::bare::BareTable;
-use super::batch;
+use super::batch::{self, Limits};
 use super::channel::{Channels, Way, routing};
 use super::gather::Gather;
 use super::retry::{once, repeat};
 use super::status::{of_mutation, of_read};
-use super::table::GrpcTable;
+use super::table::{Gathers, GrpcTable};
 use crate::proto::admin::app_profile::RoutingPolicy;
 use crate::proto::admin::modify_column_families_request::Modification;
 use crate::proto::admin::modify_column_families_request::modification::Mod;
@@ -32,6 +32,8 @@ use crate::proto::admin::{
 const PAGES_MAX: usize = 1000;
 /// How often a table is looked at while others create it, too.
 const LOOKS_MAX: usize = 4;
+/// Most reads that wait for others where the server does not take them in one request as they are.
+const READS_MAX: usize = 1000;
 
 /// Options of a [`GrpcStore`].
 ///
@@ -56,12 +58,16 @@ pub struct ClientOptions {
     /// Allows plain text to another machine. Without it only a server that `BIGTABLE_EMULATOR_HOST`
     /// names, or that is on this machine, is spoken to without `tls`.
     pub plaintext_beyond_loopback: bool,
-    /// Whether several conditional mutations go in one request to a server that takes them so, which the
-    /// server of this crate does.
+    /// Whether several conditional mutations, or several reads of rows, go in one request to a server that
+    /// takes them so, which the server of this crate does.
     pub batches: bool,
-    /// How long a conditional mutation of a row waits for others of its table, of whatever callers, to go in
-    /// one request with them; fewer requests for a higher latency (paper section 2.5). Zero, the default,
-    /// sends each at once, and so does a server that takes no batches.
+    /// How long a conditional mutation or a read of a row waits for others of its table, of whatever callers,
+    /// to go in one request with them; fewer requests for a higher latency (paper section 2.5). Zero, the
+    /// default, sends each at once.
+    ///
+    /// To a server that takes no batches, conditional mutations go at once all the same. Reads wait, and those
+    /// by the same selection go together: those of one transaction, because each reads at its own
+    /// timestamp. Reads of several rows, which are batches already, and scans never wait.
     pub batch_delay: Duration,
 }
 
@@ -116,12 +122,12 @@ pub struct GrpcStore {
     channels: Arc<Channels>,
     instance: String,
     app_profile: String,
-    /// Most conditional mutations that the server takes in one request; `None` if it takes one.
-    batch_max: Option<usize>,
-    /// How long conditional mutations wait for others.
+    /// What the server takes in one request.
+    limits: Limits,
+    /// How long conditional mutations and reads wait for others.
     batch_delay: Duration,
     /// Those that wait, by table: all handles of one share them.
-    gathers: Mutex<BTreeMap<String, Arc<Gather>>>,
+    gathers: Mutex<BTreeMap<String, Gathers>>,
     /// What tables were opened as. Locality groups are known here alone.
     opened: Mutex<BTreeMap<String, TableSchema>>,
 }
@@ -147,14 +153,14 @@ impl GrpcStore {
         let (instance, opened) = (address.instance(), Mutex::default());
         let channels = Arc::new(Channels::open(way, &instance, &app_profile, &options).await?);
         let gathers = Mutex::default();
-        let batch_max = None;
+        let limits = Limits::default();
         let mut store =
-            GrpcStore { channels, instance, app_profile, batch_max, batch_delay, gathers, opened };
+            GrpcStore { channels, instance, app_profile, limits, batch_delay, gathers, opened };
         store.check_routing().await?;
         // Google's own service has none.
         if batches && !store.channels.by_token() {
             let routing = routing(&[("name", &store.instance)])?;
-            store.batch_max = batch::entries_max(&store.channels, &routing).await;
+            store.limits = batch::limits(&store.channels, &routing).await;
         }
         Ok(store)
     }
@@ -404,22 +410,33 @@ impl GrpcStore {
             path: full,
             app_profile: self.app_profile.clone(),
             schema: schema.clone(),
-            batch_max: self.batch_max,
-            gather: self.gather(name),
+            limits: self.limits,
+            gathers: self.gathers(name),
         })
     }
 
-    /// Where the conditional mutations of a table wait, if they do.
-    fn gather(&self, name: &str) -> Option<Arc<Gather>> {
-        let max = self.batch_max.filter(|_| !self.batch_delay.is_zero())?;
-        let mut gathers = self.gathers.lock().unwrap_or_else(PoisonError::into_inner);
-        let gather = || Gather::new(self.batch_delay, max);
-        Some(gathers.entry(name.to_owned()).or_insert_with(gather).clone())
+    /// Where the requests for a table wait, if they do.
+    fn gathers(&self, name: &str) -> Gathers {
+        let delay = self.batch_delay;
+        if delay.is_zero() {
+            return Gathers { mutations: None, reads: None };
+        }
+        let gathers = || Gathers {
+            mutations: self.limits.entries_max.map(|max| Gather::new(delay, max)),
+            reads: Some(Gather::new(delay, self.limits.reads_max.unwrap_or(READS_MAX))),
+        };
+        let mut all = self.gathers.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(name.to_owned()).or_insert_with(gathers).clone()
     }
 
     /// How many requests this client has sent so far, each time that one was sent.
     pub fn requests_sent(&self) -> u64 {
         self.channels.requests_sent()
+    }
+
+    /// How many of them read rows.
+    pub fn reads_sent(&self) -> u64 {
+        self.channels.reads_sent()
     }
 
     /// Checks a schema against those that were opened before; `add`: and remembers it.

@@ -12,8 +12,9 @@ use futures::StreamExt;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Status};
 
-use super::batch;
+use super::batch::{self, Limits};
 use super::channel::Channels;
+use super::each::RowRead;
 use super::filter::{self, Reading};
 use super::gather::Gather;
 use super::merge::Merger;
@@ -44,10 +45,15 @@ pub(crate) struct GrpcTable {
     pub(crate) app_profile: String,
     pub(crate) routing: MetadataValue<Ascii>,
     pub(crate) schema: TableSchema,
-    /// Most conditional mutations that the server takes in one request; `None` if it takes one.
-    pub(crate) batch_max: Option<usize>,
-    /// Where conditional mutations wait for others; `None` if they do not.
-    pub(super) gather: Option<Arc<Gather>>,
+    pub(crate) limits: Limits,
+    pub(super) gathers: Gathers,
+}
+
+/// Where requests wait for others; `None` if they do not.
+#[derive(Debug, Clone)]
+pub(super) struct Gathers {
+    pub(super) mutations: Option<Arc<Gather<ConditionalMutation>>>,
+    pub(super) reads: Option<Arc<Gather<RowRead>>>,
 }
 
 /// What one sending of a read has brought.
@@ -109,7 +115,7 @@ impl GrpcTable {
         part: &mut Part,
     ) -> std::result::Result<(), Status> {
         let request = self.read_request(rows, filter, limit.rows_max);
-        let request = self.channels.request(&self.routing, request);
+        let request = self.channels.read_request(&self.routing, request);
         let mut stream = self.channels.data().read_rows(request).await?.into_inner();
         let mut merger = Merger::new(false);
         let broken = |what: String| Status::data_loss(format!("the stream is broken: {what}"));
@@ -190,7 +196,8 @@ impl GrpcTable {
         Ok(!row.cells.is_empty())
     }
 
-    async fn row(&self, key: &RowKey, filter: RowFilter) -> Result<Row> {
+    /// What a filter leaves of a row.
+    pub(super) async fn row(&self, key: &RowKey, filter: RowFilter) -> Result<Row> {
         let answer = repeat(self.channels.deadline(), || async {
             let mut part = Part::default();
             let limit = PageLimit { rows_max: 1, bytes_max: usize::MAX };
@@ -214,7 +221,11 @@ impl Table for GrpcTable {
         let Some(reading) = filter::of_selection(select) else {
             return Ok(Row::new(row.clone(), Vec::new()));
         };
-        let found = self.row(row, reading.filter.clone()).await?;
+        let filter = reading.filter.clone();
+        let found = match &self.gathers.reads {
+            Some(gather) => gather.send(self, RowRead { key: row.clone(), filter }).await?,
+            None => self.row(row, filter).await?,
+        };
         Ok(reading.pick(select, found))
     }
 
@@ -225,7 +236,8 @@ impl Table for GrpcTable {
         let Some(reading) = filter::of_selection(select) else {
             return Ok(rows.iter().map(nothing).collect());
         };
-        let mut found = self.rows(rows, &reading.filter).await?;
+        let mut found =
+            self.rows(rows, &reading.filter).await.map_err(|status| of_read(&status))?;
         // Where a row that was asked for more than once is among the results.
         let mut taken: BTreeMap<&RowKey, usize> = BTreeMap::new();
         let mut results: Vec<Row> = Vec::with_capacity(rows.len());
@@ -292,19 +304,17 @@ impl Table for GrpcTable {
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
-        if let Some(gather) = &self.gather {
-            let unanswered = || Error::Unknown { why: "it was left without an answer".to_owned() };
-            let results = gather.send(self, vec![request]).await;
-            return results.into_iter().next().unwrap_or_else(|| Err(unanswered()));
+        match &self.gathers.mutations {
+            Some(gather) => gather.send(self, request).await,
+            None => self.send_one(request).await,
         }
-        self.send_one(request).await
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        if let Some(gather) = &self.gather {
-            return gather.send(self, requests).await;
+        if let Some(gather) = &self.gathers.mutations {
+            return gather.send_all(self, requests).await;
         }
-        if let Some(max) = self.batch_max.filter(|_| requests.len() > 1) {
+        if let Some(max) = self.limits.entries_max.filter(|_| requests.len() > 1) {
             return batch::send(self, max, requests).await;
         }
         self.send_each(requests).await

@@ -18,7 +18,7 @@ use crate::proto::data::read_rows_response::cell_chunk::RowStatus;
 /// Longer values are cut into pieces of this size.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 /// A message ends before it would grow beyond this. Clients take 4 MiB by default.
-const MESSAGE_BYTES_MAX: usize = (4 << 20) - (256 << 10);
+pub(super) const MESSAGE_BYTES_MAX: usize = (4 << 20) - (256 << 10);
 /// A message of so much is sent without waiting for more rows.
 const MESSAGE_BYTES_ENOUGH: usize = 1 << 20;
 /// What a chunk costs besides names and value, roughly.

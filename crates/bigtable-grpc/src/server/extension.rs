@@ -1,23 +1,25 @@
 //! The service percolator.bigtable.v1.Extension: what this server offers beside Google's API.
 //!
-//! Several CheckAndMutateRow in one request (paper section 2.5). Each row's is as in a request of its own:
-//! the same limits, the same checks, its own outcome.
+//! Several CheckAndMutateRow in one request, and several reads (`read_each.rs`; paper section 2.5). Each
+//! row's is as in a request of its own: the same limits, the same checks, its own outcome.
 
 use std::sync::Arc;
 
+use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
 use super::check::Condition;
 use super::deadline::Deadline;
-use super::limits;
 use super::mutate::rpc_status;
 use super::status::of_engine;
 use super::tables::Tables;
+use super::{limits, read_each};
 use crate::proto::extension::check_and_mutate_rows_request::Entry;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::extension_server::{self, ExtensionServer};
 use crate::proto::extension::{
     CheckAndMutateRowsRequest, CheckAndMutateRowsResponse, DescribeRequest, DescribeResponse,
+    ReadEachRowRequest, ReadEachRowResponse,
 };
 
 /// Most entries of one request. They are committed together, as far as they fit.
@@ -38,8 +40,9 @@ impl extension_server::Extension for Extension {
         &self,
         _request: Request<DescribeRequest>,
     ) -> Result<Response<DescribeResponse>, Status> {
-        let entries_max = u32::try_from(ENTRIES_MAX).unwrap_or(u32::MAX);
-        Ok(Response::new(DescribeResponse { entries_max }))
+        let [entries_max, reads_max] =
+            [ENTRIES_MAX, read_each::ENTRIES_MAX].map(|max| u32::try_from(max).unwrap_or(u32::MAX));
+        Ok(Response::new(DescribeResponse { entries_max, reads_max }))
     }
 
     async fn check_and_mutate_rows(
@@ -49,6 +52,14 @@ impl extension_server::Extension for Extension {
         let deadline = Deadline::of(&request);
         let outcomes = rows(&self.0, request.into_inner(), deadline).await?;
         Ok(Response::new(CheckAndMutateRowsResponse { outcomes }))
+    }
+
+    async fn read_each_row(
+        &self,
+        request: Request<ReadEachRowRequest>,
+    ) -> Result<Response<BoxStream<ReadEachRowResponse>>, Status> {
+        let stream = read_each::stream(&self.0, request.into_inner()).await?;
+        Ok(Response::new(Box::pin(stream)))
     }
 }
 

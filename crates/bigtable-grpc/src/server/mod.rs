@@ -3,7 +3,8 @@
 //! ```text
 //!   data.rs            ReadRows (read_rows, row_set, chunks)   SampleRowKeys (sample)
 //!                      MutateRow(s) (mutate)   CheckAndMutateRow (check)   ReadModifyWriteRow (modify)
-//!   extension.rs       several CheckAndMutateRow in one request, for clients of this project
+//!   extension.rs       several CheckAndMutateRow in one request, for clients of this project; and several
+//!                      reads (read_each)
 //!   table_admin.rs     tables and families      instance_admin.rs   the instance, static
 //!        |
 //!   tables.rs          which tables there are, their schemas (schema.rs), durable
@@ -33,6 +34,7 @@ mod modify;
 mod mutate;
 mod names;
 mod purge;
+mod read_each;
 mod read_rows;
 mod row_set;
 mod sample;

@@ -13,7 +13,7 @@ use super::schema::Schema;
 use super::status::of_engine;
 use super::tables::{Served, Tables};
 use super::{layout, row_set};
-use crate::filter::{self, Filter};
+use crate::filter::{self, Cell, Filter};
 use crate::proto::data::{ReadRowsRequest, ReadRowsResponse};
 
 /// Rows of one page.
@@ -147,18 +147,21 @@ impl Reader {
 
     /// Filters a row and packs what is left of it.
     fn row(&mut self, row: Row) {
-        if self.rows_left == 0 || row.cells.is_empty() {
+        if self.rows_left == 0 {
             return;
         }
         let key = row.key.to_bytes();
-        let cells = layout::cells(&self.schema, row);
-        if cells.is_empty() {
-            return;
-        }
-        let cells = filter::apply(&self.filter, &key, cells);
+        let cells = filtered(&self.schema, &self.filter, row);
         if !cells.is_empty() {
             self.rows_left -= 1;
             self.packer.row(&key, cells);
         }
     }
+}
+
+/// What a filter leaves of a row.
+pub(super) fn filtered(schema: &Schema, filter: &Filter, row: Row) -> Vec<Cell> {
+    let key = row.key.to_bytes();
+    let cells = layout::cells(schema, row);
+    if cells.is_empty() { cells } else { filter::apply(filter, &key, cells) }
 }

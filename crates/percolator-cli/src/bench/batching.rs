@@ -1,13 +1,12 @@
-//! Lock operations that are delayed so that those of several transactions go in one request (paper
-//! section 2.5), over a network.
+//! Lock operations and reads that are delayed so that those of several transactions go in one request
+//! (paper section 2.5), over a network.
 //!
 //! ```text
-//!   delay_N   begin, get, set, commit on one cell at random, by many callers of one client whose prewrites
-//!             and commits wait N ms for others
+//!   delay_N   begin, get, set, commit on one cell at random, by many callers of one client whose reads,
+//!             prewrites and commits each wait N ms for others
 //! ```
 //!
-//! The table server is a process of its own, the oracle is in this one. Reads are not delayed: each is a
-//! request of its own. Every transaction adds one to its cell, so that the sum over all cells tells
+//! The table server is a process of its own, the oracle is in this one. Every transaction adds one to its cell, so that the sum over all cells tells
 //! whether each commit took effect once.
 
 mod report;
@@ -32,7 +31,7 @@ const COLUMN: Column = Column::literal("v");
 /// All arms, with their delays in milliseconds.
 const ARMS: [(&str, u64, &str); 4] = [
     ("delay_0", 0, "begin, get, set, commit"),
-    ("delay_1", 1, "the same; lock requests wait 1 ms for others"),
+    ("delay_1", 1, "the same; reads and lock requests wait 1 ms for others"),
     ("delay_10", 10, "the same; they wait 10 ms"),
     ("delay_100", 100, "the same; they wait 100 ms"),
 ];
@@ -47,14 +46,17 @@ pub(crate) struct Settings {
     pub(crate) cells: usize,
 }
 
-/// A client whose lock requests wait.
+/// A client whose requests wait.
 #[derive(Debug)]
 struct Arm {
     store: Arc<GrpcStore>,
     client: Client,
     table: Table,
-    /// Requests for each transaction that committed, and conflicts among the attempts, in each turn.
+    /// Requests for each transaction that committed, those of them that read and those that do not, and
+    /// conflicts among the attempts, in each turn.
     requests: Vec<f64>,
+    reads: Vec<f64>,
+    mutations: Vec<f64>,
     conflicts: Vec<f64>,
 }
 
@@ -70,7 +72,8 @@ impl Arm {
         let services = Services { store: store.clone(), ..db.services().clone() };
         let client = Client::open(services, Options::default()).await?;
         let table = client.table("cells").await?;
-        Ok(Arm { store, client, table, requests: Vec::new(), conflicts: Vec::new() })
+        let [requests, reads, mutations, conflicts] = [const { Vec::new() }; 4];
+        Ok(Arm { store, client, table, requests, reads, mutations, conflicts })
     }
 
     async fn block(
@@ -79,7 +82,8 @@ impl Arm {
         settings: Settings,
         seed: u64,
     ) -> anyhow::Result<Block> {
-        let before = self.store.requests_sent();
+        let sent = || (self.store.requests_sent(), self.store.reads_sent());
+        let before = sent();
         let caller = |number: usize| Adder {
             random: SmallRng::seed_from_u64(seed.wrapping_add(number as u64)),
             client: self.client.clone(),
@@ -88,9 +92,13 @@ impl Arm {
         };
         let (callers, length) = (settings.callers, settings.turns.block());
         let (block, attempts) = call(Some(server), callers, length, caller).await?;
-        let requests = (self.store.requests_sent() - before) as f64;
+        let after = sent();
+        let (requests, reads) = (after.0 - before.0, after.1 - before.1);
         let committed = block.operations as f64;
-        self.requests.push(requests / committed.max(1.0));
+        let each = |count: u64| count as f64 / committed.max(1.0);
+        self.requests.push(each(requests));
+        self.reads.push(each(reads));
+        self.mutations.push(each(requests.saturating_sub(reads)));
         self.conflicts.push(1.0 - committed / attempts.max(1) as f64);
         Ok(block)
     }

@@ -3,14 +3,17 @@
 use std::time::{Duration, Instant};
 
 use bigtable::{ConditionalMutation, Error, Mutation, Probe, TimeRange, Timestamp};
+use tonic::codegen::BoxStream;
 use tonic::{Code, Request, Response, Status};
 
-use super::script::{FAMILY, Script, open, open_with};
+use super::reads::found;
+use super::script::{End, FAMILY, Script, open, open_with, stream};
 use crate::client::ClientOptions;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::extension_server::Extension;
 use crate::proto::extension::{
     CheckAndMutateRowsRequest, CheckAndMutateRowsResponse, DescribeRequest, DescribeResponse,
+    ReadEachRowRequest, ReadEachRowResponse,
 };
 use crate::proto::rpc;
 
@@ -20,10 +23,24 @@ impl Extension for Script {
         &self,
         _request: Request<DescribeRequest>,
     ) -> Result<Response<DescribeResponse>, Status> {
-        match self.play(|play| play.entries_max) {
-            0 => Err(Status::unimplemented("what is that?")),
-            entries_max => Ok(Response::new(DescribeResponse { entries_max })),
+        match self.play(|play| (play.entries_max, play.reads_max)) {
+            (0, 0) => Err(Status::unimplemented("what is that?")),
+            (entries_max, reads_max) => {
+                Ok(Response::new(DescribeResponse { entries_max, reads_max }))
+            }
         }
+    }
+
+    async fn read_each_row(
+        &self,
+        request: Request<ReadEachRowRequest>,
+    ) -> Result<Response<BoxStream<ReadEachRowResponse>>, Status> {
+        let rows: Vec<_> = request.into_inner().entries.into_iter().map(|e| e.row_key).collect();
+        let (messages, end) = self.play(|play| {
+            play.each_asked.push(rows.clone());
+            play.each.pop_front().unwrap_or_else(|| Ok((vec![found(&rows)], End::Well)))
+        })?;
+        Ok(stream(messages, end))
     }
 
     async fn check_and_mutate_rows(

@@ -7,6 +7,7 @@ mod conformance;
 mod filters;
 mod merging;
 mod pool;
+mod reads;
 mod resending;
 mod script;
 mod told;

@@ -25,6 +25,7 @@ use crate::proto::data;
 use crate::proto::data::bigtable_server::{Bigtable, BigtableServer};
 use crate::proto::data::read_rows_response::CellChunk;
 use crate::proto::data::read_rows_response::cell_chunk::RowStatus;
+use crate::proto::extension::ReadEachRowResponse;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::extension_server::ExtensionServer;
 
@@ -38,6 +39,9 @@ pub(super) struct Script(Arc<Mutex<Play>>);
 
 /// For each read: its messages, and how the stream ends.
 pub(super) type Read = (Vec<data::ReadRowsResponse>, End);
+
+/// For several reads in one request, likewise; or a refusal.
+pub(super) type Each = Result<(Vec<ReadEachRowResponse>, End), Status>;
 
 /// How a stream ends.
 #[derive(Debug, Default)]
@@ -60,6 +64,12 @@ pub(super) struct Play {
     pub(super) batches: VecDeque<Result<Vec<Outcome>, Status>>,
     /// The rows of each batch that was asked for.
     pub(super) batched: Vec<Vec<bytes::Bytes>>,
+    /// Most reads of a request for several; zero for a server that takes none such.
+    pub(super) reads_max: u32,
+    /// For each request of several reads; without one, each read finds the row that it asks for.
+    pub(super) each: VecDeque<Each>,
+    /// The rows of each such request.
+    pub(super) each_asked: Vec<Vec<bytes::Bytes>>,
     /// Keys of samples, for each request for them.
     pub(super) samples: VecDeque<(Vec<&'static str>, End)>,
     /// Mutations are not answered.
@@ -118,7 +128,7 @@ impl Script {
 }
 
 /// A stream that ends so.
-fn stream<T: Send + 'static>(messages: Vec<T>, end: End) -> Response<BoxStream<T>> {
+pub(super) fn stream<T: Send + 'static>(messages: Vec<T>, end: End) -> Response<BoxStream<T>> {
     use futures::stream::{StreamExt, iter, pending};
     let messages = iter(messages.into_iter().map(Ok));
     Response::new(match end {

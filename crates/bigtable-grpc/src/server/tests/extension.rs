@@ -1,10 +1,11 @@
-//! Several CheckAndMutateRow in one request.
+//! Several CheckAndMutateRow in one request, and several reads.
 
 use super::*;
 use crate::proto::extension::check_and_mutate_rows_request::Entry;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::extension_client::ExtensionClient;
-use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest};
+use crate::proto::extension::read_each_row_request::Entry as ReadEntry;
+use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest, ReadEachRowRequest};
 
 impl World {
     async fn check_all(&self, table: &str, entries: Vec<Entry>) -> Result<Vec<Outcome>, Status> {
@@ -87,5 +88,117 @@ async fn a_request_beyond_the_limits_does_nothing() {
     assert_eq!(world.all().await.len(), max);
     let outcomes = world.check_all(TABLE, vec![many]).await.unwrap();
     assert_eq!(outcomes.iter().map(code).collect::<Vec<_>>(), [None]);
+    world.stop().await;
+}
+
+impl World {
+    /// Reads entries, and returns for each what it has found, or its code; and how many messages came.
+    async fn read_each(
+        &self,
+        entries: Vec<ReadEntry>,
+    ) -> Result<(Vec<Result<Vec<String>, Code>>, usize), Status> {
+        let mut client =
+            ExtensionClient::new(self.channel.clone()).max_decoding_message_size(4 << 20);
+        let mut found: Vec<_> = entries.iter().map(|_| None).collect();
+        let request = ReadEachRowRequest { table_name: TABLE.to_owned(), entries };
+        let mut stream = client.read_each_row(request).await?.into_inner();
+        let (mut chunks, mut messages) = (Vec::new(), 0);
+        while let Some(message) = stream.message().await? {
+            messages += 1;
+            for part in message.parts {
+                chunks.extend(part.chunks);
+                if part.more {
+                    continue;
+                }
+                let outcome = match part.status {
+                    Some(status) => Err(Code::from_i32(status.code)),
+                    None => Ok(show(&std::mem::take(&mut chunks))),
+                };
+                assert!(found[part.entry as usize].replace(outcome).is_none(), "answered once");
+            }
+        }
+        Ok((found.into_iter().map(|found| found.expect("an answer")).collect(), messages))
+    }
+}
+
+fn wants(row: &str, wanted: WireFilter) -> ReadEntry {
+    ReadEntry { row_key: row.to_owned().into(), filter: Some(filter(wanted)) }
+}
+
+#[tokio::test]
+async fn each_read_is_as_if_it_were_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut world = World::with_table(dir.path(), &["a", "b"]).await;
+    for row in ["r", "s"] {
+        world.set(row, "a:q", 1000, "old").await;
+        world.set(row, "a:q", 2000, "new").await;
+        world.set(row, "b:q", 1000, "b").await;
+    }
+    let before = |end_timestamp_micros| {
+        let range = TimestampRange { start_timestamp_micros: 0, end_timestamp_micros };
+        WireFilter::TimestampRangeFilter(range)
+    };
+    let family = |name: &str| WireFilter::FamilyNameRegexFilter(name.to_owned());
+    let pass = || WireFilter::PassAllFilter(true);
+    let entries = vec![
+        wants("s", before(2000)),
+        wants("r", pass()),
+        wants("s", family("b")),
+        wants("absent", pass()),
+        wants("r", WireFilter::PassAllFilter(false)),
+        wants("", pass()),
+        wants("r", family("bogus")),
+        ReadEntry { row_key: "s".into(), filter: None },
+        wants("r", before(1000)),
+    ];
+    let (found, _) = world.read_each(entries.clone()).await.unwrap();
+    for (entry, found) in entries.into_iter().zip(found) {
+        let rows = RowSet { row_keys: vec![entry.row_key.clone()], row_ranges: Vec::new() };
+        let alone = ReadRowsRequest {
+            rows: Some(rows),
+            filter: entry.filter.clone(),
+            ..ReadRowsRequest::default()
+        };
+        let alone = world.read(alone).await.map_err(|status| status.code());
+        assert_eq!(found, alone, "{entry:?}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn several_reads_have_limits_and_come_in_pieces() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut world = World::with_table(dir.path(), &["a"]).await;
+    let mut client = ExtensionClient::new(world.channel.clone());
+    let described = client.describe(DescribeRequest {}).await.unwrap().into_inner();
+    let max = described.reads_max as usize;
+    let pass = |row: &str| wants(row, WireFilter::PassAllFilter(true));
+    for count in [0, max + 1] {
+        let refusal = world.read_each(vec![pass("r"); count]).await;
+        refused(refusal.map(|_| ()), Code::InvalidArgument);
+    }
+    let elsewhere = ReadEachRowRequest {
+        table_name: format!("{INSTANCE}/tables/no"),
+        entries: vec![pass("r")],
+    };
+    refused(client.read_each_row(elsewhere).await.map(|_| ()), Code::NotFound);
+    world.set("small", "a:q", 1000, "v").await;
+    // Beyond the largest message, alone and together.
+    world.set("large", "a:q", 1000, &"v".repeat(9 << 20)).await;
+    world.set("middle", "a:q", 1000, &"v".repeat(1 << 20)).await;
+    let mut entries = vec![pass("small"); max - 12];
+    entries.extend(["middle"; 10].map(pass));
+    entries.extend(["large"; 2].map(pass));
+    let (found, messages) = world.read_each(entries).await.unwrap();
+    let right = |(n, found): (usize, &Result<Vec<String>, Code>)| {
+        let expected = match max - n {
+            1 | 2 => format!("large/a:q@1000={} bytes", 9 << 20),
+            3..=12 => format!("middle/a:q@1000={} bytes", 1 << 20),
+            _ => "small/a:q@1000=v".to_owned(),
+        };
+        *found == Ok(vec![expected])
+    };
+    assert!(found.iter().enumerate().all(right));
+    assert!((8..100).contains(&messages), "{messages} messages");
     world.stop().await;
 }

@@ -26,9 +26,6 @@ impl Chart {
     pub(crate) fn svg(&self) -> String {
         let mut svg = Svg::new(WIDTH, HEIGHT, &self.title);
         let top = heading(&mut svg, &self.title, &self.subtitle);
-        let vertical = |reference: &&Reference| matches!(reference.line, Line::X(_));
-        let labels = self.references.iter().filter(vertical).count().min(3);
-        let top = top + REFERENCE_LINE * labels.saturating_sub(1) as f64;
         let points = || self.series.iter().flat_map(|series| &series.points);
         let at = |of: fn(&Line) -> Option<f64>| {
             self.references.iter().filter_map(move |reference| of(&reference.line))
@@ -46,6 +43,8 @@ impl Chart {
             Line::X(_) => None,
         }));
         let x = Laid::new(&self.x, xs, LEFT, RIGHT);
+        let rows = stacked(&self.references, &x).iter().map(|label| label.row + 1).max();
+        let top = top + REFERENCE_LINE * rows.unwrap_or(1).saturating_sub(1) as f64;
         let y = Laid::new(&self.y, ys, BOTTOM, top);
         for tick in x.ticks() {
             let Some(at) = x.pixel(tick.at) else { continue };
@@ -141,33 +140,51 @@ pub(super) fn references(
     y: &Laid,
     top: f64,
 ) {
-    // Labels of vertical lines stand above the plot, those that would meet above each other.
-    let mut taken: Vec<(f64, f64)> = Vec::new();
     // All lines before all labels, which hide what is behind them.
     let mut labels = Vec::new();
     for Reference { line, label } in references {
-        match line {
-            Line::Y(value) => {
-                let Some(at) = y.pixel(*value) else { continue };
-                svg.line("ref", (LEFT, at), (RIGHT, at));
-                labels.push(((RIGHT - 4.0, at - 5.0), Hold::End, label));
-            }
-            Line::X(value) => {
-                let Some(at) = x.and_then(|x| x.pixel(*value)) else { continue };
-                let half = width_of(label, 12.5) / 2.0 + 4.0;
-                let middle = at.min(RIGHT - half);
-                let (from, to) = (middle - half, middle + half);
-                let rows = taken.iter().filter(|(a, b)| *a < to && from < *b).count();
-                taken.push((from, to));
-                let y = top - 6.0 - REFERENCE_LINE * rows as f64;
-                svg.line("ref", (at, y + 2.0), (at, BOTTOM));
-                labels.push(((middle, y), Hold::Middle, label));
-            }
-        }
+        let Line::Y(value) = line else { continue };
+        let Some(at) = y.pixel(*value) else { continue };
+        svg.line("ref", (LEFT, at), (RIGHT, at));
+        labels.push(((RIGHT - 4.0, at - 5.0), Hold::End, label.as_str()));
+    }
+    for Stacked { at, middle, row, label, .. } in
+        x.map(|x| stacked(references, x)).unwrap_or_default()
+    {
+        let y = top - 6.0 - REFERENCE_LINE * row as f64;
+        svg.line("ref", (at, y + 2.0), (at, BOTTOM));
+        labels.push(((middle, y), Hold::Middle, label));
     }
     for (at, hold, label) in labels {
         svg.text("note", at, hold, label);
     }
+}
+
+/// The label of a vertical line, above the plot.
+struct Stacked<'a> {
+    label: &'a str,
+    /// Where the line is, and the label's middle.
+    at: f64,
+    middle: f64,
+    half: f64,
+    /// In which row, from the plot upwards.
+    row: usize,
+}
+
+/// Labels of vertical lines, each in the lowest row where it meets no other.
+fn stacked<'a>(references: &'a [Reference], x: &Laid) -> Vec<Stacked<'a>> {
+    let mut labels: Vec<Stacked<'a>> = Vec::new();
+    for Reference { line, label } in references {
+        let Line::X(value) = line else { continue };
+        let Some(at) = x.pixel(*value) else { continue };
+        let half = width_of(label, 12.5) / 2.0 + 4.0;
+        let middle = at.min(RIGHT - half);
+        let meets = |other: &Stacked<'_>| (other.middle - middle).abs() < other.half + half;
+        let is_free = |row: &usize| labels.iter().all(|other| other.row != *row || !meets(other));
+        let row = (0..=labels.len()).find(is_free).unwrap_or(labels.len());
+        labels.push(Stacked { label, at, middle, half, row });
+    }
+    labels
 }
 
 /// A vertical line with ends across.
@@ -246,6 +263,18 @@ mod tests {
         let text = chart(vec![Series::points("ours", Role::Ours(0), points)]);
         assert_eq!(text.matches("class=\"o0 err\"").count(), 3);
         assert!(!text.contains("NaN") && !text.contains("inf"));
+    }
+
+    #[test]
+    fn labels_that_would_meet_stand_above_each_other() {
+        let marks = [10.0, 18.0, 26.0, 34.0];
+        let references = marks.map(|at| Reference::x(at, "they are killed"));
+        let x = Laid::new(&Axis::linear("time", Unit::Plain), [0.0, 60.0].into_iter(), LEFT, RIGHT);
+        let labels = stacked(&references, &x);
+        // Each meets the next one, and no other.
+        let apart = labels[1].middle - labels[0].middle;
+        assert!((apart..2.0 * apart).contains(&(2.0 * labels[0].half)), "{apart}");
+        assert_eq!(labels.iter().map(|label| label.row).collect::<Vec<_>>(), [0, 1, 0, 1]);
     }
 
     #[test]
