@@ -44,6 +44,16 @@ fn median(sample: &[f64]) -> Option<f64> {
     }
 }
 
+/// By how many seconds requests may be sent late in any case.
+const LATE_S: f64 = 0.001;
+
+/// Whether requests were sent too late for their delays to mean anything, given both in seconds at the
+/// median and at the 99th of 100: by more than a millisecond and a tenth of the same percentile of the
+/// delays. These count from when a request was due, so lateness is in them and makes them longer.
+pub(crate) fn is_late(late: [f64; 2], delays: [f64; 2]) -> bool {
+    late.into_iter().zip(delays).any(|(late, delay)| late > (delay / 10.0).max(LATE_S))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,5 +74,13 @@ mod tests {
         assert!(estimate.low >= 0.8 && estimate.high <= 0.89);
         assert_eq!(Estimate::of(&sample, 1), Some(estimate));
         assert_eq!(Estimate::of(&[], 1), None);
+    }
+
+    #[test]
+    fn lateness_is_held_against_the_same_percentile() {
+        assert!(!is_late([0.0001, 0.0009], [0.0002, 0.0003]), "below a millisecond");
+        assert!(!is_late([0.0001, 0.003], [0.0002, 0.031]));
+        assert!(is_late([0.0001, 0.003], [0.0002, 0.029]));
+        assert!(is_late([0.002, 0.002], [0.001, 1.0]));
     }
 }

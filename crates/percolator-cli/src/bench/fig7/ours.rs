@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 
 use super::Settings;
 use crate::bench::spy::{Operations, Seen, Spy, Watch};
+use crate::bench::statistics::is_late;
 use crate::bench::system;
 
 /// How many changes may wait for the workers while documents are loaded as fast as it goes.
@@ -23,8 +24,6 @@ const BACKLOG_MAX: usize = 1_000;
 const WRITTEN_AT_ONCE: usize = 64;
 /// How often the generator looks at its clock at most. What came due meanwhile is sent at once.
 const TICK: Duration = Duration::from_micros(200);
-/// By how many seconds the generator may be late in any case.
-const LATE_S: f64 = 0.001;
 /// After how long without any progress a run is given up.
 const STUCK: Duration = Duration::from_secs(60);
 /// How often the backlog is looked at.
@@ -77,13 +76,10 @@ impl Offered {
         self.growth > 0.01 * self.per_second && self.backlog as f64 > 0.1 * self.per_second
     }
 
-    /// Whether the generator was too late for the delays to mean anything: by more than a millisecond
-    /// and a tenth of the documents' own delay, at the median or at the 99th of 100. Delays count from when
-    /// a document was due, so they have it in them.
+    /// Whether the generator was too late for the delays to mean anything.
     pub(super) fn is_late(&self) -> bool {
-        let [half, most] = self.lateness.map(|late| late.as_secs_f64());
-        let tenth = |share| super::quantile(&self.delays, share).unwrap_or(0.0) / 10.0;
-        half > tenth(0.5).max(LATE_S) || most > tenth(0.99).max(LATE_S)
+        let delay = |share| super::quantile(&self.delays, share).unwrap_or(0.0);
+        is_late(self.lateness.map(|late| late.as_secs_f64()), [0.5, 0.99].map(delay))
     }
 
     pub(super) fn lateness_told(&self) -> String {

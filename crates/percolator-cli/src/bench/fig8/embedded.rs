@@ -25,6 +25,8 @@ use super::cells::{NEWEST, Place, VERSIONS};
 const WRITE_BUFFER_BYTES: u64 = 64 << 20;
 /// Memory for blocks read from disk, in each engine.
 pub(super) const CACHE_BYTES: u64 = 128 << 20;
+/// What the committer remembers: all cells of all copies in one store, as the paper's were all cached.
+const RECENT_BYTES: usize = 256 << 20;
 
 /// What a store does beyond the least.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +55,7 @@ impl Switches {
             ..bigtable_fjall::Options::default()
         };
         let options = bigtable_fjall::Options {
-            recent_bytes: if self.remembers { all.recent_bytes } else { 0 },
+            recent_bytes: if self.remembers { RECENT_BYTES } else { 0 },
             group_rows_max: if self.groups { all.group_rows_max } else { 1 },
             ..all
         };

@@ -24,6 +24,7 @@ use tpce::{Exchange, Report, Scale, TransactionType};
 
 use crate::bench::server::{ANY_PORT, Server};
 use crate::bench::system::{Spent, descendants_cpu};
+use crate::bench::turns::histogram;
 
 use super::Store;
 
@@ -74,7 +75,7 @@ pub(crate) async fn run(store: Store, scale: Scale, data: &Path) -> anyhow::Resu
         } else if let (Some(rate), Some(seconds)) = (number("open"), number("seconds")) {
             let spent = Spent::new();
             let report = bed.exchange.open(rate, Duration::from_secs_f64(seconds)).await?;
-            say(&open(&report, rate, &spent))?;
+            say(&open(&report, rate, &spent)?)?;
         } else {
             let violations = bed.exchange.check().await?;
             let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
@@ -140,14 +141,22 @@ fn block(report: &Report, spent: &Spent) -> Value {
 }
 
 /// What came of requests at a rate.
-fn open(report: &Report, rate: f64, spent: &Spent) -> Value {
+fn open(report: &Report, rate: f64, spent: &Spent) -> anyhow::Result<Value> {
     let mut answer = block(report, spent);
     let late = |quantile| report.lateness.value_at_quantile(quantile) as f64 / 1e6;
+    let mut all = histogram();
+    for kind in TransactionType::ALL {
+        all.add(&report.of(kind).latencies)?;
+    }
+    for (name, quantile) in [("p50_ms", 0.5), ("p99_ms", 0.99)] {
+        answer[name] = json!(all.value_at_quantile(quantile) as f64 / 1e6);
+    }
     answer["per_second"] = json!(rate);
+    answer["lateness_p50_ms"] = json!(late(0.5));
     answer["lateness_p99_ms"] = json!(late(0.99));
     answer["lateness_max_ms"] = json!(report.lateness.max() as f64 / 1e6);
     answer["types"] = types(report);
-    answer
+    Ok(answer)
 }
 
 /// Latencies, conflicts and reads by type of transaction.
