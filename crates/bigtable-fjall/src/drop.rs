@@ -50,12 +50,14 @@ impl Engine {
     fn remove_some(&self, table: &TableInfo, group: &Group) -> Result<bool> {
         let _lead = self.wait_to_lead()?;
         let prefix = Key::table(table.id);
-        let keyspaces = [Some(&group.cells), group.history.as_ref()];
+        // The history goes first: without a pack under the column's own key nothing would know of it.
+        let keyspaces = [(group.history.as_ref(), true), (Some(&group.cells), false)];
         let mut batch = self.db.batch();
         let mut changes = Vec::new();
         let mut own = Vec::new();
         let mut count = 0;
-        for (keyspace, history) in keyspaces.into_iter().flatten().zip([false, true]) {
+        for (keyspace, history) in keyspaces {
+            let Some(keyspace) = keyspace else { continue };
             let keys = first_keys(&Cells::Live(keyspace), &prefix, BATCH_KEYS_MAX - count);
             let keys = keys.map_err(|fault| self.read_error(&fault))?;
             count += keys.len();

@@ -192,9 +192,10 @@ impl<'a> Cells<'a> {
                 if let Some(value) = recent.get(key) {
                     return Ok(value);
                 }
-                let value = keyspace.get(key)?;
-                // A copy: a slice of what was read would keep its whole block alive.
-                recent.set(Slice::new(key), value.as_deref().map(Slice::new));
+                // A copy: a slice of what was read would keep its whole block alive, here and in new cells
+                // that it is moved to.
+                let value = keyspace.get(key)?.map(|value| Slice::new(&value));
+                recent.set(Slice::new(key), value.clone());
                 Ok(value)
             }
         }

@@ -269,8 +269,10 @@ pub fn check(bytes: &[u8]) {
         ControlFlow::Continue(())
     });
     let Ok(versions) = pack.versions() else { return };
-    assert_eq!(visited.expect("it was walked over"), u32::MAX - seen);
     let (count, oldest) = pack.extent().expect("it was walked over before");
+    // Nothing is older than the beginning of time.
+    let left = if oldest == Timestamp::ZERO { 0 } else { u32::MAX - seen };
+    assert_eq!(visited.expect("it was walked over"), left);
     assert_eq!((count, count), (versions.len(), seen as usize));
     assert_eq!(versions.last().map(|(timestamp, _)| *timestamp), Some(oldest));
     let encoded = Pack::encode(&versions, pack.older());
@@ -299,67 +301,73 @@ mod tests {
     }
 
     proptest! {
-            #[test]
-            fn any_bytes_parse_or_are_refused(bytes in vec(any::<u8>(), 0..60)) {
-                check(&bytes);
-            }
-
-            #[test]
-            fn damaged_packs_parse_or_are_refused(
-                times in vec(0..1u64 << 53, 1..9), at in any::<prop::sample::Index>(), bit in 0..8u32
-            ) {
-                let mut times = times;
-                times.sort_by_key(|time| std::cmp::Reverse(*time));
-                let versions: Vec<_> = times.iter().map(|time| (ts(*time), &b"value"[..])).collect();
-                let mut bytes = Pack::encode(&versions, false).to_vec();
-                let at = at.index(bytes.len());
-                bytes[at] ^= 1 << bit;
-                check(&bytes);
-                check(&bytes[..at]);
-            }
-
-            #[test]
-            fn versions_come_out_as_they_were_put_in(
-                values in vec(value(), 1..12), older in any::<bool>(), versions_max in 0..9usize
-            ) {
-                let bounds = Bounds { versions_max, bytes_max: 300 };
-                let versions: Cells<'_> =
-    (1..100).rev().zip(&values).map(|(time, value)| (ts(time), &value[..])).collect();
-                let mut seen = Vec::new();
-                bounds.split(&versions, &mut |part| {
-                    assert!(bounds.fit(part) && !part.is_empty());
-                    let pack = Pack::decode(Pack::encode(part, older)).unwrap();
-                    assert_eq!(pack.older(), older);
-                    assert_eq!(pack.newest(), part[0].0);
-                    assert_eq!(pack.extent().unwrap(), (part.len(), part[part.len() - 1].0));
-                    seen.extend(pack.versions().unwrap().iter().map(|(at, v)| (*at, v.to_vec())));
-                });
-                let put: Vec<_> = versions.iter().map(|(at, v)| (*at, v.to_vec())).collect();
-                prop_assert_eq!(seen, put);
-            }
-
-            #[test]
-            fn a_newer_version_comes_before_the_others(
-                lengths in vec(0..200usize, 1..20), older in any::<bool>(), versions_max in 1..9usize
-            ) {
-                let bounds = Bounds { versions_max, bytes_max: 512 };
-                let mut put = vec![(ts(1), vec![1; lengths[0]])];
-                let first = Pack::encode(&[(ts(1), &put[0].1)], older);
-                let mut pack = Pack::decode(first).unwrap();
-                for (time, length) in (2..).zip(&lengths[1..]) {
-                    let value = vec![time as u8; *length];
-                    if pack.has_room(bounds, pack.extent().unwrap().0, &value) {
-                        pack = Pack::decode(pack.with_newer(ts(time), &value)).unwrap();
-                        put.insert(0, (ts(time), value));
-                    }
-                    prop_assert_eq!(pack.older(), older);
-                    prop_assert!(bounds.fit(&pack.versions().unwrap()));
-                }
-                let versions = pack.versions().unwrap();
-                let found: Vec<_> = versions.iter().map(|(at, v)| (*at, v.to_vec())).collect();
-                prop_assert_eq!(found, put);
-            }
+        #[test]
+        fn any_bytes_parse_or_are_refused(bytes in vec(any::<u8>(), 0..60)) {
+            check(&bytes);
         }
+
+        #[test]
+        fn damaged_packs_parse_or_are_refused(
+            times in vec(0..1u64 << 53, 1..9), at in any::<prop::sample::Index>(), bit in 0..8u32
+        ) {
+            let mut times = times;
+            times.sort_by_key(|time| std::cmp::Reverse(*time));
+            let versions: Vec<_> = times.iter().map(|time| (ts(*time), &b"value"[..])).collect();
+            let mut bytes = Pack::encode(&versions, false).to_vec();
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            check(&bytes);
+            check(&bytes[..at]);
+        }
+
+        #[test]
+        fn versions_come_out_as_they_were_put_in(
+            values in vec(value(), 1..12), older in any::<bool>(), versions_max in 0..9usize
+        ) {
+            let bounds = Bounds { versions_max, bytes_max: 300 };
+            let versions: Cells<'_> =
+                (1..100).rev().zip(&values).map(|(time, value)| (ts(time), &value[..])).collect();
+            let mut seen = Vec::new();
+            bounds.split(&versions, &mut |part| {
+                assert!(bounds.fit(part) && !part.is_empty());
+                let pack = Pack::decode(Pack::encode(part, older)).unwrap();
+                assert_eq!(pack.older(), older);
+                assert_eq!(pack.newest(), part[0].0);
+                assert_eq!(pack.extent().unwrap(), (part.len(), part[part.len() - 1].0));
+                seen.extend(pack.versions().unwrap().iter().map(|(at, v)| (*at, v.to_vec())));
+            });
+            let put: Vec<_> = versions.iter().map(|(at, v)| (*at, v.to_vec())).collect();
+            prop_assert_eq!(seen, put);
+        }
+
+        #[test]
+        fn a_newer_version_comes_before_the_others(
+            lengths in vec(0..200usize, 1..20), older in any::<bool>(), versions_max in 1..9usize
+        ) {
+            let bounds = Bounds { versions_max, bytes_max: 512 };
+            let mut put = vec![(ts(1), vec![1; lengths[0]])];
+            let first = Pack::encode(&[(ts(1), &put[0].1)], older);
+            let mut pack = Pack::decode(first).unwrap();
+            for (time, length) in (2..).zip(&lengths[1..]) {
+                let value = vec![time as u8; *length];
+                if pack.has_room(bounds, pack.extent().unwrap().0, &value) {
+                    pack = Pack::decode(pack.with_newer(ts(time), &value)).unwrap();
+                    put.insert(0, (ts(time), value));
+                }
+                prop_assert_eq!(pack.older(), older);
+                prop_assert!(bounds.fit(&pack.versions().unwrap()));
+            }
+            let versions = pack.versions().unwrap();
+            let found: Vec<_> = versions.iter().map(|(at, v)| (*at, v.to_vec())).collect();
+            prop_assert_eq!(found, put);
+        }
+    }
+
+    #[test]
+    fn a_pack_of_the_beginning_of_time_is_one() {
+        check(&[0; STAMP_BYTES]);
+        check(&Pack::encode(&[(ts(1), b"x"), (ts(0), b"")], true));
+    }
 
     #[test]
     fn versions_out_of_order_are_damage() {

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use bigtable::{Error, Row, RowKey};
 use futures::StreamExt;
+use futures::future::join_all;
 use prost::Message;
 use tonic::{Code, Status};
 
@@ -65,31 +66,25 @@ async fn by_filter(table: &GrpcTable, gathered: Vec<Waiting<RowRead>>) {
     for read in gathered {
         groups.entry(read.request.filter.encode_to_vec()).or_default().push(read);
     }
-    let sent = groups.into_values().map(|group| same(table, group));
-    futures::stream::iter(sent).for_each_concurrent(IN_FLIGHT_MAX, |sent| sent).await;
+    // All at once, as they would have been without waiting for each other: nobody waits for a reply to
+    // another's read.
+    join_all(groups.into_values().map(|group| same(table, group))).await;
 }
 
-async fn same(table: &GrpcTable, mut group: Vec<Waiting<RowRead>>) {
+async fn same(table: &GrpcTable, group: Vec<Waiting<RowRead>>) {
     if group.len() > 1 {
         let keys: Vec<_> = group.iter().map(|read| read.request.key.clone()).collect();
-        match table.rows(&keys, &group[0].request.filter).await {
-            Ok(found) => {
-                for read in group {
-                    let key = &read.request.key;
-                    let row = found.get(key).cloned().unwrap_or_else(|| nothing(key.clone()));
-                    read.tell(Ok(row));
-                }
-                return;
+        // An error may be about one row alone: then each is asked for by itself.
+        if let Ok(found) = table.rows(&keys, &group[0].request.filter).await {
+            for read in group {
+                let key = &read.request.key;
+                let row = found.get(key).cloned().unwrap_or_else(|| nothing(key.clone()));
+                read.tell(Ok(row));
             }
-            Err(status) if is_transient(&status) => {
-                group.drain(..).for_each(|read| read.tell(Err(of_read(&status))));
-            }
-            // It may be about one row alone.
-            Err(_) => {}
+            return;
         }
     }
-    let sent = group.into_iter().map(|read| alone(table, read));
-    futures::stream::iter(sent).for_each_concurrent(IN_FLIGHT_MAX, |sent| sent).await;
+    join_all(group.into_iter().map(|read| alone(table, read))).await;
 }
 
 /// In requests that are not too long.
@@ -114,7 +109,6 @@ fn split(gathered: Vec<Waiting<RowRead>>) -> Vec<Vec<Waiting<RowRead>>> {
 async fn by_extension(table: &GrpcTable, mut left: Vec<Waiting<RowRead>>) {
     let mut attempts = Attempts::default();
     loop {
-        let before = left.len();
         let mut answers = Answers::new(left);
         let outcome = once(table.channels.deadline(), answers.receive(table)).await;
         let failed = answers.failed.take();
@@ -128,9 +122,7 @@ async fn by_extension(table: &GrpcTable, mut left: Vec<Waiting<RowRead>>) {
             // An older release was started in its place.
             return by_filter(table, left).await;
         }
-        if left.len() < before {
-            attempts = Attempts::default();
-        }
+        // Answers to others do not count: each read is tried as often as it would be alone.
         if !attempts.again(&status).await {
             return left.into_iter().for_each(|read| read.tell(Err(of_read(&status))));
         }

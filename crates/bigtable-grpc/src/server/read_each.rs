@@ -1,12 +1,14 @@
 //! ReadEachRow of the extension: single rows, each by a filter of its own.
 //!
-//! Each entry is a ReadRows of one row: it waits for what is pending in that row, and is checked and filtered
-//! by itself. Several are read at a time, so that one that waits does not keep the others' answers.
+//! Each entry is a ReadRows of one row: it is checked, read and filtered by itself. Entries are read one
+//! after another, and what was found is sent as soon as it fills a message, so that a request holds no more
+//! than a message and a row.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bigtable::{Bytes, RowKey, Table};
-use futures::stream::{Stream, StreamExt, iter};
+use futures::stream::{Stream, try_unfold};
 use prost::Message;
 use tonic::Status;
 
@@ -26,8 +28,16 @@ use crate::proto::extension::read_each_row_response::Part;
 
 /// Most entries of one request.
 pub(crate) const ENTRIES_MAX: usize = 1000;
-/// Entries of one request that are read at a time.
-const READS_MAX: usize = 64;
+
+/// A request that is being answered.
+struct Reader {
+    table: Arc<Served>,
+    schema: Arc<Schema>,
+    entries: std::iter::Zip<std::ops::RangeFrom<u32>, std::vec::IntoIter<Entry>>,
+    /// What was found and is not sent yet, and how long it is.
+    parts: VecDeque<Part>,
+    bytes: usize,
+}
 
 /// Answers ReadEachRow.
 pub(crate) async fn stream(
@@ -42,32 +52,57 @@ pub(crate) async fn stream(
         )));
     }
     let schema = table.schema().await;
-    let reads = (0_u32..).zip(request.entries).map(move |(number, entry)| {
-        let (table, schema) = (table.clone(), schema.clone());
-        async move { parts(number, read(table, schema, entry).await) }
-    });
-    // What is ready together goes in one message, as far as it fits.
-    let ready = iter(reads).buffer_unordered(READS_MAX).ready_chunks(READS_MAX);
-    Ok(ready.flat_map(|answers| iter(messages(answers.into_iter().flatten()).into_iter().map(Ok))))
+    let entries = (0_u32..).zip(request.entries);
+    let reader = Reader { table, schema, entries, parts: VecDeque::new(), bytes: 0 };
+    Ok(try_unfold(reader, |mut reader| async move {
+        let message = reader.next().await;
+        Ok(message.map(|message| (message, reader)))
+    }))
+}
+
+impl Reader {
+    /// The next message; `None` after the last.
+    async fn next(&mut self) -> Option<ReadEachRowResponse> {
+        while self.bytes < MESSAGE_BYTES_MAX {
+            let Some((number, entry)) = self.entries.next() else { break };
+            // What the engine does not wait for must not keep others from their turn.
+            tokio::task::yield_now().await;
+            let found = read(&self.table, &self.schema, entry).await;
+            for part in parts(number, found) {
+                self.bytes += part.encoded_len();
+                self.parts.push_back(part);
+            }
+        }
+        let mut message = ReadEachRowResponse::default();
+        let mut left = MESSAGE_BYTES_MAX;
+        while let Some(part) = self.parts.front() {
+            let bytes = part.encoded_len();
+            if bytes > left && !message.parts.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(bytes);
+            self.bytes -= bytes;
+            message.parts.extend(self.parts.pop_front());
+        }
+        (!message.parts.is_empty()).then_some(message)
+    }
 }
 
 /// The row of an entry, in chunks; none if nothing is found.
 async fn read(
-    table: Arc<Served>,
-    schema: Arc<Schema>,
+    table: &Served,
+    schema: &Schema,
     entry: Entry,
 ) -> Result<Vec<ReadRowsResponse>, Status> {
-    // What the engine does not wait for must not keep others from their turn.
-    tokio::task::yield_now().await;
     limits::check_row_key(&entry.row_key)?;
     let filter = filter::compile(entry.filter.as_ref()).map_err(Status::invalid_argument)?;
-    let select = layout::selection(&schema, &filter::scopes(&filter));
+    let select = layout::selection(schema, &filter::scopes(&filter));
     if select.columns.is_empty() {
         return Ok(Vec::new());
     }
     let key: Bytes = entry.row_key;
     let row = table.engine.read_row(&RowKey::from(key.clone()), &select).await;
-    let cells = filtered(&schema, &filter, row.map_err(of_engine)?);
+    let cells = filtered(schema, &filter, row.map_err(of_engine)?);
     let mut packer = Packer::default();
     if !cells.is_empty() {
         packer.row(&key, cells);
@@ -97,22 +132,4 @@ fn parts(entry: u32, found: Result<Vec<ReadRowsResponse>, Status>) -> Vec<Part> 
         None => parts.push(Part { entry, ..Part::default() }),
     }
     parts
-}
-
-/// Parts in as few messages as they fit into.
-fn messages(parts: impl Iterator<Item = Part>) -> Vec<ReadEachRowResponse> {
-    let mut messages: Vec<ReadEachRowResponse> = Vec::new();
-    let mut left = 0;
-    for part in parts {
-        let bytes = part.encoded_len();
-        match messages.last_mut().filter(|_| bytes <= left) {
-            Some(message) => message.parts.push(part),
-            None => {
-                messages.push(ReadEachRowResponse { parts: vec![part] });
-                left = MESSAGE_BYTES_MAX;
-            }
-        }
-        left = left.saturating_sub(bytes);
-    }
-    messages
 }
