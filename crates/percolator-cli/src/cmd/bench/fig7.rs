@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(settings("--quick --documents 20000").unwrap().documents, 20_000);
         for (wrong, names) in [
             ("--documents 9999", "--documents 9999"),
-            ("--seconds 0.5", "--seconds 0.5"),
+            ("--seconds 0.05", "--seconds 0.05"),
             ("--seconds nan", "--seconds NaN"),
             ("--rounds 0", "--rounds 0"),
             ("--workers 0", "--workers 0"),
