@@ -131,7 +131,7 @@ impl<'a> Draft<'a> {
             return Ok(());
         };
         let versions = current.versions()?;
-        let (_, oldest) = current.extent()?;
+        let oldest = versions.last().map_or(current.newest(), |(oldest, _)| *oldest);
         let mut older = current.older();
         if older && time.from < oldest {
             let to = time.to.min(oldest.previous());

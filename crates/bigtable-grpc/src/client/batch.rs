@@ -21,7 +21,7 @@ use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest};
 
 /// A request does not grow beyond this by another entry.
-const BATCH_BYTES_MAX: usize = 1 << 20;
+pub(super) const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// What the server takes in one request.
 #[derive(Debug, Clone, Copy, Default)]

@@ -15,6 +15,7 @@ use futures::future::join_all;
 use prost::Message;
 use tonic::{Code, Status};
 
+use super::batch::BATCH_BYTES_MAX;
 use super::gather::{Together, Waiting};
 use super::merge::Merger;
 use super::retry::{Attempts, once};
@@ -24,9 +25,6 @@ use crate::proto::data::RowFilter;
 use crate::proto::extension::ReadEachRowRequest;
 use crate::proto::extension::read_each_row_request::Entry;
 use crate::proto::extension::read_each_row_response::Part;
-
-/// A request does not grow beyond this by another entry.
-const REQUEST_BYTES_MAX: usize = 1 << 20;
 
 /// A read of one row.
 #[derive(Debug)]
@@ -97,7 +95,7 @@ fn split(gathered: Vec<Waiting<RowRead>>) -> Vec<Vec<Waiting<RowRead>>> {
             Some(request) => request.push(read),
             None => {
                 requests.push(vec![read]);
-                left = REQUEST_BYTES_MAX;
+                left = BATCH_BYTES_MAX;
             }
         }
         left = left.saturating_sub(bytes);

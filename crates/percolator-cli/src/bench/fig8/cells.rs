@@ -64,7 +64,7 @@ pub(super) struct Cells {
 }
 
 /// How many cells a caller reads at one snapshot.
-pub(super) const GETS_A_SNAPSHOT: usize = 100;
+const GETS_A_SNAPSHOT: usize = 100;
 
 /// A caller's snapshot: the paper's Figure 8 does not count timestamps. Nothing is written while an arm
 /// reads, so it is of the present.
