@@ -28,7 +28,6 @@ use crate::edit::Request;
 use crate::engine::{Engine, Lead, TableInfo, View};
 use crate::fault;
 use crate::key::Key;
-use crate::memory::MemoryChange;
 use crate::queue::{GROUP_BYTES_MAX, GROUP_OPS_MAX, Outcome, Reply, RowsWork, STOPPED, Work};
 
 /// A request that is being committed.
@@ -214,9 +213,8 @@ impl Engine {
             }
             placed
         };
-        let Batch { writes, memory, newest, .. } = batch;
-        let changed = !memory.is_empty();
-        let written = self.write(writes, memory, sync);
+        let changed = !batch.memory.is_empty();
+        let written = self.write(batch, sync);
         drop(placed);
         if let Err(error) = written {
             for outcome in &mut outcomes {
@@ -227,11 +225,6 @@ impl Engine {
             }
             return outcomes;
         }
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        for (key, value) in newest {
-            recent.set(key, value);
-        }
-        drop(recent);
         if changed {
             self.refill(lead);
         }
@@ -293,17 +286,17 @@ impl Engine {
     }
 
     /// Writes one batch and shows it to readers. To be called under the commit lock.
-    pub(crate) fn write(
-        &self,
-        writes: OwnedWriteBatch,
-        changes: Vec<MemoryChange>,
-        sync: bool,
-    ) -> Result<()> {
+    pub(crate) fn write(&self, batch: Batch, sync: bool) -> Result<()> {
+        let Batch { writes, memory, newest, .. } = batch;
         if writes.is_empty() {
             return Ok(());
         }
         let mode = if sync { PersistMode::SyncData } else { PersistMode::Buffer };
-        if let Err(error) = writes.durability(Some(mode)).commit() {
+        self.keep_snapshot(sync);
+        let under_way = self.batches.begin(&self.db);
+        let written = writes.durability(Some(mode)).commit();
+        drop(under_way);
+        if let Err(error) = written {
             self.fail(&fault::engine(&self.path, "writing", &error).to_string());
             return match error {
                 // Refused before anything was written, because of what happened earlier.
@@ -312,8 +305,14 @@ impl Engine {
             };
         }
         self.forget_snapshot();
-        if !changes.is_empty() {
-            self.memory_mut().apply(changes);
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, value) in newest {
+            recent.set(key, value);
+        }
+        recent.is_as_of(self.batches.ended());
+        drop(recent);
+        if !memory.is_empty() {
+            self.memory_mut().apply(memory);
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use bigtable::{Error, Result};
 use fjall::Slice;
 
+use crate::draft::Batch;
 use crate::engine::{Engine, TableInfo};
 use crate::fault::Fault;
 use crate::group::{Cells, Group};
@@ -40,7 +41,7 @@ impl Engine {
         let _lead = self.wait_to_lead()?;
         let mut batch = self.db.batch();
         self.catalog.remove_table(&mut batch, name);
-        self.write(batch, Vec::new(), true)?;
+        self.write(Batch::new(batch), true)?;
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         tables.retain(|table| table.name != name);
         Ok(())
@@ -52,9 +53,7 @@ impl Engine {
         let prefix = Key::table(table.id);
         // The history goes first: without a pack under the column's own key nothing would know of it.
         let keyspaces = [(group.history.as_ref(), true), (Some(&group.cells), false)];
-        let mut batch = self.db.batch();
-        let mut changes = Vec::new();
-        let mut own = Vec::new();
+        let mut batch = Batch::new(self.db.batch());
         let mut count = 0;
         for (keyspace, history) in keyspaces {
             let Some(keyspace) = keyspace else { continue };
@@ -63,20 +62,16 @@ impl Engine {
             count += keys.len();
             group.removed[usize::from(history)].fetch_add(keys.len() as u64, Ordering::Relaxed);
             for key in keys {
-                batch.remove(keyspace, key.clone());
+                batch.writes.remove(keyspace, key.clone());
                 if let Some(group) = group.memory {
                     let was_spilled = !self.memory().group(group).has(&key);
-                    changes.push(MemoryChange { group, key, value: None, was_spilled });
+                    batch.memory.push(MemoryChange { group, key, value: None, was_spilled });
                 } else if group.history.is_some() && !history {
-                    own.push(key);
+                    batch.newest.push((key, None));
                 }
             }
         }
-        self.write(batch, changes, false)?;
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        for key in own {
-            recent.set(key, None);
-        }
+        self.write(batch, false)?;
         Ok(count == BATCH_KEYS_MAX)
     }
 }

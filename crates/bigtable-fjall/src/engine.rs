@@ -12,11 +12,11 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bigtable::{ColumnSelect, Error, Family, Probe, Result, Row, RowKey, Selection};
 use bigtable::{TableSchema, Timestamp};
-use fjall::{Database, Snapshot};
+use fjall::Database;
 use smallvec::SmallVec;
 
 use crate::catalog::Catalog;
@@ -28,6 +28,7 @@ use crate::key::Key;
 use crate::memory::Memory;
 use crate::options::{Durability, Options};
 use crate::pending::Pending;
+use crate::published::{Batches, Published};
 use crate::queue::Queue;
 use crate::recent::Recent;
 use crate::row::{Chosen, read_column};
@@ -43,10 +44,13 @@ pub(crate) struct Engine {
     pub(crate) db: Database,
     pub(crate) catalog: Catalog,
     pub(crate) memory: RwLock<Memory>,
-    /// What the holder of the commit lock remembers.
+    /// Newest versions that need not be looked for.
     pub(crate) recent: Mutex<Recent>,
     /// The state after the last batch, if anybody has asked for it.
-    snapshot: RwLock<Option<Arc<Snapshot>>>,
+    snapshot: RwLock<Option<Arc<Published>>>,
+    /// Whether anybody has asked for it since the last batch began.
+    read_since: AtomicBool,
+    pub(crate) batches: Batches,
     floor: AtomicU64,
     /// Why nothing is answered any more.
     failed: OnceLock<Error>,
@@ -127,6 +131,8 @@ impl Engine {
             memory: RwLock::default(),
             recent: Mutex::new(Recent::new(options.recent_bytes)),
             snapshot: RwLock::default(),
+            read_since: AtomicBool::default(),
+            batches: Batches::default(),
             floor: AtomicU64::new(floor.as_u64()),
             failed: OnceLock::new(),
             lead: Mutex::default(),
@@ -178,14 +184,38 @@ impl Engine {
         fault.at(&self.path, "reading")
     }
 
-    /// The state after the last published batch.
-    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+    /// The state after the last published batch, for a reader.
+    pub(crate) fn snapshot(&self) -> Arc<Published> {
+        if !self.read_since.load(Ordering::Relaxed) {
+            self.read_since.store(true, Ordering::Relaxed);
+        }
+        loop {
+            if let Some(snapshot) = self.shared_snapshot() {
+                return snapshot;
+            }
+            // Rare: a flush has ended while a batch is written, and nobody had read since the one before.
+            drop(self.lead.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    fn shared_snapshot(&self) -> Option<Arc<Published>> {
         if let Some(snapshot) = &*self.snapshot.read().expect(NO_PANIC) {
-            return snapshot.clone();
+            return Some(snapshot.clone());
         }
         // A batch published meanwhile is in it, or takes it away again.
         let mut shared = self.snapshot.write().expect(NO_PANIC);
-        shared.get_or_insert_with(|| Arc::new(self.db.snapshot())).clone()
+        if shared.is_none() {
+            *shared = self.batches.open(&self.db).map(Arc::new);
+        }
+        shared.clone()
+    }
+
+    /// Before a batch: where there are readers, and where it may take long, nobody shall have to wait for
+    /// its end to see the state before it. To be called under the commit lock.
+    pub(crate) fn keep_snapshot(&self, long: bool) {
+        if self.read_since.swap(false, Ordering::Relaxed) || long {
+            self.shared_snapshot();
+        }
     }
 
     /// Has readers take a new snapshot, once a batch is published.
@@ -250,7 +280,7 @@ impl Engine {
         if !on_disk.is_empty() {
             let snapshot = self.snapshot();
             for (group, column) in on_disk {
-                let stored = group.on_disk(&snapshot);
+                let stored = group.remembered(&snapshot, &self.recent);
                 read_column(stored, table.id, row.as_bytes(), column, &mut cells)?;
             }
         }

@@ -23,6 +23,7 @@ use fjall::{Slice, Snapshot};
 use crate::memory::Memory;
 use crate::options::Options;
 use crate::pack::Bounds;
+use crate::published::Published;
 use crate::recent::Recent;
 
 /// Values above this are kept apart from their keys in groups of [`Layout::Versions`].
@@ -91,8 +92,23 @@ impl Group {
     }
 
     /// Where the group's cells are read, if not from memory.
-    pub(crate) fn on_disk<'a>(&'a self, snapshot: &'a Snapshot) -> Stored<'a> {
-        self.stored(|keyspace| Cells::Disk(snapshot, keyspace))
+    pub(crate) fn on_disk<'a>(&'a self, published: &'a Published) -> Stored<'a> {
+        self.stored(|keyspace| Cells::Disk(&published.snapshot, keyspace))
+    }
+
+    /// As [`Group::on_disk`], for the reading of single columns.
+    pub(crate) fn remembered<'a>(
+        &'a self,
+        published: &'a Published,
+        recent: &'a Mutex<Recent>,
+    ) -> Stored<'a> {
+        match &self.history {
+            None => self.on_disk(published),
+            Some(history) => Stored::NewestApart(
+                Cells::Remembered(recent, published, &self.cells),
+                Cells::Disk(&published.snapshot, history),
+            ),
+        }
     }
 
     /// The published state on disk; for the holder of the commit lock only, because anybody else
@@ -177,8 +193,10 @@ pub(crate) enum Cells<'a> {
     Map(&'a BTreeMap<Slice, Slice>),
     Disk(&'a Snapshot, &'a Keyspace),
     Live(&'a Keyspace),
-    /// As `Live`, but what the committer remembers is not looked for.
+    /// As `Live`, but what is remembered is not looked for.
     Recent(&'a Mutex<Recent>, &'a Keyspace),
+    /// As `Disk`, but what is remembered of this state is not looked for.
+    Remembered(&'a Mutex<Recent>, &'a Published, &'a Keyspace),
 }
 
 impl<'a> Cells<'a> {
@@ -188,14 +206,25 @@ impl<'a> Cells<'a> {
             Cells::Disk(snapshot, keyspace) => snapshot.get(*keyspace, key),
             Cells::Live(keyspace) => keyspace.get(key),
             Cells::Recent(recent, keyspace) => {
-                let mut recent = recent.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(value) = recent.get(key) {
+                let lock = || recent.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(value) = lock().get(key) {
                     return Ok(value);
                 }
-                // A copy: a slice of what was read would keep its whole block alive, here and in new cells
-                // that it is moved to.
                 let value = keyspace.get(key)?.map(|value| Slice::new(&value));
-                recent.set(Slice::new(key), value.clone());
+                lock().set(Slice::new(key), value.clone());
+                Ok(value)
+            }
+            Cells::Remembered(recent, published, keyspace) => {
+                // It is not worth waiting for.
+                let of = published.batches;
+                let known = recent.try_lock().ok().and_then(|mut recent| recent.get_as_of(of, key));
+                if let Some(value) = known {
+                    return Ok(value);
+                }
+                let value = published.snapshot.get(*keyspace, key)?;
+                if let Ok(mut recent) = recent.try_lock() {
+                    recent.learn_as_of(of, key, value.as_deref());
+                }
                 Ok(value)
             }
         }
@@ -207,6 +236,9 @@ impl<'a> Cells<'a> {
             Cells::Map(map) => Entries::Map(map.range::<[u8], _>((from, to))),
             Cells::Disk(snapshot, keyspace) => {
                 Entries::Disk(Box::new(snapshot.range::<&[u8], _>(*keyspace, (from, to))))
+            }
+            Cells::Remembered(_, published, keyspace) => {
+                Entries::Disk(Box::new(published.snapshot.range::<&[u8], _>(*keyspace, (from, to))))
             }
             Cells::Live(keyspace) | Cells::Recent(_, keyspace) => {
                 Entries::Disk(Box::new(keyspace.range::<&[u8], _>((from, to))))

@@ -4,10 +4,10 @@
 //!   FjallStore ── FjallTable            what callers hold (traits Store and Table)
 //!        |            |
 //!        |   read, scan: copy in-memory cells, then one snapshot    (column.rs, history.rs, row.rs,
-//!        |            |                                             scan.rs)
+//!        |            |                                             scan.rs, published.rs)
 //!        |            |
 //!        '── committer: predicates, one batch, durable, publish     (commit.rs, edit.rs, draft.rs,
-//!                     |                                            queue.rs, pending.rs)
+//!                     |                                            queue.rs, pending.rs, recent.rs)
 //!                     |
 //!     keyspaces:  .catalog | <group> | <group>.history | ...        (catalog.rs, group.rs, key.rs,
 //!                                                                  pack.rs)
@@ -21,7 +21,8 @@
 //!   visible before it is acknowledged.
 //! * Every change passes through one committer, so a predicate is evaluated against exactly the
 //!   state that its mutations apply to.
-//! * A read opens its snapshot after it has copied the in-memory cells, never before.
+//! * A read opens its snapshot after it has copied the in-memory cells, never before; the snapshot
+//!   shows whole batches only.
 //! * After a failed write nothing is answered any more: what the disk holds is known only after
 //!   the store was opened again.
 
@@ -42,6 +43,7 @@ mod mend;
 mod options;
 mod pack;
 mod pending;
+mod published;
 mod queue;
 mod recent;
 mod reclaim;

@@ -34,8 +34,9 @@ pub struct Options {
     /// Size on disk that the journal may reach before the oldest new cells are written out. It
     /// bounds the time to open the store after a crash. At least 64 MiB.
     pub journal_bytes_max: u64,
-    /// Memory for newest versions that were written or looked for lately, so that a write need not look
-    /// for them again. Zero remembers none: what is written costs a lookup more.
+    /// Memory for newest versions that were written or read lately, so that nobody need look for them
+    /// again. Zero remembers none: what is written costs a lookup more, and what was just written is looked
+    /// for by its readers.
     pub recent_bytes: usize,
     /// Most versions of a column that lie in one entry, in groups of
     /// [`NewestApart`](bigtable::Layout::NewestApart). The more, the fewer entries a run of writes makes,

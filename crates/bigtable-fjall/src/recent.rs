@@ -1,13 +1,16 @@
-//! What the committer remembers of newest versions, so that it need not look for them on disk.
+//! Newest versions that are remembered, so that nobody need look for them on disk.
 //!
 //! Writing a newer version into a group that keeps the newest apart puts it before the last ones, and
 //! most conditions ask for the newest version: both begin with reading what lies under the column's own
-//! key, and a column that is new has none, which is found out once. All changes pass through the
+//! key, and a column that is new has none, which is found out once. Whoever writes a column has mostly
+//! read it before, and what was just written is what observers read next. All changes pass through the
 //! committer, so what it wrote or read last is what is there.
 //!
-//! Invariants: only the holder of the commit lock looks in here or changes it, and it changes it
-//! after the batch was published; so an entry is always the published state. The memory is bounded:
-//! entries live in two generations, and when the younger is full the older is forgotten.
+//! Invariants: an entry is the published state after as many batches as `as_of` says, and only the
+//! holder of the commit lock moves on from one state to the next, after the batch was published.
+//! So that holder may believe an entry at any time, and a reader whose snapshot is of the same state; a
+//! reader adds what it read of that state. The memory is bounded: entries live in two generations, and when
+//! the younger is full the older is forgotten.
 
 use std::collections::HashMap;
 
@@ -27,6 +30,8 @@ pub(crate) struct Recent {
     young_bytes: usize,
     /// The most bytes of keys and values in one generation; zero remembers nothing.
     generation_bytes_max: usize,
+    /// After how many batches.
+    as_of: u64,
 }
 
 impl Recent {
@@ -37,6 +42,26 @@ impl Recent {
             old: HashMap::default(),
             young_bytes: 0,
             generation_bytes_max: bytes_max / 2,
+            as_of: 0,
+        }
+    }
+
+    /// What the last batches have changed was set. To be called under the commit lock.
+    pub(crate) fn is_as_of(&mut self, batches: u64) {
+        self.as_of = batches;
+    }
+
+    /// As [`Recent::get`], for whoever sees the state after so many batches.
+    pub(crate) fn get_as_of(&mut self, batches: u64, key: &[u8]) -> Option<Option<Slice>> {
+        if self.as_of == batches { self.get(key) } else { None }
+    }
+
+    /// Remembers what was read under a key in the state after so many batches, if that is the state at hand.
+    pub(crate) fn learn_as_of(&mut self, batches: u64, key: &[u8], value: Option<&[u8]>) {
+        let small = value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX);
+        if self.as_of == batches && small && self.generation_bytes_max > 0 {
+            // Copies: a slice of what was read would keep its whole block alive.
+            self.set(Slice::new(key), value.map(Slice::new));
         }
     }
 
@@ -117,6 +142,20 @@ mod tests {
         }
         assert!(recent.young_bytes <= GENERATION_BYTES_MAX);
         assert!(recent.get(&key(1)).is_none(), "the first generation is forgotten");
+    }
+
+    #[test]
+    fn readers_of_another_state_learn_and_teach_nothing() {
+        let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
+        recent.learn_as_of(0, b"read", Some(b"first"));
+        assert_eq!(recent.get_as_of(0, b"read"), Some(Some(Slice::from("first"))));
+        recent.set(Slice::from("read"), Some(Slice::from("second")));
+        recent.is_as_of(1);
+        recent.learn_as_of(0, b"read", Some(b"first"));
+        recent.learn_as_of(0, b"another", None);
+        assert_eq!(recent.get_as_of(0, b"read"), None);
+        assert_eq!(recent.get_as_of(1, b"read"), Some(Some(Slice::from("second"))));
+        assert_eq!(recent.get(b"another"), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use bigtable::Result;
 use fjall::Keyspace;
 use futures::channel::oneshot;
 
+use crate::draft::Batch;
 use crate::engine::Engine;
 use crate::fault::{self, Fault};
 use crate::group::Group;
@@ -127,7 +128,7 @@ impl Work {
             for keyspace in merged {
                 batch.remove(keyspace, NO_KEY);
             }
-            self.engine.write(batch, Vec::new(), false)?;
+            self.engine.write(Batch::new(batch), false)?;
         }
         let fault = |fault: Fault| fault.at(&self.engine.path, "giving space back");
         merged.iter().try_for_each(|keyspace| self.write_out(keyspace)).map_err(fault)

@@ -12,6 +12,7 @@ use fjall::{Database, KeyspaceCreateOptions};
 
 use crate::catalog::{self, Catalog, ensure};
 use crate::directory::{Directory, guarded};
+use crate::draft::Batch;
 use crate::engine::{Engine, FamilyInfo, Lead, TableInfo};
 use crate::fault::{self, Fault};
 use crate::group::Group;
@@ -185,7 +186,7 @@ impl Store for FjallStore {
         if floor > engine.floor() {
             let mut batch = engine.db.batch();
             engine.catalog.put_floor(&mut batch, floor);
-            engine.write(batch, Vec::new(), true)?;
+            engine.write(Batch::new(batch), true)?;
             engine.set_floor(floor);
         }
         Ok(())
@@ -249,7 +250,7 @@ impl Engine {
                 let id = self.catalog.next_id().map_err(reading)?;
                 let mut batch = self.db.batch();
                 self.catalog.put_table(&mut batch, name, id, schema);
-                self.write(batch, Vec::new(), true)?;
+                self.write(Batch::new(batch), true)?;
                 id
             }
         };

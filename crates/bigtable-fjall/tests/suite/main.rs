@@ -10,6 +10,7 @@ mod packs;
 mod power_cut;
 mod reopening;
 mod rows;
+mod whole;
 
 use std::path::Path;
 use std::sync::Arc;
