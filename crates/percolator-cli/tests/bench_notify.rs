@@ -19,7 +19,7 @@ fn every_arm_is_measured_and_checked() {
     assert_eq!(result["check_ok"], json!(true), "{}", result["check"]);
     assert!(result["check"].as_array().unwrap().len() >= 6);
     let arms = result["arms"].as_array().unwrap();
-    assert_eq!(arms.len(), 15);
+    assert_eq!(arms.len(), 17);
     for arm in arms {
         assert!(arm["operations"].as_u64() > Some(0), "{arm}");
         assert!(arm["p50_us"].as_f64() > Some(0.0), "{arm}");

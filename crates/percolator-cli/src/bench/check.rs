@@ -34,7 +34,7 @@ use Bar::{AtLeast, AtMost};
 
 /// What must be reached.
 #[rustfmt::skip]
-pub(crate) const ROWS: [Row; 36] = [
+pub(crate) const ROWS: [Row; 37] = [
     row("snapshot get / raw get, embedded", AtLeast(0.90), "fig8", "get/raw_get"),
     row("single-cell tx / raw write: as in the paper", AtLeast(0.15), "fig8", "paper_faithful/raw_set"),
     row("single-cell tx / raw write: two phases", AtLeast(0.40), "fig8", "two_phases/raw_set"),
@@ -67,8 +67,10 @@ pub(crate) const ROWS: [Row; 36] = [
     },
     Row {
         limit: Some(("the commit before it takes, after the same rest", "rested_commit/hand_off p50")),
-        ..row("write to observer's start / hand-off, p50", AtMost(5.0), "notify", "start_hinted/hand_off p50")
+        ..row("write to observer's start / hand-off on one processor, p50", AtMost(5.0), "notify", "start_hinted/hand_off p50")
     },
+    // Whatever crosses from one processor to another costs that much, and a writer outside of the runtime does.
+    row("the same from outside / hand-off between two processors", AtMost(5.0), "notify", "start_outside/hand_off_across p50"),
     row("notifications / single-cell transactions", AtLeast(0.5), "notify", "notifications/transactions"),
     Row {
         limit: Some(("the engine alone comes to, per CPU-second", "documents/CPU-s, engine/rows")),

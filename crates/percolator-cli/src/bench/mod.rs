@@ -14,7 +14,7 @@
 //!                        batching
 //!   statistics, system   medians; what the operating system says
 //!   server               a role of this program in a process of its own
-//!   processes            processes of this program that drive a store
+//!   processes, priority  processes of this program that drive a store; who gets a processor first
 //!   prefetch             counts reads; nothing is timed
 //!   check, experiments   what all of them found: against the goals, and as a document
 //!   webindex             two runs of the whole application; no arms
@@ -34,6 +34,7 @@ pub(crate) mod notify;
 pub(crate) mod oracle;
 mod plot;
 pub(crate) mod prefetch;
+mod priority;
 mod processes;
 mod report;
 pub(crate) mod resolve;

@@ -2,7 +2,10 @@
 //!
 //! ```text
 //!   hand_off              a thread wakes another, which wakes it: what anything across threads costs
-//!   start_hinted          a write is committed, and the observer starts, told by a hint
+//!   hand_off_across       the same, with each kept on a processor of its own
+//!   start_hinted          a write is committed, and the observer starts, told by a hint; the writer is a task
+//!                         of the workers' runtime, as an application is
+//!   start_outside         the same, with the writer on a thread outside the runtime
 //!   rested_commit, rested_read
 //!                         its parts, each alone: after a rest everything takes longer than in a row
 //!   start_scanned_Z       the same where no hint comes: a scan every Z ms finds the cell
@@ -27,6 +30,11 @@ mod scanners;
 mod starts;
 mod throughput;
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
 use crate::bench::Turns;
 use crate::bench::findings::{Condition, Findings};
 use crate::bench::system::Load;
@@ -37,7 +45,7 @@ use commission::Commission;
 use hand_off::HandOff;
 use hot::Hot;
 use scanners::Scanners;
-use starts::Starts;
+use starts::{Part, Starts, Way, Writer};
 use throughput::Throughput;
 
 /// How many workers, and callers of transactions that are compared with them.
@@ -46,18 +54,13 @@ const WORKERS: usize = 4;
 /// What is done over and over in a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
-    HandOff,
-    Hinted,
-    Part(starts::Part),
-    /// With a scan every so many milliseconds.
-    Scanned(u64),
+    HandOff(hand_off::Where),
+    Start(starts::Way),
     Transactions,
     Notifications,
     Hot(hot::Way),
     Commission(commission::Way),
-    Scanners {
-        jump: bool,
-    },
+    Scanners { jump: bool },
 }
 
 /// An arm.
@@ -73,14 +76,36 @@ const fn arm(name: &'static str, work: Work, operation: &'static str) -> Arm {
 }
 
 /// All arms, in the order they are reported in.
-const ARMS: [Arm; 15] = [
-    arm("hand_off", Work::HandOff, "a thread wakes another and is woken by it"),
-    arm("start_hinted", Work::Hinted, "set, commit; until the observer starts"),
-    arm("rested_commit", Work::Part(starts::Part::Commit), "set, commit; nothing observed"),
-    arm("rested_read", Work::Part(starts::Part::Read), "begin, get"),
-    arm("start_scanned_10", Work::Scanned(10), "the same without a hint; a scan every 10 ms"),
-    arm("start_scanned_100", Work::Scanned(100), "the same; a scan every 100 ms"),
-    arm("start_scanned_1000", Work::Scanned(1000), "the same; a scan every second"),
+const ARMS: [Arm; 17] = [
+    arm(
+        "hand_off",
+        Work::HandOff(hand_off::Where::Anywhere),
+        "a thread wakes another and is woken by it",
+    ),
+    arm(
+        "hand_off_across",
+        Work::HandOff(hand_off::Where::Across),
+        "the same, from one processor to another",
+    ),
+    arm(
+        "start_hinted",
+        Work::Start(Way::Hinted(Writer::Task)),
+        "set, commit; until the observer starts",
+    ),
+    arm(
+        "start_outside",
+        Work::Start(Way::Hinted(Writer::Outside)),
+        "the same from outside the runtime",
+    ),
+    arm("rested_commit", Work::Start(Way::Part(Part::Commit)), "set, commit; nothing observed"),
+    arm("rested_read", Work::Start(Way::Part(Part::Read)), "begin, get"),
+    arm(
+        "start_scanned_10",
+        Work::Start(Way::Scanned(10)),
+        "the same without a hint; a scan every 10 ms",
+    ),
+    arm("start_scanned_100", Work::Start(Way::Scanned(100)), "the same; a scan every 100 ms"),
+    arm("start_scanned_1000", Work::Start(Way::Scanned(1000)), "the same; a scan every second"),
     arm("transactions", Work::Transactions, "begin, set, commit"),
     arm("notifications", Work::Notifications, "get, acknowledge, clear (on average)"),
     arm("hot_weak", Work::Hot(hot::Way::Weak), "set, notify the hot row, commit"),
@@ -109,7 +134,7 @@ struct Turned {
 /// All experiments.
 struct Benches {
     hand_off: HandOff,
-    starts: Starts,
+    starts: Arc<Mutex<Starts>>,
     throughput: Throughput,
     hot: Hot,
     commission: Commission,
@@ -120,7 +145,7 @@ impl Benches {
     async fn create(dir: &std::path::Path, seed: u64) -> anyhow::Result<Self> {
         Ok(Benches {
             hand_off: HandOff::new(seed),
-            starts: Starts::create(&dir.join("starts"), seed).await?,
+            starts: Arc::new(Mutex::new(Starts::create(&dir.join("starts"), seed).await?)),
             throughput: Throughput::create(&dir.join("throughput"), seed).await?,
             hot: Hot::create(&dir.join("hot")).await?,
             commission: Commission::create(&dir.join("commission"), seed).await?,
@@ -128,13 +153,11 @@ impl Benches {
         })
     }
 
-    async fn turn(&mut self, work: Work, length: std::time::Duration) -> anyhow::Result<Turned> {
+    async fn turn(&mut self, work: Work, length: Duration) -> anyhow::Result<Turned> {
         let plain = |block| Turned { block, aside: None };
         Ok(match work {
-            Work::HandOff => plain(self.hand_off.block(length).await?),
-            Work::Hinted => plain(self.starts.hinted(length).await?),
-            Work::Part(part) => plain(self.starts.part(part, length).await?),
-            Work::Scanned(ms) => plain(self.starts.scanned(length, ms).await?),
+            Work::HandOff(place) => plain(self.hand_off.block(place, length).await?),
+            Work::Start(way) => plain(self.start(way, length).await?),
             Work::Transactions => plain(self.throughput.transactions(length).await?),
             Work::Notifications => self.throughput.notifications(length).await?,
             Work::Hot(way) => self.hot.block(way, length).await?,
@@ -143,8 +166,14 @@ impl Benches {
         })
     }
 
+    /// As a task, which the code of an application is: whom it wakes runs on the same thread.
+    async fn start(&self, way: Way, length: Duration) -> anyhow::Result<Block> {
+        let mut starts = self.starts.clone().lock_owned().await;
+        tokio::spawn(async move { starts.block(way, length).await }).await?
+    }
+
     async fn conditions(&self) -> anyhow::Result<Vec<Condition>> {
-        let mut conditions = self.starts.conditions();
+        let mut conditions = self.starts.lock().await.conditions();
         conditions.extend(self.throughput.conditions());
         conditions.extend(self.hot.conditions().await?);
         conditions.extend(self.commission.conditions().await?);

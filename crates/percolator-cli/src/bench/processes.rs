@@ -132,6 +132,18 @@ pub(crate) fn cores() -> Vec<usize> {
     }
 }
 
+/// Keeps the calling thread on one core. Where that cannot be had, it runs anywhere.
+#[cfg(target_os = "linux")]
+pub(crate) fn stay_on(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+/// Keeps the calling thread on one core. Where that cannot be had, it runs anywhere.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn stay_on(_core: usize) {}
+
 /// `0-3,8` as numbers.
 fn parse_cores(text: &str) -> Vec<usize> {
     let range = |part: &str| {

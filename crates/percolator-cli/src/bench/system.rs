@@ -106,6 +106,17 @@ impl Spent {
 
 /// Processor time of every process that comes from this one, those that have ended included.
 pub(crate) fn descendants_cpu() -> Option<Duration> {
+    let ticks: u64 = family()?.iter().map(|(_, ticks)| ticks).sum();
+    Some(TICK * u32::try_from(ticks).ok()?)
+}
+
+/// Every process that comes from this one.
+pub(crate) fn descendants() -> Option<Vec<u32>> {
+    Some(family()?.into_iter().map(|(process, _)| process).collect())
+}
+
+/// Every process that comes from this one, with its time.
+fn family() -> Option<Vec<(u32, u64)>> {
     let mut children = BTreeMap::<u32, Vec<(u32, u64)>>::new();
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
@@ -115,15 +126,14 @@ pub(crate) fn descendants_cpu() -> Option<Duration> {
             children.entry(parent).or_default().push((pid, ticks));
         }
     }
-    let mut ticks = 0;
+    let mut found: Vec<(u32, u64)> = Vec::new();
     let mut left = vec![std::process::id()];
     while let Some(parent) = left.pop() {
-        for (pid, own) in children.remove(&parent).unwrap_or_default() {
-            ticks += own;
-            left.push(pid);
-        }
+        let of = children.remove(&parent).unwrap_or_default();
+        left.extend(of.iter().map(|(process, _)| process));
+        found.extend(of);
     }
-    Some(TICK * u32::try_from(ticks).ok()?)
+    Some(found)
 }
 
 /// The parent of a process, and its time with that of its children that have ended.

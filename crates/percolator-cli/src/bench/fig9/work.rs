@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use tpce::postgres::{self, Bodies};
 use tpce::{Exchange, Report, Scale, TransactionType};
 
+use crate::bench::priority::go_before_all_others;
 use crate::bench::server::{ANY_PORT, Server};
 use crate::bench::system::{Spent, descendants_cpu};
 use crate::bench::turns::histogram;
@@ -73,6 +74,8 @@ pub(crate) async fn run(store: Store, scale: Scale, data: &Path) -> anyhow::Resu
             let name = request["name"].as_str().unwrap_or_default().to_owned();
             totals.entry(name).or_default().add(&report);
         } else if let (Some(rate), Some(seconds)) = (number("open"), number("seconds")) {
+            // What sends the requests is started by this thread.
+            go_before_all_others();
             let spent = Spent::new();
             let report = bed.exchange.open(rate, Duration::from_secs_f64(seconds)).await?;
             say(&open(&report, rate, &spent)?)?;

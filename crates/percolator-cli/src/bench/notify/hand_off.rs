@@ -6,11 +6,21 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use crate::bench::processes::{cores, stay_on};
 use crate::bench::turns::{Block, Start, histogram, nanos};
 
 /// How long both rest between two rounds, at least; so long that processors and threads go to sleep, as
 /// they do between two writes of [`Starts`](super::starts::Starts).
 pub(super) const REST_US: std::ops::Range<u64> = 500..1500;
+
+/// On which processors they run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Where {
+    /// Wherever the system puts them: mostly on the same.
+    Anywhere,
+    /// Each on its own, where there are two.
+    Across,
+}
 
 /// Whose turn it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,16 +62,32 @@ impl HandOff {
         HandOff { random: SmallRng::seed_from_u64(seed) }
     }
 
-    pub(super) async fn block(&mut self, length: Duration) -> anyhow::Result<Block> {
+    pub(super) async fn block(&mut self, place: Where, length: Duration) -> anyhow::Result<Block> {
         let random = SmallRng::from_rng(&mut self.random);
-        Ok(tokio::task::spawn_blocking(move || rounds(random, length)).await?)
+        let cores = match (place, cores().as_slice()) {
+            (Where::Across, [one, another, ..]) => Some([*one, *another]),
+            _ => None,
+        };
+        // Threads of their own: what they are kept on ends with them.
+        let (done, block) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            // Nobody waits after Ctrl-C.
+            let _ = done.send(rounds(random, cores, length));
+        });
+        Ok(block.await?)
     }
 }
 
-fn rounds(mut random: SmallRng, length: Duration) -> Block {
+fn rounds(mut random: SmallRng, cores: Option<[usize; 2]>, length: Duration) -> Block {
     let place = Arc::new(Place { turn: Mutex::new(Turn::Caller), changed: Condvar::new() });
     let theirs = place.clone();
+    if let Some([own, _]) = cores {
+        stay_on(own);
+    }
     let partner = std::thread::spawn(move || {
+        if let Some([_, own]) = cores {
+            stay_on(own);
+        }
         while theirs.await_while(Turn::Caller) == Turn::Partner {
             theirs.hand(Turn::Caller);
         }

@@ -52,10 +52,14 @@ fn figures(turns: Turns, arms: &[Measured], aside: &[&[f64]]) -> Vec<Figure> {
     let each = hinted.turns.iter().zip(&commit.turns).zip(&read.turns).zip(&hand_off.turns);
     let parts: Vec<f64> =
         each.map(|(((h, c), r), wake)| h.p50 / (c.p50 + r.p50 + wake.p50)).collect();
+    let (across, outside) = (arm("hand_off_across"), arm("start_outside"));
     let mut figures = vec![
         p50.bar(Bar::AtMost(5.0)),
         p99.bar(Bar::AtMost(10.0)),
         faster.bar(Bar::AtLeast(400.0)),
+        Figure::latencies(turns, hinted, across, "p50", |turn| turn.p50),
+        Figure::latencies(turns, outside, hand_off, "p50", |turn| turn.p50),
+        Figure::latencies(turns, outside, across, "p50", |turn| turn.p50).bar(Bar::AtMost(5.0)),
         Figure::latencies(turns, commit, hand_off, "p50", |turn| turn.p50),
         Figure::latencies(turns, read, hand_off, "p50", |turn| turn.p50),
         Figure::each("start_hinted p50 / (rested_commit + rested_read + hand_off)", turns, &parts),

@@ -37,6 +37,26 @@ pub(super) enum Part {
     Read,
 }
 
+/// Where a writer runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Writer {
+    /// In the runtime of the workers.
+    Task,
+    /// On a thread outside of it.
+    Outside,
+}
+
+/// What is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// A start that a hint tells of.
+    Hinted(Writer),
+    /// A part of it alone.
+    Part(Part),
+    /// A start without hints, with a scan every so many milliseconds.
+    Scanned(u64),
+}
+
 /// An observer's start: the number of the write, and how long ago it was asked for, in nanoseconds.
 type Started = (u64, u64);
 
@@ -106,9 +126,21 @@ impl Starts {
         Ok(self.writes)
     }
 
+    pub(super) async fn block(&mut self, way: Way, length: Duration) -> anyhow::Result<Block> {
+        match way {
+            Way::Hinted(Writer::Task) => self.hinted(length).await,
+            // The thread leaves the runtime to another one meanwhile.
+            Way::Hinted(Writer::Outside) => tokio::task::block_in_place(|| {
+                tokio::runtime::Handle::current().block_on(self.hinted(length))
+            }),
+            Way::Part(part) => self.part(part, length).await,
+            Way::Scanned(ms) => self.scanned(length, ms).await,
+        }
+    }
+
     /// One write after the other, each when the observer of the one before has started and everybody has
     /// gone to sleep.
-    pub(super) async fn hinted(&mut self, length: Duration) -> anyhow::Result<Block> {
+    async fn hinted(&mut self, length: Duration) -> anyhow::Result<Block> {
         let (observer, mut starts) = self.observer();
         let workers = idle_workers(&self.db, vec![observer]).await?;
         let mut block = self.empty();
@@ -128,7 +160,7 @@ impl Starts {
 
     /// What a start is made of, each part alone after the same rest: the commit that is waited for, or the
     /// begin and the read of an observer's transaction.
-    pub(super) async fn part(&mut self, part: Part, length: Duration) -> anyhow::Result<Block> {
+    async fn part(&mut self, part: Part, length: Duration) -> anyhow::Result<Block> {
         let mut block = self.empty();
         let start = Start::now(None);
         while start.at().elapsed() < length {
@@ -157,7 +189,7 @@ impl Starts {
     }
 
     /// Writes at random moments, over whole periods of the scan, so that no part of one is preferred.
-    pub(super) async fn scanned(&mut self, length: Duration, ms: u64) -> anyhow::Result<Block> {
+    async fn scanned(&mut self, length: Duration, ms: u64) -> anyhow::Result<Block> {
         let (observer, mut starts) = self.observer();
         let period = Duration::from_millis(ms);
         let options = WorkerOptions {
