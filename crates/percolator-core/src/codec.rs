@@ -53,10 +53,6 @@ impl Reader {
         (len <= self.left.len()).then(|| self.left.split_to(len))
     }
 
-    pub(crate) fn rest(self) -> Bytes {
-        self.left
-    }
-
     pub(crate) fn is_empty(&self) -> bool {
         self.left.is_empty()
     }

@@ -88,20 +88,19 @@ impl Client {
         s: Timestamp,
     ) -> Result<Option<Bytes>> {
         let select = selection(std::slice::from_ref(column), s);
-        let found = self.read_unlocked(table, row, &select, Patience::Wait).await?;
+        let mut found = self.read_unlocked(table, row, &select, Patience::Wait).await?;
         // What is short, as most values are, or absent needs no list of versions.
-        let value = match &found.cells[..] {
-            [] => None,
-            [cell, ..] => match Write::decode(&cell.value)? {
-                Write { kind: Kind::Put, short_value: None, .. } => {
-                    let mut versions = self.versions(table, &found, s, |_| true).await?;
-                    return Ok(versions.pop().and_then(|version| version.value));
-                }
-                write => write.short_value,
-            },
+        let Some(cell) = found.cells.pop() else {
+            self.check_held(s)?;
+            return Ok(None);
         };
+        if Write::lies_apart(&cell.value) {
+            found.cells.push(cell);
+            let mut versions = self.versions(table, &found, s, |_| true).await?;
+            return Ok(versions.pop().and_then(|version| version.value));
+        }
         self.check_held(s)?;
-        Ok(value)
+        Ok(Write::of(cell.value)?.short_value)
     }
 
     /// As [`read_row`](Client::read_row) for each of several rows, which are asked for together.
@@ -146,14 +145,15 @@ impl Client {
         select: &Selection,
         patience: Patience,
     ) -> Result<bigtable::Row> {
-        let mut wait = LockWait::new(self, patience);
+        let mut wait: Option<LockWait<'_>> = None;
         loop {
             self.counters().reads.bump();
             let found = table.store().read_row(row, select).await.map_err(too_old)?;
-            match found.cells.iter().find(|cell| cell.family == LOCK) {
-                Some(cell) => wait.settle(&MetLock::decode(table, row, cell)?).await?,
-                None => return Ok(found),
-            }
+            let Some(cell) = found.cells.iter().find(|cell| cell.family == LOCK) else {
+                return Ok(found);
+            };
+            let met = MetLock::decode(table, row, cell)?;
+            wait.get_or_insert_with(|| LockWait::new(self, patience)).settle(&met).await?;
         }
     }
 

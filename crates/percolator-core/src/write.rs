@@ -4,12 +4,13 @@
 //! at s" is a value prefix that the store can test.
 
 use bigtable::Timestamp;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::codec::Reader;
 use crate::lock::Kind;
 use crate::{Error, Result};
 
+/// Start timestamp and flags.
+const HEADER_BYTES: usize = 9;
 const FLAG_DELETE: u8 = 1;
 const FLAG_SHORT_VALUE: u8 = 2;
 
@@ -31,7 +32,7 @@ pub(crate) fn pointing_at(start_ts: Timestamp) -> Bytes {
 impl Write {
     pub(crate) fn encode(&self) -> Bytes {
         let value = self.short_value.as_deref().unwrap_or_default();
-        let mut out = BytesMut::with_capacity(9 + value.len());
+        let mut out = BytesMut::with_capacity(HEADER_BYTES + value.len());
         out.put_u64(self.start_ts.as_u64());
         let mut flags = 0;
         flags |= if self.kind == Kind::Delete { FLAG_DELETE } else { 0 };
@@ -42,23 +43,36 @@ impl Write {
     }
 
     pub(crate) fn decode(value: &Bytes) -> Result<Self> {
-        Write::parse(value).ok_or_else(|| Error::Corrupt { record: "write", bytes: value.clone() })
+        Write::of(value.clone())
     }
 
-    fn parse(value: &Bytes) -> Option<Self> {
-        let mut reader = Reader::new(value);
-        let start_ts = Timestamp::new(reader.u64()?)?;
-        let flags = reader.u8()?;
-        let rest = reader.rest();
-        let short_value = match flags & FLAG_SHORT_VALUE {
-            0 if rest.is_empty() => None,
-            0 => return None,
-            _ => Some(rest),
+    /// Whether a record's value is too long for it, and lies in `data`.
+    pub(crate) fn lies_apart(record: &[u8]) -> bool {
+        header(record).is_some_and(|(_, flags)| flags == 0)
+    }
+
+    /// As [`Write::decode`], without another handle of the same bytes, which is an allocation.
+    pub(crate) fn of(mut value: Bytes) -> Result<Self> {
+        let Some((start_ts, flags)) = header(&value) else {
+            return Err(Error::Corrupt { record: "write", bytes: value });
         };
         let kind = if flags & FLAG_DELETE != 0 { Kind::Delete } else { Kind::Put };
-        let known = flags & !(FLAG_DELETE | FLAG_SHORT_VALUE) == 0;
-        known.then_some(Write { start_ts, kind, short_value })
+        let short_value = (flags & FLAG_SHORT_VALUE != 0).then(|| {
+            value.advance(HEADER_BYTES);
+            value
+        });
+        Ok(Write { start_ts, kind, short_value })
     }
+}
+
+/// Start timestamp and flags of a record; `None` if it is none.
+fn header(value: &[u8]) -> Option<(Timestamp, u8)> {
+    let (start_ts, rest) = value.split_first_chunk()?;
+    let (flags, rest) = rest.split_first()?;
+    let known = flags & !(FLAG_DELETE | FLAG_SHORT_VALUE) == 0;
+    let fits = flags & FLAG_SHORT_VALUE != 0 || rest.is_empty();
+    let start_ts = Timestamp::new(u64::from_be_bytes(*start_ts))?;
+    (known && fits).then_some((start_ts, *flags))
 }
 
 #[cfg(test)]
