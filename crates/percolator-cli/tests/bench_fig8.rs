@@ -31,8 +31,8 @@ fn every_arm_is_measured_and_every_copy_checked() {
     let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
     let check = &result["check"];
     assert_eq!((&check["wrong"], &result["check_ok"]), (&0.into(), &true.into()));
-    assert_eq!(check["copies"], 20);
-    assert_eq!(check["cells"], 20 * 40);
+    assert_eq!(check["copies"], 21);
+    assert_eq!(check["cells"], 21 * 40);
     for arm in result["arms"].as_array().unwrap() {
         assert!(arm["operations"].as_u64() > Some(0), "{arm}");
         assert!(arm["p99_us"].as_f64() >= arm["p50_us"].as_f64(), "{arm}");

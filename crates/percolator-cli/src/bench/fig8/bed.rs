@@ -8,7 +8,9 @@ use rand::rngs::SmallRng;
 use tempfile::TempDir;
 
 use super::cells::{Cells, Place};
-use super::embedded::{Switches, bare, optimistic, raw, single_writer, transactions, two_phases};
+use super::embedded::{
+    Switches, bare, optimistic, raw, single_writer, transactions, twice, two_phases,
+};
 use super::postgres::Rows;
 use super::remote::{self, Emulator};
 use super::{Beside, Settings, Work};
@@ -198,6 +200,10 @@ impl Bed {
             ("with_newest_apart", apart, false, "the same, newest records not remembered"),
             ("paper_faithful", paper, false, "the same, all versions together: the paper's form"),
         ];
+        let store = Switches::ALL.open(&settings.dir.join("two-mutations"))?;
+        let cells = self.copy(twice(&*store, "cells").await?).await?;
+        let operation = "what two_phases puts and removes, by two Table::mutate_row";
+        self.arm("two_mutations", &cells, Work::Set, operation);
         for (name, switches, short_values, operation) in forms {
             let cells = self.alone(settings, name, switches, two_phases(short_values)).await?;
             self.arm(name, &cells, Work::Set, operation);

@@ -21,6 +21,8 @@ pub(super) const KEY_BYTES: usize = 24;
 pub(super) const VALUE_BYTES: usize = 100;
 /// The family of cells that are no transactions'.
 pub(super) const NEWEST: Family = Family::from_static("newest");
+/// The family of what stands for locks.
+pub(super) const LOCKS: Family = Family::from_static("locks");
 /// The same, where the newest version does not lie apart from older ones.
 pub(super) const VERSIONS: Family = Family::from_static("versions");
 
@@ -47,6 +49,8 @@ pub(super) enum Place {
     },
     /// A table of the store beneath the transactions, and the family of it.
     Raw { table: Arc<dyn bigtable::Table>, family: Family },
+    /// The same, where each write is two: what the two phases of a transaction put and remove.
+    Twice { table: Arc<dyn bigtable::Table> },
     /// A table of transactions.
     Percolator { client: Client, table: percolator::Table },
     /// A table of PostgreSQL.
@@ -148,7 +152,9 @@ impl Cells {
                 }
                 tx.commit()?;
             }
-            Place::Percolator { .. } | Place::Postgres(_) => self.set(cells, 0, random).await?,
+            Place::Twice { .. } | Place::Percolator { .. } | Place::Postgres(_) => {
+                self.set(cells, 0, random).await?;
+            }
         }
         Ok(())
     }
@@ -201,12 +207,8 @@ impl Cells {
             Place::SingleWriter { keyspace, .. } => {
                 self.check(cell, keyspace.get(key.as_bytes())?.as_deref());
             }
-            Place::Raw { table, family } => {
-                let newest =
-                    Selection::default().column(family.clone(), QUALIFIER, TimeRange::ALL, 1);
-                let row = table.read_row(key, &newest).await?;
-                self.check(cell, row.newest(family, QUALIFIER).map(|found| &found.value[..]));
-            }
+            Place::Raw { table, family } => self.get_raw(&**table, family, cell).await?,
+            Place::Twice { table } => self.get_raw(&**table, &NEWEST, cell).await?,
             Place::Percolator { client, table } => {
                 let snapshot = held.snapshot(client).await?;
                 self.check(cell, snapshot.get(table, key, &COLUMN).await?.as_deref());
@@ -215,6 +217,18 @@ impl Cells {
                 self.check(cell, rows.get(caller, key.as_bytes()).await?.as_deref());
             }
         }
+        Ok(())
+    }
+
+    async fn get_raw(
+        &self,
+        table: &dyn bigtable::Table,
+        family: &Family,
+        cell: usize,
+    ) -> anyhow::Result<()> {
+        let newest = Selection::default().column(family.clone(), QUALIFIER, TimeRange::ALL, 1);
+        let row = table.read_row(&self.keys[cell], &newest).await?;
+        self.check(cell, row.newest(family, QUALIFIER).map(|found| &found.value[..]));
         Ok(())
     }
 
@@ -286,6 +300,15 @@ impl Cells {
             Place::Raw { table, family } => {
                 let set = self.mutation(family, cell, random);
                 table.mutate_row(RowMutation::new(&self.keys[cell]).mutation(set)).await?;
+            }
+            Place::Twice { table } => {
+                let set = self.mutation(&NEWEST, cell, random);
+                let Mutation::Set { timestamp, value, .. } = &set else { return Ok(()) };
+                let lock = Mutation::set(LOCKS, QUALIFIER, *timestamp, value.clone());
+                let unlock = Mutation::delete(LOCKS, QUALIFIER, TimeRange::at(*timestamp));
+                let row = || RowMutation::new(&self.keys[cell]);
+                table.mutate_row(row().mutation(lock)).await?;
+                table.mutate_row(row().mutation(set).mutation(unlock)).await?;
             }
             Place::Postgres(rows) => {
                 rows.set(caller, key, &self.value(cell, random)).await?;

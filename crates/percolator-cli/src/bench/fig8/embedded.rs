@@ -13,12 +13,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bigtable::{
-    CommitRows, Layout, LocalityGroup, Result, RowsOutcome, Store, Table, TableSchema, Timestamp,
+    CommitRows, Layout, LocalityGroup, OnFull, Result, RowsOutcome, Store, Table, TableSchema,
+    Timestamp,
 };
 use bigtable_fjall::{Durability, FjallStore};
 use fjall::KeyspaceCreateOptions;
 use percolator::{Client, CommitPath, Options, Percolator, async_trait};
 
+use super::CELLS_MAX;
 use super::cells::{NEWEST, Place, VERSIONS};
 
 /// New cells of a keyspace in memory, before they are written out as a sorted run.
@@ -97,6 +99,15 @@ pub(super) async fn raw(
     };
     let table = store.open_table(name, &TableSchema { groups: vec![group] }).await?;
     Ok(Place::Raw { table, family })
+}
+
+/// A table of the store beneath, for what two phases put and remove.
+pub(super) async fn twice(store: &dyn Store, name: &str) -> anyhow::Result<Place> {
+    // As the locks of transactions lie.
+    let locks = LocalityGroup::in_memory("locks", OnFull::Refuse { cells_max: CELLS_MAX });
+    let newest = LocalityGroup::on_disk("newest", Layout::NewestApart);
+    let table = store.open_table(name, &TableSchema { groups: vec![locks, newest] }).await?;
+    Ok(Place::Twice { table })
 }
 
 /// A keyspace of the bare engine.

@@ -18,7 +18,7 @@ const PAPER_WRITE: f64 = 0.23;
 /// One arm's rate over another's, with its bar and what the paper has.
 type Ratio = (&'static str, &'static str, Option<f64>, Option<f64>);
 
-const RATIOS: [Ratio; 35] = [
+const RATIOS: [Ratio; 38] = [
     // The paper's two bars, and the ladder between its form and the default.
     ("get", "raw_get", Some(0.90), Some(PAPER_READ)),
     ("snapshot_get", "raw_get", None, None),
@@ -32,6 +32,10 @@ const RATIOS: [Ratio; 35] = [
     ("paper_faithful", "raw_set_blind", None, Some(PAPER_WRITE)),
     ("two_phases", "raw_set_blind", None, Some(PAPER_WRITE)),
     ("tx", "raw_set_blind", None, Some(PAPER_WRITE)),
+    // What two phases come to at most.
+    ("two_mutations", "raw_set", None, None),
+    ("two_mutations", "raw_set_blind", None, None),
+    ("two_phases", "two_mutations", None, None),
     ("tx_ten", "raw_set", Some(0.45), None),
     ("tx_many", "raw_set_many", None, None),
     ("tx_many", "raw_set_blind_many", None, None),
