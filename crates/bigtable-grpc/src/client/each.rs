@@ -16,7 +16,7 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use super::batch::BATCH_BYTES_MAX;
-use super::gather::{Together, Waiting};
+use super::gather::{RUNTIME_ENDED, Together, Waiting};
 use super::merge::Merger;
 use super::retry::{Attempts, once};
 use super::status::{is_transient, of_read};
@@ -45,7 +45,7 @@ impl Together for RowRead {
     }
 
     fn given_up() -> Error {
-        Error::Unavailable { why: "the read was given up".to_owned() }
+        Error::Unavailable { why: format!("the read was given up: {RUNTIME_ENDED}") }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bigtable::{Error, Result, Store, TableSchema, Timestamp, check_table_name};
 use cluster_net::Tls;
+use tokio::runtime::Handle;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Status};
 
@@ -128,6 +129,8 @@ pub struct GrpcStore {
     batch_delay: Duration,
     /// Those that wait, by table: all handles of one share them.
     gathers: Mutex<BTreeMap<String, Gathers>>,
+    /// The runtime that it was opened in, which sends what has gathered.
+    runtime: Handle,
     /// What tables were opened as. Locality groups are known here alone.
     opened: Mutex<BTreeMap<String, TableSchema>>,
 }
@@ -152,10 +155,18 @@ impl GrpcStore {
         let app_profile = address.app_profile().unwrap_or(&options.app_profile).to_owned();
         let (instance, opened) = (address.instance(), Mutex::default());
         let channels = Arc::new(Channels::open(way, &instance, &app_profile, &options).await?);
-        let gathers = Mutex::default();
-        let limits = Limits::default();
-        let mut store =
-            GrpcStore { channels, instance, app_profile, limits, batch_delay, gathers, opened };
+        let (gathers, limits) = (Mutex::default(), Limits::default());
+        let runtime = Handle::current();
+        let mut store = GrpcStore {
+            channels,
+            instance,
+            app_profile,
+            limits,
+            batch_delay,
+            gathers,
+            runtime,
+            opened,
+        };
         store.check_routing().await?;
         // Google's own service has none.
         if batches && !store.channels.by_token() {
@@ -421,9 +432,11 @@ impl GrpcStore {
         if delay.is_zero() {
             return Gathers { mutations: None, reads: None };
         }
+        let runtime = &self.runtime;
+        let reads_max = self.limits.reads_max.unwrap_or(READS_MAX);
         let gathers = || Gathers {
-            mutations: self.limits.entries_max.map(|max| Gather::new(delay, max)),
-            reads: Some(Gather::new(delay, self.limits.reads_max.unwrap_or(READS_MAX))),
+            mutations: self.limits.entries_max.map(|max| Gather::new(delay, max, runtime)),
+            reads: Some(Gather::new(delay, reads_max, runtime)),
         };
         let mut all = self.gathers.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(name.to_owned()).or_insert_with(gathers).clone()
