@@ -63,6 +63,8 @@ async fn who_came_first_may_end_while_others_wait() {
     let (read, mutated) = timeout(DEADLINE, mine).await.expect("nobody has sent them");
     assert_eq!(read.unwrap().key, key);
     assert!(mutated.unwrap());
+    let sent = script.play(|play| play.mutated + play.batched.iter().map(Vec::len).sum::<usize>());
+    assert_eq!(sent, 2, "what was asked for by who has ended is sent, too");
 }
 
 #[tokio::test]
