@@ -146,8 +146,12 @@ async fn client_life(world: Arc<World>, member: ProcessRuntime) {
             world.sleep_ms(world.between(0, 20)).await;
         }
     }
-    if session.client.stats().reads_saved > 0 {
+    let stats = session.client.stats();
+    if stats.reads_saved > 0 {
         world.tally.happened(Sometimes::ReadAhead);
+    }
+    if stats.looks_outrun > 0 {
+        world.tally.happened(Sometimes::LookOutrun);
     }
 }
 

@@ -180,6 +180,7 @@ fn options(rng: &mut Rng) -> Options {
         read_wait_max: Duration::from_millis(rng.between(50, 5000)),
         commit_deadline: Duration::from_millis(rng.between(20, 4000)),
         read_ahead: rng.below(2) == 0,
+        prewrite_in_one_request: rng.below(2) == 0,
         short_value_bytes_max: *rng.pick(&[0, 12, 255]).unwrap_or(&255),
         attempts_max: 12,
         commit_path: CommitPath::OneStep,
