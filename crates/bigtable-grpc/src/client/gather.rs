@@ -13,9 +13,15 @@ use std::time::Duration;
 use bigtable::{ConditionalMutation, Error, Result};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::batch;
 use super::table::GrpcTable;
+
+/// How late what has gathered may be sent. If it is later, the process was stopped meanwhile, and what its
+/// callers knew before may hold no more: of a store without a floor, that what they have open is registered.
+/// Then it is not sent at all. How long a request lives counts on it.
+pub(super) const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// Why nobody tells an answer, and what to do about it.
 pub(super) const RUNTIME_ENDED: &str =
@@ -98,17 +104,29 @@ impl<R: Together> Gather<R> {
         let count = waiting.len();
         let full = (count >= self.entries_max).then(|| std::mem::take(&mut *waiting));
         drop(waiting);
+        let now = Instant::now();
         if let Some(full) = full {
-            self.runtime.spawn(R::deliver(table.clone(), full));
+            self.runtime.spawn(deliver(table.clone(), full, now));
         } else if count == 1 {
-            let (pause, table) = (Pause(Some(self.clone())), table.clone());
-            let delay = self.delay;
+            let (pause, table, due) = (Pause(Some(self.clone())), table.clone(), now + self.delay);
             self.runtime.spawn(async move {
-                tokio::time::sleep(delay).await;
-                R::deliver(table, pause.over()).await;
+                tokio::time::sleep_until(due).await;
+                deliver(table, pause.over(), due).await;
             });
         }
         answer
+    }
+}
+
+/// Sends what has gathered, unless it is too late for that. Then it can be repeated.
+async fn deliver<R: Together>(table: GrpcTable, gathered: Vec<Waiting<R>>, due: Instant) {
+    let late = due.elapsed();
+    if late <= LATE_MAX {
+        return R::deliver(table, gathered).await;
+    }
+    for waiting in gathered {
+        let why = format!("this process stood still for {late:?}; the request was not sent");
+        waiting.tell(Err(Error::Unavailable { why }));
     }
 }
 

@@ -15,7 +15,7 @@ use super::address::Address;
 use super::bare::BareTable;
 use super::batch::{self, Limits};
 use super::channel::{Channels, Way, routing};
-use super::gather::Gather;
+use super::gather::{Gather, LATE_MAX};
 use super::retry::{once, repeat};
 use super::status::{of_mutation, of_read};
 use super::table::{Gathers, GrpcTable};
@@ -64,7 +64,8 @@ pub struct ClientOptions {
     pub batches: bool,
     /// How long a conditional mutation or a read of a row waits for others of its table, of whatever callers,
     /// to go in one request with them; fewer requests for a higher latency (paper section 2.5). Zero, the
-    /// default, sends each at once.
+    /// default, sends each at once. One that is a second late, because the process stood still, is refused
+    /// instead of being sent.
     ///
     /// To a server that takes no batches, conditional mutations go at once all the same. Reads wait, and those
     /// by the same selection go together: those of one transaction, because each reads at its own
@@ -381,7 +382,11 @@ impl Store for GrpcStore {
     /// The client gives a request up at its deadline, and so does the server, which counts from when it
     /// came. Before it is sent it may have waited for others.
     fn request_life_max(&self) -> Option<Duration> {
-        Some(2 * self.channels.deadline() + self.batch_delay)
+        let sent = 2 * self.channels.deadline();
+        Some(match self.batch_delay {
+            Duration::ZERO => sent,
+            delay => sent + delay + LATE_MAX,
+        })
     }
 
     fn floor(&self) -> Timestamp {

@@ -1,4 +1,4 @@
-//! Requests that wait for each other, of callers in several runtimes.
+//! Requests that wait for each other, of callers in several runtimes, and in a process that stands still.
 
 use std::sync::Arc;
 use std::thread;
@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::batches::requests;
 use super::script::{DEADLINE, FAMILY, Script, open_with};
 use crate::client::ClientOptions;
+use crate::client::gather::LATE_MAX;
 
 /// Long enough for a runtime to begin and to end meanwhile.
 const DELAY: Duration = Duration::from_millis(300);
@@ -103,4 +104,32 @@ fn without_the_runtime_of_the_store_callers_are_told() {
     assert!(matches!(mutated, Err(Error::Unknown { .. })), "{mutated:?}");
     let told = read.unwrap_err().to_string();
     assert!(told.contains("open the store in one that outlives it"), "{told}");
+}
+
+#[tokio::test]
+async fn what_would_be_sent_long_after_it_was_due_is_not() {
+    let script = Script::default();
+    let table = open(&script).await;
+    let sent = || script.play(|play| play.mutated + play.each_asked.len() + play.asked.len());
+    let before = sent();
+    tokio::time::pause();
+    for (late, is_sent) in [(LATE_MAX + DELAY, false), (Duration::ZERO, true)] {
+        let (select, key) = (select(), RowKey::from("a"));
+        let mine = futures::future::join(
+            table.read_row(&key, &select),
+            table.check_and_mutate_row(mutation("a")),
+        );
+        let stop = async {
+            tokio::time::advance(DELAY + late).await;
+            tokio::time::resume();
+        };
+        let ((read, mutated), ()) = futures::future::join(mine, stop).await;
+        assert_eq!((read.is_ok(), mutated.is_ok()), (is_sent, is_sent), "{read:?}, {mutated:?}");
+        if !is_sent {
+            assert!(matches!(mutated, Err(Error::Unavailable { .. })), "{mutated:?}");
+            assert_eq!(sent(), before);
+            tokio::time::pause();
+        }
+    }
+    assert_eq!(sent(), before + 2);
 }
