@@ -57,6 +57,7 @@ parts! {
     NoFloors "stores-without-floors": s => s.life = None,
     GroupSync "group-sync": s => s.sync_max = Duration::ZERO,
     SplitBatches "split-batches": s => s.splits_batches = false,
+    BatchDelay "batch-delay": s => s.batch_delay = Duration::ZERO,
     Drift "drift": s => (s.drift_ppm_max, s.wall_offset_ms_max) = (0, 0),
     Priorities "priorities": s => s.policy = Policy::Any,
 }
