@@ -191,7 +191,11 @@ async fn collector_life(world: Arc<World>, member: ProcessRuntime, interval: Dur
         nemesis::wait(&world, interval).await;
         let retention = match world.one_in(3) {
             true => Duration::ZERO,
-            false => shortest + Duration::from_millis(world.between(1, 400)),
+            // Close to the shortest, a process that was paused has often lapsed.
+            false => {
+                let longest = world.between(2, 400);
+                shortest + Duration::from_millis(world.between(1, longest))
+            }
         };
         let report = match client.gc(retention).await {
             Ok(report) => report,

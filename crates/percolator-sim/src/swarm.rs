@@ -136,7 +136,9 @@ impl Swarm {
             policy: Policy::draw(rng),
         };
         if rng.below(3) == 0 {
-            swarm.without_floors(Duration::from_millis(rng.between(20, 250)));
+            // Where requests live briefly, retentions are short, and a pause outlasts them.
+            let longest = if rng.below(2) == 0 { 30 } else { 250 };
+            swarm.without_floors(Duration::from_millis(rng.between(10, longest)));
         }
         swarm
     }
