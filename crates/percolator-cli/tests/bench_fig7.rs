@@ -41,8 +41,18 @@ fn ours_and_its_rivals_are_measured_and_compared_with_the_rule() {
     assert!(result["missing"][0].as_str().unwrap().contains("DuckDB"), "{}", result["missing"]);
     let ratio = figure(&result, "documents/s, ours / rows");
     assert_eq!((&ratio["bar"], &ratio["paper"]), (&json!(0.133), &json!(0.133)));
-    for name in ["documents/s, ours / rows", "documents/CPU-s, engine / rows", "keys looked up"] {
+    for name in [
+        "documents/s, ours / rows",
+        "documents/s, engine / rows",
+        "documents/CPU-s, engine / rows",
+        "keys looked up",
+    ] {
         assert!(figure(&result, name)["median"].as_f64() > Some(0.0), "{name}");
+    }
+    // The floor alone is not asked about crawl rates.
+    for rival in result["rivals"].as_array().unwrap() {
+        let rates = rival["rates"].as_array().unwrap().len();
+        assert_eq!(rates, if rival["name"] == "engine" { 0 } else { 6 }, "{}", rival["name"]);
     }
     goals::have_their_figures("fig7", &out);
     for (plot, told) in [("fig7.svg", "over its old files"), ("fig7-rate.svg", "into the engine")] {

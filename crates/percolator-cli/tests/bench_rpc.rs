@@ -21,6 +21,9 @@ fn what_it_wrote_is_checked() {
         assert!(arm["operations"].as_u64() > Some(0), "{arm}");
     }
     assert_eq!(figure(&result, "tx/bare_commit")["bar"], json!(0.8));
+    for name in ["tx/tx_read_first", "tx_many/tx_read_first_many"] {
+        assert!(figure(&result, name)["median"].as_f64() > Some(0.0), "{name}");
+    }
     assert_eq!(figure(&result, "get_many/bare_read_many")["bar"], json!(0.9));
 }
 

@@ -8,8 +8,25 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 fn bench(dir: &Path) -> Output {
+    bench_without(dir, &[])
+}
+
+/// Leaves these out.
+fn bench_without(dir: &Path, excluded: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-    command.args(["bench", "webindex", "--json", "-q"]).arg(dir).output().unwrap()
+    command.args(["bench", "webindex", "--json", "-q"]).arg(dir);
+    for name in excluded {
+        command.args(["--exclude", name]);
+    }
+    command.output().unwrap()
+}
+
+/// Refused, with nothing reported; what is said.
+fn refused(ran: &Output) -> String {
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert_eq!(ran.status.code(), Some(2), "{said}");
+    assert!(ran.stdout.is_empty(), "{said}");
+    said
 }
 
 #[test]
@@ -35,8 +52,28 @@ fn every_page_and_link_is_verified_in_both_runs() {
 
 #[test]
 fn a_directory_that_is_not_there_is_refused() {
-    let ran = bench(Path::new("/nonexistent"));
-    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert_eq!(ran.status.code(), Some(2), "{said}");
-    assert!(ran.stdout.is_empty() && said.contains("no such directory"), "{said}");
+    let said = refused(&bench(Path::new("/nonexistent")));
+    assert!(said.contains("no such directory"), "{said}");
+}
+
+#[test]
+fn a_directory_without_pages_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = refused(&bench(dir.path()));
+    assert!(said.contains("no pages to index"), "{said}");
+    assert!(said.contains("percolator webindex generate DIR"), "{said}");
+    // Nor is there any where all are left out.
+    std::fs::write(dir.path().join("page.html"), "<p>here").unwrap();
+    let said = refused(&bench_without(dir.path(), &["page.html"]));
+    assert!(said.contains("no pages to index") && said.contains("--exclude"), "{said}");
+}
+
+#[test]
+#[cfg(unix)]
+fn pages_that_cannot_be_read_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.path().join("gone.html")).unwrap();
+    let said = refused(&bench(dir.path()));
+    assert!(said.contains("no pages to index"), "{said}");
+    assert!(said.contains("skipped: 1, the first of them") && said.contains("gone.html"), "{said}");
 }

@@ -50,6 +50,7 @@ mutants! {
     BLIND_COMMIT "blind-commit" "H12",
     GHOST_PRIMARY "ghost-primary" "H13",
     PREWRITE_IGNORES_LOCKS "prewrite-ignores-locks" "H14",
+    LOOK_IS_BELIEVED "look-is-believed" "H20",
     BLIND_HEARTBEAT "blind-heartbeat" "H15",
     NO_HEARTBEAT "no-heartbeat" "H15"
         by "h15_nobody_cleans_up_a_long_commit_that_keeps_its_lock_fresh",

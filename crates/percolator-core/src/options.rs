@@ -34,6 +34,11 @@ pub struct Options {
     /// that were read after it before, and keeps what it has read. Worth it where a request goes over a
     /// network; in the embedded store a read costs less than what is fetched in vain.
     pub read_ahead: bool,
+    /// Whether a prewrite looks for conflicting locks and writes in the request that locks the row: the
+    /// conditional mutation that the paper's authors added to Bigtable's interface (section 2.5). Otherwise
+    /// each row is read in a request of its own before; the one that locks has its condition all the same,
+    /// so nothing is less safe, and a commit in two phases takes a round trip more.
+    pub prewrite_in_one_request: bool,
     /// How often [`transact`](crate::Client::transact) runs its closure before it gives up.
     pub attempts_max: u32,
     /// Whether `commit` returns at the commit point or after the secondaries.
@@ -106,6 +111,7 @@ impl Default for Options {
             commit_deadline: Duration::from_secs(30),
             short_value_bytes_max: 255,
             read_ahead: false,
+            prewrite_in_one_request: true,
             attempts_max: 64,
             secondaries: Secondaries::Awaited,
             commit_path: CommitPath::OneStep,

@@ -1,6 +1,7 @@
 //! Prewrite, phase one of commit (paper section 2.2, Figure 6 `Prewrite`).
 //!
-//! All rows at once, the primary's among them; one conditional mutation each. Invariant: no lock is
+//! All rows at once, the primary's among them; one conditional mutation each, and before it a read if the
+//! options want both apart. Invariant: no lock is
 //! placed on a cell that holds another transaction's lock, a write record at or above `start_ts`, or
 //! this transaction's tomb. Prewrite never waits for a living owner while it holds locks (H19).
 
@@ -20,6 +21,8 @@ use crate::{AbortReason, Client, Column, Conflict, Error, Result, Timestamp};
 
 /// How often one row is tried again: after a dead lock was cleared, or the store was busy.
 const TRIES_MAX: u32 = 12;
+/// How many rows are looked at at once where prewrite is not one request.
+const LOOKS_MAX: usize = 256;
 
 impl Client {
     /// Locks every row of the plan.
@@ -28,17 +31,46 @@ impl Client {
     /// [`AbortReason`] of the first row that could not be locked. Other rows may be locked: the
     /// caller aborts.
     pub(crate) async fn prewrite(&self, plan: &Plan) -> Result<(), AbortReason> {
+        let looks = !self.options().prewrite_in_one_request;
+        if looks {
+            self.look_first(plan).await?;
+        }
         let request = |row: &RowPlan| {
             let mut request = rows::prewrite(&row.row, plan.start_ts, &row.cells);
+            if looks && off(mutants::LOOK_IS_BELIEVED) {
+                request.predicate.clear();
+            }
             if off(mutants::CLEARS_IN_PREWRITE) {
                 request.otherwise.extend(row.handled.iter().cloned());
             }
             request
         };
         let results = self.mutate_rows(&plan.rows, request).await;
+        if looks {
+            let outrun = results.iter().filter(|result| matches!(result, Ok(true))).count();
+            self.counters().looks_outrun.add(outrun as u64);
+        }
         let unlocked = plan.rows.iter().zip(results).filter(|(_, result)| !locked(result));
         let retries = unlocked.map(|(row, result)| self.insist(plan.start_ts, row, result));
         futures::future::try_join_all(retries).await?;
+        Ok(())
+    }
+
+    /// Reads what would reject the prewrites, and clears the way, by requests of their own (paper section
+    /// 2.5). It saves a transaction that has lost already its locks, and decides nothing: others may lock
+    /// or write between the look and the prewrite, which is why that keeps its condition (H20).
+    async fn look_first(&self, plan: &Plan) -> Result<(), AbortReason> {
+        for rows in plan.rows.chunks(LOOKS_MAX) {
+            self.counters().looks.add(rows.len() as u64);
+            let looks = rows.iter().map(|row| self.clear_the_way(plan.start_ts, row));
+            for seen in futures::future::join_all(looks).await {
+                match seen {
+                    // What could not be read, the prewrite's condition sees.
+                    Ok(_) | Err(AbortReason::Store(_)) => {}
+                    Err(reason) => return Err(reason),
+                }
+            }
+        }
         Ok(())
     }
 

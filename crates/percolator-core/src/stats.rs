@@ -68,6 +68,10 @@ counters! {
     reads,
     /// Reads of cells that needed no request, because the transaction had read or fetched them.
     reads_saved,
+    /// Rows read before their prewrite, where that is not one request.
+    looks,
+    /// Of these, rows whose prewrite was rejected all the same: others were faster.
+    looks_outrun,
     /// Times a read met a lock of another transaction.
     locks_met,
     /// Times a primary lock was renewed.

@@ -6,6 +6,7 @@
 //!   nemesis   kills, pauses, partitions, clock steps, fail-overs, ...
 //!   --------  percolator-core, unchanged
 //!   remote_store, oracle, lock_service    what its processes hold
+//!   gathered                              what waits there, to go in one request
 //!   codec, transport                      bytes that are lost, late, doubled, out of order
 //!   store (journal), oracle, lock_service what answers
 //!   executor, schedule                    every choice from one seed
@@ -16,6 +17,7 @@
 mod book;
 mod codec;
 mod executor;
+mod gathered;
 mod journal;
 mod lock_service;
 mod logged;

@@ -17,7 +17,9 @@ use percolator_core::async_trait;
 
 use crate::codec::{RowPart, StoreReply, StoreRequest, decode, encode};
 use crate::executor::ProcessId;
+use crate::gathered::Gathered;
 use crate::store::{StoreServer, unavailable};
+use crate::tally::Tally;
 use crate::transport::{Server, Transport};
 
 /// The store, seen from one process.
@@ -30,6 +32,9 @@ pub(crate) struct RemoteStore {
     pub(crate) timeout: Duration,
     pub(crate) splits_batches: bool,
     pub(crate) one_step: bool,
+    /// Where conditional mutations wait for each other, if they do.
+    pub(crate) gathered: Option<Arc<Gathered>>,
+    pub(crate) tally: Arc<Tally>,
 }
 
 impl fmt::Debug for RemoteStore {
@@ -54,6 +59,20 @@ impl RemoteStore {
 
     async fn mutate(&self, request: StoreRequest) -> Result<StoreReply> {
         self.call(&request).await.unwrap_or_else(|| Err(unknown()))
+    }
+
+    /// Conditional mutations in one request.
+    pub(crate) async fn check_many(
+        &self,
+        table: &Bytes,
+        requests: Vec<ConditionalMutation>,
+    ) -> Vec<Result<bool>> {
+        let count = requests.len();
+        match self.mutate(StoreRequest::CheckMany(table.clone(), requests)).await {
+            Ok(StoreReply::CheckedMany(results)) => results,
+            Ok(_) => vec![Err(misdirected()); count],
+            Err(error) => vec![Err(error); count],
+        }
     }
 }
 
@@ -103,7 +122,8 @@ impl Store for RemoteStore {
     }
 
     fn request_life_max(&self) -> Option<Duration> {
-        self.server.inner().request_life_max()
+        let waits = self.gathered.as_ref().map_or(Duration::ZERO, |gathered| gathered.life());
+        Some(self.server.inner().request_life_max()? + waits)
     }
 
     fn locality_groups(&self) -> bool {
@@ -147,6 +167,10 @@ impl Table for RemoteTable {
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
+        if let Some(gathered) = &self.store.gathered {
+            let result = gathered.send(&self.store, &self.bytes, vec![request]).await.pop();
+            return result.unwrap_or_else(|| Err(misdirected()));
+        }
         match self.store.mutate(StoreRequest::Check(self.bytes.clone(), request)).await? {
             StoreReply::Checked(matched) => Ok(matched),
             _ => Err(misdirected()),
@@ -154,16 +178,14 @@ impl Table for RemoteTable {
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
+        if let Some(gathered) = &self.store.gathered {
+            return gathered.send(&self.store, &self.bytes, requests).await;
+        }
         if self.store.splits_batches || requests.len() < 2 {
             let each = requests.into_iter().map(|request| self.check_and_mutate_row(request));
             return join_all(each).await;
         }
-        let count = requests.len();
-        match self.store.mutate(StoreRequest::CheckMany(self.bytes.clone(), requests)).await {
-            Ok(StoreReply::CheckedMany(results)) => results,
-            Ok(_) => vec![Err(misdirected()); count],
-            Err(error) => vec![Err(error); count],
-        }
+        self.store.check_many(&self.bytes, requests).await
     }
 
     async fn tablets(&self) -> Result<Vec<RowRange>> {
@@ -174,7 +196,7 @@ impl Table for RemoteTable {
     }
 }
 
-fn unknown() -> Error {
+pub(crate) fn unknown() -> Error {
     Error::Unknown { why: "no answer".to_owned() }
 }
 

@@ -51,11 +51,13 @@ parts! {
     Garbage "garbage-collection": s => s.faults.floor = None,
     Ghosts "ghosts": s => s.faults.ghost = None,
     ReadAhead "read-ahead": s => s.options.read_ahead = false,
+    Looks "looks-before-prewrite": s => s.options.prewrite_in_one_request = true,
     StandBy "standing-by": s => s.stand_by = false,
     TableLocks "locks-in-the-store": s => s.table_locks = false,
     NoFloors "stores-without-floors": s => s.life = None,
     GroupSync "group-sync": s => s.sync_max = Duration::ZERO,
     SplitBatches "split-batches": s => s.splits_batches = false,
+    BatchDelay "batch-delay": s => s.batch_delay = Duration::ZERO,
     Drift "drift": s => (s.drift_ppm_max, s.wall_offset_ms_max) = (0, 0),
     Priorities "priorities": s => s.policy = Policy::Any,
 }

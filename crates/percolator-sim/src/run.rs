@@ -146,8 +146,12 @@ async fn client_life(world: Arc<World>, member: ProcessRuntime) {
             world.sleep_ms(world.between(0, 20)).await;
         }
     }
-    if session.client.stats().reads_saved > 0 {
+    let stats = session.client.stats();
+    if stats.reads_saved > 0 {
         world.tally.happened(Sometimes::ReadAhead);
+    }
+    if stats.looks_outrun > 0 {
+        world.tally.happened(Sometimes::LookOutrun);
     }
 }
 
@@ -187,7 +191,11 @@ async fn collector_life(world: Arc<World>, member: ProcessRuntime, interval: Dur
         nemesis::wait(&world, interval).await;
         let retention = match world.one_in(3) {
             true => Duration::ZERO,
-            false => shortest + Duration::from_millis(world.between(1, 400)),
+            // Close to the shortest, a process that was paused has often lapsed.
+            false => {
+                let longest = world.between(2, 400);
+                shortest + Duration::from_millis(world.between(1, longest))
+            }
         };
         let report = match client.gc(retention).await {
             Ok(report) => report,

@@ -34,6 +34,9 @@ pub(crate) struct Swarm {
     pub(crate) refuses: bool,
     /// Whether the mutations of one request travel apart.
     pub(crate) splits_batches: bool,
+    /// How long a process's conditional mutations wait for each other where they go in one request; zero if
+    /// they do not.
+    pub(crate) batch_delay: Duration,
     pub(crate) session_timeout: Duration,
     /// By how much monotonic clocks may be fast or slow, in parts per million.
     pub(crate) drift_ppm_max: u64,
@@ -115,7 +118,8 @@ impl Swarm {
             timeout: Duration::from_millis(rng.between(50, 500)),
             sync_max: Duration::from_micros(*rng.pick(&[0, 300, 3000]).unwrap_or(&0)),
             refuses: rng.below(2) == 0,
-            splits_batches: rng.below(4) != 0,
+            splits_batches: rng.below(2) == 0,
+            batch_delay: Duration::from_micros(*rng.pick(&[0, 300, 3000]).unwrap_or(&0)),
             session_timeout: Duration::from_millis(rng.between(20, 3000)),
             drift_ppm_max: if rng.below(2) == 0 { 0 } else { rng.between(0, 50_000) },
             wall_offset_ms_max: if rng.below(2) == 0 { 0 } else { rng.between(0, 7_200_000) },
@@ -132,9 +136,16 @@ impl Swarm {
             policy: Policy::draw(rng),
         };
         if rng.below(3) == 0 {
-            swarm.without_floors(Duration::from_millis(rng.between(20, 250)));
+            // Where requests live briefly, retentions are short, and a pause outlasts them.
+            let longest = if rng.below(2) == 0 { 30 } else { 250 };
+            swarm.without_floors(Duration::from_millis(rng.between(10, longest)));
         }
         swarm
+    }
+
+    /// How long conditional mutations wait: of one that splits batches, nobody waits for others.
+    pub(crate) fn gather(&self) -> Duration {
+        if self.splits_batches { Duration::ZERO } else { self.batch_delay }
     }
 
     /// A store that cannot compare a floor; nobody waits for a request that is over.
@@ -178,8 +189,13 @@ fn options(rng: &mut Rng) -> Options {
         lock_lifetime: Duration::from_millis(rng.between(60, 2000)),
         transaction_life_max: Duration::from_secs(rng.between(2, 30)),
         read_wait_max: Duration::from_millis(rng.between(50, 5000)),
-        commit_deadline: Duration::from_millis(rng.between(20, 4000)),
+        // Some are over after one lost reply: then outcomes are unknown although the store can be reached.
+        commit_deadline: Duration::from_millis(match rng.below(4) {
+            0 => rng.between(1, 20),
+            _ => rng.between(20, 4000),
+        }),
         read_ahead: rng.below(2) == 0,
+        prewrite_in_one_request: rng.below(2) == 0,
         short_value_bytes_max: *rng.pick(&[0, 12, 255]).unwrap_or(&255),
         attempts_max: 12,
         commit_path: CommitPath::OneStep,

@@ -117,6 +117,10 @@ kinds! {
         ObservedApart = "observed_apart",
         /// A client answered reads out of what it had read ahead.
         ReadAhead = "read_ahead",
+        /// A client read rows before their prewrites, and others were faster than one of these.
+        LookOutrun = "look_outrun",
+        /// Conditional mutations of several callers went in one request.
+        Gathered = "gathered",
         /// A timestamp came from an oracle that had stood by before.
         FailedOver = "failed_over",
         /// A request was dropped at its deadline.

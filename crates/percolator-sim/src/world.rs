@@ -9,6 +9,7 @@ use percolator_core::{Client, LockService, Services, TableLocks};
 
 use crate::book::Book;
 use crate::executor::{Executor, ProcessId};
+use crate::gathered::Gathered;
 use crate::lock_service::{LockEndpoint, LockServer, RemoteLocks};
 use crate::oracle::{OracleEndpoint, OracleServer, Oracles, RemoteOracle};
 use crate::process::{Clock, ProcessRuntime};
@@ -214,6 +215,8 @@ impl World {
             timeout: self.swarm.timeout,
             splits_batches: self.swarm.splits_batches,
             one_step: self.swarm.one_step,
+            gathered: Gathered::new(&self.executor, self.swarm.gather()),
+            tally: self.tally.clone(),
         }
     }
 

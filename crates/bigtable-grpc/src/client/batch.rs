@@ -13,15 +13,13 @@ use tonic::{Code, Status};
 
 use super::channel::Channels;
 use super::retry::{once, repeat};
+use super::split::{BATCH_BYTES_MAX, Size, split};
 use super::status::of_mutation;
 use super::table::{GrpcTable, IN_FLIGHT_MAX, MUTATIONS_MAX};
 use crate::proto::data::CheckAndMutateRowRequest;
 use crate::proto::extension::check_and_mutate_rows_request::Entry;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest};
-
-/// A request does not grow beyond this by another entry.
-pub(super) const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// What the server takes in one request.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,30 +49,6 @@ pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) 
     }
 }
 
-/// Entries of one request, and which of all requests they are.
-#[derive(Debug, Default)]
-struct Batch {
-    entries: Vec<Entry>,
-    places: Vec<usize>,
-    bytes: usize,
-    mutations: usize,
-}
-
-impl Batch {
-    fn takes(&self, entry: &Entry, entries_max: usize) -> bool {
-        self.entries.len() < entries_max
-            && self.bytes + entry.encoded_len() <= BATCH_BYTES_MAX
-            && self.mutations + mutations(entry) <= MUTATIONS_MAX
-    }
-
-    fn push(&mut self, place: usize, entry: Entry) {
-        self.bytes += entry.encoded_len();
-        self.mutations += mutations(&entry);
-        self.places.push(place);
-        self.entries.push(entry);
-    }
-}
-
 /// Sends the requests in batches of at most `entries_max`.
 pub(super) async fn send(
     table: &GrpcTable,
@@ -82,7 +56,8 @@ pub(super) async fn send(
     requests: Vec<ConditionalMutation>,
 ) -> Vec<Result<bool>> {
     let mut results = Vec::with_capacity(requests.len());
-    let mut batches: Vec<Batch> = Vec::new();
+    // Entries, and which of all requests they are.
+    let mut entries = Vec::with_capacity(requests.len());
     for (place, request) in requests.iter().enumerate() {
         results.push(match table.conditional_request(request) {
             Err(error) => Err(error),
@@ -91,20 +66,15 @@ pub(super) async fn send(
                 table.ask(wire).await
             }
             Ok(wire) => {
-                let entry = entry(wire);
-                match batches.last_mut().filter(|batch| batch.takes(&entry, entries_max)) {
-                    Some(batch) => batch.push(place, entry),
-                    None => {
-                        let mut batch = Batch::default();
-                        batch.push(place, entry);
-                        batches.push(batch);
-                    }
-                }
+                entries.push((place, entry(wire)));
                 Err(Error::Unknown { why: "the server left it without an answer".to_owned() })
             }
         });
     }
-    let sent = batches.into_iter().map(|Batch { places, entries, .. }| async move {
+    let max = Size { entries: entries_max, bytes: BATCH_BYTES_MAX, mutations: MUTATIONS_MAX };
+    let batches = split(entries, max, |(_, entry)| size(entry));
+    let sent = batches.into_iter().map(|batch| async move {
+        let (places, entries): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         let answer = send_one(table, entries).await;
         (places, answer)
     });
@@ -151,8 +121,9 @@ fn entry(wire: CheckAndMutateRowRequest) -> Entry {
     }
 }
 
-fn mutations(entry: &Entry) -> usize {
-    entry.true_mutations.len() + entry.false_mutations.len()
+fn size(entry: &Entry) -> Size {
+    let mutations = entry.true_mutations.len() + entry.false_mutations.len();
+    Size { entries: 1, bytes: entry.encoded_len(), mutations }
 }
 
 fn result(outcome: Outcome) -> Result<bool> {

@@ -15,10 +15,10 @@ use futures::future::join_all;
 use prost::Message;
 use tonic::{Code, Status};
 
-use super::batch::BATCH_BYTES_MAX;
-use super::gather::{Together, Waiting};
+use super::gather::{RUNTIME_ENDED, Together, Waiting};
 use super::merge::Merger;
 use super::retry::{Attempts, once};
+use super::split::{BATCH_BYTES_MAX, Size, split};
 use super::status::{is_transient, of_read};
 use super::table::{GrpcTable, IN_FLIGHT_MAX};
 use crate::proto::data::RowFilter;
@@ -37,15 +37,17 @@ impl Together for RowRead {
     type Answer = Row;
 
     async fn deliver(table: GrpcTable, gathered: Vec<Waiting<Self>>) {
-        if table.limits.reads_max.is_none() || gathered.len() < 2 {
+        let Some(entries) = table.limits.reads_max.filter(|_| gathered.len() > 1) else {
             return by_filter(&table, gathered).await;
-        }
-        let requests = split(gathered).into_iter().map(|some| by_extension(&table, some));
+        };
+        let max = Size { entries, bytes: BATCH_BYTES_MAX, mutations: 0 };
+        let requests = split(gathered, max, size);
+        let requests = requests.into_iter().map(|some| by_extension(&table, some));
         futures::stream::iter(requests).for_each_concurrent(IN_FLIGHT_MAX, |sent| sent).await;
     }
 
     fn given_up() -> Error {
-        Error::Unavailable { why: "the read was given up".to_owned() }
+        Error::Unavailable { why: format!("the read was given up: {RUNTIME_ENDED}") }
     }
 }
 
@@ -85,22 +87,10 @@ async fn same(table: &GrpcTable, group: Vec<Waiting<RowRead>>) {
     join_all(group.into_iter().map(|read| alone(table, read))).await;
 }
 
-/// In requests that are not too long.
-fn split(gathered: Vec<Waiting<RowRead>>) -> Vec<Vec<Waiting<RowRead>>> {
-    let mut requests: Vec<Vec<_>> = Vec::new();
-    let mut left = 0;
-    for read in gathered {
-        let bytes = read.request.key.as_bytes().len() + read.request.filter.encoded_len();
-        match requests.last_mut().filter(|_| bytes <= left) {
-            Some(request) => request.push(read),
-            None => {
-                requests.push(vec![read]);
-                left = BATCH_BYTES_MAX;
-            }
-        }
-        left = left.saturating_sub(bytes);
-    }
-    requests
+fn size(read: &Waiting<RowRead>) -> Size {
+    let RowRead { key, filter } = &read.request;
+    let bytes = key.as_bytes().len() + filter.encoded_len();
+    Size { entries: 1, bytes, mutations: 0 }
 }
 
 /// Reads by the extension; what has not come, or may come a moment later, is asked for again.

@@ -3,17 +3,29 @@
 //!
 //! The first request that comes waits for the delay of the options, and takes all with it that came
 //! meanwhile; as many as the server takes in one request are sent at once. What is sent is
-//! sent to its end, whatever becomes of its callers, because it is nobody's alone.
+//! sent to its end, whatever becomes of its callers, because it is nobody's alone. So it is sent by the
+//! runtime that opened the store: that of a caller may end while others wait.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bigtable::{ConditionalMutation, Error, Result};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::batch;
 use super::table::GrpcTable;
+
+/// How late what has gathered may be sent. If it is later, the process was stopped meanwhile, and what its
+/// callers knew before may hold no more: of a store without a floor, that what they have open is registered.
+/// Then it is not sent at all. How long a request lives counts on it.
+pub(super) const LATE_MAX: Duration = Duration::from_secs(1);
+
+/// Why nobody tells an answer, and what to do about it.
+pub(super) const RUNTIME_ENDED: &str =
+    "the tokio runtime that opened the store has ended; open the store in one that outlives it";
 
 /// A request that can go together with others of its table.
 pub(super) trait Together: Sized + Send + 'static {
@@ -47,12 +59,15 @@ pub(super) struct Gather<R: Together> {
     delay: Duration,
     /// Most that wait.
     entries_max: usize,
+    /// That of the store, which sends them.
+    runtime: Handle,
     waiting: Mutex<Vec<Waiting<R>>>,
 }
 
 impl<R: Together> Gather<R> {
-    pub(super) fn new(delay: Duration, entries_max: usize) -> Arc<Self> {
-        Arc::new(Gather { delay, entries_max, waiting: Mutex::default() })
+    pub(super) fn new(delay: Duration, entries_max: usize, runtime: &Handle) -> Arc<Self> {
+        let (runtime, waiting) = (runtime.clone(), Mutex::default());
+        Arc::new(Gather { delay, entries_max, runtime, waiting })
     }
 
     fn take(&self) -> Vec<Waiting<R>> {
@@ -89,16 +104,48 @@ impl<R: Together> Gather<R> {
         let count = waiting.len();
         let full = (count >= self.entries_max).then(|| std::mem::take(&mut *waiting));
         drop(waiting);
+        let now = Instant::now();
         if let Some(full) = full {
-            tokio::spawn(R::deliver(table.clone(), full));
+            self.runtime.spawn(deliver(table.clone(), full, now));
         } else if count == 1 {
-            let (gather, table) = (self.clone(), table.clone());
-            tokio::spawn(async move {
-                tokio::time::sleep(gather.delay).await;
-                R::deliver(table, gather.take()).await;
+            let (pause, table, due) = (Pause(Some(self.clone())), table.clone(), now + self.delay);
+            self.runtime.spawn(async move {
+                tokio::time::sleep_until(due).await;
+                deliver(table, pause.over(), due).await;
             });
         }
         answer
+    }
+}
+
+/// Sends what has gathered, unless it is too late for that. Then it can be repeated.
+async fn deliver<R: Together>(table: GrpcTable, gathered: Vec<Waiting<R>>, due: Instant) {
+    let late = due.elapsed();
+    if late <= LATE_MAX {
+        return R::deliver(table, gathered).await;
+    }
+    for waiting in gathered {
+        let why = format!("this process stood still for {late:?}; the request was not sent");
+        waiting.tell(Err(Error::Unavailable { why }));
+    }
+}
+
+/// The delay while requests gather. If it is dropped before it is over, because the runtime ends,
+/// nobody will send what has gathered: then those who wait are told so.
+struct Pause<R: Together>(Option<Arc<Gather<R>>>);
+
+impl<R: Together> Pause<R> {
+    /// What has gathered.
+    fn over(mut self) -> Vec<Waiting<R>> {
+        self.0.take().map(|gather| gather.take()).unwrap_or_default()
+    }
+}
+
+impl<R: Together> Drop for Pause<R> {
+    fn drop(&mut self) {
+        if let Some(gather) = self.0.take() {
+            drop(gather.take());
+        }
     }
 }
 
@@ -118,6 +165,6 @@ impl Together for ConditionalMutation {
     }
 
     fn given_up() -> Error {
-        Error::Unknown { why: "the request was given up".to_owned() }
+        Error::Unknown { why: format!("the request was given up: {RUNTIME_ENDED}") }
     }
 }

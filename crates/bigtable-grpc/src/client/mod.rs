@@ -10,6 +10,7 @@
 //!   retry.rs     what is repeated, and when             credentials.rs  tokens of Google's
 //!   batch.rs     several conditional mutations in one request, where the server takes them
 //!   rows.rs      several rows by one request        each.rs   several reads in one, as the server takes them
+//!   split.rs     how much goes in one
 //!   gather.rs    delaying conditional mutations and reads, so that those of several callers go together
 //!   bare.rs      requests as they are, to measure all of this against
 //!   status.rs    codes of the API as errors
@@ -32,6 +33,7 @@ mod merge;
 mod pool;
 mod retry;
 mod rows;
+mod split;
 mod status;
 mod store;
 mod table;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bigtable::{Error, Result, Store, TableSchema, Timestamp, check_table_name};
 use cluster_net::Tls;
+use tokio::runtime::Handle;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Status};
 
@@ -14,7 +15,7 @@ use super::address::Address;
 use super::bare::BareTable;
 use super::batch::{self, Limits};
 use super::channel::{Channels, Way, routing};
-use super::gather::Gather;
+use super::gather::{Gather, LATE_MAX};
 use super::retry::{once, repeat};
 use super::status::{of_mutation, of_read};
 use super::table::{Gathers, GrpcTable};
@@ -63,7 +64,8 @@ pub struct ClientOptions {
     pub batches: bool,
     /// How long a conditional mutation or a read of a row waits for others of its table, of whatever callers,
     /// to go in one request with them; fewer requests for a higher latency (paper section 2.5). Zero, the
-    /// default, sends each at once.
+    /// default, sends each at once. One that is a second late, because the process stood still, is refused
+    /// instead of being sent.
     ///
     /// To a server that takes no batches, conditional mutations go at once all the same. Reads wait, and those
     /// by the same selection go together: those of one transaction, because each reads at its own
@@ -128,6 +130,8 @@ pub struct GrpcStore {
     batch_delay: Duration,
     /// Those that wait, by table: all handles of one share them.
     gathers: Mutex<BTreeMap<String, Gathers>>,
+    /// The runtime that it was opened in, which sends what has gathered.
+    runtime: Handle,
     /// What tables were opened as. Locality groups are known here alone.
     opened: Mutex<BTreeMap<String, TableSchema>>,
 }
@@ -152,10 +156,18 @@ impl GrpcStore {
         let app_profile = address.app_profile().unwrap_or(&options.app_profile).to_owned();
         let (instance, opened) = (address.instance(), Mutex::default());
         let channels = Arc::new(Channels::open(way, &instance, &app_profile, &options).await?);
-        let gathers = Mutex::default();
-        let limits = Limits::default();
-        let mut store =
-            GrpcStore { channels, instance, app_profile, limits, batch_delay, gathers, opened };
+        let (gathers, limits) = (Mutex::default(), Limits::default());
+        let runtime = Handle::current();
+        let mut store = GrpcStore {
+            channels,
+            instance,
+            app_profile,
+            limits,
+            batch_delay,
+            gathers,
+            runtime,
+            opened,
+        };
         store.check_routing().await?;
         // Google's own service has none.
         if batches && !store.channels.by_token() {
@@ -370,7 +382,11 @@ impl Store for GrpcStore {
     /// The client gives a request up at its deadline, and so does the server, which counts from when it
     /// came. Before it is sent it may have waited for others.
     fn request_life_max(&self) -> Option<Duration> {
-        Some(2 * self.channels.deadline() + self.batch_delay)
+        let sent = 2 * self.channels.deadline();
+        Some(match self.batch_delay {
+            Duration::ZERO => sent,
+            delay => sent + delay + LATE_MAX,
+        })
     }
 
     fn floor(&self) -> Timestamp {
@@ -421,9 +437,11 @@ impl GrpcStore {
         if delay.is_zero() {
             return Gathers { mutations: None, reads: None };
         }
+        let runtime = &self.runtime;
+        let reads_max = self.limits.reads_max.unwrap_or(READS_MAX);
         let gathers = || Gathers {
-            mutations: self.limits.entries_max.map(|max| Gather::new(delay, max)),
-            reads: Some(Gather::new(delay, self.limits.reads_max.unwrap_or(READS_MAX))),
+            mutations: self.limits.entries_max.map(|max| Gather::new(delay, max, runtime)),
+            reads: Some(Gather::new(delay, reads_max, runtime)),
         };
         let mut all = self.gathers.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(name.to_owned()).or_insert_with(gathers).clone()

@@ -40,7 +40,7 @@ use crate::store::Durability;
 use duckdb::DuckDb;
 use fourth::Fourth;
 use ours::{Offered, Ours, Work};
-use rivals::{Cycle, Cycled, Rival};
+use rivals::{Cycle, Cycled, Purpose, Rival, Traits};
 
 pub(crate) use report::{json, plots, print};
 
@@ -94,7 +94,7 @@ impl Settings {
 #[derive(Debug)]
 struct RivalOutcome {
     name: &'static str,
-    goes_over_all: bool,
+    traits: Traits,
     swept: Vec<(f64, Cycled)>,
 }
 
@@ -141,6 +141,12 @@ pub(crate) struct Outcome {
     fourth: Fourth,
     pub(crate) conditions: Vec<Condition>,
     load: [Load; 2],
+}
+
+impl RivalOutcome {
+    fn is(&self, purpose: Purpose) -> bool {
+        self.traits.purpose == purpose
+    }
 }
 
 impl Outcome {
@@ -197,8 +203,7 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
     let mut outcomes = Vec::new();
     for rival in &mut rivals {
         let Some(swept) = run.sweep_rival(rival, passes)? else { return Ok(None) };
-        let (name, goes_over_all) = (rival.name(), rival.goes_over_all());
-        outcomes.push(RivalOutcome { name, goes_over_all, swept });
+        outcomes.push(RivalOutcome { name: rival.name(), traits: rival.traits, swept });
     }
     let left_out = |why: &String| format!("columns (DuckDB): {why}");
     Ok(Some(Outcome {
@@ -363,8 +368,7 @@ impl Run<'_> {
         passes: f64,
     ) -> anyhow::Result<Option<Vec<(f64, Cycled)>>> {
         let mut swept = Vec::new();
-        // What the engine is asked is how many documents at most.
-        let shares = if rival.name() == engine::NAME { &[][..] } else { &SHARES };
+        let shares = if rival.traits.is_swept() { &SHARES[..] } else { &[] };
         for &share in shares {
             if self.stopped() {
                 return Ok(None);

@@ -1,12 +1,14 @@
 //! Transactions over a network, measured against the requests that they consist of.
 //!
 //! ```text
-//!   bare_commit  prewrite and commit of a transaction on one cell, as two requests made beforehand
-//!   tx           begin, set, commit: the client makes the same requests
-//!   tx_ten       the same on ten cells in ten rows, with batches of conditional mutations
-//!   tx_ten_each  the same as on a server without batches: each row's mutation is a request of its own
-//!   bare_read    one ReadRows, made beforehand
-//!   get          snapshot, get: the client makes the same request
+//!   bare_commit    prewrite and commit of a transaction on one cell, as two requests made beforehand
+//!   tx             begin, set, commit: the client makes the same requests
+//!   tx_read_first  the same as without conditional mutations (paper section 2.5): a request of its own reads
+//!                  each row, for locks and writes in the way, before the one that locks it
+//!   tx_ten         begin, ten sets in ten rows, commit, with batches of conditional mutations
+//!   tx_ten_each    the same as on a server without batches: each row's mutation is a request of its own
+//!   bare_read      one ReadRows, made beforehand
+//!   get            snapshot, get: the client makes the same request
 //! ```
 //!
 //! The table server is a process of its own, the oracle is in this one, and each arm has one caller, and
@@ -28,7 +30,7 @@ use crate::bench::system::Load;
 use crate::bench::turns::{Block, Measured, Start, histogram};
 use crate::cmd::Context;
 
-use bed::Bed;
+use bed::{Bed, Form};
 use caller::{Caller, Work};
 
 /// How many cells a transaction of `tx_ten` writes.
@@ -60,20 +62,23 @@ const fn many(name: &'static str, work: Work) -> Arm {
     Arm { name, operation: "the same, many callers", work, many: true }
 }
 
-const TX: Work = Work::Commit { cells: 1, batches: true };
-const TX_TEN: Work = Work::Commit { cells: TEN, batches: true };
-const TX_TEN_EACH: Work = Work::Commit { cells: TEN, batches: false };
+const TX: Work = Work::Commit { cells: 1, form: Form::Usual };
+const TX_READ_FIRST: Work = Work::Commit { cells: 1, form: Form::ReadFirst };
+const TX_TEN: Work = Work::Commit { cells: TEN, form: Form::Usual };
+const TX_TEN_EACH: Work = Work::Commit { cells: TEN, form: Form::EachAlone };
 
 /// All arms, in the order they are reported in.
-const ARMS: [Arm; 12] = [
+const ARMS: [Arm; 14] = [
     one("bare_commit", Work::BareCommit, "CheckAndMutateRow twice: prewrite and commit of a cell"),
     one("tx", TX, "begin, set, commit"),
+    one("tx_read_first", TX_READ_FIRST, "the same, each row read before it is locked"),
     one("tx_ten", TX_TEN, "begin, ten sets in ten rows, commit"),
     one("tx_ten_each", TX_TEN_EACH, "the same, without batches"),
     one("bare_read", Work::BareRead, "one ReadRows: locks and newest write of a cell"),
     one("get", Work::Get, "snapshot, get"),
     many("bare_commit_many", Work::BareCommit),
     many("tx_many", TX),
+    many("tx_read_first_many", TX_READ_FIRST),
     many("tx_ten_many", TX_TEN),
     many("tx_ten_each_many", TX_TEN_EACH),
     many("bare_read_many", Work::BareRead),

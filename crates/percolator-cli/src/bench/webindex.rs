@@ -11,11 +11,12 @@ use std::time::Instant;
 use percolator::{OpenOptions, Percolator};
 use serde_json::{Value, json};
 use webindex::address::Base;
-use webindex::{IndexStats, LoadOptions, Progress, Quantiles};
+use webindex::{IndexStats, LoadOptions, LoadReport, Progress, Quantiles, Skipped};
 
 use crate::bench::system;
 use crate::cmd::Context;
 use crate::cmd::webindex::{Index, drive, wait};
+use crate::exit::Failure;
 use crate::output::{Column, Out, grouped};
 use crate::store::Durability;
 
@@ -124,6 +125,19 @@ pub(crate) fn print(out: Out, settings: &Settings, full: &Run, half: &Run) -> st
     ))
 }
 
+/// The store is new, so what was loaded is all there is.
+fn nothing_to_index(settings: &Settings, load: &LoadReport) -> anyhow::Error {
+    let mut what = format!("{}: no pages to index in this directory", settings.dir.display());
+    if let Some(Skipped { path, reason }) = load.skipped.first() {
+        what += &format!("; skipped: {}, the first of them {path}: {reason}", load.warnings);
+    }
+    let mut help = "name a directory with HTML files; `percolator webindex generate DIR` makes one";
+    if !settings.exclude.is_empty() {
+        help = "name a directory with HTML files, or leave out fewer of them with --exclude";
+    }
+    Failure::usage(what, help)
+}
+
 async fn one(
     context: &Context,
     settings: &Settings,
@@ -142,6 +156,10 @@ async fn one(
     let (progress, started, cpu) = (Progress::default(), Instant::now(), system::cpu_time());
     let load = index.load(&settings.dir, &settings.base, &options, &progress);
     let load = drive(context, "loading", &progress, load).await?;
+    if load.loaded == 0 && !load.stopped {
+        index.stop().await;
+        return Err(nothing_to_index(settings, &load));
+    }
     if !wait(context, &index).await? || load.stopped {
         index.stop().await;
         return Ok(None);

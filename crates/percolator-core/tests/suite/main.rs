@@ -12,6 +12,7 @@ mod hazards;
 mod leaders;
 mod limits;
 mod liveness;
+mod looks;
 mod notifications;
 mod observers;
 mod one_step;

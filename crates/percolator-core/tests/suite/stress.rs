@@ -38,6 +38,7 @@ fn options(seed: u64) -> Options {
         commit_deadline: Duration::from_secs(5),
         // Some values travel in the records, some apart.
         short_value_bytes_max: (seed % 3) as usize,
+        prewrite_in_one_request: seed % 4 < 2,
         secondaries: if seed.is_multiple_of(2) {
             Secondaries::Awaited
         } else {

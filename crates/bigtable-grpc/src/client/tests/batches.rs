@@ -58,7 +58,7 @@ impl Extension for Script {
     }
 }
 
-fn requests(rows: &[&str]) -> Vec<ConditionalMutation> {
+pub(super) fn requests(rows: &[&str]) -> Vec<ConditionalMutation> {
     let set = || Mutation::set(FAMILY, "q", Timestamp::ZERO, "v");
     let request = |row: &&str| ConditionalMutation {
         otherwise: vec![set()],

@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bigtable::conformance::CASES;
 use bigtable::{
@@ -82,6 +83,10 @@ impl Table for Anywhere<Arc<dyn Table>> {
         self.within(self.inner.read_row(row, select)).await
     }
 
+    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
+        self.within(self.inner.read_rows(rows, select)).await
+    }
+
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
         self.within(self.inner.scan(range, select, limit)).await
     }
@@ -103,9 +108,8 @@ impl Table for Anywhere<Arc<dyn Table>> {
     }
 }
 
-async fn run(address: &str, batches: bool) {
+async fn run(address: &str, options: ClientOptions) {
     let address = address.parse().expect("an address");
-    let options = ClientOptions { batches, ..ClientOptions::default() };
     let inner = GrpcStore::open(&address, options).await.expect("a connection");
     let store = Anywhere { inner, runtime: Handle::current() };
     for (name, why) in BEYOND_THE_API {
@@ -118,21 +122,50 @@ async fn run(address: &str, batches: bool) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_server_of_this_crate() {
+/// Over the server of this crate.
+async fn over_ours(options: ClientOptions) {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { durability: Durability::Buffered, ..Options::default() };
-    let server = Server::open(dir.path().join("data"), options).await.unwrap();
+    let data = dir.path().join("data");
+    let durability = Durability::Buffered;
+    let server = Server::open(data, Options { durability, ..Options::default() }).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let served = tokio::spawn(server.serve(listener, std::future::pending()));
-    run(&format!("bigtable://{address}/p/i"), true).await;
-    run(&format!("bigtable://{address}/p/without-batches"), false).await;
+    run(&format!("bigtable://{address}/p/i"), options).await;
     served.abort();
+}
+
+/// How long requests wait for each other, in the tests where they do.
+const BATCH_DELAY: Duration = Duration::from_millis(1);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_of_this_crate() {
+    over_ours(ClientOptions::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_of_this_crate_without_batches() {
+    over_ours(ClientOptions { batches: false, ..ClientOptions::default() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_of_this_crate_with_requests_that_wait_for_each_other() {
+    over_ours(ClientOptions { batch_delay: BATCH_DELAY, ..ClientOptions::default() }).await;
+}
+
+/// Where reads by the same filter go together, and conditional mutations do not wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_of_this_crate_with_reads_that_wait_and_without_batches() {
+    let (batches, batch_delay) = (false, BATCH_DELAY);
+    over_ours(ClientOptions { batches, batch_delay, ..ClientOptions::default() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn googles_emulator() {
     let Some(host) = emulator::address() else { return };
-    run(&format!("bigtable://{host}/p/{}", emulator::instance("conformance")), true).await;
+    run(
+        &format!("bigtable://{host}/p/{}", emulator::instance("conformance")),
+        ClientOptions::default(),
+    )
+    .await;
 }

@@ -9,5 +9,6 @@ mod merging;
 mod pool;
 mod reads;
 mod resending;
+mod runtimes;
 mod script;
 mod told;

@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tonic::{Code, Status};
 
 use super::script::{DEADLINE, End, FAMILY, Script, open_with, rows, unavailable};
+use crate::client::gather::LATE_MAX;
 use crate::client::{ClientOptions, GrpcStore};
 use crate::proto::data::read_rows_response::CellChunk;
 use crate::proto::extension::ReadEachRowResponse;
@@ -316,6 +317,9 @@ async fn gathered_reads_find_what_single_ones_find() {
     write(&*alone, &mut random).await;
     for batches in [true, false] {
         let store = open(batches, Duration::from_millis(5)).await.unwrap();
+        // Others must not forget what a request may yet do that waits, and is sent late.
+        let life = single.request_life_max().unwrap() + Duration::from_millis(5) + LATE_MAX;
+        assert_eq!(store.request_life_max(), Some(life));
         let table = store.open_table("t", &schema).await.unwrap();
         for _ in 0..5 {
             let draw = |_| {

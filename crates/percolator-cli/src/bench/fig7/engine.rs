@@ -12,9 +12,6 @@ use clustering::batch::Batch;
 use clustering::{Corpus, Document, KEYS_AT_FIRST};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 
-/// What it is called in tables and plots.
-pub(super) const NAME: &str = "engine";
-
 /// Memory for new cells of a keyspace, as a store's by default.
 fn write_buffer() -> u64 {
     bigtable_fjall::Options::default().write_buffer_bytes
@@ -105,7 +102,7 @@ impl Engine {
 
 impl Batch for Engine {
     fn name(&self) -> &'static str {
-        NAME
+        "engine"
     }
 
     fn cycle(&mut self, arrivals: &[Document]) -> io::Result<()> {

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use super::ours::{Offered, Work};
 use super::rivals::Cycle;
-use super::{GROWTH_MAX, Load, Outcome, RivalOutcome, SHARES, Settings, THREADS, paper, quantile};
+use super::{
+    GROWTH_MAX, Load, Outcome, Purpose, RivalOutcome, SHARES, Settings, THREADS, paper, quantile,
+};
 use crate::bench::plot::{Axis, Bar, BarSeries, Bars, Chart, Point, Reference, Role, Series, Unit};
 use crate::bench::statistics::Estimate;
 use crate::output::{Column, Out, grouped};
@@ -128,7 +130,7 @@ fn figures(settings: &Settings, result: &Outcome) -> Vec<Figure> {
         let wall = |w: &Work| Some(w.per_second());
         let estimate = ratio(settings, result, index, wall, |c| Some(c.per_second()));
         let mut figure = Figure::new(format!("documents/s, ours / {}", rival.name), estimate);
-        if rival.name == "rows" {
+        if rival.is(Purpose::Goal) {
             figure = figure.at_least(paper::RATIO).paper(paper::RATIO);
             figure.goal = Some(RATIO_GOAL);
         }
@@ -136,13 +138,7 @@ fn figures(settings: &Settings, result: &Outcome) -> Vec<Figure> {
         let estimate = ratio(settings, result, index, Work::per_cpu_second, Cycle::per_cpu_second);
         figures.push(Figure::new(format!("documents/CPU-s, ours / {}", rival.name), estimate));
     }
-    if let Some(engine) = result.rivals.iter().position(|rival| rival.name == super::engine::NAME) {
-        let floor = |r: &super::Round| {
-            Some(r.rivals[engine].per_cpu_second()? / r.rivals[0].per_cpu_second()?)
-        };
-        let floor = over_rounds(settings, result, floor);
-        figures.push(Figure::new("documents/CPU-s, engine / rows", floor));
-    }
+    figures.extend(floor_figures(settings, result));
     let estimate = over_rounds(settings, result, |r| r.rivals[0].per_cpu_second());
     let rows = Figure::new("rows: documents/CPU-s", estimate);
     figures.push(rows.at_least(ROWS_PER_CPU_SECOND_MIN));
@@ -152,7 +148,7 @@ fn figures(settings: &Settings, result: &Outcome) -> Vec<Figure> {
         let ratio = theirs.zip(low).map(|(theirs, ours)| theirs / ours);
         let name = format!("median delay at the lowest rate, {} / ours", rival.name);
         let mut figure = Figure::alone(name, ratio);
-        if rival.name == "rows" {
+        if rival.is(Purpose::Goal) {
             figure.paper = Some(paper::DELAY_RATIO);
             // The ratio grows with the repository; the paper's is for one that takes 20 minutes.
             if settings.documents >= 2_000_000 {
@@ -172,6 +168,23 @@ fn figures(settings: &Settings, result: &Outcome) -> Vec<Figure> {
     figures.push(Figure::new("keys registered", per_document(|w| w.each(w.lookups.registered))));
     figures.extend(fourth_figures(result));
     figures
+}
+
+/// What the floor comes to, against what ours is held to: as far as transactions over it can come.
+fn floor_figures(settings: &Settings, result: &Outcome) -> Vec<Figure> {
+    let find = |purpose| result.rivals.iter().position(|rival| rival.is(purpose));
+    let Some((floor, goal)) = find(Purpose::Floor).zip(find(Purpose::Goal)) else {
+        return Vec::new();
+    };
+    let names = format!("{} / {}", result.rivals[floor].name, result.rivals[goal].name);
+    let figure = |unit, of: fn(&Cycle) -> Option<f64>| {
+        let ratio = |r: &super::Round| Some(of(&r.rivals[floor])? / of(&r.rivals[goal])?);
+        Figure::new(format!("{unit}, {names}"), over_rounds(settings, result, ratio))
+    };
+    vec![
+        figure("documents/s", |cycle| Some(cycle.per_second())),
+        figure("documents/CPU-s", Cycle::per_cpu_second),
+    ]
 }
 
 fn fourth_figures(result: &Outcome) -> Vec<Figure> {
@@ -316,7 +329,7 @@ fn rival_json(settings: &Settings, result: &Outcome, index: usize, rival: &Rival
     });
     json!({
         "name": rival.name,
-        "goes_over_all": rival.goes_over_all,
+        "goes_over_all": rival.traits.goes_over_all(),
         "documents_per_s": wall.map(|e| e.median),
         "documents_per_cpu_s": cpu.map(|e| e.median),
         "rates": swept.collect::<Vec<_>>(),
@@ -396,17 +409,6 @@ pub(crate) fn plots(settings: &Settings, result: &Outcome) -> Vec<(String, Strin
     ]
 }
 
-fn label(name: &str) -> &str {
-    match name {
-        "rows" => "three passes over rows, bodies carried (MapReduce's way)",
-        "rows over old files" => "the same, over its old files",
-        "columns" => "three passes over columns (DuckDB)",
-        "delta" => "batch of new documents alone, tables in memory",
-        "engine" => "the same cells straight into the engine, one writer",
-        other => other,
-    }
-}
-
 fn delays(settings: &Settings, result: &Outcome) -> String {
     let point = |share: f64, delays: &[f64]| {
         let [p5, p50, p95] = [0.05, 0.5, 0.95].map(|q| quantile(delays, q));
@@ -419,7 +421,7 @@ fn delays(settings: &Settings, result: &Outcome) -> String {
     let swept = result.rivals.iter().enumerate().filter(|(_, rival)| !rival.swept.is_empty());
     for (index, rival) in swept {
         let points = rival.swept.iter().filter_map(|(share, c)| point(*share, &c.delays));
-        series.push(Series::line(label(rival.name), Role::Peer(index), points.collect()));
+        series.push(Series::line(rival.traits.label, Role::Peer(index), points.collect()));
     }
     let ours = |saturated| {
         let of = move |offered: &&(f64, Offered)| offered.1.is_saturated() == saturated;
@@ -468,7 +470,7 @@ fn rates(settings: &Settings, result: &Outcome) -> String {
     for (index, rival) in result.rivals.iter().enumerate() {
         let of = over_rounds(settings, result, |r| r.rivals[index].per_cpu_second());
         series.push(BarSeries {
-            name: label(rival.name).to_owned(),
+            name: rival.traits.label.to_owned(),
             role: Role::Peer(index),
             values: place(index + 1, bar(of)),
         });

@@ -17,16 +17,49 @@ const CYCLES: usize = 3;
 /// Of how many parts of the repository a bulk cycle of those is one that look at new documents alone.
 const NEW_PART: u64 = 20;
 
-/// A batch program, and what is known of it.
+/// What a rival is measured for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Ours is held to it: the goals are about it.
+    Goal,
+    /// It is another way to do the same in batches.
+    Peer,
+    /// It is the floor, which transactions cannot be cheaper than: it is asked how many documents at most,
+    /// and nothing of crawl rates.
+    Floor,
+}
+
+/// What is known of a rival.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Traits {
+    /// What it does, in words.
+    pub(super) label: &'static str,
+    pub(super) purpose: Purpose,
+    /// Whether what arrived stays for the next cycle. Otherwise each begins with the same repository: it
+    /// is held at one size, as the paper holds it.
+    pub(super) keeps: bool,
+}
+
+impl Traits {
+    /// Whether a cycle goes over the whole repository.
+    pub(super) fn goes_over_all(self) -> bool {
+        !self.keeps
+    }
+
+    /// Whether it is measured at crawl rates.
+    pub(super) fn is_swept(self) -> bool {
+        self.purpose != Purpose::Floor
+    }
+}
+
+/// A batch program.
 pub(super) struct Rival {
     batch: Box<dyn Batch>,
+    pub(super) traits: Traits,
     /// Processor time so far, of whoever does the work.
     cpu: Box<dyn Fn() -> Option<Duration>>,
     corpus: Corpus,
     documents: u64,
-    /// Whether what arrived stays for the next cycle. Otherwise each begins with the same repository: it
-    /// is held at one size, as the paper holds it.
-    keeps: bool,
     /// The ids of the last cycle's arrivals, or of all of them if they stay.
     arrived: Range<u64>,
 }
@@ -70,65 +103,74 @@ impl Rival {
         files: Files,
     ) -> io::Result<Self> {
         let batch = Box::new(RowBatch::create(dir, corpus, documents, threads, files)?);
-        Ok(Self::new(batch, Box::new(system::cpu_time), corpus, documents, false))
+        let (purpose, label) = match files {
+            Files::New => {
+                (Purpose::Goal, "three passes over rows, bodies carried (MapReduce's way)")
+            }
+            Files::Over => (Purpose::Peer, "the same, over its old files"),
+        };
+        let traits = Traits { label, purpose, keeps: false };
+        Ok(Self::new(batch, traits, Box::new(system::cpu_time), corpus, documents))
     }
 
     /// The delta batch in a directory of its own.
     pub(super) fn delta(dir: &Path, corpus: Corpus, documents: u64) -> io::Result<Self> {
         let batch = Box::new(DeltaBatch::create(dir, corpus, documents)?);
-        Ok(Self::new(batch, Box::new(system::cpu_time), corpus, documents, true))
+        let label = "batch of new documents alone, tables in memory";
+        let traits = Traits { label, purpose: Purpose::Peer, keeps: true };
+        Ok(Self::new(batch, traits, Box::new(system::cpu_time), corpus, documents))
     }
 
     /// The engine beneath ours, in a directory of its own.
     pub(super) fn engine(dir: &Path, corpus: Corpus, documents: u64) -> io::Result<Self> {
         let batch = Box::new(Engine::create(dir, corpus, documents)?);
-        Ok(Self::new(batch, Box::new(system::cpu_time), corpus, documents, true))
+        let label = "the same cells straight into the engine, one writer";
+        let traits = Traits { label, purpose: Purpose::Floor, keeps: true };
+        Ok(Self::new(batch, traits, Box::new(system::cpu_time), corpus, documents))
     }
 
     /// The column engine in a process of its own.
     pub(super) fn columns(engine: DuckDb, corpus: Corpus, documents: u64) -> Self {
         let spent = engine.spent();
         let cpu = Box::new(move || spent.lock().ok().map(|spent| *spent));
-        Self::new(Box::new(engine), cpu, corpus, documents, false)
+        let label = "three passes over columns (DuckDB)";
+        let traits = Traits { label, purpose: Purpose::Peer, keeps: false };
+        Self::new(Box::new(engine), traits, cpu, corpus, documents)
     }
 
     fn new(
         batch: Box<dyn Batch>,
+        traits: Traits,
         cpu: Box<dyn Fn() -> Option<Duration>>,
         corpus: Corpus,
         documents: u64,
-        keeps: bool,
     ) -> Self {
-        Rival { batch, cpu, corpus, documents, keeps, arrived: documents..documents }
+        Rival { batch, traits, cpu, corpus, documents, arrived: documents..documents }
     }
 
     pub(super) fn name(&self) -> &'static str {
         self.batch.name()
     }
 
-    /// Whether a cycle goes over the whole repository.
-    pub(super) fn goes_over_all(&self) -> bool {
-        !self.keeps
-    }
-
     /// One cycle as fast as it goes: over the whole repository, or, of those that look at new documents
     /// alone, with a twentieth of that many.
     pub(super) fn bulk(&mut self) -> io::Result<Cycle> {
-        let new = if self.keeps { self.documents / NEW_PART } else { 0 };
+        let new = if self.traits.keeps { self.documents / NEW_PART } else { 0 };
         self.cycle(new).map(|(cycle, _)| cycle)
     }
 
     /// A cycle with so many arrivals; and when it ended.
     fn cycle(&mut self, arrivals: u64) -> io::Result<(Cycle, Instant)> {
-        let from = if self.keeps { self.arrived.end } else { self.documents };
+        let from = if self.traits.keeps { self.arrived.end } else { self.documents };
         let arriving = from..from + arrivals;
-        self.arrived = if self.keeps { self.documents..arriving.end } else { arriving.clone() };
+        self.arrived =
+            if self.traits.keeps { self.documents..arriving.end } else { arriving.clone() };
         let documents: Vec<Document> = arriving.map(|id| self.corpus.document(id)).collect();
         let (started, cpu) = (Instant::now(), (self.cpu)());
         self.batch.cycle(&documents)?;
         let ended = Instant::now();
         let cpu = (self.cpu)().zip(cpu).map(|(now, then)| now.saturating_sub(then));
-        let base = if self.keeps { 0 } else { self.documents };
+        let base = if self.traits.keeps { 0 } else { self.documents };
         Ok((Cycle { documents: base + arrivals, elapsed: ended - started, cpu }, ended))
     }
 

@@ -30,9 +30,9 @@ pub(super) struct Bed {
     pub(super) db: Percolator,
     /// The tables, in the order of [`Part`].
     pub(super) tables: [Table; 2],
-    /// A client that sends each row's mutation by itself, and its handle of the table of transactions.
-    pub(super) each: Client,
-    pub(super) each_cells: Table,
+    /// The clients that are not as usual, with their handles of the table of transactions.
+    each_alone: (Client, Table),
+    read_first: (Client, Table),
     pub(super) bare: BareTable,
     pub(super) template: Template,
     pub(super) keys: Vec<RowKey>,
@@ -49,6 +49,16 @@ impl Part {
     pub(super) const ALL: [Part; 2] = [Part::Cells, Part::Bare];
 }
 
+/// How a client commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Usual,
+    /// Each row's mutation is a request of its own.
+    EachAlone,
+    /// Each row is read by a request of its own before it is locked.
+    ReadFirst,
+}
+
 impl Bed {
     pub(super) async fn create(settings: &Settings) -> anyhow::Result<Self> {
         let server = Server::start("table", &["--durability", "buffered"])?;
@@ -60,21 +70,40 @@ impl Bed {
         let options = ClientOptions { batches: false, ..ClientOptions::default() };
         let store = Arc::new(GrpcStore::open(&address, options).await?);
         let services = Services { store, ..db.services().clone() };
-        let each = Client::open(services, Options::over_network()).await?;
-        let each_cells = each.table("cells").await?;
+        let each_alone = open(services, Options::over_network()).await?;
+        let options = Options { prewrite_in_one_request: false, ..Options::over_network() };
+        let read_first = open(db.services().clone(), options).await?;
         let template = Template::open(db.services()).await?;
         let keys = (0..settings.cells).map(|cell| RowKey::from(format!("{cell:0KEY_BYTES$}")));
-        Ok(Bed { server, db, tables, each, each_cells, bare, template, keys: keys.collect() })
+        let keys = keys.collect();
+        Ok(Bed { server, db, tables, each_alone, read_first, bare, template, keys })
     }
 
     /// How many transactions have committed, as the clients count.
     pub(super) fn committed(&self) -> u64 {
-        self.db.stats().committed + self.each.stats().committed
+        let clients = [&*self.db, &self.each_alone.0, &self.read_first.0];
+        clients.into_iter().map(|client| client.stats().committed).sum()
+    }
+
+    /// The client that commits so, and its table.
+    pub(super) fn client(&self, part: Part, form: Form) -> (&Client, &Table) {
+        let (client, table) = match form {
+            Form::Usual => return (&self.db, self.table(part)),
+            Form::EachAlone => &self.each_alone,
+            Form::ReadFirst => &self.read_first,
+        };
+        (client, table)
     }
 
     pub(super) fn table(&self, part: Part) -> &Table {
         &self.tables[part as usize]
     }
+}
+
+async fn open(services: Services, options: Options) -> anyhow::Result<(Client, Table)> {
+    let client = Client::open(services, options).await?;
+    let table = client.table("cells").await?;
+    Ok((client, table))
 }
 
 /// The value of a cell that was written so often.

@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::Settings;
-use super::bed::{Bed, COLUMN, Part, value};
+use super::bed::{Bed, COLUMN, Form, Part, value};
 use crate::bench::turns::nanos;
 
 /// Cells that are written by one transaction before anything is measured.
@@ -23,7 +23,7 @@ const PREPARED_MIN: usize = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     BareCommit,
-    Commit { cells: usize, batches: bool },
+    Commit { cells: usize, form: Form },
     BareRead,
     Get,
 }
@@ -84,7 +84,7 @@ impl Caller {
         let own: Vec<usize> = (0..self.cells.len()).collect();
         for own in own.chunks(LOAD_AT_ONCE) {
             for part in Part::ALL {
-                self.write(bed, part, true, own).await?;
+                self.write(bed, part, Form::Usual, own).await?;
             }
         }
         self.prepared.fill(1);
@@ -96,14 +96,11 @@ impl Caller {
         &mut self,
         bed: &Bed,
         part: Part,
-        batches: bool,
+        form: Form,
         own: &[usize],
     ) -> anyhow::Result<()> {
         let written = &mut self.written[part as usize];
-        let (client, table) = match batches {
-            true => (&*bed.db, bed.table(part)),
-            false => (&bed.each, &bed.each_cells),
-        };
+        let (client, table) = bed.client(part, form);
         let mut tx = client.begin().await?;
         for &own in own {
             let cell = self.cells[own];
@@ -180,10 +177,10 @@ impl Caller {
                 self.wrong += u64::from(rejected || !committed);
                 self.written[Part::Bare as usize][own] += 1;
             }
-            Work::Commit { cells, batches } => {
+            Work::Commit { cells, form } => {
                 let first = self.pick();
                 let own: Vec<_> = (first..first + cells).map(|i| i % self.cells.len()).collect();
-                self.write(bed, Part::Cells, batches, &own).await?;
+                self.write(bed, Part::Cells, form, &own).await?;
             }
             Work::BareRead => {
                 let Some(read) = self.reads.pop() else { return Ok(false) };

@@ -27,6 +27,9 @@ fn report<'a>(settings: &Settings, result: &'a Outcome) -> Report<'a> {
         rates("tx_many", "bare_commit_many", 0.8),
         rates("get", "bare_read", 0.9),
         rates("get_many", "bare_read_many", 0.9),
+        // What conditional mutations gain.
+        Figure::rates(turns, arm("tx"), arm("tx_read_first")),
+        Figure::rates(turns, arm("tx_many"), arm("tx_read_first_many")),
         p50("tx_ten", "tx"),
         p99("tx_ten", "tx"),
         Figure::rates(turns, arm("tx_ten"), arm("tx_ten_each")),
