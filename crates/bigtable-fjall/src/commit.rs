@@ -29,6 +29,7 @@ use crate::engine::{Engine, Lead, TableInfo, View};
 use crate::fault;
 use crate::key::Key;
 use crate::queue::{GROUP_BYTES_MAX, GROUP_OPS_MAX, Outcome, Reply, RowsWork, STOPPED, Work};
+use crate::recent::using;
 
 /// A request that is being committed.
 enum Job<'a> {
@@ -305,12 +306,12 @@ impl Engine {
             };
         }
         self.forget_snapshot();
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        for (key, value) in newest {
-            recent.set(key, value);
-        }
-        recent.is_as_of(self.batches.ended());
-        drop(recent);
+        using(self.recent.lock().unwrap_or_else(PoisonError::into_inner), |recent| {
+            for (key, value) in newest {
+                recent.set(key, value);
+            }
+            recent.is_as_of(self.batches.ended());
+        });
         if !memory.is_empty() {
             self.memory_mut().apply(memory);
         }

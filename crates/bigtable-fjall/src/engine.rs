@@ -7,12 +7,13 @@
 //! read before the floor was raised, hence before anything was collected.
 //!
 //! The snapshot is shared by all readers until the next batch: taking one costs a counter, where
-//! opening one costs several locks of the engine. It is opened by the first reader who wants it, so
-//! that a run of mutations opens none.
+//! opening one costs several locks of the engine. It is opened by the first reader who wants it; where
+//! there were readers lately, and before a batch that is synced, by the committer, because a reader who
+//! comes while the batch is written may not be able to.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bigtable::{ColumnSelect, Error, Family, Probe, Result, Row, RowKey, Selection};
 use bigtable::{TableSchema, Timestamp};
@@ -33,6 +34,8 @@ use crate::queue::Queue;
 use crate::recent::Recent;
 use crate::row::{Chosen, read_column};
 
+/// After so many batches without a reader a run of mutations opens no snapshots.
+const UNREAD_MAX: u64 = 64;
 /// Why these locks are never poisoned.
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
@@ -48,8 +51,8 @@ pub(crate) struct Engine {
     pub(crate) recent: Mutex<Recent>,
     /// The state after the last batch, if anybody has asked for it.
     snapshot: RwLock<Option<Arc<Published>>>,
-    /// Whether anybody has asked for it since the last batch began.
-    read_since: AtomicBool,
+    /// Batches since anybody has asked for it.
+    unread: AtomicU64,
     pub(crate) batches: Batches,
     floor: AtomicU64,
     /// Why nothing is answered any more.
@@ -131,7 +134,7 @@ impl Engine {
             memory: RwLock::default(),
             recent: Mutex::new(Recent::new(options.recent_bytes)),
             snapshot: RwLock::default(),
-            read_since: AtomicBool::default(),
+            unread: AtomicU64::new(UNREAD_MAX),
             batches: Batches::default(),
             floor: AtomicU64::new(floor.as_u64()),
             failed: OnceLock::new(),
@@ -185,17 +188,17 @@ impl Engine {
     }
 
     /// The state after the last published batch, for a reader.
-    pub(crate) fn snapshot(&self) -> Arc<Published> {
-        if !self.read_since.load(Ordering::Relaxed) {
-            self.read_since.store(true, Ordering::Relaxed);
+    pub(crate) fn snapshot(&self) -> std::result::Result<Arc<Published>, Fault> {
+        if self.unread.load(Ordering::Relaxed) != 0 {
+            self.unread.store(0, Ordering::Relaxed);
         }
-        loop {
-            if let Some(snapshot) = self.shared_snapshot() {
-                return snapshot;
-            }
-            // Rare: a flush has ended while a batch is written, and nobody had read since the one before.
-            drop(self.lead.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(snapshot) = self.shared_snapshot() {
+            return Ok(snapshot);
         }
+        // A batch is being written, and nobody has read for so long that no snapshot was kept. Whoever has
+        // the commit lock meets none; unless a commit has panicked and left a part of one.
+        let _lead = self.lead.lock().map_err(|_| fjall::Error::Poisoned)?;
+        Ok(self.shared_snapshot().ok_or(fjall::Error::Poisoned)?)
     }
 
     fn shared_snapshot(&self) -> Option<Arc<Published>> {
@@ -210,10 +213,10 @@ impl Engine {
         shared.clone()
     }
 
-    /// Before a batch: where there are readers, and where it may take long, nobody shall have to wait for
-    /// its end to see the state before it. To be called under the commit lock.
+    /// Before a batch: where there are readers, or where it may take long, nobody shall have to wait for its
+    /// end to see the state before it. To be called under the commit lock.
     pub(crate) fn keep_snapshot(&self, long: bool) {
-        if self.read_since.swap(false, Ordering::Relaxed) || long {
+        if self.unread.fetch_add(1, Ordering::Relaxed) < UNREAD_MAX || long {
             self.shared_snapshot();
         }
     }
@@ -278,7 +281,7 @@ impl Engine {
             }
         }
         if !on_disk.is_empty() {
-            let snapshot = self.snapshot();
+            let snapshot = self.snapshot()?;
             for (group, column) in on_disk {
                 let stored = group.remembered(&snapshot, &self.recent);
                 read_column(stored, table.id, row.as_bytes(), column, &mut cells)?;

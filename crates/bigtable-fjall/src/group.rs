@@ -24,7 +24,7 @@ use crate::memory::Memory;
 use crate::options::Options;
 use crate::pack::Bounds;
 use crate::published::Published;
-use crate::recent::Recent;
+use crate::recent::{Recent, using};
 
 /// Values above this are kept apart from their keys in groups of [`Layout::Versions`].
 const VALUE_APART_BYTES_MIN: u32 = 4 * 1024;
@@ -207,23 +207,23 @@ impl<'a> Cells<'a> {
             Cells::Live(keyspace) => keyspace.get(key),
             Cells::Recent(recent, keyspace) => {
                 let lock = || recent.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(value) = lock().get(key) {
+                if let Some(value) = using(lock(), |recent| recent.get(key)) {
                     return Ok(value);
                 }
                 let value = keyspace.get(key)?.map(|value| Slice::new(&value));
-                lock().set(Slice::new(key), value.clone());
+                using(lock(), |recent| recent.set(Slice::new(key), value.clone()));
                 Ok(value)
             }
             Cells::Remembered(recent, published, keyspace) => {
                 // It is not worth waiting for.
-                let of = published.batches;
-                let known = recent.try_lock().ok().and_then(|mut recent| recent.get_as_of(of, key));
-                if let Some(value) = known {
+                let (lock, of) = (|| recent.try_lock().ok(), published.batches);
+                let known = |recent| using(recent, |recent| recent.get_as_of(of, key));
+                if let Some(value) = lock().and_then(known) {
                     return Ok(value);
                 }
                 let value = published.snapshot.get(*keyspace, key)?;
-                if let Ok(mut recent) = recent.try_lock() {
-                    recent.learn_as_of(of, key, value.as_deref());
+                if let Some(recent) = lock() {
+                    using(recent, |recent| recent.learn_as_of(of, key, value.as_deref()));
                 }
                 Ok(value)
             }

@@ -40,7 +40,10 @@ pub(crate) struct UnderWay<'a>(&'a Batches);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.count.fetch_add(1, Ordering::SeqCst);
+        // A panic may have left a part of it: nobody shall see that.
+        if !std::thread::panicking() {
+            self.0.count.fetch_add(1, Ordering::SeqCst);
+        }
     }
 }
 

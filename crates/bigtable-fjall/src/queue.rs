@@ -112,7 +112,6 @@ impl Queue {
         state.waiting.push_back(Waiting { work, bytes, done });
         let waiting = state.waiting.len();
         self.len.store(waiting, Ordering::SeqCst);
-        drop(state);
         // The committer rests while nothing waits, and at no other time: ringing costs a system call.
         if waiting == 1 {
             self.bell.notify_one();

@@ -13,6 +13,7 @@
 //! the younger is full the older is forgotten.
 
 use std::collections::HashMap;
+use std::sync::MutexGuard;
 
 use fjall::Slice;
 use foldhash::fast::RandomState;
@@ -22,11 +23,15 @@ const ENTRY_BYTES: usize = 96;
 /// Larger values are not remembered: they would drive out many small ones.
 const VALUE_BYTES_MAX: usize = 1024;
 
+/// `None` where there is no pack.
+type Generation = HashMap<Slice, Option<Slice>, RandomState>;
+
 #[derive(Debug)]
 pub(crate) struct Recent {
-    /// `None` where there is no pack.
-    young: HashMap<Slice, Option<Slice>, RandomState>,
-    old: HashMap<Slice, Option<Slice>, RandomState>,
+    young: Generation,
+    old: Generation,
+    /// What was forgotten under the lock that is held, see [`using`].
+    forgotten: Vec<Generation>,
     young_bytes: usize,
     /// The most bytes of keys and values in one generation; zero remembers nothing.
     generation_bytes_max: usize,
@@ -40,6 +45,7 @@ impl Recent {
         Recent {
             young: HashMap::default(),
             old: HashMap::default(),
+            forgotten: Vec::new(),
             young_bytes: 0,
             generation_bytes_max: bytes_max / 2,
             as_of: 0,
@@ -105,10 +111,25 @@ impl Recent {
         if self.young_bytes > self.generation_bytes_max {
             // As many will come again: a map that grows hashes everything anew each time.
             let next = HashMap::with_capacity_and_hasher(self.young.len(), RandomState::default());
-            self.old = std::mem::replace(&mut self.young, next);
+            let forgotten =
+                std::mem::replace(&mut self.old, std::mem::replace(&mut self.young, next));
+            self.forgotten.push(forgotten);
             self.young_bytes = 0;
         }
     }
+}
+
+/// Does something with what is remembered. What is forgotten thereby is freed when others need not wait any
+/// more: it is many small pieces of memory.
+pub(crate) fn using<T>(
+    mut recent: MutexGuard<'_, Recent>,
+    act: impl FnOnce(&mut Recent) -> T,
+) -> T {
+    let done = act(&mut recent);
+    let forgotten = std::mem::take(&mut recent.forgotten);
+    drop(recent);
+    drop(forgotten);
+    done
 }
 
 fn bytes(value: &Option<Slice>) -> usize {
@@ -142,6 +163,9 @@ mod tests {
         }
         assert!(recent.young_bytes <= GENERATION_BYTES_MAX);
         assert!(recent.get(&key(1)).is_none(), "the first generation is forgotten");
+        let recent = std::sync::Mutex::new(recent);
+        using(recent.lock().unwrap(), |recent| assert!(!recent.forgotten.is_empty()));
+        assert!(recent.lock().unwrap().forgotten.is_empty(), "and freed");
     }
 
     #[test]

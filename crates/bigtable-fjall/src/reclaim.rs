@@ -102,8 +102,12 @@ impl Work {
 
     /// Merges all of a keyspace into its last level.
     fn merge(&self, keyspace: &Keyspace) -> std::result::Result<(), Fault> {
-        // A snapshot of earlier days keeps what was removed since.
-        self.engine.forget_snapshot();
+        {
+            // A snapshot of earlier days keeps what was removed since. Not one that was kept for readers
+            // while a batch is written.
+            let _lead = self.engine.lead.lock().map_err(|_| fjall::Error::Poisoned)?;
+            self.engine.forget_snapshot();
+        }
         self.write_out(keyspace)?;
         if self.is_stopping() {
             return Ok(());

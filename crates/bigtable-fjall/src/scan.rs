@@ -118,7 +118,7 @@ impl Engine {
                 parts.push(Part::Copied(rows));
             }
         }
-        snapshot = self.snapshot();
+        snapshot = self.snapshot()?;
         for Wanted { group, columns } in &on_disk {
             let cursor = Cursor::open(group.on_disk(&snapshot), &from, &end, columns)?;
             parts.push(Part::OnDisk(Box::new(cursor)));
@@ -155,7 +155,7 @@ impl Engine {
                     }
                 }
             }
-            let snapshot = self.snapshot();
+            let snapshot = self.snapshot()?;
             for group in on_disk {
                 see(group.on_disk(&snapshot).last_key(bounds())?)?;
             }

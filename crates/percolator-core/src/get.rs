@@ -89,6 +89,7 @@ impl Client {
     ) -> Result<Option<Bytes>> {
         let select = selection(std::slice::from_ref(column), s);
         let mut found = self.read_unlocked(table, row, &select, Patience::Wait).await?;
+        debug_assert!(found.cells.len() <= 1, "the newest of one column, and no lock");
         // What is short, as most values are, or absent needs no list of versions.
         let Some(cell) = found.cells.pop() else {
             self.check_held(s)?;

@@ -99,7 +99,9 @@ mod tests {
 
         #[test]
         fn decoding_any_bytes_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
-            let _ = Write::decode(&Bytes::from(bytes));
+            let decoded = Write::decode(&Bytes::from(bytes.clone()));
+            let apart = decoded.is_ok_and(|w| w.kind == Kind::Put && w.short_value.is_none());
+            prop_assert_eq!(Write::lies_apart(&bytes), apart);
         }
     }
 }

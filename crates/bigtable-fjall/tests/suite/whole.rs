@@ -1,68 +1,117 @@
 //! Readers see all of a mutation or nothing, and never go back, while others write and the engine flushes and
 //! merges on threads of its own.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::*;
 
-const ROWS: u64 = 8;
-const READERS: u64 = 3;
-const COLUMNS: [&str; 3] = ["a", "m", "z"];
+const ROWS: usize = 8;
+const WRITES: u64 = 3000;
+const COLUMNS: [(Family, &str); 5] =
+    [(NEWEST, "a"), (NEWEST, "z"), (MEMORY, "m"), (PLAIN, "b"), (NEWEST, "n")];
 
 /// The newest version of each column, one by one.
 fn newest() -> Selection {
-    let column = |select: Selection, qualifier: &&str| {
-        select.column(NEWEST, qualifier.to_string(), TimeRange::ALL, 1)
+    let column = |select: Selection, (family, qualifier): &(Family, &'static str)| {
+        select.column(family.clone(), *qualifier, TimeRange::ALL, 1)
     };
     COLUMNS.iter().fold(Selection::default(), column)
 }
 
-fn write(table: &dyn Table, row: u64, number: u64) {
-    let set = |qualifier: &&str| {
-        Mutation::set(NEWEST, qualifier.to_string(), ts(number), vec![number as u8; 200])
+fn write(table: &dyn Table, row: usize, number: u64) {
+    let set = |(family, qualifier): &(Family, &'static str)| {
+        Mutation::set(family.clone(), *qualifier, ts(number), vec![number as u8; 200])
     };
-    let mutations = COLUMNS.iter().map(set).collect();
-    let request = bigtable::RowMutation { row: format!("{row}").into(), mutations, sync: false };
-    block_on(table.mutate_row(request)).expect("the store works");
+    let request = bigtable::RowMutation::new(format!("{row}"));
+    let request = COLUMNS.iter().map(set).fold(request, bigtable::RowMutation::mutation);
+    block_on(table.mutate_row(request)).expect("the store takes a mutation");
+}
+
+/// What the readers and the writer of a run share.
+#[derive(Default)]
+struct Run {
+    over: AtomicBool,
+    /// The last mutation of each row that was acknowledged.
+    acknowledged: [AtomicU64; ROWS],
+    read: AtomicU64,
+}
+
+/// Ends the readers, however the writer ends.
+struct Ends<'a>(&'a Run);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Run {
+    fn read(&self, table: &dyn Table, first_row: usize, rest: u32) {
+        let mut seen = [0; ROWS];
+        let mut turn = first_row;
+        while !self.over.load(Ordering::SeqCst) {
+            turn += 1;
+            let row = turn % ROWS;
+            let acknowledged = self.acknowledged[row].load(Ordering::SeqCst);
+            let read = block_on(table.read_row(&format!("{row}").into(), &newest()));
+            let read = read.expect("the store answers a read");
+            // In-memory cells may be of an earlier moment than the others, as locks have to be.
+            let of = |c: &bigtable::Cell| (c.family != MEMORY).then(|| c.timestamp.as_u64());
+            let times: Vec<u64> = read.cells.iter().filter_map(of).collect();
+            let memory = read.cells.iter().find(|cell| cell.family == MEMORY);
+            let memory = memory.map_or(0, |cell| cell.timestamp.as_u64());
+            let first = times.first().copied().unwrap_or_default();
+            assert!(times.iter().all(|time| *time == first), "a part of a mutation: {times:?}");
+            assert!(first >= seen[row], "row {row} goes back to {first}");
+            assert!(first >= acknowledged, "row {row} at {first} and not {acknowledged}");
+            assert!(memory >= acknowledged, "memory of row {row} at {memory}");
+            assert!(memory <= first, "memory of row {row} is ahead: {memory}, {first}");
+            seen[row] = first;
+            self.read.fetch_add(1, Ordering::SeqCst);
+            (0..rest).for_each(|_| std::hint::spin_loop());
+        }
+    }
+
+    fn write(&self, table: &dyn Table) {
+        let _ends = Ends(self);
+        let mut number = 0;
+        // As long as it takes the readers to have read something.
+        while number < WRITES || self.read.load(Ordering::SeqCst) == 0 {
+            number += 1;
+            let row = (number % ROWS as u64) as usize;
+            write(table, row, number);
+            self.acknowledged[row].store(number, Ordering::SeqCst);
+        }
+    }
+}
+
+fn write_and_read(options: Options, readers: usize, rest: u32) {
+    let dir = tempfile::tempdir().expect("a directory for the store");
+    let options = Options { write_buffer_bytes: 64 << 10, ..options };
+    let store = FjallStore::open(dir.path(), options).expect("the store opens");
+    let table = block_on(store.open_table("t", &schema())).expect("the table opens");
+    let run = Run::default();
+    std::thread::scope(|scope| {
+        for reader in 0..readers {
+            let (table, run) = (&*table, &run);
+            scope.spawn(move || run.read(table, reader, rest));
+        }
+        run.write(&*table);
+    });
 }
 
 #[test]
 fn readers_see_whole_mutations_in_order_whatever_is_flushed() {
     // Nothing is remembered, or so little that it is forgotten all the time, or everything.
     for recent_bytes in [0, 16 << 10, 1 << 20] {
-        write_and_read(recent_bytes);
+        let options = Options { recent_bytes, ..options(Durability::Buffered) };
+        write_and_read(options.clone(), 3, 0);
+        // So rarely that no snapshot is kept for them.
+        write_and_read(options, 1, 1_000_000);
     }
 }
 
-fn write_and_read(recent_bytes: usize) {
-    let dir = tempfile::tempdir().expect("the store works");
-    let options =
-        Options { write_buffer_bytes: 64 << 10, recent_bytes, ..options(Durability::Buffered) };
-    let store = FjallStore::open(dir.path(), options).expect("the store works");
-    let table = block_on(store.open_table("t", &schema())).expect("the store works");
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for reader in 0..READERS {
-            let (table, over) = (&*table, &over);
-            scope.spawn(move || {
-                let mut seen = [0; ROWS as usize];
-                let mut turn = reader;
-                while !over.load(Ordering::SeqCst) {
-                    turn += 1;
-                    let row = turn % ROWS;
-                    let key = format!("{row}").into();
-                    let read = block_on(table.read_row(&key, &newest())).expect("the store works");
-                    let times: Vec<u64> = read.cells.iter().map(|c| c.timestamp.as_u64()).collect();
-                    let Some(first) = times.first() else { continue };
-                    assert_eq!(times, [*first; COLUMNS.len()], "a part of a mutation of row {row}");
-                    assert!(*first >= seen[row as usize], "row {row} goes back to {first}");
-                    seen[row as usize] = *first;
-                }
-            });
-        }
-        for number in 1..3000 {
-            write(&*table, number % ROWS, number);
-        }
-        over.store(true, Ordering::SeqCst);
-    });
+#[test]
+fn readers_see_whole_mutations_that_are_synced() {
+    write_and_read(Options { group_rows_max: 1, ..options(Durability::Sync) }, 2, 0);
 }

@@ -10,20 +10,15 @@ const NICE: i32 = 10;
 /// process and of every process that comes from it. For those there is no way back: it takes no privileges
 /// to be nice, but some to be so no longer.
 ///
-/// What cannot be made to give way stays as it is; the lateness of whoever measures will tell.
+/// Processes in sessions of their own, as those of PostgreSQL are, compete as whole sessions and are as they
+/// were. What cannot be made to give way stays as it is, too; the lateness of whoever measures will tell.
 #[cfg(target_os = "linux")]
 pub(crate) fn go_before_all_others() {
     let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     let this = rustix::thread::gettid();
     lower(own, |thread| thread != this);
-    let group = autogroup(own);
     for process in system::descendants().unwrap_or_default() {
         lower(process, |_| true);
-        let theirs = autogroup(process);
-        // The kernel weighs sessions first, each by a niceness of its own.
-        if theirs.is_some() && theirs != group {
-            lower_autogroup(process);
-        }
     }
 }
 
@@ -41,27 +36,6 @@ fn lower(process: u32, chosen: impl Fn(rustix::process::Pid) -> bool) {
         if let Some(thread) = thread.filter(|thread| chosen(*thread)) {
             // It may have ended meanwhile.
             let _ = rustix::process::setpriority_process(Some(thread), NICE);
-        }
-    }
-}
-
-/// The session's group of a process, where the kernel has such groups.
-#[cfg(target_os = "linux")]
-fn autogroup(process: u32) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/autogroup")).ok()?;
-    Some(text.split_whitespace().next()?.to_owned())
-}
-
-#[cfg(target_os = "linux")]
-fn lower_autogroup(process: u32) {
-    let path = format!("/proc/{process}/autogroup");
-    for _ in 0..3 {
-        match std::fs::write(&path, NICE.to_string()) {
-            // Without privileges, one change in a tenth of a second.
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                std::thread::sleep(std::time::Duration::from_millis(110));
-            }
-            _ => return,
         }
     }
 }
