@@ -4,7 +4,7 @@
 //!   FjallStore ── FjallTable            what callers hold (traits Store and Table)
 //!        |            |
 //!        |   read, scan: copy in-memory cells, then one snapshot    (column.rs, history.rs, row.rs,
-//!        |            |                                             scan.rs, published.rs)
+//!        |            |                                             glance.rs, scan.rs, published.rs)
 //!        |            |
 //!        '── committer: predicates, one batch, durable, publish     (commit.rs, edit.rs, draft.rs,
 //!                     |                                            queue.rs, pending.rs, recent.rs)
@@ -35,6 +35,7 @@ mod drop;
 mod edit;
 mod engine;
 mod fault;
+mod glance;
 mod group;
 mod history;
 mod key;

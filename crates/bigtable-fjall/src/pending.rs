@@ -76,20 +76,31 @@ impl Pending {
         s: Timestamp,
         bounds: impl FnOnce() -> (Key, Key),
     ) -> Option<Published> {
+        let mut state = self.met_by(s, bounds)?;
+        let (done, published) = oneshot::channel();
+        state.waiting.push(done);
+        Some(published)
+    }
+
+    /// Whether a reader at `s` must wait before it reads rows from `from` on, up to `end`.
+    pub(crate) fn meets(&self, s: Timestamp, bounds: impl FnOnce() -> (Key, Key)) -> bool {
+        self.met_by(s, bounds).is_some()
+    }
+
+    fn met_by(
+        &self,
+        s: Timestamp,
+        bounds: impl FnOnce() -> (Key, Key),
+    ) -> Option<MutexGuard<'_, State>> {
         if self.len.load(Ordering::SeqCst) == 0 {
             return None;
         }
         let (from, end) = bounds();
-        let mut state = self.state();
+        let state = self.state();
         let first = state.rows.partition_point(|(row, _)| *row < from);
-        let met = state.rows[first..].iter().take_while(|(row, _)| *row < end);
+        let mut met = state.rows[first..].iter().take_while(|(row, _)| *row < end);
         // Its timestamp will be above `after`; one at `s` or below it can only be if `after` is.
-        if !met.into_iter().any(|(_, after)| *after < s) {
-            return None;
-        }
-        let (done, published) = oneshot::channel();
-        state.waiting.push(done);
-        Some(published)
+        met.any(|(_, after)| *after < s).then_some(state)
     }
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bigtable::{ConditionalMutation, Page, PageLimit, Result, Row, RowKey, RowMutation};
+use bigtable::{
+    ConditionalMutation, Glance, Glanced, Page, PageLimit, Result, Row, RowKey, RowMutation,
+};
 use bigtable::{RowRange, Selection, Table};
 
 use crate::edit::{Request, RowEdit};
@@ -86,6 +88,10 @@ impl Table for FjallTable {
         };
         self.wait_for_pending(select, bounds).await;
         self.store.engine.read_row(&self.info, row, select)
+    }
+
+    fn glance(&self, at: Glance<'_>) -> Result<Glanced> {
+        self.store.engine.glance(&self.info, at)
     }
 
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {

@@ -115,7 +115,7 @@ macro_rules! cases {
 
 cases! {
     read {
-        one_version, time_ranges, versions_max, whole_family, order_of_cells, any_bytes,
+        one_version, time_ranges, glances, versions_max, whole_family, order_of_cells, any_bytes,
         several_selections, several_rows, overlaps_are_refused, nothing_there, large_values,
     } threads: false,
     scan {

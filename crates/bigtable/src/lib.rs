@@ -24,6 +24,7 @@
 
 mod commit_rows;
 mod error;
+mod glance;
 mod mutation;
 mod row;
 mod schema;
@@ -37,6 +38,7 @@ mod memory;
 pub use bytes::Bytes;
 pub use commit_rows::{AtCommit, COMMIT_ROWS_MAX, CommitRow, CommitRows, RowsOutcome};
 pub use error::{Error, Result};
+pub use glance::{Glance, Glanced};
 pub use memory::MemoryStore;
 pub use mutation::{ConditionalMutation, Mutation, Probe, RowMutation};
 pub use row::{Cell, Family, Row, RowKey};

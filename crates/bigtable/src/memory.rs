@@ -21,7 +21,8 @@ use async_trait::async_trait;
 use crate::Table;
 use crate::store::check_table_name;
 use crate::{
-    CommitRows, ConditionalMutation, Error, Layout, LocalityGroup, Mutation, OnFull, Page,
+    CommitRows, ConditionalMutation, Error, Glance, Glanced, Layout, LocalityGroup, Mutation,
+    OnFull, Page,
 };
 use crate::{PageLimit, Result, Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store};
 use crate::{TableSchema, Timestamp};
@@ -367,6 +368,13 @@ impl Table for MemoryTable {
         let data = self.read();
         self.shared.check_floor(select.above)?;
         Ok(data.read_row(row, select))
+    }
+
+    fn glance(&self, at: Glance<'_>) -> Result<Glanced> {
+        at.check(&self.schema)?;
+        let data = self.read();
+        self.shared.check_floor(Some(at.s))?;
+        Ok(at.of(data.read_row(at.row, &at.selection())))
     }
 
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {

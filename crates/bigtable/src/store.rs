@@ -7,7 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::future::try_join_all;
 
-use crate::{CommitRows, ConditionalMutation, Error, Page, PageLimit, Result, Row, RowKey};
+use crate::{
+    CommitRows, ConditionalMutation, Error, Glance, Glanced, Page, PageLimit, Result, Row, RowKey,
+};
 use crate::{RowMutation, RowRange, RowsOutcome, Selection, TableSchema, Timestamp};
 
 /// A place that keeps tables.
@@ -127,6 +129,35 @@ pub trait Table: Send + Sync + Debug {
     /// # Errors
     /// `TooOld` when `select.above` is below the floor; `Unavailable`; `InvalidRequest`.
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row>;
+
+    /// Looks at one column as a [`read_row`](Table::read_row) by [`Glance::selection`] would, where that can be
+    /// done without waiting for anybody. What shows nothing is to be read; so is everything in a store that
+    /// others must be asked for.
+    ///
+    /// ```
+    /// use bigtable::*;
+    /// const DATA: Family = Family::from_static("data");
+    /// const LOCK: Family = Family::from_static("lock");
+    /// # futures::executor::block_on(async {
+    /// # let store = MemoryStore::new();
+    /// let lock = LocalityGroup::in_memory("lock", OnFull::Refuse { cells_max: 10 });
+    /// let data = LocalityGroup::on_disk("data", Layout::NewestApart);
+    /// let table = store.open_table("accounts", &TableSchema { groups: vec![lock, data] }).await?;
+    /// let (bob, at) = (RowKey::from("Bob"), Timestamp::new(5).unwrap());
+    /// let glance = Glance { row: &bob, qualifier: b"bal", family: &DATA, guard: &LOCK, s: at };
+    /// assert_eq!(table.glance(glance)?, Glanced::Absent);
+    /// table.mutate_row(RowMutation::new("Bob").mutation(Mutation::set(DATA, "bal", at, "$10"))).await?;
+    /// assert_eq!(table.glance(glance)?, Glanced::Newest(at, "$10".into()));
+    /// table.mutate_row(RowMutation::new("Bob").mutation(Mutation::set(LOCK, "bal", at, "Joe"))).await?;
+    /// assert_eq!(table.glance(glance)?, Glanced::Nothing);
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`read_row`](Table::read_row).
+    fn glance(&self, _at: Glance<'_>) -> Result<Glanced> {
+        Ok(Glanced::Nothing)
+    }
 
     /// Reads the selected cells of several rows: one [`Row`] for each key, in the order of the keys, of
     /// which some may be equal. Each row is read atomically; two rows may be read at different moments.

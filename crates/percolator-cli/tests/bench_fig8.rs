@@ -53,6 +53,16 @@ fn every_arm_is_measured_and_every_copy_checked() {
         assert!(figure["median"].as_f64() > Some(0.0), "{figure}");
     }
     assert_eq!(figure(&result, "tx/raw_set")["paper"], 0.23);
+    if cfg!(target_os = "linux") {
+        for (name, calls) in
+            [("raw_set", 1.0), ("tx", 1.0), ("two_mutations", 2.0), ("two_phases", 2.0)]
+        {
+            let figure = figure(&result, &format!("{name}: system calls that write, each"));
+            let found = figure["median"].as_f64().unwrap();
+            // Timestamps are reserved, and files written, now and then.
+            assert!((calls..calls + 1.0).contains(&found), "{figure}");
+        }
+    }
     assert!(figure(&result, "server_tx/server_raw_set")["median"].as_f64() > Some(0.0));
     goals::have_their_figures("fig8", &out);
     let written = std::fs::read_to_string(out.join("fig8.json")).unwrap();

@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bigtable::{
-    AtCommit, CommitRow, CommitRows, Error, Mutation, PageLimit, RowKey, RowRange, RowsOutcome,
-    Selection, Store, Table, TimeRange, Timestamp,
+    AtCommit, CommitRow, CommitRows, Error, Glance, Glanced, Mutation, PageLimit, RowKey, RowRange,
+    RowsOutcome, Selection, Store, Table, TimeRange, Timestamp,
 };
 use bigtable_fjall::{Durability, FjallStore};
 use futures::executor::block_on;
@@ -106,6 +106,15 @@ fn who_may_be_too_late_for_the_timestamp_waits_and_sees_the_whole() {
                     let mut early = read(&*table, row, scans, above);
                     let found = poll_once(&mut early);
                     assert_eq!(found, Poll::Ready(Vec::new()), "row {row} above {above:?}");
+                }
+                for (row, s, shows) in
+                    [("a", 9, true), ("b", 5, true), ("b", 6, false), ("b", 9, false)]
+                {
+                    let row = &RowKey::from(row);
+                    let at =
+                        Glance { row, qualifier: b"q", family: &NEWEST, guard: &MEMORY, s: ts(s) };
+                    let glanced = table.glance(at).unwrap();
+                    assert_eq!(glanced == Glanced::Absent, shows, "row {row} at {s}: {glanced:?}");
                 }
                 let mut late = [6, 7, 9].map(|above| read(&*table, "b", scans, Some(above)));
                 for (index, read) in late.iter_mut().enumerate() {

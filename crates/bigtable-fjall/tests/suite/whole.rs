@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use bigtable::Glanced;
+
 use super::*;
 
 const ROWS: usize = 8;
@@ -66,7 +68,19 @@ impl Run {
             assert!(first >= acknowledged, "row {row} at {first} and not {acknowledged}");
             assert!(memory >= acknowledged, "memory of row {row} at {memory}");
             assert!(memory <= first, "memory of row {row} is ahead: {memory}, {first}");
-            seen[row] = first;
+            let at = bigtable::Glance {
+                row: &format!("{row}").into(),
+                qualifier: b"a",
+                family: &NEWEST,
+                guard: &MEMORY,
+                s: Timestamp::MAX,
+            };
+            match table.glance(at).expect("the store answers a glance") {
+                Glanced::Newest(time, _) => seen[row] = time.as_u64(),
+                Glanced::Absent => seen[row] = 0,
+                Glanced::Nothing => panic!("nothing guards row {row}, and no rows are pending"),
+            }
+            assert!(seen[row] >= first, "row {row} goes back to {}", seen[row]);
             self.read.fetch_add(1, Ordering::SeqCst);
             (0..rest).for_each(|_| std::hint::spin_loop());
         }

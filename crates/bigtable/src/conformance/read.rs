@@ -1,7 +1,9 @@
 //! Reading one row: which cells a selection selects, and in which order they come.
 
 use super::fixture::*;
-use crate::{Bytes, Family, Qualifiers, RowKey, Selection, Store, Table, TimeRange};
+use crate::{
+    Bytes, Error, Family, Glance, Glanced, Qualifiers, RowKey, Selection, Store, Table, TimeRange,
+};
 
 /// Column "q" of row "r" at times 2, 4, 6, 8, and a neighbour on each side of column and row.
 async fn four_versions(table: &dyn Table, family: &Family) {
@@ -56,6 +58,43 @@ pub(super) async fn time_ranges(store: &dyn Store) {
             assert_eq!(shown(&got), want, "{f}: newest version in {time:?}");
         }
     }
+}
+
+pub(super) async fn glances(store: &dyn Store) {
+    let table = &*table(store, "read_glance").await;
+    for family in &EACH {
+        four_versions(table, family).await;
+    }
+    // Guarded from 5 on, in each of the families that guard here.
+    for guard in [&MEMORY, &PLAIN] {
+        mutate(table, b"r", [set(guard, b"guarded", 5, "x")]).await;
+        for family in EACH.iter().filter(|family| *family != guard) {
+            mutate(
+                table,
+                b"r",
+                [set(family, b"guarded", 3, "old"), set(family, b"guarded", 4, "v4")],
+            )
+            .await;
+            for (row, qualifier) in
+                [("r", &b"guarded"[..]), ("r", b"absent"), ("absent", b"q"), ("r\0", b"absent")]
+            {
+                for s in 0..=6 {
+                    let row = &RowKey::from(row);
+                    let at = Glance { row, qualifier, family, guard, s: ts(s) };
+                    let read = ok("a read", table.read_row(row, &at.selection()).await);
+                    let glanced = ok("a glance", table.glance(at));
+                    let may_be = [Glanced::Nothing, at.of(read)];
+                    assert!(
+                        may_be.contains(&glanced),
+                        "{family} under {guard} at {s}: {glanced:?}"
+                    );
+                }
+            }
+        }
+    }
+    let (row, nowhere) = (&RowKey::from("r"), &Family::from_static("nowhere"));
+    let at = Glance { row, qualifier: b"q", family: nowhere, guard: &MEMORY, s: ts(1) };
+    assert!(matches!(table.glance(at), Ok(Glanced::Nothing) | Err(Error::InvalidRequest(_))));
 }
 
 pub(super) async fn versions_max(store: &dyn Store) {

@@ -207,6 +207,8 @@ fn arm_json(measured: &Measured) -> Value {
         "ops_per_cpu_s": per_cpu_second(measured).map(f64::round),
         "p50_us": micros(measured, 0.5),
         "p99_us": micros(measured, 0.99),
+        "write_calls": measured.spent.written.map(|written| written.calls),
+        "written_bytes": measured.spent.written.map(|written| written.bytes),
     })
 }
 

@@ -9,8 +9,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bigtable::{
-    AtCommit, CommitRows, ConditionalMutation, Mutation, Page, PageLimit, Result, Row, RowKey,
-    RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema, Timestamp,
+    AtCommit, CommitRows, ConditionalMutation, Glance, Glanced, Mutation, Page, PageLimit, Result,
+    Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema,
+    Timestamp,
 };
 use clustering::{CLUSTER, DOCUMENTS, Document};
 use percolator::async_trait;
@@ -284,6 +285,14 @@ impl Table for SpyTable {
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
         self.seen.reads.fetch_add(1, Ordering::Relaxed);
         self.table.read_row(row, select).await
+    }
+
+    fn glance(&self, at: Glance<'_>) -> Result<Glanced> {
+        let glanced = self.table.glance(at)?;
+        // What shows nothing is read, and counted then.
+        let told = !matches!(glanced, Glanced::Nothing);
+        self.seen.reads.fetch_add(u64::from(told), Ordering::Relaxed);
+        Ok(glanced)
     }
 
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {

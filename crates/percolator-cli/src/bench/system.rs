@@ -157,6 +157,27 @@ pub(crate) fn cpu_pressure() -> Option<f64> {
     some.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
 }
 
+/// What this process has given to files and pipes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// System calls.
+    pub(crate) calls: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What this process has written so far; `None` where it cannot be had.
+pub(crate) fn written() -> Option<Written> {
+    parse_io(&std::fs::read_to_string("/proc/self/io").ok()?)
+}
+
+fn parse_io(text: &str) -> Option<Written> {
+    let of = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    Some(Written { calls: of("syscw:")?, bytes: of("wchar:")? })
+}
+
 /// How much memory this process holds; `None` where it cannot be had.
 pub(crate) fn resident_bytes() -> Option<u64> {
     kib_of(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
@@ -176,5 +197,12 @@ mod tests {
         let stat = "7 (a (b) c) S 3 7 7 0 -1 0 0 0 0 0 10 20 300 4000 20 0 1 0 9";
         assert_eq!(parse_stat(stat), Some((3, 4330)));
         assert_eq!(parse_stat("nonsense"), None);
+    }
+
+    #[test]
+    fn what_was_written_is_read_as_the_kernel_tells_it() {
+        let told = "rchar: 1\nwchar: 323934931\nsyscr: 2\nsyscw: 632687\nwrite_bytes: 7\n";
+        let written = Written { calls: 632_687, bytes: 323_934_931 };
+        assert_eq!((parse_io(told), parse_io("wchar: x")), (Some(written), None));
     }
 }

@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
 use crate::bench::server::Server;
-use crate::bench::system;
+use crate::bench::system::{self, Written};
 use crate::cmd::Context;
 use crate::progress::Progress;
 
@@ -29,6 +29,8 @@ pub(crate) struct Spent {
     pub(crate) elapsed: Duration,
     pub(crate) client_cpu: Option<Duration>,
     pub(crate) server_cpu: Option<Duration>,
+    /// By this process.
+    pub(crate) written: Option<Written>,
 }
 
 /// Whose processor time counts beside that of this process.
@@ -49,6 +51,7 @@ pub(crate) struct Start<'a> {
     at: Instant,
     client_cpu: Option<Duration>,
     server_cpu: Option<Duration>,
+    written: Option<Written>,
 }
 
 /// One turn of an arm.
@@ -80,6 +83,8 @@ pub(crate) struct Turn {
     pub(crate) rate: f64,
     /// Operations a second of processor time, of all processes.
     pub(crate) cpu_rate: Option<f64>,
+    /// System calls of this process that wrote, and what they wrote, for each operation.
+    pub(crate) written: Option<[f64; 2]>,
     /// In nanoseconds.
     pub(crate) p50: f64,
     /// In nanoseconds.
@@ -158,8 +163,9 @@ impl<'a> Start<'a> {
     /// Now; the processor time of these counts beside this process's.
     pub(crate) fn beside(others: Others<'a>) -> Self {
         let server_cpu = others.cpu();
+        let written = system::written();
         let client_cpu = system::cpu_time();
-        Start { others, at: Instant::now(), client_cpu, server_cpu }
+        Start { others, at: Instant::now(), client_cpu, server_cpu, written }
     }
 
     pub(crate) fn at(&self) -> Instant {
@@ -175,6 +181,10 @@ impl<'a> Start<'a> {
             elapsed: self.at.elapsed(),
             client_cpu: since(system::cpu_time(), self.client_cpu),
             server_cpu: since(self.others.cpu(), self.server_cpu),
+            written: system::written().zip(self.written).map(|(now, before)| Written {
+                calls: now.calls.saturating_sub(before.calls),
+                bytes: now.bytes.saturating_sub(before.bytes),
+            }),
         }
     }
 }
@@ -204,7 +214,12 @@ impl Measured {
             name,
             operation,
             operations: 0,
-            spent: Spent { elapsed: Duration::ZERO, client_cpu: nothing, server_cpu: nothing },
+            spent: Spent {
+                elapsed: Duration::ZERO,
+                client_cpu: nothing,
+                server_cpu: nothing,
+                written: Some(Written::default()),
+            },
             latencies: histogram(),
             turns: Vec::new(),
         }
@@ -219,6 +234,11 @@ impl Measured {
         self.spent.elapsed += block.spent.elapsed;
         sum(&mut self.spent.client_cpu, block.spent.client_cpu);
         sum(&mut self.spent.server_cpu, block.spent.server_cpu);
+        let written = self.spent.written.zip(block.spent.written);
+        self.spent.written = written.map(|(all, one)| Written {
+            calls: all.calls + one.calls,
+            bytes: all.bytes + one.bytes,
+        });
         self.latencies.add(&block.latencies)?;
         let operations = block.operations as f64;
         let quantile = |quantile| block.latencies.value_at_quantile(quantile) as f64;
@@ -226,6 +246,10 @@ impl Measured {
         self.turns.push(Turn {
             rate: operations / block.spent.elapsed.as_secs_f64(),
             cpu_rate: cpu_rate.filter(|rate| rate.is_finite()),
+            written: block
+                .spent
+                .written
+                .map(|written| [written.calls, written.bytes].map(|of| of as f64 / operations)),
             p50: quantile(0.5),
             p99: quantile(0.99),
         });

@@ -8,7 +8,7 @@ use super::embedded::CACHE_BYTES;
 use super::{Outcome, Settings};
 use crate::bench::plot::{Axis, Bar as Column, BarSeries, Bars, Role, Unit};
 use crate::bench::report::{Bar, Figure, Report};
-use crate::bench::turns::Measured;
+use crate::bench::turns::{Measured, Turn};
 use crate::output::{self, Out, grouped};
 
 /// The paper's Figure 8: Percolator's rate over Bigtable's.
@@ -65,6 +65,9 @@ const RATIOS: [Ratio; 38] = [
     ("tx_sync_many", "postgres_update_sync_many", None, None),
 ];
 
+/// Whose system calls and bytes are told: raw writes, and what transactions make of one.
+const WRITERS: [&str; 5] = ["raw_set_blind", "raw_set", "tx", "two_mutations", "two_phases"];
+
 fn arm<'a>(result: &'a Outcome, name: &str) -> Option<&'a Measured> {
     result.arms.iter().find(|arm| arm.name == name)
 }
@@ -80,7 +83,18 @@ fn figure(
 }
 
 fn report<'a>(settings: &Settings, result: &'a Outcome) -> Report<'a> {
-    let figures = RATIOS.iter().filter_map(|ratio| figure(settings, result, *ratio)).collect();
+    let mut figures: Vec<Figure> =
+        RATIOS.iter().filter_map(|ratio| figure(settings, result, *ratio)).collect();
+    for writer in WRITERS.into_iter().filter_map(|name| arm(result, name)) {
+        for (at, what) in
+            ["system calls that write, each", "bytes written, each"].iter().enumerate()
+        {
+            let each = |turn: &Turn| turn.written.map(|written| written[at]);
+            let values: Vec<f64> = writer.turns.iter().filter_map(each).collect();
+            let name = format!("{}: {what}", writer.name);
+            figures.push(Figure::each(name, settings.turns, &values));
+        }
+    }
     let (turns, load) = (settings.turns, result.load);
     Report { benchmark: "fig8", turns, load, arms: &result.arms, figures }
 }

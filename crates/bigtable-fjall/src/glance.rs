@@ -1,0 +1,61 @@
+//! A look at one column without waiting: the read of a single cell in a transaction.
+//!
+//! It goes the way of every read: in-memory cells first, then the snapshot, then the floor.
+
+use std::ops::ControlFlow;
+
+use bigtable::{Glance, Glanced, Result, TimeRange};
+
+use crate::column::visit;
+use crate::engine::{Engine, TableInfo};
+use crate::fault::Fault;
+use crate::key::Key;
+
+impl Engine {
+    pub(crate) fn glance(&self, table: &TableInfo, at: Glance<'_>) -> Result<Glanced> {
+        at.check(&table.schema)?;
+        let bounds = || {
+            let row = Key::row(table.id, at.row.as_bytes());
+            (row.clone(), row.end())
+        };
+        if self.pending.meets(at.s, bounds) {
+            return Ok(Glanced::Nothing);
+        }
+        self.check_usable()?;
+        let found = self.look(table, at).map_err(|fault| self.read_error(&fault))?;
+        self.check_floor(Some(at.s))?;
+        Ok(found)
+    }
+
+    fn look(&self, table: &TableInfo, at: Glance<'_>) -> std::result::Result<Glanced, Fault> {
+        let (guard, family) = (table.family(at.guard), table.family(at.family));
+        let (guards, group) = (&table.groups[guard.group], &table.groups[family.group]);
+        if guards.memory.is_none() || group.memory.is_some() {
+            return Ok(Glanced::Nothing);
+        }
+        let key = |number| Key::column(table.id, at.row.as_bytes(), number, at.qualifier);
+        let upto = TimeRange::up_to(at.s);
+        {
+            let memory = self.memory();
+            let Some(held) = guards.in_memory(&memory) else { return Ok(Glanced::Nothing) };
+            let mut guarded = false;
+            if !held.is_empty_map() {
+                visit(held, &key(guard.number), upto, 1, |_| {
+                    guarded = true;
+                    ControlFlow::Break(())
+                })?;
+            }
+            if guarded {
+                return Ok(Glanced::Nothing);
+            }
+        }
+        let snapshot = self.snapshot()?;
+        let stored = group.remembered(&snapshot, &self.recent);
+        let mut found = Glanced::Absent;
+        visit(stored, &key(family.number), upto, 1, |version| {
+            found = Glanced::Newest(version.timestamp, version.to_bytes());
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+}
