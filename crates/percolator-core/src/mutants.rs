@@ -78,6 +78,8 @@ mutants! {
     LAPSED_COMMITS "lapsed-commits" "H04 H35"
         by "h04_h35_a_transaction_whose_registration_lapsed_does_not_commit",
     LATE_LOCK_IS_RESOLVED "late-lock-is-resolved" "H06 H12",
+    TOO_LATE_IS_DONE "too-late-is-done" "H06"
+        by "h06_a_lock_that_was_judged_too_late_does_not_count_as_swept",
     ANY_RETENTION "any-retention" "H04 H35"
         by "h35_a_retention_that_is_too_short_drops_nothing_beneath_a_young_reader",
     GC_DROPS_NEWEST "gc-drops-newest" "H36",

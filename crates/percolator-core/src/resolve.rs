@@ -166,8 +166,15 @@ impl Client {
         Ok(expired || !self.locks().is_alive(lock.owner).await?)
     }
 
-    /// Applies a verdict to every cell of the met row that holds a lock of the transaction.
+    /// Applies a verdict to every cell of the met row that holds a lock of the transaction. No lock of it is
+    /// left there then: a sweep believes so.
     async fn apply(&self, met: &MetLock, verdict: Verdict) -> Result<()> {
+        while !self.apply_to_locks_seen(met, verdict).await? {}
+        Ok(())
+    }
+
+    /// Applies it to what is there now; `false` when too long has passed since that was seen.
+    async fn apply_to_locks_seen(&self, met: &MetLock, verdict: Verdict) -> Result<bool> {
         let Cell { table, row, .. } = &met.cell;
         let select = Selection::default().family(LOCK, TimeRange::at(met.start_ts), 1);
         let looked = self.runtime().now();
@@ -178,10 +185,10 @@ impl Client {
             cells.push(LockedCell { column, lock: Lock::decode(&cell.value)? });
         }
         if cells.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         match self.verdict_on_locks_seen(met.start_ts, verdict, looked).await? {
-            None => {}
+            None => return Ok(off(mutants::TOO_LATE_IS_DONE)),
             Some(Verdict::RolledBack) => {
                 let request = rows::roll_back(row, met.start_ts, &cells);
                 table.store().check_and_mutate_row(request).await?;
@@ -204,7 +211,7 @@ impl Client {
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The verdict that the primary's row holds, for an owner who lost the reply of its commit.

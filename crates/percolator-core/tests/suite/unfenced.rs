@@ -336,6 +336,37 @@ fn h06_h12_a_late_lock_below_the_last_collection_is_removed_and_never_rolled_for
     });
 }
 
+/// H06: the collector stands still between its look at a lock and its verdict (seed 7633).
+#[test]
+fn h06_a_lock_that_was_judged_too_late_does_not_count_as_swept() {
+    run_unfenced(LIFE, async |world| {
+        let (owner, other) = (process(&world).await, world.client().await);
+        let table = owner.client.table("t").await.unwrap();
+        let tx = writing(&owner.client, &table, &[("p", "1"), ("s", "1")]).await;
+        let decided = tx.prewrite().await.unwrap().commit_primary().await.unwrap();
+        let c = decided.commit_ts();
+        drop(decided);
+        owner.crash();
+        let held = world.store.on(Op::Read, "s", 1, Fault::Hold);
+        let (collector, runtime) = (other.clone(), world.runtime.clone());
+        let rounds = world.beside(async move {
+            loop {
+                collector.begin().await.unwrap();
+                if collector.gc(TERM).await.unwrap().safe_point > c {
+                    return;
+                }
+                percolator_core::Runtime::sleep(&runtime, LIFE).await;
+            }
+        });
+        held.arrived().await;
+        world.sleep_ms(2_000).await;
+        held.release();
+        rounds.await.unwrap();
+        assert_eq!(world.raw(&table, "s", LOCK, &BAL).await, [], "it was resolved all the same");
+        assert_eq!(get(&other, &table, "s").await.as_deref(), Some("1"));
+    });
+}
+
 /// A reader of the past and a round that overtake one another anywhere: one of them sees the other.
 #[test]
 fn h35_who_begins_to_read_the_past_is_seen_by_the_round_or_refused() {
