@@ -1,18 +1,20 @@
-//! Conditional mutations of one process that wait for each other and go in one request, as the client of a
-//! store behind a network lets them (paper section 2.5, `batch_delay` of `bigtable-grpc`).
+//! Requests of one process that wait for each other and go in one message, as the client of a store behind
+//! a network lets them (paper section 2.5, `batch_delay` of `bigtable-grpc`): conditional mutations with
+//! conditional mutations, reads of single rows with reads.
 //!
 //! What the protocol meets by this: its requests leave a while after it has sent them, and those of several
-//! transactions are lost, late, doubled or answered together. Reads wait likewise there, but one that is lost
-//! changes nothing, and one that is late is a slow message: they are not simulated.
+//! transactions are lost, late, doubled or answered together.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bigtable::{ConditionalMutation, Result};
+use bigtable::{ConditionalMutation, Error, Result, Row};
 use bytes::Bytes;
 use futures::channel::oneshot;
 
+use crate::codec::RowRead;
 use crate::executor::Executor;
 use crate::remote_store::{RemoteStore, unknown};
 use crate::store::unavailable;
@@ -23,46 +25,105 @@ const ENTRIES_MAX: usize = 20;
 /// What is later than this is not sent: the process was paused meanwhile.
 const LATE_MAX: Duration = Duration::from_millis(1);
 
-/// The requests of a process that wait, by table.
-pub(crate) struct Gathered {
-    executor: Executor,
+/// What waits in a process, each kind by itself.
+pub(crate) struct Gathers {
     delay: Duration,
-    waiting: Mutex<BTreeMap<Bytes, Vec<Waiting>>>,
+    pub(crate) mutations: Arc<Gathered<ConditionalMutation>>,
+    pub(crate) reads: Arc<Gathered<RowRead>>,
 }
 
-/// Mutations of one caller, and who waits for what becomes of them.
-struct Waiting {
-    requests: Vec<ConditionalMutation>,
-    tell: oneshot::Sender<Vec<Result<bool>>>,
-}
-
-impl Gathered {
+impl Gathers {
     /// `None` where nothing waits.
     pub(crate) fn new(executor: &Executor, delay: Duration) -> Option<Arc<Self>> {
-        let (executor, waiting) = (executor.clone(), Mutex::default());
-        (!delay.is_zero()).then(|| Arc::new(Gathered { executor, delay, waiting }))
+        (!delay.is_zero()).then(|| {
+            let mutations = Gathered::new(executor, delay);
+            Arc::new(Gathers { delay, mutations, reads: Gathered::new(executor, delay) })
+        })
     }
 
     /// How much longer a request lives for having waited.
     pub(crate) fn life(&self) -> Duration {
         self.delay + LATE_MAX
     }
+}
 
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<Bytes, Vec<Waiting>>> {
+/// A request that goes together with others of its table.
+pub(crate) trait Together: Sized + Send + 'static {
+    type Answer: Send + 'static;
+    /// What has happened where several went together.
+    const GATHERED: Sometimes;
+
+    /// Sends all in one message; an answer for each.
+    fn deliver(
+        store: &RemoteStore,
+        table: &Bytes,
+        requests: Vec<Self>,
+    ) -> impl Future<Output = Vec<Result<Self::Answer>>> + Send;
+
+    /// What a request comes to that nobody answers.
+    fn unanswered() -> Error;
+}
+
+impl Together for ConditionalMutation {
+    type Answer = bool;
+    const GATHERED: Sometimes = Sometimes::Gathered;
+
+    async fn deliver(store: &RemoteStore, table: &Bytes, requests: Vec<Self>) -> Vec<Result<bool>> {
+        store.check_many(table, requests).await
+    }
+
+    fn unanswered() -> Error {
+        unknown()
+    }
+}
+
+impl Together for RowRead {
+    type Answer = Row;
+    const GATHERED: Sometimes = Sometimes::GatheredReads;
+
+    async fn deliver(store: &RemoteStore, table: &Bytes, requests: Vec<Self>) -> Vec<Result<Row>> {
+        store.read_many(table, requests).await
+    }
+
+    fn unanswered() -> Error {
+        unavailable("no answer")
+    }
+}
+
+/// The requests of one kind that wait in a process, by table.
+pub(crate) struct Gathered<R: Together> {
+    executor: Executor,
+    delay: Duration,
+    waiting: Mutex<BTreeMap<Bytes, Vec<Waiting<R>>>>,
+}
+
+/// Requests of one caller, and who waits for what becomes of them.
+struct Waiting<R: Together> {
+    requests: Vec<R>,
+    tell: oneshot::Sender<Vec<Result<R::Answer>>>,
+}
+
+impl<R: Together> Gathered<R> {
+    fn new(executor: &Executor, delay: Duration) -> Arc<Self> {
+        let (executor, waiting) = (executor.clone(), Mutex::default());
+        Arc::new(Gathered { executor, delay, waiting })
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<Bytes, Vec<Waiting<R>>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, table: &Bytes) -> Vec<Waiting> {
+    fn take(&self, table: &Bytes) -> Vec<Waiting<R>> {
         self.waiting().remove(table).unwrap_or_default()
     }
 
-    /// Sends mutations of a table together with those of others.
+    /// Sends requests to a table together with those of others.
     pub(crate) async fn send(
         self: &Arc<Self>,
         store: &RemoteStore,
         table: &Bytes,
-        requests: Vec<ConditionalMutation>,
-    ) -> Vec<Result<bool>> {
+        requests: Vec<R>,
+    ) -> Vec<Result<R::Answer>> {
         let count = requests.len();
         let (tell, told) = oneshot::channel();
         let (is_first, is_full) = {
@@ -87,22 +148,30 @@ impl Gathered {
             };
             self.executor.spawn(process, Box::pin(sent));
         }
-        told.await.unwrap_or_else(|_| vec![Err(unknown()); count])
+        let unanswered = || (0..count).map(|_| Err(R::unanswered())).collect();
+        told.await.unwrap_or_else(|_| unanswered())
     }
 
     /// Sends what was due then, unless it is too late for that.
-    async fn deliver(&self, store: RemoteStore, table: &Bytes, all: Vec<Waiting>, due: Duration) {
+    async fn deliver(
+        &self,
+        store: RemoteStore,
+        table: &Bytes,
+        all: Vec<Waiting<R>>,
+        due: Duration,
+    ) {
         if all.len() > 1 {
-            store.tally.happened(Sometimes::Gathered);
+            store.tally.happened(R::GATHERED);
         }
         let late = self.executor.now() > due + LATE_MAX;
         let counts: Vec<usize> = all.iter().map(|waiting| waiting.requests.len()).collect();
         let (requests, tells): (Vec<_>, Vec<_>) =
             all.into_iter().map(|waiting| (waiting.requests, waiting.tell)).unzip();
         let requests: Vec<_> = requests.into_iter().flatten().collect();
+        let still = || Err(unavailable("the process stood still"));
         let results = match late {
-            true => vec![Err(unavailable("the process stood still")); requests.len()],
-            false => store.check_many(table, requests).await,
+            true => requests.iter().map(|_| still()).collect(),
+            false => R::deliver(&store, table, requests).await,
         };
         let mut results = results.into_iter();
         for (count, tell) in counts.into_iter().zip(tells) {

@@ -15,9 +15,9 @@ use bytes::Bytes;
 use futures::future::join_all;
 use percolator_core::async_trait;
 
-use crate::codec::{RowPart, StoreReply, StoreRequest, decode, encode};
+use crate::codec::{RowPart, RowRead, StoreReply, StoreRequest, decode, encode};
 use crate::executor::ProcessId;
-use crate::gathered::Gathered;
+use crate::gathered::Gathers;
 use crate::store::{StoreServer, unavailable};
 use crate::tally::Tally;
 use crate::transport::{Server, Transport};
@@ -32,8 +32,8 @@ pub(crate) struct RemoteStore {
     pub(crate) timeout: Duration,
     pub(crate) splits_batches: bool,
     pub(crate) one_step: bool,
-    /// Where conditional mutations wait for each other, if they do.
-    pub(crate) gathered: Option<Arc<Gathered>>,
+    /// Where conditional mutations wait for each other, and reads, if they do.
+    pub(crate) gathers: Option<Arc<Gathers>>,
     pub(crate) tally: Arc<Tally>,
 }
 
@@ -59,6 +59,17 @@ impl RemoteStore {
 
     async fn mutate(&self, request: StoreRequest) -> Result<StoreReply> {
         self.call(&request).await.unwrap_or_else(|| Err(unknown()))
+    }
+
+    /// Reads of single rows in one request.
+    pub(crate) async fn read_many(&self, table: &Bytes, reads: Vec<RowRead>) -> Vec<Result<Row>> {
+        let count = reads.len();
+        let failed = |error: Error| (0..count).map(|_| Err(error.clone())).collect();
+        match self.read(StoreRequest::ReadMany(table.clone(), reads)).await {
+            Ok(StoreReply::Rows(rows)) => rows,
+            Ok(_) => failed(misdirected()),
+            Err(error) => failed(error),
+        }
     }
 
     /// Conditional mutations in one request.
@@ -122,7 +133,7 @@ impl Store for RemoteStore {
     }
 
     fn request_life_max(&self) -> Option<Duration> {
-        let waits = self.gathered.as_ref().map_or(Duration::ZERO, |gathered| gathered.life());
+        let waits = self.gathers.as_ref().map_or(Duration::ZERO, |gathers| gathers.life());
         Some(self.server.inner().request_life_max()? + waits)
     }
 
@@ -146,8 +157,12 @@ impl Table for RemoteTable {
     }
 
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
-        let request = StoreRequest::Read(self.bytes.clone(), row.clone(), select.clone());
-        match self.store.read(request).await? {
+        let read = RowRead { row: row.clone(), select: select.clone() };
+        if let Some(Gathers { reads, .. }) = self.store.gathers.as_deref() {
+            let row = reads.send(&self.store, &self.bytes, vec![read]).await.pop();
+            return row.unwrap_or_else(|| Err(misdirected()));
+        }
+        match self.store.read(StoreRequest::Read(self.bytes.clone(), read)).await? {
             StoreReply::Row(row) => Ok(row),
             _ => Err(misdirected()),
         }
@@ -167,8 +182,8 @@ impl Table for RemoteTable {
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
-        if let Some(gathered) = &self.store.gathered {
-            let result = gathered.send(&self.store, &self.bytes, vec![request]).await.pop();
+        if let Some(Gathers { mutations, .. }) = self.store.gathers.as_deref() {
+            let result = mutations.send(&self.store, &self.bytes, vec![request]).await.pop();
             return result.unwrap_or_else(|| Err(misdirected()));
         }
         match self.store.mutate(StoreRequest::Check(self.bytes.clone(), request)).await? {
@@ -178,8 +193,8 @@ impl Table for RemoteTable {
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        if let Some(gathered) = &self.store.gathered {
-            return gathered.send(&self.store, &self.bytes, requests).await;
+        if let Some(Gathers { mutations, .. }) = self.store.gathers.as_deref() {
+            return mutations.send(&self.store, &self.bytes, requests).await;
         }
         if self.store.splits_batches || requests.len() < 2 {
             let each = requests.into_iter().map(|request| self.check_and_mutate_row(request));

@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bigtable::{
-    AtCommit, CommitRow, CommitRows, ConditionalMutation, Error, MemoryStore, RowKey, RowRange,
-    RowsOutcome, Selection, Store, Table, TimeRange, Timestamp,
+    AtCommit, CommitRow, CommitRows, ConditionalMutation, Error, MemoryStore, Row, RowKey,
+    RowRange, RowsOutcome, Selection, Store, Table, TimeRange, Timestamp,
 };
 use bytes::Bytes;
 use futures::FutureExt;
 
-use crate::codec::{RowPart, StoreReply, StoreRequest, decode, encode};
+use crate::codec::{RowPart, RowRead, StoreReply, StoreRequest, decode, encode};
 use crate::executor::{Executor, ProcessId};
 use crate::journal::{Applied, Journal, LookUp};
 use crate::names::{LOCK, NOTIFY, is_schema, notify_table_number, table_number};
@@ -175,29 +175,37 @@ impl StoreServer {
 
     fn read(&self, request: &StoreRequest) -> StoreReply {
         let reply = match request {
-            StoreRequest::Read(table, row, select) => {
-                let read = self.table(table);
-                let read = read.read_row(row, select).now_or_never().expect(READY);
-                let reader = select.above.is_some() && table_number(table).is_some();
-                if reader && read.iter().any(|row| row.cells.iter().any(|c| c.family == LOCK)) {
-                    self.tally.happened(Sometimes::ReadBlocked);
-                }
-                read.map(StoreReply::Row)
+            StoreRequest::Read(table, read) => self.read_row(table, read).map(StoreReply::Row),
+            StoreRequest::ReadMany(table, reads) => {
+                let rows = reads.iter().map(|read| self.read_row(table, read));
+                Ok(StoreReply::Rows(rows.collect()))
             }
             StoreRequest::Scan(table, range, select, limit) => {
                 let table = self.table(table);
                 let scan = table.scan(range, select, *limit).now_or_never().expect(READY);
-                scan.map(StoreReply::Page)
+                self.note_too_old(scan).map(StoreReply::Page)
             }
             StoreRequest::Tablets(table) => Ok(StoreReply::Tablets(self.tablets(table))),
             _ => Ok(StoreReply::Failed(Error::invalid("not a read"))),
         };
-        reply.unwrap_or_else(|error| {
-            if matches!(error, Error::TooOld { .. }) {
-                self.tally.happened(Sometimes::TooOldRead);
-            }
-            StoreReply::Failed(error)
-        })
+        reply.unwrap_or_else(StoreReply::Failed)
+    }
+
+    fn read_row(&self, name: &Bytes, RowRead { row, select }: &RowRead) -> Result<Row, Error> {
+        let table = self.table(name);
+        let read = table.read_row(row, select).now_or_never().expect(READY);
+        let reader = select.above.is_some() && table_number(name).is_some();
+        if reader && read.iter().any(|row| row.cells.iter().any(|c| c.family == LOCK)) {
+            self.tally.happened(Sometimes::ReadBlocked);
+        }
+        self.note_too_old(read)
+    }
+
+    fn note_too_old<T>(&self, read: Result<T, Error>) -> Result<T, Error> {
+        if matches!(read, Err(Error::TooOld { .. })) {
+            self.tally.happened(Sometimes::TooOldRead);
+        }
+        read
     }
 
     fn tablets(&self, table: &Bytes) -> Vec<RowRange> {
@@ -387,7 +395,10 @@ impl Server for StoreEndpoint {
             return store.refuse(&request, reply, "the store is busy");
         }
         match &request {
-            StoreRequest::Read(..) | StoreRequest::Scan(..) | StoreRequest::Tablets(_) => {
+            StoreRequest::Read(..)
+            | StoreRequest::ReadMany(..)
+            | StoreRequest::Scan(..)
+            | StoreRequest::Tablets(_) => {
                 let answer = store.read(&request);
                 store.executor.note("read", (0, 0), || format!("{request:?}: {answer:?}"));
                 reply.send(encode(&answer));

@@ -143,7 +143,7 @@ impl Swarm {
         swarm
     }
 
-    /// How long conditional mutations wait: of one that splits batches, nobody waits for others.
+    /// How long conditional mutations and reads wait: of one that splits batches, nobody waits for others.
     pub(crate) fn gather(&self) -> Duration {
         if self.splits_batches { Duration::ZERO } else { self.batch_delay }
     }

@@ -121,6 +121,8 @@ kinds! {
         LookOutrun = "look_outrun",
         /// Conditional mutations of several callers went in one request.
         Gathered = "gathered",
+        /// Reads of several callers went in one request.
+        GatheredReads = "gathered_reads",
         /// A timestamp came from an oracle that had stood by before.
         FailedOver = "failed_over",
         /// A request was dropped at its deadline.

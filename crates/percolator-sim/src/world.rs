@@ -9,7 +9,7 @@ use percolator_core::{Client, LockService, Services, TableLocks};
 
 use crate::book::Book;
 use crate::executor::{Executor, ProcessId};
-use crate::gathered::Gathered;
+use crate::gathered::Gathers;
 use crate::lock_service::{LockEndpoint, LockServer, RemoteLocks};
 use crate::oracle::{OracleEndpoint, OracleServer, Oracles, RemoteOracle};
 use crate::process::{Clock, ProcessRuntime};
@@ -215,7 +215,7 @@ impl World {
             timeout: self.swarm.timeout,
             splits_batches: self.swarm.splits_batches,
             one_step: self.swarm.one_step,
-            gathered: Gathered::new(&self.executor, self.swarm.gather()),
+            gathers: Gathers::new(&self.executor, self.swarm.gather()),
             tally: self.tally.clone(),
         }
     }

@@ -13,7 +13,8 @@ use super::{Wire, wire_enum, wire_struct};
 /// To the store; the first field names the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreRequest {
-    Read(Bytes, RowKey, Selection),
+    Read(Bytes, RowRead),
+    ReadMany(Bytes, Vec<RowRead>),
     Scan(Bytes, RowRange, Selection, PageLimit),
     Mutate(Bytes, RowMutation),
     Check(Bytes, ConditionalMutation),
@@ -22,6 +23,13 @@ pub(crate) enum StoreRequest {
     RaiseFloor(Timestamp),
     /// Several rows in one step; the number is that of what the store asks the client for.
     CommitRows(u64, Timestamp, Vec<RowPart>),
+}
+
+/// A read of one row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RowRead {
+    pub(crate) row: RowKey,
+    pub(crate) select: Selection,
 }
 
 /// A row of several, and its predicate.
@@ -35,6 +43,7 @@ pub(crate) struct RowPart {
 #[derive(Debug, Clone)]
 pub(crate) enum StoreReply {
     Row(Row),
+    Rows(Vec<Result<Row, bigtable::Error>>),
     Page(Page),
     Done,
     Checked(bool),
@@ -99,10 +108,11 @@ impl Wire for Duration {
 }
 
 wire_struct!(Stamp { timestamp, schema_version });
+wire_struct!(RowRead { row, select });
 wire_struct!(RowPart { table, request });
 
 wire_enum!(StoreRequest {
-    0 => Read(table, row, select),
+    0 => Read(table, read),
     1 => Scan(table, range, select, limit),
     2 => Mutate(table, request),
     3 => Check(table, request),
@@ -110,6 +120,7 @@ wire_enum!(StoreRequest {
     5 => Tablets(table),
     6 => RaiseFloor(floor),
     7 => CommitRows(number, above, rows),
+    8 => ReadMany(table, reads),
 });
 
 wire_enum!(StoreReply {
@@ -123,6 +134,7 @@ wire_enum!(StoreReply {
     7 => Committed(commit_ts),
     8 => Rejected(row),
     9 => NoTimestamp,
+    10 => Rows(rows),
 });
 
 wire_enum!(OracleRequest {
@@ -171,7 +183,10 @@ mod tests {
             let timestamp = Timestamp::new(number).unwrap();
             let stamp = OracleReply::Stamp(Stamp { timestamp, schema_version: 3 });
             prop_assert_eq!(decode(encode(&stamp)), Some(stamp));
-            let read = StoreRequest::Read(name, RowKey::from("r"), Selection::default());
+            let read = RowRead { row: RowKey::from("r"), select: Selection::default() };
+            let reads = StoreRequest::ReadMany(name.clone(), vec![read.clone(); 2]);
+            prop_assert_eq!(decode(encode(&reads)), Some(reads));
+            let read = StoreRequest::Read(name, read);
             prop_assert_eq!(decode(encode(&read)), Some(read));
             prop_assert_eq!(decode(encode(&LockReply::Answer(true))), Some(LockReply::Answer(true)));
         }

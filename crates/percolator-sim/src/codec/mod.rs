@@ -8,7 +8,7 @@ mod messages;
 mod table;
 
 pub(crate) use messages::{
-    LockReply, LockRequest, OracleReply, OracleRequest, RowPart, StoreReply, StoreRequest,
+    LockReply, LockRequest, OracleReply, OracleRequest, RowPart, RowRead, StoreReply, StoreRequest,
 };
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
