@@ -14,10 +14,7 @@ use crate::key::Key;
 impl Engine {
     pub(crate) fn glance(&self, table: &TableInfo, at: Glance<'_>) -> Result<Glanced> {
         at.check(&table.schema)?;
-        let bounds = || {
-            let row = Key::row(table.id, at.row.as_bytes());
-            (row.clone(), row.end())
-        };
+        let bounds = || Key::row_bounds(table.id, at.row.as_bytes());
         if self.pending.meets(at.s, bounds) {
             return Ok(Glanced::Nothing);
         }

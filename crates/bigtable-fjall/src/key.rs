@@ -70,6 +70,13 @@ impl Key {
         key
     }
 
+    /// What the keys of a row lie between.
+    pub(crate) fn row_bounds(table: u32, row: &[u8]) -> (Self, Self) {
+        let row = Key::row(table, row);
+        let end = row.end();
+        (row, end)
+    }
+
     /// The prefix of all keys of one family in a row.
     pub(crate) fn family(table: u32, row: &[u8], family: u8) -> Self {
         let mut key = Key::row(table, row);

@@ -82,10 +82,7 @@ impl Table for FjallTable {
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
         row.check()?;
         select.check(&self.info.schema)?;
-        let bounds = || {
-            let row = Key::row(self.info.id, row.as_bytes());
-            (row.clone(), row.end())
-        };
+        let bounds = || Key::row_bounds(self.info.id, row.as_bytes());
         self.wait_for_pending(select, bounds).await;
         self.store.engine.read_row(&self.info, row, select)
     }
