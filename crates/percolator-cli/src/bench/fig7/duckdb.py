@@ -6,10 +6,15 @@
 #   {"read": FILE, "csv": FILE}          writes the clusters of a cycle in the order of ids
 # The CSV files hold id, k1, k2, k3. Answers: {"cpu": SECONDS} since the process began, or {"error": TEXT}.
 import json
+import os
 import resource
 import sys
 
 import duckdb
+
+# DuckDB draws a progress bar on stdout when a query takes long; stdout is for answers alone.
+answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
 threads, memory, scratch = sys.argv[1:4]
 db = duckdb.connect()
@@ -17,6 +22,7 @@ db.execute(f"SET threads = {int(threads)}")
 db.execute(f"SET memory_limit = '{memory}'")
 db.execute("SET temp_directory = ?", [scratch])
 db.execute("SET preserve_insertion_order = false")
+db.execute("SET enable_progress_bar = false")
 COLUMNS = "columns = {'id': 'UBIGINT', 'k1': 'UBIGINT', 'k2': 'UBIGINT', 'k3': 'UBIGINT'}"
 base = None
 
@@ -66,4 +72,4 @@ for line in sys.stdin:
         answer = {"cpu": usage.ru_utime + usage.ru_stime}
     except duckdb.Error as error:
         answer = {"error": str(error)}
-    print(json.dumps(answer), flush=True)
+    print(json.dumps(answer), file=answers, flush=True)

@@ -92,9 +92,11 @@ impl DuckDb {
         writeln!(requests, "{request}")?;
         requests.flush()?;
         let mut line = String::new();
-        self.answers.read_line(&mut line)?;
+        if self.answers.read_line(&mut line)? == 0 {
+            return Err(io::Error::other("DuckDB's process ended; what it said is above"));
+        }
         let answer: Value = serde_json::from_str(&line)
-            .map_err(|error| io::Error::other(format!("DuckDB's process ended: {error}")))?;
+            .map_err(|error| io::Error::other(format!("DuckDB's answer {line:?}: {error}")))?;
         if let Some(error) = answer["error"].as_str() {
             return Err(io::Error::other(format!("DuckDB: {error}")));
         }
