@@ -39,12 +39,12 @@ fn ours_and_its_rivals_are_measured_and_compared_with_the_rule() {
         [&json!("rows"), &json!("rows over old files"), &json!("delta"), &json!("engine")]
     );
     assert!(result["missing"][0].as_str().unwrap().contains("DuckDB"), "{}", result["missing"]);
-    let ratio = figure(&result, "documents/s, ours / rows");
+    let ratio = figure(&result, "documents/s, ours/rows");
     assert_eq!((&ratio["bar"], &ratio["paper"]), (&json!(0.133), &json!(0.133)));
     for name in [
-        "documents/s, ours / rows",
-        "documents/s, engine / rows",
-        "documents/CPU-s, engine / rows",
+        "documents/s, ours/rows",
+        "documents/s, engine/rows",
+        "documents/CPU-s, engine/rows",
         "keys looked up",
     ] {
         assert!(figure(&result, name)["median"].as_f64() > Some(0.0), "{name}");

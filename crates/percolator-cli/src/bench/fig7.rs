@@ -134,6 +134,8 @@ pub(crate) struct Outcome {
     first_shape: Shape,
     rounds: Vec<Round>,
     rivals: Vec<RivalOutcome>,
+    /// Which of them ours is held to.
+    goal: usize,
     /// Peers that are missing, why, and what to do.
     pub(crate) missing: Vec<String>,
     duckdb: Option<String>,
@@ -152,7 +154,7 @@ impl RivalOutcome {
 impl Outcome {
     /// The time of the row-wise batch's three passes.
     fn passes_s(&self) -> f64 {
-        passes_s(&self.rounds)
+        passes_s(&self.rounds, self.goal)
     }
 
     /// Conditions that do not hold.
@@ -161,9 +163,10 @@ impl Outcome {
     }
 }
 
-/// The median time of the row-wise batch, which is the first rival.
-fn passes_s(rounds: &[Round]) -> f64 {
-    let mut cycles: Vec<f64> = rounds.iter().map(|r| r.rivals[0].elapsed.as_secs_f64()).collect();
+/// The median time of a rival's cycle.
+fn passes_s(rounds: &[Round], rival: usize) -> f64 {
+    let mut cycles: Vec<f64> =
+        rounds.iter().map(|r| r.rivals[rival].elapsed.as_secs_f64()).collect();
     cycles.sort_unstable_by(f64::total_cmp);
     quantile(&cycles, 0.5).unwrap_or(f64::NAN)
 }
@@ -197,7 +200,9 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
     let mut rivals = run.rivals(duckdb.is_ok())?;
     let (first_load, first_shape) = run.first_load().await?;
     let Some(rounds) = run.rounds(&mut rivals).await? else { return Ok(None) };
-    let passes = passes_s(&rounds);
+    let is_goal = |rival: &Rival| rival.traits.purpose == Purpose::Goal;
+    let goal = rivals.iter().position(is_goal).expect("ours is held to a rival");
+    let passes = passes_s(&rounds, goal);
     let Some(offered) = run.sweep(passes).await? else { return Ok(None) };
     let Some(fourth) = run.fourth().await? else { return Ok(None) };
     let mut outcomes = Vec::new();
@@ -211,6 +216,7 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
         first_shape,
         rounds,
         rivals: outcomes,
+        goal,
         missing: duckdb.as_ref().err().map(left_out).into_iter().collect(),
         duckdb: duckdb.ok(),
         offered,

@@ -21,7 +21,7 @@ mod postgres;
 mod remote;
 mod report;
 
-pub(crate) use report::{json, plot, print};
+pub(crate) use report::{broken, json, plot, print};
 
 use std::path::PathBuf;
 use std::sync::Arc;

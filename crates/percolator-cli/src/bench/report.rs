@@ -76,6 +76,12 @@ impl Figure {
         Figure { name: name.into(), estimate, per_cpu: None, bar: None, paper: None }
     }
 
+    /// A number without a spread.
+    pub(crate) fn alone(name: impl Into<String>, value: Option<f64>) -> Self {
+        let estimate = value.map(|value| Estimate { median: value, low: value, high: value });
+        Figure::new(name, estimate)
+    }
+
     /// How many times as often an operation of one arm is done as one of another.
     pub(crate) fn rates(turns: Turns, above: &Measured, below: &Measured) -> Self {
         let cpu_rate = |turn: &Turn| turn.cpu_rate;
@@ -139,22 +145,14 @@ impl Figure {
     }
 
     fn row(&self) -> Vec<String> {
-        let number = |value: f64| match value {
-            value if value >= 1000.0 => grouped(value as u64),
-            value => format!("{value:.2}"),
-        };
         let maybe = |value: Option<f64>| value.map_or(String::new(), number);
-        let bar = |bar: Bar| match bar {
-            Bar::AtLeast(value) => format!(">= {}", number(value)),
-            Bar::AtMost(value) => format!("<= {}", number(value)),
-        };
+        let spread = self.estimate.filter(|e| e.low < e.high);
         vec![
             self.name.clone(),
             maybe(self.estimate.map(|e| e.median)),
-            self.estimate
-                .map_or(String::new(), |e| format!("{} to {}", number(e.low), number(e.high))),
+            spread.map_or(String::new(), |e| format!("{} to {}", number(e.low), number(e.high))),
             maybe(self.per_cpu.map(|e| e.median)),
-            self.bar.map_or(String::new(), bar),
+            self.bar.map_or(String::new(), |bar| bar.to_string()),
             maybe(self.paper),
             self.verdict().unwrap_or_default().to_owned(),
         ]
@@ -207,8 +205,9 @@ fn arm_json(measured: &Measured) -> Value {
         "ops_per_cpu_s": per_cpu_second(measured).map(f64::round),
         "p50_us": micros(measured, 0.5),
         "p99_us": micros(measured, 0.99),
-        "write_calls": measured.spent.written.map(|written| written.calls),
-        "written_bytes": measured.spent.written.map(|written| written.bytes),
+        "read_calls": measured.spent.io.map(|io| io.read_calls),
+        "write_calls": measured.spent.io.map(|io| io.write_calls),
+        "written_bytes": measured.spent.io.map(|io| io.written_bytes),
     })
 }
 

@@ -157,25 +157,46 @@ pub(crate) fn cpu_pressure() -> Option<f64> {
     some.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
 }
 
-/// What this process has given to files and pipes.
+/// What this process has asked of files and pipes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Written {
-    /// System calls.
-    pub(crate) calls: u64,
-    pub(crate) bytes: u64,
+pub(crate) struct Io {
+    /// System calls that read.
+    pub(crate) read_calls: u64,
+    /// System calls that write.
+    pub(crate) write_calls: u64,
+    pub(crate) written_bytes: u64,
 }
 
-/// What this process has written so far; `None` where it cannot be had.
-pub(crate) fn written() -> Option<Written> {
+impl Io {
+    /// What came after.
+    pub(crate) fn since(self, before: Io) -> Io {
+        Io {
+            read_calls: self.read_calls.saturating_sub(before.read_calls),
+            write_calls: self.write_calls.saturating_sub(before.write_calls),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+        }
+    }
+
+    pub(crate) fn plus(self, other: Io) -> Io {
+        Io {
+            read_calls: self.read_calls + other.read_calls,
+            write_calls: self.write_calls + other.write_calls,
+            written_bytes: self.written_bytes + other.written_bytes,
+        }
+    }
+}
+
+/// What this process has asked so far; `None` where it cannot be had.
+pub(crate) fn io() -> Option<Io> {
     parse_io(&std::fs::read_to_string("/proc/self/io").ok()?)
 }
 
-fn parse_io(text: &str) -> Option<Written> {
+fn parse_io(text: &str) -> Option<Io> {
     let of = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().parse().ok()
     };
-    Some(Written { calls: of("syscw:")?, bytes: of("wchar:")? })
+    Some(Io { read_calls: of("syscr:")?, write_calls: of("syscw:")?, written_bytes: of("wchar:")? })
 }
 
 /// How much memory this process holds; `None` where it cannot be had.
@@ -200,9 +221,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_as_the_kernel_tells_it() {
+    fn calls_are_read_as_the_kernel_tells_them() {
         let told = "rchar: 1\nwchar: 323934931\nsyscr: 2\nsyscw: 632687\nwrite_bytes: 7\n";
-        let written = Written { calls: 632_687, bytes: 323_934_931 };
-        assert_eq!((parse_io(told), parse_io("wchar: x")), (Some(written), None));
+        let io = Io { read_calls: 2, write_calls: 632_687, written_bytes: 323_934_931 };
+        assert_eq!((parse_io(told), parse_io("wchar: x")), (Some(io), None));
+        let earlier = Io { read_calls: 1, write_calls: 600_000, written_bytes: 3 };
+        assert_eq!(io.since(earlier).plus(earlier), io);
     }
 }

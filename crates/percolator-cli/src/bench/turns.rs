@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
 use crate::bench::server::Server;
-use crate::bench::system::{self, Written};
+use crate::bench::system::{self, Io};
 use crate::cmd::Context;
 use crate::progress::Progress;
 
@@ -30,7 +30,7 @@ pub(crate) struct Spent {
     pub(crate) client_cpu: Option<Duration>,
     pub(crate) server_cpu: Option<Duration>,
     /// By this process.
-    pub(crate) written: Option<Written>,
+    pub(crate) io: Option<Io>,
 }
 
 /// Whose processor time counts beside that of this process.
@@ -51,7 +51,7 @@ pub(crate) struct Start<'a> {
     at: Instant,
     client_cpu: Option<Duration>,
     server_cpu: Option<Duration>,
-    written: Option<Written>,
+    io: Option<Io>,
 }
 
 /// One turn of an arm.
@@ -83,8 +83,9 @@ pub(crate) struct Turn {
     pub(crate) rate: f64,
     /// Operations a second of processor time, of all processes.
     pub(crate) cpu_rate: Option<f64>,
-    /// System calls of this process that wrote, and what they wrote, for each operation.
-    pub(crate) written: Option<[f64; 2]>,
+    pub(crate) operations: u64,
+    /// By this process.
+    pub(crate) io: Option<Io>,
     /// In nanoseconds.
     pub(crate) p50: f64,
     /// In nanoseconds.
@@ -163,9 +164,9 @@ impl<'a> Start<'a> {
     /// Now; the processor time of these counts beside this process's.
     pub(crate) fn beside(others: Others<'a>) -> Self {
         let server_cpu = others.cpu();
-        let written = system::written();
+        let io = system::io();
         let client_cpu = system::cpu_time();
-        Start { others, at: Instant::now(), client_cpu, server_cpu, written }
+        Start { others, at: Instant::now(), client_cpu, server_cpu, io }
     }
 
     pub(crate) fn at(&self) -> Instant {
@@ -181,10 +182,7 @@ impl<'a> Start<'a> {
             elapsed: self.at.elapsed(),
             client_cpu: since(system::cpu_time(), self.client_cpu),
             server_cpu: since(self.others.cpu(), self.server_cpu),
-            written: system::written().zip(self.written).map(|(now, before)| Written {
-                calls: now.calls.saturating_sub(before.calls),
-                bytes: now.bytes.saturating_sub(before.bytes),
-            }),
+            io: system::io().zip(self.io).map(|(now, before)| now.since(before)),
         }
     }
 }
@@ -218,7 +216,7 @@ impl Measured {
                 elapsed: Duration::ZERO,
                 client_cpu: nothing,
                 server_cpu: nothing,
-                written: Some(Written::default()),
+                io: Some(Io::default()),
             },
             latencies: histogram(),
             turns: Vec::new(),
@@ -234,11 +232,7 @@ impl Measured {
         self.spent.elapsed += block.spent.elapsed;
         sum(&mut self.spent.client_cpu, block.spent.client_cpu);
         sum(&mut self.spent.server_cpu, block.spent.server_cpu);
-        let written = self.spent.written.zip(block.spent.written);
-        self.spent.written = written.map(|(all, one)| Written {
-            calls: all.calls + one.calls,
-            bytes: all.bytes + one.bytes,
-        });
+        self.spent.io = self.spent.io.zip(block.spent.io).map(|(all, one)| all.plus(one));
         self.latencies.add(&block.latencies)?;
         let operations = block.operations as f64;
         let quantile = |quantile| block.latencies.value_at_quantile(quantile) as f64;
@@ -246,10 +240,8 @@ impl Measured {
         self.turns.push(Turn {
             rate: operations / block.spent.elapsed.as_secs_f64(),
             cpu_rate: cpu_rate.filter(|rate| rate.is_finite()),
-            written: block
-                .spent
-                .written
-                .map(|written| [written.calls, written.bytes].map(|of| of as f64 / operations)),
+            operations: block.operations,
+            io: block.spent.io,
             p50: quantile(0.5),
             p99: quantile(0.99),
         });

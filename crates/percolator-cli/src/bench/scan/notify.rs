@@ -174,7 +174,7 @@ impl World {
             operations += 1;
         }
         // What the writer does in between is no part of it, and cannot be told apart in processor time.
-        let spent = Spent { elapsed, client_cpu: None, server_cpu: None, written: None };
+        let spent = Spent { elapsed, client_cpu: None, server_cpu: None, io: None };
         Ok(Block { operations, spent, latencies })
     }
 
