@@ -160,10 +160,14 @@ impl<R: Together> Gathered<R> {
         all: Vec<Waiting<R>>,
         due: Duration,
     ) {
-        if all.len() > 1 {
-            store.tally.happened(R::GATHERED);
+        if all.is_empty() {
+            // They went with those before them.
+            return;
         }
         let late = self.executor.now() > due + LATE_MAX;
+        if all.len() > 1 && !late {
+            store.tally.happened(R::GATHERED);
+        }
         let counts: Vec<usize> = all.iter().map(|waiting| waiting.requests.len()).collect();
         let (requests, tells): (Vec<_>, Vec<_>) =
             all.into_iter().map(|waiting| (waiting.requests, waiting.tell)).unzip();

@@ -34,8 +34,8 @@ pub(crate) struct Swarm {
     pub(crate) refuses: bool,
     /// Whether the mutations of one request travel apart.
     pub(crate) splits_batches: bool,
-    /// How long a process's conditional mutations wait for each other where they go in one request; zero if
-    /// they do not.
+    /// How long a process's conditional mutations, and its reads, wait for each other where they go in one
+    /// request; zero if they do not.
     pub(crate) batch_delay: Duration,
     pub(crate) session_timeout: Duration,
     /// By how much monotonic clocks may be fast or slow, in parts per million.

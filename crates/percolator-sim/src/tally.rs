@@ -119,9 +119,9 @@ kinds! {
         ReadAhead = "read_ahead",
         /// A client read rows before their prewrites, and others were faster than one of these.
         LookOutrun = "look_outrun",
-        /// Conditional mutations of several callers went in one request.
+        /// Conditional mutations that had waited for each other went in one request.
         Gathered = "gathered",
-        /// Reads of several callers went in one request.
+        /// Reads that had waited for each other went in one request.
         GatheredReads = "gathered_reads",
         /// A timestamp came from an oracle that had stood by before.
         FailedOver = "failed_over",
