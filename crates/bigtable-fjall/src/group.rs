@@ -26,8 +26,9 @@ use crate::pack::Bounds;
 use crate::published::Published;
 use crate::recent::{Recent, using};
 
-/// Values above this are kept apart from their keys in groups of [`Layout::Versions`].
-const VALUE_APART_BYTES_MIN: u32 = 4 * 1024;
+/// From this size on, values are kept apart from their keys in groups of [`Layout::Versions`]: what merges
+/// runs does not copy them.
+const VALUE_APART_BYTES_MIN: u32 = 1024;
 /// Size of a file of values kept apart.
 const VALUE_FILE_BYTES: u64 = 32 << 20;
 /// Size of a file of a sorted run.
