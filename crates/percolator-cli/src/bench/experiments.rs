@@ -76,9 +76,9 @@ fn read(path: &Path) -> anyhow::Result<Value> {
 /// The document, in Markdown; plots are at this place before their names.
 pub(crate) fn document(found: &Found, checked: &[Checked], plots: &str) -> String {
     let mut text = String::from(
-        "# Experiments\n\nMade by `percolator bench all`, which runs every benchmark and writes this page from \
-         what they found; no figure here is written by hand. A figure is the median over the rounds of a run, \
-         with its 95 % interval; a ratio is taken within each round.\n\n",
+        "# Experiments\n\nMade by `percolator bench all`, which runs every benchmark but `webindex` and writes \
+         this page from what they found; no figure here is written by hand. A figure is the median over the \
+         rounds of a run, with its 95 % interval; a ratio is taken within each round.\n\n",
     );
     machine(&mut text, found);
     goals(&mut text, checked);

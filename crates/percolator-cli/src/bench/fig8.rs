@@ -39,7 +39,7 @@ use crate::cmd::Context;
 use bed::{Arm, Bed};
 use cells::{Cells, Held};
 
-/// Most cells: what surely stays in memory.
+/// Most cells. Whether they stay in memory is looked at in the end.
 pub(crate) const CELLS_MAX: usize = 1_000_000;
 /// How many cells a larger transaction writes, each in a row of its own.
 pub(crate) const TEN: usize = 10;

@@ -144,27 +144,31 @@ impl Figure {
         })
     }
 
-    fn row(&self) -> Vec<String> {
+    fn row(&self, with_per_cpu: bool) -> Vec<String> {
         let maybe = |value: Option<f64>| value.map_or(String::new(), number);
         let spread = self.estimate.filter(|e| e.low < e.high);
-        vec![
+        let mut row = vec![
             self.name.clone(),
             maybe(self.estimate.map(|e| e.median)),
             spread.map_or(String::new(), |e| format!("{} to {}", number(e.low), number(e.high))),
-            maybe(self.per_cpu.map(|e| e.median)),
-            self.bar.map_or(String::new(), |bar| bar.to_string()),
-            maybe(self.paper),
-            self.verdict().unwrap_or_default().to_owned(),
-        ]
+        ];
+        row.extend(with_per_cpu.then(|| maybe(self.per_cpu.map(|e| e.median))));
+        row.push(self.bar.map_or(String::new(), |bar| bar.to_string()));
+        row.push(maybe(self.paper));
+        row.push(self.verdict().unwrap_or_default().to_owned());
+        row
     }
 }
 
 /// Prints figures as a table.
 pub(crate) fn print_figures(out: Out, figures: &[Figure]) -> std::io::Result<()> {
     let mut header = vec![Column::left("figure")];
-    header.extend(["median", "95 %", "per CPU-s", "bar", "paper"].map(Column::right));
+    let with_per_cpu = figures.iter().any(|figure| figure.per_cpu.is_some());
+    header.extend(["median", "95 %"].map(Column::right));
+    header.extend(with_per_cpu.then(|| Column::right("per CPU-s")));
+    header.extend(["bar", "paper"].map(Column::right));
     header.push(Column::left(""));
-    out.table(&header, figures.iter().map(Figure::row).collect())
+    out.table(&header, figures.iter().map(|figure| figure.row(with_per_cpu)).collect())
 }
 
 /// The ratio of two arms, round by round.

@@ -157,7 +157,7 @@ pub(crate) fn cpu_pressure() -> Option<f64> {
     some.split_whitespace().find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
 }
 
-/// What this process has asked of files and pipes.
+/// What this process has asked of files and pipes, the asking about it included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Io {
     /// System calls that read.

@@ -89,11 +89,11 @@ impl DuckDb {
 
     fn ask(&mut self, request: &Value) -> io::Result<()> {
         let requests = self.requests.as_mut().ok_or_else(|| io::Error::other("no pipe to it"))?;
-        writeln!(requests, "{request}")?;
-        requests.flush()?;
+        let ended = || io::Error::other("DuckDB's process ended; what it said is above");
+        writeln!(requests, "{request}").and_then(|()| requests.flush()).map_err(|_| ended())?;
         let mut line = String::new();
         if self.answers.read_line(&mut line)? == 0 {
-            return Err(io::Error::other("DuckDB's process ended; what it said is above"));
+            return Err(ended());
         }
         let answer: Value = serde_json::from_str(&line)
             .map_err(|error| io::Error::other(format!("DuckDB's answer {line:?}: {error}")))?;

@@ -57,7 +57,7 @@ fn figures(turns: Turns, arms: &[Measured], aside: &[&[f64]]) -> Vec<Figure> {
         p50.bar(Bar::AtMost(5.0)),
         p99.bar(Bar::AtMost(10.0)),
         faster.bar(Bar::AtLeast(400.0)),
-        Figure::latencies(turns, hinted, across, "p50", |turn| turn.p50),
+        Figure::latencies(turns, hinted, across, "p50", |turn| turn.p50).bar(Bar::AtMost(5.0)),
         Figure::latencies(turns, outside, hand_off, "p50", |turn| turn.p50),
         Figure::latencies(turns, outside, across, "p50", |turn| turn.p50).bar(Bar::AtMost(5.0)),
         Figure::latencies(turns, commit, hand_off, "p50", |turn| turn.p50),

@@ -1,4 +1,4 @@
-//! `bench all`: every benchmark, the check of the goals, and the document about all of it.
+//! `bench all`: every benchmark but `webindex`, the check of the goals, and the document about all of it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,9 +15,9 @@ use crate::exit::{Exit, Failure};
 use super::Bench;
 use super::check::{complaints, listed};
 
-/// Every benchmark, one after another, and then whether the project is as fast as it must be.
+/// Every benchmark but `webindex`, one after another, and then whether the project is as fast as it must be.
 ///
-/// Each is a process of its own, so that none inherits the memory of another. One that fails is told at the
+/// `webindex` is left out because it needs pages of the caller's. Each is a process of its own, so that none inherits the memory of another. One that fails is told at the
 /// end, and the others go on. DIR gets NAME.json, NAME.txt and the plots of each, check.json, and
 /// experiments.md, which is made from these files alone. Exit status 6 when a benchmark failed, or a goal is
 /// missed or was not measured.
