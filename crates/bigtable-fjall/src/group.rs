@@ -28,7 +28,7 @@ use crate::recent::{Recent, using};
 
 /// From this size on, values are kept apart from their keys in groups of [`Layout::Versions`]: what merges
 /// runs does not copy them.
-const VALUE_APART_BYTES_MIN: u32 = 1024;
+const VALUE_APART_BYTES_MIN: u32 = 4 * 1024;
 /// Size of a file of values kept apart.
 const VALUE_FILE_BYTES: u64 = 32 << 20;
 /// Size of a file of a sorted run.

@@ -10,8 +10,7 @@ use std::path::Path;
 
 use clustering::batch::Batch;
 use clustering::{Corpus, Document, KEYS_AT_FIRST};
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions};
-use fjall::{OwnedWriteBatch, PersistMode};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 
 /// Memory for new cells of a keyspace, as a store's by default.
 fn write_buffer() -> u64 {
@@ -43,15 +42,11 @@ impl Engine {
         let cache = bigtable_fjall::Options::default().cache_bytes;
         let db = Database::builder(dir).cache_size(cache).worker_threads(1).open();
         let db = db.map_err(io::Error::other)?;
-        // Bodies apart from their keys, as a store has them.
-        let apart = Some(KvSeparationOptions::default());
-        let keyspace = |name, values: Option<KvSeparationOptions>| {
+        let keyspace = |name| {
             let options = || KeyspaceCreateOptions::default().max_memtable_size(write_buffer());
-            let options = || options().with_kv_separation(values.clone());
             db.keyspace(name, options).map_err(io::Error::other)
         };
-        let (data, newest) = (keyspace("data", apart)?, keyspace("newest", None)?);
-        let notify = keyspace("notify", None)?;
+        let (data, newest, notify) = (keyspace("data")?, keyspace("newest")?, keyspace("notify")?);
         let mut engine = Engine { db, data, newest, notify, corpus, clusters: Vec::new() };
         let all: Vec<Document> = (0..documents).map(|id| corpus.document(id)).collect();
         engine.cycle(&all)?;
