@@ -57,8 +57,18 @@ impl DuckDb {
         documents: u64,
         threads: usize,
     ) -> io::Result<Self> {
+        Self::run(Command::new(python), dir, corpus, documents, threads)
+    }
+
+    fn run(
+        mut python: Command,
+        dir: &Path,
+        corpus: Corpus,
+        documents: u64,
+        threads: usize,
+    ) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
-        let mut child = Command::new(python)
+        let mut child = python
             .args(["-c", PROGRAM, &threads.to_string(), MEMORY])
             .arg(dir)
             .stdin(Stdio::piped())
@@ -158,6 +168,24 @@ mod tests {
     fn whoever_is_missing_is_named_with_the_remedy() {
         let error = DuckDb::version("/nonexistent/python").unwrap_err();
         assert!(error.contains("/nonexistent/python") && error.contains("pip install"), "{error}");
+    }
+
+    /// A module in DuckDB's place that draws on stdout, as DuckDB does when a query takes long.
+    #[test]
+    fn what_is_drawn_on_stdout_is_no_answer() {
+        const DRAWS: &str = "import os\nclass Error(Exception): pass\n\
+            class connect:\n    def execute(self, *given): os.write(1, b'\\r 82% drawn')\n";
+        if Command::new("python3").arg("--version").output().is_err() {
+            println!("SKIPPED: there is no python3");
+            return;
+        }
+        let (dir, corpus) = (tempfile::tempdir().unwrap(), Corpus::new(3, 1));
+        fs::write(dir.path().join("duckdb.py"), DRAWS).unwrap();
+        let mut python = Command::new("python3");
+        python.env("PYTHONPATH", dir.path());
+        let mut engine = DuckDb::run(python, &dir.path().join("data"), corpus, 3, 1).unwrap();
+        engine.cycle(&[]).unwrap();
+        assert!(*engine.spent.lock().unwrap() > Duration::ZERO);
     }
 
     #[test]
