@@ -32,7 +32,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
-use crate::bench::system;
+use crate::bench::system::Load;
 use crate::cmd::Context;
 use crate::progress::Progress;
 use crate::store::Durability;
@@ -112,19 +112,6 @@ pub(crate) struct Condition {
     pub(crate) name: String,
     pub(crate) holds: bool,
     pub(crate) found: String,
-}
-
-/// The load of the machine.
-#[derive(Debug, Clone, Copy)]
-struct Load {
-    processes: Option<f64>,
-    pressure: Option<f64>,
-}
-
-impl Load {
-    fn now() -> Self {
-        Load { processes: system::load(), pressure: system::cpu_pressure() }
-    }
 }
 
 /// The result of a run.

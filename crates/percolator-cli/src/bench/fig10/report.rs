@@ -95,8 +95,7 @@ fn figures(settings: &Settings, outcome: &Outcome) -> Vec<Figure> {
             .bar(Bar::AtMost(grace)),
         Figure::new("table server back / baseline", shares(TABLE_RETURNED, grace, END))
             .bar(Bar::AtLeast(BACK)),
-        Figure::new("lost commits", Some(Estimate { median: lost, low: lost, high: lost }))
-            .bar(Bar::AtMost(0.0)),
+        Figure::alone("lost commits", Some(lost)).bar(Bar::AtMost(0.0)),
     ]
 }
 

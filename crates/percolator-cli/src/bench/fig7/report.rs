@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 use super::ours::{Offered, Work};
 use super::rivals::Cycle;
 use super::{
-    GROWTH_MAX, Load, Outcome, Purpose, RivalOutcome, SHARES, Settings, THREADS, paper, quantile,
+    GROWTH_MAX, Outcome, Purpose, RivalOutcome, SHARES, Settings, THREADS, paper, quantile,
 };
 use crate::bench::plot::{Axis, Bar, BarSeries, Bars, Chart, Point, Reference, Role, Series, Unit};
 use crate::bench::report::Bar::{AtLeast, AtMost};
 use crate::bench::report::{Figure, print_figures};
 use crate::bench::statistics::Estimate;
+use crate::bench::system::{Load, machine};
 use crate::output::{Column, Out, grouped};
 
 /// What the row-wise batch must reach for each second of processor time: DuckDB's rate at the same work.
@@ -139,7 +140,6 @@ fn knee(result: &Outcome) -> (Option<f64>, Option<f64>) {
 
 /// The settings and figures in JSON.
 pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
-    let load = |load: Load| json!({ "load_1m": load.processes, "cpu_pressure_10s": load.pressure });
     let (kept, exceeded) = knee(result);
     let condition =
         |c: &super::Condition| json!({ "name": c.name, "holds": c.holds, "found": c.found });
@@ -161,13 +161,7 @@ pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
             "quick": settings.quick,
             "duckdb": result.duckdb,
         },
-        "machine": {
-            "os": std::env::consts::OS,
-            "arch": std::env::consts::ARCH,
-            "cpus": std::thread::available_parallelism().map_or(0, usize::from),
-            "before": load(result.load[0]),
-            "after": load(result.load[1]),
-        },
+        "machine": machine(result.load),
         "first_load": work_json(&result.first_load),
         "documents_per_cluster": result.first_shape.per_cluster(),
         "clustered_share": result.first_shape.clustered_share(),

@@ -101,10 +101,8 @@ pub(crate) fn broken(result: &Outcome) -> Vec<String> {
         let wrong = grouped(result.check.wrong);
         broken.push(format!("{wrong} cells were not as they were written"));
     }
-    for Measured { name, turns, .. } in READERS.into_iter().filter_map(|name| arm(result, name)) {
-        if !is_uncached(turns) {
-            continue;
-        }
+    let readers = READERS.into_iter().filter_map(|name| arm(result, name));
+    for Measured { name, .. } in readers.filter(|arm| is_uncached(&arm.turns)) {
         broken.push(format!(
             "{name} read files more than {READ_CALLS_MAX} times for each of its reads: its cells are not all \
              in memory"
