@@ -27,7 +27,6 @@ const LATE_MAX: Duration = Duration::from_millis(1);
 
 /// What waits in a process, each kind by itself.
 pub(crate) struct Gathers {
-    delay: Duration,
     pub(crate) mutations: Arc<Gathered<ConditionalMutation>>,
     pub(crate) reads: Arc<Gathered<RowRead>>,
 }
@@ -37,13 +36,13 @@ impl Gathers {
     pub(crate) fn new(executor: &Executor, delay: Duration) -> Option<Arc<Self>> {
         (!delay.is_zero()).then(|| {
             let mutations = Gathered::new(executor, delay);
-            Arc::new(Gathers { delay, mutations, reads: Gathered::new(executor, delay) })
+            Arc::new(Gathers { mutations, reads: Gathered::new(executor, delay) })
         })
     }
 
     /// How much longer a request lives for having waited.
     pub(crate) fn life(&self) -> Duration {
-        self.delay + LATE_MAX
+        self.mutations.delay + LATE_MAX
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct RemoteStore {
     pub(crate) timeout: Duration,
     pub(crate) splits_batches: bool,
     pub(crate) one_step: bool,
-    /// Where conditional mutations wait for each other, and reads, if they do.
+    /// Where conditional mutations wait for each other, and reads likewise, if they do.
     pub(crate) gathers: Option<Arc<Gathers>>,
     pub(crate) tally: Arc<Tally>,
 }

@@ -134,10 +134,10 @@ fn an_operation_allocates_no_more_often_than_it_did() {
     });
     let raw_get = each(&runtime, every(async |n| bed.raw_get(n).await));
     let get = each(&runtime, bed.get(one_step));
-    let again = OPERATIONS;
-    let raw_set = each(&runtime, every(async |n| bed.raw_set(n + again).await));
+    let raw_set = each(&runtime, every(async |n| bed.raw_set(n + OPERATIONS).await));
     let tx = each(&runtime, every(async |n| bed.tx(one_step, n).await));
-    let two_mutations = each(&runtime, every(async |n| bed.two_mutations(n + 2 * again).await));
+    let two_mutations =
+        each(&runtime, every(async |n| bed.two_mutations(n + 2 * OPERATIONS).await));
     let two_phases = each(&runtime, every(async |n| bed.tx(two_phases, n).await));
     println!("allocations for each operation on one cell, over the embedded store");
     for (name, count, most) in [
