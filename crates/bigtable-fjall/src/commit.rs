@@ -215,7 +215,7 @@ impl Engine {
             placed
         };
         let changed = !batch.memory.is_empty();
-        let written = self.write(batch, sync);
+        let written = self.write(lead, batch, sync);
         drop(placed);
         if let Err(error) = written {
             for outcome in &mut outcomes {
@@ -286,9 +286,9 @@ impl Engine {
         Ok(Outcome::Committed(commit_ts))
     }
 
-    /// Writes one batch and shows it to readers. To be called under the commit lock.
-    pub(crate) fn write(&self, batch: Batch, sync: bool) -> Result<()> {
-        let Batch { writes, memory, newest, .. } = batch;
+    /// Writes one batch and shows it to readers.
+    pub(crate) fn write(&self, lead: &Lead, batch: Batch, sync: bool) -> Result<()> {
+        let Batch { writes, memory, newest, bytes, .. } = batch;
         if writes.is_empty() {
             return Ok(());
         }
@@ -314,6 +314,10 @@ impl Engine {
         });
         if !memory.is_empty() {
             self.memory_mut().apply(memory);
+        }
+        if let Err(error) = self.seal_full(lead, bytes) {
+            // The batch is written; the next one will not be.
+            self.fail(&fault::engine(&self.path, "sealing a write buffer", &error).to_string());
         }
         Ok(())
     }

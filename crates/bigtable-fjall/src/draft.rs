@@ -51,19 +51,32 @@ struct Writes {
     replaced: u64,
 }
 
+impl Writes {
+    /// Bytes of all keys and values.
+    fn bytes(&self) -> u64 {
+        let each = |(key, value): (&Slice, &Option<Slice>)| {
+            key.len() + value.as_ref().map_or(0, |value| value.len())
+        };
+        self.puts.iter().map(each).sum::<usize>() as u64
+    }
+}
+
 /// What the requests of a group commit come to.
 pub(crate) struct Batch {
     pub(crate) writes: OwnedWriteBatch,
     pub(crate) memory: Vec<MemoryChange>,
     /// What the batch puts under columns' own keys, in groups that keep the newest apart.
     pub(crate) newest: Vec<(Slice, Option<Slice>)>,
+    /// Bytes of keys and values that it writes.
+    pub(crate) bytes: u64,
     /// By how many cells the batch so far changes each in-memory group.
     added: SmallVec<[(usize, isize); 4]>,
 }
 
 impl Batch {
     pub(crate) fn new(writes: OwnedWriteBatch) -> Self {
-        Batch { writes, memory: Vec::new(), newest: Vec::new(), added: SmallVec::new() }
+        let (memory, newest, added) = (Vec::new(), Vec::new(), SmallVec::new());
+        Batch { writes, memory, newest, bytes: 0, added }
     }
 
     fn added(&mut self, group: usize) -> &mut isize {
@@ -217,6 +230,7 @@ impl<'a> Draft<'a> {
             }
             let removed = writes.puts.values().filter(|value| value.is_none()).count() as u64;
             let removed = removed + writes.replaced;
+            batch.bytes += writes.bytes();
             group.removed[usize::from(space.history)].fetch_add(removed, Ordering::Relaxed);
             if group.memory.is_none() {
                 write(&mut batch.writes, group.keyspace(space.history), writes);

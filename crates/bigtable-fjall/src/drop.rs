@@ -38,10 +38,10 @@ impl Engine {
         for group in &info.groups {
             while self.remove_some(&info, group)? {}
         }
-        let _lead = self.wait_to_lead()?;
+        let lead = self.wait_to_lead()?;
         let mut batch = self.db.batch();
         self.catalog.remove_table(&mut batch, name);
-        self.write(Batch::new(batch), true)?;
+        self.write(&lead, Batch::new(batch), true)?;
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         tables.retain(|table| table.name != name);
         Ok(())
@@ -49,7 +49,7 @@ impl Engine {
 
     /// Removes some of the table's cells in a group; returns whether there may be more.
     fn remove_some(&self, table: &TableInfo, group: &Group) -> Result<bool> {
-        let _lead = self.wait_to_lead()?;
+        let lead = self.wait_to_lead()?;
         let prefix = Key::table(table.id);
         // The history goes first: without a pack under the column's own key nothing would know of it.
         let keyspaces = [(group.history.as_ref(), true), (Some(&group.cells), false)];
@@ -62,6 +62,7 @@ impl Engine {
             count += keys.len();
             group.removed[usize::from(history)].fetch_add(keys.len() as u64, Ordering::Relaxed);
             for key in keys {
+                batch.bytes += key.len() as u64;
                 batch.writes.remove(keyspace, key.clone());
                 if let Some(group) = group.memory {
                     let was_spilled = !self.memory().group(group).has(&key);
@@ -71,7 +72,7 @@ impl Engine {
                 }
             }
         }
-        self.write(batch, false)?;
+        self.write(&lead, batch, false)?;
         Ok(count == BATCH_KEYS_MAX)
     }
 }

@@ -33,6 +33,7 @@ use crate::published::{Batches, Published};
 use crate::queue::Queue;
 use crate::recent::Recent;
 use crate::row::{Chosen, read_column};
+use crate::seal::Unlooked;
 
 /// After so many batches without a reader a run of mutations opens no snapshots.
 const UNREAD_MAX: u64 = 64;
@@ -59,6 +60,7 @@ pub(crate) struct Engine {
     failed: OnceLock<Error>,
     /// The commit lock: whoever holds it may change the store.
     pub(crate) lead: Mutex<Lead>,
+    pub(crate) unlooked: Unlooked,
     pub(crate) queue: Queue,
     pub(crate) pending: Pending,
     /// The tables that have been opened. The holder of the commit lock adds to them.
@@ -139,6 +141,7 @@ impl Engine {
             floor: AtomicU64::new(floor.as_u64()),
             failed: OnceLock::new(),
             lead: Mutex::default(),
+            unlooked: Unlooked::default(),
             queue: Queue::new(options.group_rows_max),
             options,
             pending: Pending::default(),

@@ -69,13 +69,12 @@ impl Group {
     ) -> fjall::Result<Self> {
         let name = &schema.name;
         let bounds = Bounds::new(options);
-        let cells = db.keyspace(name, || tuned(schema.layout, options))?;
+        let cells = db.keyspace(name, || tuned(schema.layout))?;
         let history = match schema.layout {
             // A dot never occurs in a group's name, so this is no other group's keyspace.
             Layout::NewestApart => {
                 // It is never asked for one key.
-                let tuned =
-                    || tuned(Layout::Versions, options).filter_policy(FilterPolicy::disabled());
+                let tuned = || tuned(Layout::Versions).filter_policy(FilterPolicy::disabled());
                 Some(db.keyspace(&format!("{name}.history"), tuned)?)
             }
             Layout::Versions | Layout::InMemory(_) => None,
@@ -137,10 +136,11 @@ impl Group {
     }
 }
 
-fn tuned(layout: Layout, options: &Options) -> KeyspaceCreateOptions {
+fn tuned(layout: Layout) -> KeyspaceCreateOptions {
     let filter = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(FILTER_BITS_PER_KEY));
     let tuned = KeyspaceCreateOptions::default()
-        .max_memtable_size(options.write_buffer_bytes)
+        // The committer seals full buffers: `seal.rs`.
+        .max_memtable_size(u64::MAX)
         .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(RUN_FILE_BYTES)))
         .filter_policy(FilterPolicy::all(filter));
     match layout {

@@ -7,7 +7,8 @@
 //!        |            |                                             glance.rs, scan.rs, published.rs)
 //!        |            |
 //!        '── committer: predicates, one batch, durable, publish     (commit.rs, edit.rs, draft.rs,
-//!                     |                                            queue.rs, pending.rs, recent.rs)
+//!                     |                                            queue.rs, pending.rs, recent.rs,
+//!                     |                                            seal.rs)
 //!                     |
 //!     keyspaces:  .catalog | <group> | <group>.history | ...        (catalog.rs, group.rs, key.rs,
 //!                                                                  pack.rs)
@@ -50,6 +51,7 @@ mod recent;
 mod reclaim;
 mod row;
 mod scan;
+mod seal;
 mod store;
 mod table;
 

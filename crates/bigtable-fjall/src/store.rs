@@ -182,11 +182,11 @@ impl Store for FjallStore {
 
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
         let engine = &*self.running.engine;
-        let _lead = engine.wait_to_lead()?;
+        let lead = engine.wait_to_lead()?;
         if floor > engine.floor() {
             let mut batch = engine.db.batch();
             engine.catalog.put_floor(&mut batch, floor);
-            engine.write(Batch::new(batch), true)?;
+            engine.write(&lead, Batch::new(batch), true)?;
             engine.set_floor(floor);
         }
         Ok(())
@@ -250,7 +250,7 @@ impl Engine {
                 let id = self.catalog.next_id().map_err(reading)?;
                 let mut batch = self.db.batch();
                 self.catalog.put_table(&mut batch, name, id, schema);
-                self.write(Batch::new(batch), true)?;
+                self.write(lead, Batch::new(batch), true)?;
                 id
             }
         };

@@ -10,7 +10,9 @@ use std::path::Path;
 
 use clustering::batch::Batch;
 use clustering::{Corpus, Document, KEYS_AT_FIRST};
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
+use fjall::{
+    AbstractTree, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
+};
 
 /// Memory for new cells of a keyspace, as a store's by default.
 fn write_buffer() -> u64 {
@@ -43,7 +45,7 @@ impl Engine {
         let db = Database::builder(dir).cache_size(cache).worker_threads(1).open();
         let db = db.map_err(io::Error::other)?;
         let keyspace = |name| {
-            let options = || KeyspaceCreateOptions::default().max_memtable_size(write_buffer());
+            let options = || KeyspaceCreateOptions::default().max_memtable_size(u64::MAX);
             db.keyspace(name, options).map_err(io::Error::other)
         };
         let (data, newest, notify) = (keyspace("data")?, keyspace("newest")?, keyspace("notify")?);
@@ -66,6 +68,17 @@ impl Engine {
         batch.insert(&self.newest, column(row.as_bytes(), b"doc:keys"), record(&keys(document)));
         batch.insert(&self.notify, version(row.as_bytes(), b"doc:keys"), b"");
         batch.commit()
+    }
+
+    /// Has full write buffers written out, as stores do (`bigtable-fjall/src/seal.rs`): left to do it by
+    /// itself the engine may cease to.
+    fn seal_full(&self) -> fjall::Result<()> {
+        for keyspace in [&self.data, &self.newest, &self.notify] {
+            if keyspace.tree.active_memtable().size() >= write_buffer() {
+                keyspace.rotate_memtable()?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns who represents the document.
@@ -109,6 +122,7 @@ impl Batch for Engine {
         for document in arrivals {
             let joined = self.load(document).and_then(|()| self.join(document));
             self.clusters.push(joined.map_err(io::Error::other)?);
+            self.seal_full().map_err(io::Error::other)?;
         }
         Ok(())
     }
