@@ -215,7 +215,8 @@ impl Engine {
             placed
         };
         let changed = !batch.memory.is_empty();
-        let written = self.write(lead, batch, sync);
+        let bytes = batch.bytes;
+        let written = self.write(batch, sync);
         drop(placed);
         if let Err(error) = written {
             for outcome in &mut outcomes {
@@ -229,6 +230,7 @@ impl Engine {
         if changed {
             self.refill(lead);
         }
+        self.seal_full(lead, bytes);
         outcomes
     }
 
@@ -286,9 +288,10 @@ impl Engine {
         Ok(Outcome::Committed(commit_ts))
     }
 
-    /// Writes one batch and shows it to readers.
-    pub(crate) fn write(&self, lead: &Lead, batch: Batch, sync: bool) -> Result<()> {
-        let Batch { writes, memory, newest, bytes, .. } = batch;
+    /// Writes one batch and shows it to readers. To be called under the commit lock.
+    pub(crate) fn write(&self, batch: Batch, sync: bool) -> Result<()> {
+        self.check_usable()?;
+        let Batch { writes, memory, newest, .. } = batch;
         if writes.is_empty() {
             return Ok(());
         }
@@ -314,10 +317,6 @@ impl Engine {
         });
         if !memory.is_empty() {
             self.memory_mut().apply(memory);
-        }
-        if let Err(error) = self.seal_full(lead, bytes) {
-            // The batch is written; the next one will not be.
-            self.fail(&fault::engine(&self.path, "sealing a write buffer", &error).to_string());
         }
         Ok(())
     }

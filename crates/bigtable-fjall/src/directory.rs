@@ -20,7 +20,7 @@ use crate::fault;
 
 /// The format that this release writes. It reads no other: format 1 had each older version under a key
 /// of its own.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 const MAGIC: &str = "bigtable-fjall";
 const FORMAT_FILE: &str = "FORMAT";
 const CREATING_FILE: &str = "CREATING";

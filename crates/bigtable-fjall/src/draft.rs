@@ -21,6 +21,7 @@ use crate::fault::Fault;
 use crate::group::{Cells, Entries, Group, Stored};
 use crate::key::Key;
 use crate::memory::MemoryChange;
+use crate::seal::bytes_of;
 
 /// The writes of one request.
 pub(crate) struct Draft<'a> {
@@ -52,12 +53,9 @@ struct Writes {
 }
 
 impl Writes {
-    /// Bytes of all keys and values.
+    /// What they put into a write buffer, in bytes.
     fn bytes(&self) -> u64 {
-        let each = |(key, value): (&Slice, &Option<Slice>)| {
-            key.len() + value.as_ref().map_or(0, |value| value.len())
-        };
-        self.puts.iter().map(each).sum::<usize>() as u64
+        self.puts.iter().map(|(key, value)| bytes_of(key, value.as_deref())).sum()
     }
 }
 
@@ -67,7 +65,7 @@ pub(crate) struct Batch {
     pub(crate) memory: Vec<MemoryChange>,
     /// What the batch puts under columns' own keys, in groups that keep the newest apart.
     pub(crate) newest: Vec<(Slice, Option<Slice>)>,
-    /// Bytes of keys and values that it writes.
+    /// What it puts into write buffers, in bytes.
     pub(crate) bytes: u64,
     /// By how many cells the batch so far changes each in-memory group.
     added: SmallVec<[(usize, isize); 4]>,

@@ -16,6 +16,7 @@ use crate::fault::Fault;
 use crate::group::{Cells, Group};
 use crate::key::Key;
 use crate::memory::MemoryChange;
+use crate::seal::bytes_of;
 
 /// Keys removed in one batch, for which the commit lock is held.
 const BATCH_KEYS_MAX: usize = 4096;
@@ -38,10 +39,10 @@ impl Engine {
         for group in &info.groups {
             while self.remove_some(&info, group)? {}
         }
-        let lead = self.wait_to_lead()?;
+        let _lead = self.wait_to_lead()?;
         let mut batch = self.db.batch();
         self.catalog.remove_table(&mut batch, name);
-        self.write(&lead, Batch::new(batch), true)?;
+        self.write(Batch::new(batch), true)?;
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         tables.retain(|table| table.name != name);
         Ok(())
@@ -62,7 +63,7 @@ impl Engine {
             count += keys.len();
             group.removed[usize::from(history)].fetch_add(keys.len() as u64, Ordering::Relaxed);
             for key in keys {
-                batch.bytes += key.len() as u64;
+                batch.bytes += bytes_of(&key, None);
                 batch.writes.remove(keyspace, key.clone());
                 if let Some(group) = group.memory {
                     let was_spilled = !self.memory().group(group).has(&key);
@@ -72,7 +73,9 @@ impl Engine {
                 }
             }
         }
-        self.write(&lead, batch, false)?;
+        let bytes = batch.bytes;
+        self.write(batch, false)?;
+        self.seal_full(&lead, bytes);
         Ok(count == BATCH_KEYS_MAX)
     }
 }

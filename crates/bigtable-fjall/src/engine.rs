@@ -11,6 +11,7 @@
 //! there were readers lately, and before a batch that is synced, by the committer, because a reader who
 //! comes while the batch is written may not be able to.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -33,7 +34,6 @@ use crate::published::{Batches, Published};
 use crate::queue::Queue;
 use crate::recent::Recent;
 use crate::row::{Chosen, read_column};
-use crate::seal::Unlooked;
 
 /// After so many batches without a reader a run of mutations opens no snapshots.
 const UNREAD_MAX: u64 = 64;
@@ -60,7 +60,6 @@ pub(crate) struct Engine {
     failed: OnceLock<Error>,
     /// The commit lock: whoever holds it may change the store.
     pub(crate) lead: Mutex<Lead>,
-    pub(crate) unlooked: Unlooked,
     pub(crate) queue: Queue,
     pub(crate) pending: Pending,
     /// The tables that have been opened. The holder of the commit lock adds to them.
@@ -75,6 +74,8 @@ pub(crate) struct Engine {
 pub(crate) struct Lead {
     /// The groups that have been opened.
     pub(crate) groups: Vec<Arc<Group>>,
+    /// What batches have put into write buffers since full ones were last looked for, in bytes.
+    pub(crate) unlooked: Cell<u64>,
 }
 
 /// An open table.
@@ -141,7 +142,6 @@ impl Engine {
             floor: AtomicU64::new(floor.as_u64()),
             failed: OnceLock::new(),
             lead: Mutex::default(),
-            unlooked: Unlooked::default(),
             queue: Queue::new(options.group_rows_max),
             options,
             pending: Pending::default(),

@@ -127,12 +127,12 @@ impl Work {
             return Ok(());
         }
         {
-            let lead = self.engine.wait_to_lead()?;
+            let _lead = self.engine.wait_to_lead()?;
             let mut batch = self.engine.db.batch();
             for keyspace in merged {
                 batch.remove(keyspace, NO_KEY);
             }
-            self.engine.write(&lead, Batch::new(batch), false)?;
+            self.engine.write(Batch::new(batch), false)?;
         }
         let fault = |fault: Fault| fault.at(&self.engine.path, "giving space back");
         merged.iter().try_for_each(|keyspace| self.write_out(keyspace)).map_err(fault)

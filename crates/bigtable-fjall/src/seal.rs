@@ -6,70 +6,70 @@
 //! for room in the queue for a message of its own; where that is the thread that empties the queue, it
 //! waits for ever, and from then on nothing is written out: memory and journal grow without bound, until
 //! the store is opened again and has to write out all of it at once (fjall 3.1,
-//! <https://github.com/fjall-rs/fjall/pull/323>). So the committer seals full buffers, one message for each,
-//! and the engine takes none for full.
+//! <https://github.com/fjall-rs/fjall/pull/323>). So every keyspace is created with a buffer that is never
+//! full for the engine, and the committer seals.
+//!
+//! Invariant: the queue of the engine's threads never becomes full. Each buffer that is sealed makes two
+//! messages, of which the second follows when the first is taken; what the engine seals besides, for the sake
+//! of its journal, is one buffer of each keyspace at most.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fjall::{AbstractTree, Keyspace, PersistMode};
 
 use crate::engine::{Engine, Lead};
+use crate::fault;
 use crate::group::Group;
 
-/// Full buffers are looked for whenever this part of one was written: looking takes a lock of the engine for
-/// each keyspace.
+/// Full buffers are looked for when so large a part of one may have been filled: a look takes a lock of the
+/// engine for each keyspace.
 const LOOKED_FOR_PARTS: u64 = 16;
-
+/// What the engine adds to each entry, in bytes.
+const ENTRY_BYTES: usize = 64;
 /// How many buffers of a keyspace may wait to be written out.
 const SEALED_MAX: usize = 3;
-/// How often it is looked at whether they have been.
+/// How many messages about sealed buffers may wait for the engine's threads, which have room for 1,000.
+const MESSAGES_MAX: usize = 64;
+/// How often it is looked at whether there is room again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// What was written since full buffers were last looked for.
-#[derive(Debug, Default)]
-pub(crate) struct Unlooked {
-    /// Bytes of keys and values.
-    bytes: AtomicU64,
-}
-
-impl Unlooked {
-    /// Whether so many bytes more make it a part of a buffer that is worth a look; then it begins anew.
-    fn is_worth_a_look(&self, bytes: u64, buffer: u64) -> bool {
-        let written = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let worth = written >= buffer / LOOKED_FOR_PARTS;
-        if worth {
-            self.bytes.store(0, Ordering::Relaxed);
-        }
-        worth
-    }
+/// What an entry takes in a write buffer.
+pub(crate) fn bytes_of(key: &[u8], value: Option<&[u8]>) -> u64 {
+    (key.len() + value.map_or(0, <[u8]>::len) + ENTRY_BYTES) as u64
 }
 
 impl Engine {
-    /// Seals the buffers that are full, now that so many bytes of keys and values were written.
-    pub(crate) fn seal_full(&self, lead: &Lead, bytes: u64) -> fjall::Result<()> {
+    /// Seals the buffers that are full, now that a batch put so many bytes into them. The batch is written
+    /// whatever comes of it; if it fails, the next one is not.
+    pub(crate) fn seal_full(&self, lead: &Lead, bytes: u64) {
         let full = self.options.write_buffer_bytes;
-        if !self.unlooked.is_worth_a_look(bytes, full) {
-            return Ok(());
+        let unlooked = lead.unlooked.get() + bytes;
+        if unlooked < full / LOOKED_FOR_PARTS {
+            return lead.unlooked.set(unlooked);
         }
-        for keyspace in lead.groups.iter().flat_map(|group| keyspaces(group)) {
-            if keyspace.tree.active_memtable().size() >= full {
-                self.wait_for_room(keyspace)?;
-                keyspace.rotate_memtable()?;
+        lead.unlooked.set(0);
+        let groups = lead.groups.iter().flat_map(|group| keyspaces(group));
+        for keyspace in groups.chain([&self.catalog.0]) {
+            if let Err(error) = self.seal_if_full(keyspace, full) {
+                self.fail(&fault::engine(&self.path, "sealing a write buffer", &error).to_string());
             }
         }
-        Ok(())
     }
 
-    /// Waits while the engine is behind with writing out. At one sealed buffer more it has writers wait
-    /// itself: in steps of 100 ms, and for ever should it have failed.
-    fn wait_for_room(&self, keyspace: &Keyspace) -> fjall::Result<()> {
-        while keyspace.sealed_memtable_count() >= SEALED_MAX {
+    fn seal_if_full(&self, keyspace: &Keyspace, full: u64) -> fjall::Result<()> {
+        if keyspace.tree.active_memtable().size() < full {
+            return Ok(());
+        }
+        // At one sealed buffer more the engine has writers wait itself: in steps of 100 ms, and for ever
+        // should it have failed.
+        while keyspace.sealed_memtable_count() >= SEALED_MAX
+            || self.db.outstanding_flushes() >= MESSAGES_MAX
+        {
             // It tells of a failure; nothing is to be written here.
             self.db.persist(PersistMode::Buffer)?;
             std::thread::sleep(LOOK_EVERY);
         }
-        Ok(())
+        keyspace.rotate_memtable().map(|_| ())
     }
 }
 
@@ -80,30 +80,30 @@ fn keyspaces(group: &Group) -> impl Iterator<Item = &Keyspace> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Instant;
 
     use bigtable::{Family, Layout, LocalityGroup, Mutation, RowMutation, Table};
     use bigtable::{TableSchema, Timestamp};
     use futures::executor::block_on;
 
+    use crate::{Durability, FjallStore, FjallTable, Options};
+
     use super::*;
-    use crate::{FjallStore, FjallTable, Options};
 
     const FAMILY: Family = Family::from_static("held");
     const FULL: u64 = 256 << 10;
-    /// More than the messages that the engine's threads have room for.
+    /// More messages than the engine's threads have room for.
     const MESSAGES: usize = 1_100;
-    /// What the name of the engine's threads begins with.
-    const ENGINE: &str = "fjall";
+    const LONGEST: Duration = Duration::from_secs(60);
 
-    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    /// The engine is at a flush, and may go on.
     static HELD: AtomicBool = AtomicBool::new(false);
     static RELEASED: AtomicBool = AtomicBool::new(false);
-    static SEALED: AtomicBool = AtomicBool::new(false);
-    static OVER: AtomicBool = AtomicBool::new(false);
+    /// It was told to seal a buffer.
+    static TOLD: AtomicBool = AtomicBool::new(false);
 
-    /// Holds the engine's thread: at a flush until it is released, and where it seals a buffer itself for
-    /// the first time, until somebody has written more.
+    /// Holds the engine's thread at a flush. What the engine logs says where it is.
     struct Holding;
 
     impl log::Log for Holding {
@@ -112,18 +112,12 @@ mod tests {
         }
 
         fn log(&self, record: &log::Record<'_>) {
-            let thread = std::thread::current();
-            if !thread.name().is_some_and(|name| name.starts_with(ENGINE)) {
-                return;
-            }
             let message = record.args().to_string();
             if message.starts_with("Flushing keyspace \"held\"") {
                 HELD.store(true, Ordering::SeqCst);
-                wait_until(|| RELEASED.load(Ordering::SeqCst));
-            } else if message == "acquiring journal lock" && !SEALED.swap(true, Ordering::SeqCst) {
-                let before = WRITTEN.load(Ordering::SeqCst);
-                let more = || WRITTEN.load(Ordering::SeqCst) > before + 1;
-                wait_until(|| more() || OVER.load(Ordering::SeqCst));
+                wait_until(&RELEASED);
+            } else if message.contains("WorkerMessage:Rotate(\"held\"") {
+                TOLD.store(true, Ordering::SeqCst);
             }
         }
 
@@ -136,12 +130,13 @@ mod tests {
     impl Drop for Over {
         fn drop(&mut self) {
             RELEASED.store(true, Ordering::SeqCst);
-            OVER.store(true, Ordering::SeqCst);
         }
     }
 
-    fn wait_until(holds: impl Fn() -> bool) {
-        while !holds() {
+    fn wait_until(flag: &AtomicBool) {
+        let begun = Instant::now();
+        while !flag.load(Ordering::SeqCst) {
+            assert!(begun.elapsed() < LONGEST, "waited for too long");
             std::thread::yield_now();
         }
     }
@@ -151,41 +146,41 @@ mod tests {
         let cell = Mutation::set(FAMILY, "q", Timestamp::new(1).unwrap(), value);
         let row = RowMutation::new(format!("row {number}")).mutation(cell);
         block_on(table.mutate_row(row)).unwrap();
-        WRITTEN.fetch_add(1, Ordering::SeqCst);
     }
 
     #[test]
-    fn buffers_are_written_out_however_much_is_written_during_a_merge() {
+    fn buffers_are_sealed_and_written_out_however_much_is_written_meanwhile() {
+        let _over = Over;
         log::set_boxed_logger(Box::new(Holding)).unwrap();
         log::set_max_level(log::LevelFilter::Trace);
         let dir = tempfile::tempdir().unwrap();
         let options = Options { write_buffer_bytes: FULL, ..Options::default() };
-        let options = Options { durability: crate::Durability::Buffered, ..options };
+        let options = Options { durability: Durability::Buffered, ..options };
         let store = FjallStore::open(dir.path(), options).unwrap();
         let schema = TableSchema { groups: vec![LocalityGroup::on_disk("held", Layout::Versions)] };
         let table = block_on(store.open_fjall_table("t", &schema)).unwrap();
         let keyspace = &table.info.groups[0].cells;
-        let _over = Over;
-        let active = || keyspace.tree.active_memtable().size();
-
-        let mut numbers = 0..;
-        let mut write = || write(&table, numbers.next().unwrap());
+        let mut written = 0;
+        let mut write = |writes: usize| {
+            (written..written + writes).for_each(|number| write(&table, number));
+            written += writes;
+            keyspace.tree.active_memtable().size()
+        };
+        while keyspace.sealed_memtable_count() == 0 && !HELD.load(Ordering::SeqCst) {
+            let size = write(1);
+            assert!(size < 2 * FULL, "a buffer of {size} bytes is not sealed");
+        }
         // The engine is at work for so long that another buffer is full, and then some.
-        while !HELD.load(Ordering::SeqCst) {
-            write();
-        }
-        while keyspace.sealed_memtable_count() < 2 && active() < 2 * FULL {
-            write();
-        }
-        (0..MESSAGES).for_each(|_| write());
+        wait_until(&HELD);
+        write(2 * MESSAGES);
         RELEASED.store(true, Ordering::SeqCst);
-        let (until, mut most) = (WRITTEN.load(Ordering::SeqCst) + 4 * MESSAGES as u64, 0);
-        while WRITTEN.load(Ordering::SeqCst) < until {
-            write();
-            most = most.max(active());
+        let most = (0..4 * MESSAGES).map(|_| write(1)).max();
+        assert!(most < Some(2 * FULL), "a buffer of {most:?} bytes was not sealed");
+        assert!(!TOLD.load(Ordering::SeqCst), "the engine takes a buffer for full");
+        let begun = Instant::now();
+        while keyspace.sealed_memtable_count() > 0 {
+            assert!(begun.elapsed() < LONGEST, "a sealed buffer is not written out");
+            std::thread::yield_now();
         }
-        assert!(most < 2 * FULL, "a buffer of {most} bytes was not sealed");
-        wait_until(|| keyspace.sealed_memtable_count() == 0);
-        assert!(keyspace.disk_space() > 0);
     }
 }

@@ -28,7 +28,6 @@ use crate::table::FjallTable;
 const ENGINE_THREADS: usize = 1;
 /// The least that the engine takes.
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
-const WRITE_BUFFER_BYTES_MIN: u64 = 1 << 20;
 
 /// A store in a directory of the local file system.
 ///
@@ -160,7 +159,8 @@ fn open_engine(directory: &Directory, options: &Options) -> fjall::Result<Databa
 }
 
 fn open_catalog(db: &Database) -> fjall::Result<Catalog> {
-    let tuned = || KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER_BYTES_MIN);
+    // The committer seals full buffers: `seal.rs`.
+    let tuned = || KeyspaceCreateOptions::default().max_memtable_size(u64::MAX);
     Ok(Catalog(db.keyspace(catalog::KEYSPACE, tuned)?))
 }
 
@@ -182,11 +182,11 @@ impl Store for FjallStore {
 
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
         let engine = &*self.running.engine;
-        let lead = engine.wait_to_lead()?;
+        let _lead = engine.wait_to_lead()?;
         if floor > engine.floor() {
             let mut batch = engine.db.batch();
             engine.catalog.put_floor(&mut batch, floor);
-            engine.write(&lead, Batch::new(batch), true)?;
+            engine.write(Batch::new(batch), true)?;
             engine.set_floor(floor);
         }
         Ok(())
@@ -250,7 +250,7 @@ impl Engine {
                 let id = self.catalog.next_id().map_err(reading)?;
                 let mut batch = self.db.batch();
                 self.catalog.put_table(&mut batch, name, id, schema);
-                self.write(lead, Batch::new(batch), true)?;
+                self.write(Batch::new(batch), true)?;
                 id
             }
         };

@@ -19,6 +19,10 @@ fn write_buffer() -> u64 {
     bigtable_fjall::Options::default().write_buffer_bytes
 }
 
+/// After how many documents full write buffers are looked for.
+const LOOKED_FOR_EVERY: usize = 256;
+/// How many of a keyspace may wait to be written out.
+const SEALED_MAX: usize = 3;
 /// What a write record has before its value: the version's timestamp, the start timestamp, flags.
 const RECORD: [u8; 17] = [1; 17];
 /// What a key has for its table and for its family.
@@ -74,7 +78,8 @@ impl Engine {
     /// itself the engine may cease to.
     fn seal_full(&self) -> fjall::Result<()> {
         for keyspace in [&self.data, &self.newest, &self.notify] {
-            if keyspace.tree.active_memtable().size() >= write_buffer() {
+            let behind = keyspace.sealed_memtable_count() >= SEALED_MAX;
+            if keyspace.tree.active_memtable().size() >= write_buffer() && !behind {
                 keyspace.rotate_memtable()?;
             }
         }
@@ -122,7 +127,9 @@ impl Batch for Engine {
         for document in arrivals {
             let joined = self.load(document).and_then(|()| self.join(document));
             self.clusters.push(joined.map_err(io::Error::other)?);
-            self.seal_full().map_err(io::Error::other)?;
+            if self.clusters.len().is_multiple_of(LOOKED_FOR_EVERY) {
+                self.seal_full().map_err(io::Error::other)?;
+            }
         }
         Ok(())
     }
