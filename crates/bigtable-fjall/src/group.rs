@@ -31,8 +31,9 @@ use crate::recent::{Recent, using};
 const VALUE_APART_BYTES_MIN: u32 = 4 * 1024;
 /// Size of a file of values kept apart.
 const VALUE_FILE_BYTES: u64 = 32 << 20;
-/// Size of a file of a sorted run.
-const RUN_FILE_BYTES: u64 = 16 << 20;
+/// Size of a file of a sorted run, in write buffers. The engine merges once for each buffer that it has written
+/// out, and a merge takes about one file of a level: with files as small as buffers it falls behind.
+const RUN_FILE_BUFFERS: u64 = 4;
 /// A filter of this size errs for one key in a hundred.
 const FILTER_BITS_PER_KEY: f32 = 10.0;
 /// Slots of a block's hash index for each of its keys: the larger, the fewer binary searches.
@@ -69,12 +70,13 @@ impl Group {
     ) -> fjall::Result<Self> {
         let name = &schema.name;
         let bounds = Bounds::new(options);
-        let cells = db.keyspace(name, || tuned(schema.layout))?;
+        let cells = db.keyspace(name, || tuned(schema.layout, options))?;
         let history = match schema.layout {
             // A dot never occurs in a group's name, so this is no other group's keyspace.
             Layout::NewestApart => {
                 // It is never asked for one key.
-                let tuned = || tuned(Layout::Versions).filter_policy(FilterPolicy::disabled());
+                let tuned =
+                    || tuned(Layout::Versions, options).filter_policy(FilterPolicy::disabled());
                 Some(db.keyspace(&format!("{name}.history"), tuned)?)
             }
             Layout::Versions | Layout::InMemory(_) => None,
@@ -136,12 +138,14 @@ impl Group {
     }
 }
 
-fn tuned(layout: Layout) -> KeyspaceCreateOptions {
+fn tuned(layout: Layout, options: &Options) -> KeyspaceCreateOptions {
     let filter = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(FILTER_BITS_PER_KEY));
+    let merging =
+        Leveled::default().with_table_target_size(RUN_FILE_BUFFERS * options.write_buffer_bytes);
     let tuned = KeyspaceCreateOptions::default()
         // The committer seals full buffers: `seal.rs`.
         .max_memtable_size(u64::MAX)
-        .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(RUN_FILE_BYTES)))
+        .compaction_strategy(Arc::new(merging))
         .filter_policy(FilterPolicy::all(filter));
     match layout {
         // Whoever asks for an exact version has read a pointer to it, so it is there: the last and

@@ -30,6 +30,10 @@ const ENTRY_BYTES: usize = 64;
 const SEALED_MAX: usize = 3;
 /// How many messages about sealed buffers may wait for the engine's threads, which have room for 1,000.
 const MESSAGES_MAX: usize = 64;
+/// How many sorted runs may be unmerged. The engine slows writers down from 20 on.
+const RUNS_MAX: usize = 16;
+/// A merge that keeps what snapshots of any age may see.
+const KEEP_ALL: u64 = 0;
 /// How often it is looked at whether there is room again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -60,16 +64,39 @@ impl Engine {
         if keyspace.tree.active_memtable().size() < full {
             return Ok(());
         }
-        // At one sealed buffer more the engine has writers wait itself: in steps of 100 ms, and for ever
-        // should it have failed.
+        self.wait_for_engine(keyspace)?;
+        self.merge_with_engine(keyspace)?;
+        keyspace.rotate_memtable().map(|_| ())
+    }
+
+    /// Waits while the engine is behind with writing out. At one sealed buffer more it has writers wait
+    /// itself: in steps of 100 ms, and for ever should it have failed.
+    fn wait_for_engine(&self, keyspace: &Keyspace) -> fjall::Result<()> {
         while keyspace.sealed_memtable_count() >= SEALED_MAX
             || self.db.outstanding_flushes() >= MESSAGES_MAX
         {
-            // It tells of a failure; nothing is to be written here.
-            self.db.persist(PersistMode::Buffer)?;
+            self.check_engine()?;
             std::thread::sleep(LOOK_EVERY);
         }
-        keyspace.rotate_memtable().map(|_| ())
+        Ok(())
+    }
+
+    /// Merges while the engine is behind with that. It merges once for each buffer written out, which may be
+    /// too little; and at 30 runs it has writers wait for a merge that comes after none of their writes.
+    fn merge_with_engine(&self, keyspace: &Keyspace) -> fjall::Result<()> {
+        while keyspace.tree.l0_run_count() >= RUNS_MAX {
+            self.check_engine()?;
+            let how = keyspace.config.compaction_strategy.clone();
+            keyspace.tree.compact(how, KEEP_ALL)?;
+            // What is to be merged may be in the engine's hands.
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// An error once the engine has failed; nothing is to be written here.
+    fn check_engine(&self) -> fjall::Result<()> {
+        self.db.persist(PersistMode::Buffer)
     }
 }
 
@@ -80,21 +107,22 @@ fn keyspaces(group: &Group) -> impl Iterator<Item = &Keyspace> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
     use std::time::Instant;
 
-    use bigtable::{Family, Layout, LocalityGroup, Mutation, RowMutation, Table};
-    use bigtable::{TableSchema, Timestamp};
+    use bigtable::{Layout, LocalityGroup, Mutation, RowMutation, Table, TableSchema, Timestamp};
     use futures::executor::block_on;
+    use xxhash_rust::xxh3::xxh3_64_with_seed;
 
     use crate::{Durability, FjallStore, FjallTable, Options};
 
     use super::*;
 
-    const FAMILY: Family = Family::from_static("held");
     const FULL: u64 = 256 << 10;
     /// More messages than the engine's threads have room for.
-    const MESSAGES: usize = 1_100;
+    const MESSAGES: u64 = 1_100;
     const LONGEST: Duration = Duration::from_secs(60);
 
     /// The engine is at a flush, and may go on.
@@ -141,9 +169,21 @@ mod tests {
         }
     }
 
-    fn write(table: &FjallTable, number: usize) {
-        let value = vec![number as u8; 100];
-        let cell = Mutation::set(FAMILY, "q", Timestamp::new(1).unwrap(), value);
+    /// A table whose store has write buffers of so many bytes.
+    fn open(dir: &Path, group: &'static str, write_buffer_bytes: u64) -> FjallTable {
+        let options = Options { write_buffer_bytes, ..Options::default() };
+        let options = Options { durability: Durability::Buffered, ..options };
+        let store = FjallStore::open(dir, options).unwrap();
+        let schema = TableSchema { groups: vec![LocalityGroup::on_disk(group, Layout::Versions)] };
+        block_on(store.open_fjall_table("t", &schema)).unwrap()
+    }
+
+    fn write(table: &FjallTable, number: u64) {
+        // Of bytes that do not repeat, so that files are as large as what is in them.
+        let value: Vec<u8> =
+            (0..12).flat_map(|part| xxh3_64_with_seed(&[part], number).to_le_bytes()).collect();
+        let family = table.info.families[0].family.clone();
+        let cell = Mutation::set(family, "q", Timestamp::new(1).unwrap(), value);
         let row = RowMutation::new(format!("row {number}")).mutation(cell);
         block_on(table.mutate_row(row)).unwrap();
     }
@@ -154,14 +194,10 @@ mod tests {
         log::set_boxed_logger(Box::new(Holding)).unwrap();
         log::set_max_level(log::LevelFilter::Trace);
         let dir = tempfile::tempdir().unwrap();
-        let options = Options { write_buffer_bytes: FULL, ..Options::default() };
-        let options = Options { durability: Durability::Buffered, ..options };
-        let store = FjallStore::open(dir.path(), options).unwrap();
-        let schema = TableSchema { groups: vec![LocalityGroup::on_disk("held", Layout::Versions)] };
-        let table = block_on(store.open_fjall_table("t", &schema)).unwrap();
+        let table = open(dir.path(), "held", FULL);
         let keyspace = &table.info.groups[0].cells;
         let mut written = 0;
-        let mut write = |writes: usize| {
+        let mut write = |writes: u64| {
             (written..written + writes).for_each(|number| write(&table, number));
             written += writes;
             keyspace.tree.active_memtable().size()
@@ -182,5 +218,21 @@ mod tests {
             assert!(begun.elapsed() < LONGEST, "a sealed buffer is not written out");
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn merges_keep_up_where_a_buffer_is_many_files() {
+        let (done, is_done) = channel();
+        std::thread::spawn(move || {
+            let dir = tempfile::tempdir().unwrap();
+            // The size of files is settled when a store is created.
+            drop(open(dir.path(), "many", 1 << 10));
+            let table = open(dir.path(), "many", 64 << 10);
+            // In no order: every merge meets files of all levels.
+            (0..20_000).for_each(|n: u64| write(&table, n.wrapping_mul(0x9E37_79B9) % 1_000_000));
+            done.send(table.info.groups[0].cells.tree.l0_run_count()).unwrap();
+        });
+        let runs = is_done.recv_timeout(LONGEST).expect("writers wait for ever");
+        assert!(runs < 20, "{runs} runs");
     }
 }
