@@ -20,9 +20,12 @@ fn ours_and_its_rivals_are_measured_and_compared_with_the_rule() {
     let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
     // Beside other tests the generator of arrivals may be late, and then the run is void; nothing else.
     let conditions = result["check"].as_array().unwrap();
-    let broken = || conditions.iter().filter(|condition| condition["holds"] == false);
+    let broken = || conditions.iter().filter(|condition| condition["ok"] == false);
     for condition in broken() {
-        assert!(condition["name"].as_str().unwrap().ends_with("generator was in time"), "{result}");
+        assert!(
+            condition["condition"].as_str().unwrap().ends_with("generator was in time"),
+            "{result}"
+        );
     }
     let status = if broken().next().is_some() { 3 } else { 0 };
     assert_eq!(ran.status.code(), Some(status), "{}", String::from_utf8_lossy(&ran.stderr));
@@ -30,7 +33,7 @@ fn ours_and_its_rivals_are_measured_and_compared_with_the_rule() {
     for who in
         ["first load", "rounds", "rows", "rows over old files", "delta", "engine", "fourth key"]
     {
-        assert!(conditions.iter().any(|condition| condition["name"] == exact(who)), "{who}");
+        assert!(conditions.iter().any(|condition| condition["condition"] == exact(who)), "{who}");
     }
     let rivals: Vec<&Value> =
         result["rivals"].as_array().unwrap().iter().map(|rival| &rival["name"]).collect();

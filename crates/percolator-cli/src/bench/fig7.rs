@@ -32,6 +32,7 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
+use crate::bench::findings::Condition;
 use crate::bench::system::Load;
 use crate::cmd::Context;
 use crate::progress::Progress;
@@ -106,14 +107,6 @@ struct Round {
     rivals: Vec<Cycle>,
 }
 
-/// Something that must hold, or the figures are void.
-#[derive(Debug)]
-pub(crate) struct Condition {
-    pub(crate) name: String,
-    pub(crate) holds: bool,
-    pub(crate) found: String,
-}
-
 /// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -146,7 +139,7 @@ impl Outcome {
 
     /// Conditions that do not hold.
     pub(crate) fn broken(&self) -> impl Iterator<Item = &Condition> {
-        self.conditions.iter().filter(|condition| !condition.holds)
+        self.conditions.iter().filter(|condition| !condition.ok)
     }
 }
 
@@ -227,7 +220,7 @@ impl Run<'_> {
     }
 
     fn condition(&mut self, name: impl Into<String>, holds: bool, found: String) {
-        self.conditions.push(Condition { name: name.into(), holds, found });
+        self.conditions.push(Condition::new(name, holds, found));
     }
 
     /// Our repository must be clustered as the rule says.

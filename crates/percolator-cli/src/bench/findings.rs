@@ -21,6 +21,10 @@ impl Condition {
     pub(crate) fn new(name: impl Into<String>, ok: bool, found: impl Into<String>) -> Self {
         Condition { name: name.into(), ok, found: found.into() }
     }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({ "condition": self.name, "ok": self.ok, "found": self.found })
+    }
 }
 
 /// The result of a benchmark.
@@ -52,9 +56,7 @@ impl Findings {
     }
 
     pub(crate) fn json(&self) -> Value {
-        let condition =
-            |c: &Condition| json!({ "condition": c.name, "ok": c.ok, "found": c.found });
-        let check: Vec<Value> = self.conditions.iter().map(condition).collect();
+        let check: Vec<Value> = self.conditions.iter().map(Condition::json).collect();
         self.report().json(self.settings.clone(), json!(check), self.broken().next().is_none())
     }
 

@@ -7,6 +7,7 @@ use super::rivals::Cycle;
 use super::{
     GROWTH_MAX, Outcome, Purpose, RivalOutcome, SHARES, Settings, THREADS, paper, quantile,
 };
+use crate::bench::findings::Condition;
 use crate::bench::plot::{Axis, Bar, BarSeries, Bars, Chart, Point, Reference, Role, Series, Unit};
 use crate::bench::report::Bar::{AtLeast, AtMost};
 use crate::bench::report::{Figure, print_figures};
@@ -141,8 +142,6 @@ fn knee(result: &Outcome) -> (Option<f64>, Option<f64>) {
 /// The settings and figures in JSON.
 pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
     let (kept, exceeded) = knee(result);
-    let condition =
-        |c: &super::Condition| json!({ "name": c.name, "holds": c.holds, "found": c.found });
     json!({
         "benchmark": "fig7",
         "version": env!("CARGO_PKG_VERSION"),
@@ -178,7 +177,7 @@ pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
             "after": work_json(&result.fourth.after),
         },
         "missing": result.missing,
-        "check": result.conditions.iter().map(condition).collect::<Vec<_>>(),
+        "check": result.conditions.iter().map(Condition::json).collect::<Vec<_>>(),
         "check_ok": result.broken().next().is_none(),
     })
 }
@@ -272,7 +271,7 @@ pub(crate) fn print(out: Out, settings: &Settings, result: &Outcome) -> anyhow::
         out.line(&format!("\nleft out: {missing}"))?;
     }
     let (holding, all) =
-        (result.conditions.iter().filter(|c| c.holds).count(), result.conditions.len());
+        (result.conditions.iter().filter(|c| c.ok).count(), result.conditions.len());
     out.line(&format!("\nchecked: {holding} of {all} conditions hold"))?;
     Ok(())
 }
