@@ -12,7 +12,8 @@
 //! two changes of thread; under contention the group shares one sync.
 //!
 //! Invariants: nothing is written outside the commit lock ([`Engine::lead`]). A request is
-//! acknowledged after its batch is published and the in-memory maps have followed. If a batch fails
+//! acknowledged after its batch is published and the in-memory maps have followed; and after full write
+//! buffers are sealed, for which it may have to wait (`seal.rs`). If a batch fails
 //! its callers learn that the outcome is unknown, and the store answers nothing from then on: the
 //! record may be in the journal or not.
 

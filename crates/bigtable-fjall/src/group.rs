@@ -15,7 +15,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bigtable::{Layout, LocalityGroup};
-use fjall::compaction::Leveled;
 use fjall::config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, Readable};
 use fjall::{Slice, Snapshot};
@@ -25,15 +24,13 @@ use crate::options::Options;
 use crate::pack::Bounds;
 use crate::published::Published;
 use crate::recent::{Recent, using};
+use crate::seal::all_levels;
 
 /// From this size on, values are kept apart from their keys in groups of [`Layout::Versions`]: what merges
 /// runs does not copy them.
 const VALUE_APART_BYTES_MIN: u32 = 4 * 1024;
 /// Size of a file of values kept apart.
 const VALUE_FILE_BYTES: u64 = 32 << 20;
-/// Size of a file of a sorted run, in write buffers. The engine merges once for each buffer that it has written
-/// out, and a merge takes about one file of a level: with files as small as buffers it falls behind.
-const RUN_FILE_BUFFERS: u64 = 4;
 /// A filter of this size errs for one key in a hundred.
 const FILTER_BITS_PER_KEY: f32 = 10.0;
 /// Slots of a block's hash index for each of its keys: the larger, the fewer binary searches.
@@ -140,12 +137,10 @@ impl Group {
 
 fn tuned(layout: Layout, options: &Options) -> KeyspaceCreateOptions {
     let filter = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(FILTER_BITS_PER_KEY));
-    let merging =
-        Leveled::default().with_table_target_size(RUN_FILE_BUFFERS * options.write_buffer_bytes);
     let tuned = KeyspaceCreateOptions::default()
         // The committer seals full buffers: `seal.rs`.
         .max_memtable_size(u64::MAX)
-        .compaction_strategy(Arc::new(merging))
+        .compaction_strategy(Arc::new(all_levels(options)))
         .filter_policy(FilterPolicy::all(filter));
     match layout {
         // Whoever asks for an exact version has read a pointer to it, so it is there: the last and

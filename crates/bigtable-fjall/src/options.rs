@@ -29,7 +29,8 @@ pub struct Options {
     /// Memory for blocks read from disk.
     pub cache_bytes: u64,
     /// Memory for new cells of one locality group, before they are written out as a sorted run. A
-    /// group may hold a few times this much while it is being written out.
+    /// group may hold a few times this much while it is being written out. A store's files are sized by
+    /// what it is created with.
     pub write_buffer_bytes: u64,
     /// Size on disk that the journal may reach before the oldest new cells are written out. It
     /// bounds the time to open the store after a crash. At least 64 MiB.

@@ -2,7 +2,7 @@
 //! that is being written.
 //!
 //! The engine shows a batch by raising the number below which entries are visible. It raises the same
-//! number when a flush or a compaction ends, on a thread of its own; so a snapshot that is opened while
+//! number when a flush or a compaction ends, mostly on a thread of its own; so a snapshot that is opened while
 //! a batch is being inserted may show a part of it. Batches are counted here, and a snapshot that might
 //! is not given to readers.
 //!

@@ -7,19 +7,27 @@
 //! waits for ever, and from then on nothing is written out: memory and journal grow without bound, until
 //! the store is opened again and has to write out all of it at once (fjall 3.1,
 //! <https://github.com/fjall-rs/fjall/pull/323>). So every keyspace is created with a buffer that is never
-//! full for the engine, and the committer seals.
+//! full for the engine, and the committer seals; and whoever gives space back (`reclaim.rs`).
 //!
-//! Invariant: the queue of the engine's threads never becomes full. Each buffer that is sealed makes two
-//! messages, of which the second follows when the first is taken; what the engine seals besides, for the sake
-//! of its journal, is one buffer of each keyspace at most.
+//! A sealed buffer becomes a sorted run, and runs are merged. The engine merges once for each buffer; if that
+//! is too little, writers wait at 30 runs for a merge that only a write would have brought. So files are of
+//! such a size that it is enough, and where it is not, because a store was created with smaller buffers, the
+//! committer merges before it seals.
+//!
+//! Invariant: the queue of the engine's threads, of 1,000 messages, never becomes full. Each buffer that is
+//! sealed makes two messages, of which the second follows when the first is taken, and buffers that wait are
+//! bounded here; what the engine seals besides, for the sake of its journal, is a few of each keyspace.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use fjall::compaction::Leveled;
 use fjall::{AbstractTree, Keyspace, PersistMode};
 
 use crate::engine::{Engine, Lead};
 use crate::fault;
 use crate::group::Group;
+use crate::options::Options;
 
 /// Full buffers are looked for when so large a part of one may have been filled: a look takes a lock of the
 /// engine for each keyspace.
@@ -32,12 +40,19 @@ const SEALED_MAX: usize = 3;
 const MESSAGES_MAX: usize = 64;
 /// How many sorted runs may be unmerged. The engine slows writers down from 20 on.
 const RUNS_MAX: usize = 16;
-/// A merge that keeps what snapshots of any age may see.
-const KEEP_ALL: u64 = 0;
+/// Size of a file of a sorted run, in write buffers. The engine merges once for each buffer that it has written
+/// out, and a merge takes about one file of a level: with files as small as buffers it falls behind.
+const RUN_FILE_BUFFERS: u64 = 4;
+/// The least size of files that writers merge into.
+const FILE_BYTES: u64 = 64 << 20;
+/// By how much each level may be larger than the one before where only the first is to be merged.
+const NO_LEVEL_TOO_LARGE: f32 = 1e6;
+/// Beyond this a larger write buffer makes no larger files.
+const WRITE_BUFFER_BYTES_MAX: u64 = 4 << 30;
 /// How often it is looked at whether there is room again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// What an entry takes in a write buffer.
+/// What an entry takes in a write buffer, in bytes.
 pub(crate) fn bytes_of(key: &[u8], value: Option<&[u8]>) -> u64 {
     (key.len() + value.map_or(0, <[u8]>::len) + ENTRY_BYTES) as u64
 }
@@ -64,31 +79,33 @@ impl Engine {
         if keyspace.tree.active_memtable().size() < full {
             return Ok(());
         }
-        self.wait_for_engine(keyspace)?;
-        self.merge_with_engine(keyspace)?;
+        self.make_room(keyspace)?;
         keyspace.rotate_memtable().map(|_| ())
     }
 
-    /// Waits while the engine is behind with writing out. At one sealed buffer more it has writers wait
-    /// itself: in steps of 100 ms, and for ever should it have failed.
-    fn wait_for_engine(&self, keyspace: &Keyspace) -> fjall::Result<()> {
+    /// Has a keyspace take another sealed buffer. The engine itself has writers wait, in steps of 100 ms and
+    /// for ever should it have failed: at one sealed buffer more than here, and at 30 unmerged runs.
+    pub(crate) fn make_room(&self, keyspace: &Keyspace) -> fjall::Result<()> {
         while keyspace.sealed_memtable_count() >= SEALED_MAX
             || self.db.outstanding_flushes() >= MESSAGES_MAX
         {
             self.check_engine()?;
             std::thread::sleep(LOOK_EVERY);
         }
-        Ok(())
+        self.merge_runs(keyspace)
     }
 
-    /// Merges while the engine is behind with that. It merges once for each buffer written out, which may be
-    /// too little; and at 30 runs it has writers wait for a merge that comes after none of their writes.
-    fn merge_with_engine(&self, keyspace: &Keyspace) -> fjall::Result<()> {
-        while keyspace.tree.l0_run_count() >= RUNS_MAX {
+    /// Merges new runs into the first level where the engine is behind with that: it merges once for each
+    /// buffer it has written out, at the level that it finds most in need.
+    fn merge_runs(&self, keyspace: &Keyspace) -> fjall::Result<()> {
+        let runs = || keyspace.tree.l0_run_count();
+        let mut before = usize::MAX;
+        while runs() >= RUNS_MAX && (runs() < before || self.db.active_compactions() > 0) {
             self.check_engine()?;
-            let how = keyspace.config.compaction_strategy.clone();
-            keyspace.tree.compact(how, KEEP_ALL)?;
-            // What is to be merged may be in the engine's hands.
+            before = runs();
+            let kept_from = self.db.supervisor.snapshot_tracker.get_seqno_safe_to_gc();
+            keyspace.tree.compact(Arc::new(first_level(&self.options)), kept_from)?;
+            // The runs may be in the engine's hands.
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
@@ -100,8 +117,26 @@ impl Engine {
     }
 }
 
+/// How the engine merges in a store that is created with these options.
+pub(crate) fn all_levels(options: &Options) -> Leveled {
+    Leveled::default().with_table_target_size(file_bytes(options))
+}
+
+/// A merge of new runs with what they meet in the first level, and of no other levels: the engine may be at
+/// a merge meanwhile, and of two it is sure only here that neither puts a file between the other's.
+fn first_level(options: &Options) -> Leveled {
+    all_levels(options)
+        .with_table_target_size(file_bytes(options).max(FILE_BYTES))
+        .with_l0_threshold(1)
+        .with_level_ratio_policy(vec![NO_LEVEL_TOO_LARGE])
+}
+
+fn file_bytes(options: &Options) -> u64 {
+    RUN_FILE_BUFFERS * options.write_buffer_bytes.clamp(1, WRITE_BUFFER_BYTES_MAX)
+}
+
 /// A group's keyspace, and that of its history.
-fn keyspaces(group: &Group) -> impl Iterator<Item = &Keyspace> {
+pub(crate) fn keyspaces(group: &Group) -> impl Iterator<Item = &Keyspace> {
     std::iter::once(&group.cells).chain(&group.history)
 }
 
@@ -109,21 +144,22 @@ fn keyspaces(group: &Group) -> impl Iterator<Item = &Keyspace> {
 mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
     use std::time::Instant;
 
-    use bigtable::{Layout, LocalityGroup, Mutation, RowMutation, Table, TableSchema, Timestamp};
+    use bigtable::{Family, Layout, LocalityGroup, Mutation, RowMutation, Selection, Table};
+    use bigtable::{TableSchema, TimeRange, Timestamp};
     use futures::executor::block_on;
     use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-    use crate::{Durability, FjallStore, FjallTable, Options};
+    use crate::{Durability, FjallStore, FjallTable};
 
     use super::*;
 
     const FULL: u64 = 256 << 10;
     /// More messages than the engine's threads have room for.
     const MESSAGES: u64 = 1_100;
-    const LONGEST: Duration = Duration::from_secs(60);
+    const LONGEST: Duration = Duration::from_secs(120);
 
     /// The engine is at a flush, and may go on.
     static HELD: AtomicBool = AtomicBool::new(false);
@@ -140,6 +176,9 @@ mod tests {
         }
 
         fn log(&self, record: &log::Record<'_>) {
+            if !record.target().starts_with("fjall") {
+                return;
+            }
             let message = record.args().to_string();
             if message.starts_with("Flushing keyspace \"held\"") {
                 HELD.store(true, Ordering::SeqCst);
@@ -178,13 +217,21 @@ mod tests {
         block_on(store.open_fjall_table("t", &schema)).unwrap()
     }
 
-    fn write(table: &FjallTable, number: u64) {
-        // Of bytes that do not repeat, so that files are as large as what is in them.
-        let value: Vec<u8> =
-            (0..12).flat_map(|part| xxh3_64_with_seed(&[part], number).to_le_bytes()).collect();
-        let family = table.info.families[0].family.clone();
-        let cell = Mutation::set(family, "q", Timestamp::new(1).unwrap(), value);
-        let row = RowMutation::new(format!("row {number}")).mutation(cell);
+    impl FjallTable {
+        fn family(&self) -> Family {
+            self.info.families[0].family.clone()
+        }
+    }
+
+    /// Of bytes that do not repeat, so that files are as large as what is in them.
+    fn value(number: u64) -> Vec<u8> {
+        (0..12).flat_map(|part| xxh3_64_with_seed(&[part], number).to_le_bytes()).collect()
+    }
+
+    fn write(table: &FjallTable, row: u64, number: u64) {
+        let value = value(number);
+        let cell = Mutation::set(table.family(), "q", Timestamp::new(1).unwrap(), value);
+        let row = RowMutation::new(format!("row {row}")).mutation(cell);
         block_on(table.mutate_row(row)).unwrap();
     }
 
@@ -198,7 +245,7 @@ mod tests {
         let keyspace = &table.info.groups[0].cells;
         let mut written = 0;
         let mut write = |writes: u64| {
-            (written..written + writes).for_each(|number| write(&table, number));
+            (written..written + writes).for_each(|number| write(&table, number, number));
             written += writes;
             keyspace.tree.active_memtable().size()
         };
@@ -222,17 +269,30 @@ mod tests {
 
     #[test]
     fn merges_keep_up_where_a_buffer_is_many_files() {
+        const WRITES: u64 = 25_000;
+        const ROWS: u64 = 20_000;
         let (done, is_done) = channel();
-        std::thread::spawn(move || {
+        let writer = std::thread::spawn(move || {
             let dir = tempfile::tempdir().unwrap();
             // The size of files is settled when a store is created.
             drop(open(dir.path(), "many", 1 << 10));
             let table = open(dir.path(), "many", 64 << 10);
-            // In no order: every merge meets files of all levels.
-            (0..20_000).for_each(|n: u64| write(&table, n.wrapping_mul(0x9E37_79B9) % 1_000_000));
-            done.send(table.info.groups[0].cells.tree.l0_run_count()).unwrap();
+            // In no order, so that every merge meets files of all levels; some rows a second time.
+            let row = |n: u64| (n % ROWS).wrapping_mul(0x9E37_79B9) % 1_000_003;
+            (0..WRITES).for_each(|n| write(&table, row(n), n));
+            let runs = table.info.groups[0].cells.tree.l0_run_count();
+            let column = Selection::default().column(table.family(), "q", TimeRange::ALL, 1);
+            // The last write to each row.
+            for n in WRITES - ROWS..WRITES {
+                let key = format!("row {}", row(n)).into();
+                let read = block_on(table.read_row(&key, &column)).unwrap();
+                assert!(read.cells.iter().map(|cell| &*cell.value).eq([value(n)]), "{key}");
+            }
+            done.send(runs).unwrap();
         });
-        let runs = is_done.recv_timeout(LONGEST).expect("writers wait for ever");
-        assert!(runs < 20, "{runs} runs");
+        let runs = is_done.recv_timeout(LONGEST);
+        assert!(runs != Err(RecvTimeoutError::Timeout), "writers wait for ever");
+        writer.join().unwrap();
+        assert!(runs.unwrap() < 20, "{runs:?}");
     }
 }
