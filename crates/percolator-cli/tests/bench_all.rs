@@ -46,6 +46,12 @@ fn what_one_benchmark_found_is_checked_and_written_about() {
     assert_eq!(run(&[&all[..], &["--none"]].concat()).status.code(), Some(6));
     assert!(read(&report).contains("](experiments/prefetch.svg)"));
     assert_eq!(read(&dir.path().join("docs/experiments/prefetch.svg")), "<svg/>");
+    // It stays what it is where the report's directory of plots is that of the results.
+    let beside = dir.path().join("out.md");
+    let same = ["all", "--none", "--out", out_name, "--report", beside.to_str().unwrap()];
+    assert_eq!(run(&same).status.code(), Some(6));
+    assert!(read(&beside).contains("](out/prefetch.svg)"));
+    assert_eq!(read(&out.join("prefetch.svg")), "<svg/>");
     let ran = run(&[&all[..], &["--only", "nothing"]].concat());
     assert_eq!(ran.status.code(), Some(2));
     assert!(told(&ran).contains("fig10, fig7") || told(&ran).contains("fig7"), "{}", told(&ran));

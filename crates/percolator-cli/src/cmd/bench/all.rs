@@ -164,7 +164,11 @@ fn publish(
     std::fs::create_dir_all(&plots).with_context(|| plots.display().to_string())?;
     for plot in found.plots() {
         let to = plots.join(plot.file_name().unwrap_or_default());
-        std::fs::copy(plot, &to).with_context(|| to.display().to_string())?;
+        // Where the results lie in that very directory, a copy would empty the plot.
+        let there = std::fs::canonicalize(&to).ok();
+        if there.is_none() || there != std::fs::canonicalize(plot).ok() {
+            std::fs::copy(plot, &to).with_context(|| to.display().to_string())?;
+        }
     }
     write(report, &experiments::document(found, checked, &format!("{name}/")))
 }
