@@ -164,11 +164,9 @@ fn publish(
     std::fs::create_dir_all(&plots).with_context(|| plots.display().to_string())?;
     for plot in found.plots() {
         let to = plots.join(plot.file_name().unwrap_or_default());
-        // Where the results lie in that very directory, a copy would empty the plot.
-        let there = std::fs::canonicalize(&to).ok();
-        if there.is_none() || there != std::fs::canonicalize(plot).ok() {
-            std::fs::copy(plot, &to).with_context(|| to.display().to_string())?;
-        }
+        // Not as a copy of the file, which empties a plot that is there already.
+        let svg = std::fs::read_to_string(plot).with_context(|| plot.display().to_string())?;
+        write(&to, &svg)?;
     }
     write(report, &experiments::document(found, checked, &format!("{name}/")))
 }
