@@ -90,6 +90,11 @@ impl Group {
         }
     }
 
+    /// The group's keyspace, and that of its history.
+    pub(crate) fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
+        std::iter::once(&self.cells).chain(&self.history)
+    }
+
     /// Where the group's cells are read, if not from memory.
     pub(crate) fn on_disk<'a>(&'a self, published: &'a Published) -> Stored<'a> {
         self.stored(|keyspace| Cells::Disk(&published.snapshot, keyspace))

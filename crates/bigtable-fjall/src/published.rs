@@ -2,9 +2,9 @@
 //! that is being written.
 //!
 //! The engine shows a batch by raising the number below which entries are visible. It raises the same
-//! number when a flush or a compaction ends, mostly on a thread of its own; so a snapshot that is opened while
-//! a batch is being inserted may show a part of it. Batches are counted here, and a snapshot that might
-//! is not given to readers.
+//! number when a flush or a compaction ends, mostly on a thread of its own; so a snapshot that is opened
+//! while a batch is being inserted may show a part of it. Batches are counted here, and a snapshot that
+//! might is not given to readers.
 //!
 //! Invariants: only the holder of the commit lock begins a batch, one at a time; the state of a
 //! [`Published`] is the one after `batches` of them, and no other.

@@ -26,7 +26,6 @@ use fjall::{AbstractTree, Keyspace, PersistMode};
 
 use crate::engine::{Engine, Lead};
 use crate::fault;
-use crate::group::Group;
 use crate::options::Options;
 
 /// Full buffers are looked for when so large a part of one may have been filled: a look takes a lock of the
@@ -67,7 +66,7 @@ impl Engine {
             return lead.unlooked.set(unlooked);
         }
         lead.unlooked.set(0);
-        let groups = lead.groups.iter().flat_map(|group| keyspaces(group));
+        let groups = lead.groups.iter().flat_map(|group| group.keyspaces());
         for keyspace in groups.chain([&self.catalog.0]) {
             if let Err(error) = self.seal_if_full(keyspace, full) {
                 self.fail(&fault::engine(&self.path, "sealing a write buffer", &error).to_string());
@@ -125,7 +124,7 @@ pub(crate) fn all_levels(options: &Options) -> Leveled {
 /// A merge of new runs with what they meet in the first level, and of no other levels: the engine may be at
 /// a merge meanwhile, and of two it is sure only here that neither puts a file between the other's.
 fn first_level(options: &Options) -> Leveled {
-    all_levels(options)
+    Leveled::default()
         .with_table_target_size(file_bytes(options).max(FILE_BYTES))
         .with_l0_threshold(1)
         .with_level_ratio_policy(vec![NO_LEVEL_TOO_LARGE])
@@ -133,11 +132,6 @@ fn first_level(options: &Options) -> Leveled {
 
 fn file_bytes(options: &Options) -> u64 {
     RUN_FILE_BUFFERS * options.write_buffer_bytes.clamp(1, WRITE_BUFFER_BYTES_MAX)
-}
-
-/// A group's keyspace, and that of its history.
-pub(crate) fn keyspaces(group: &Group) -> impl Iterator<Item = &Keyspace> {
-    std::iter::once(&group.cells).chain(&group.history)
 }
 
 #[cfg(test)]

@@ -20,7 +20,6 @@ use crate::memory::MemoryGroup;
 use crate::mend;
 use crate::options::Options;
 use crate::reclaim::Reclaiming;
-use crate::seal::keyspaces;
 use crate::table::FjallTable;
 
 /// Threads of the engine: one writes new cells out, and compacts. Of several, the first does not compact: it
@@ -269,7 +268,7 @@ impl Engine {
         }
         let mut group = Group::open(&self.db, schema, &self.options)?;
         // What the engine recovered may still have to be written out.
-        keyspaces(&group).try_for_each(|keyspace| self.make_room(keyspace))?;
+        group.keyspaces().try_for_each(|keyspace| self.make_room(keyspace))?;
         if let Layout::InMemory(on_full) = schema.layout {
             let cells = MemoryGroup::load(on_full, &group.cells)?;
             group.memory = Some(self.memory_mut().add(cells));
