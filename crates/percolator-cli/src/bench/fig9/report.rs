@@ -209,6 +209,7 @@ fn stored_json(stored: &Stored) -> Value {
         "store": stored.store.name(),
         "loaded_s": stored.loaded_s,
         "open_loop": stored.open,
+        "open_loop_sent_late": stored.late,
         "violations": stored.end["violations"],
     })
 }
@@ -262,6 +263,14 @@ pub(crate) fn print(out: Out, settings: &Settings, outcome: &Outcome) -> anyhow:
     for Stored { store, end, .. } in &outcome.stores {
         let found = end["violations"].as_array().map_or(0, Vec::len);
         out.line(&format!("books of {}: {found} violations", store.name()))?;
+    }
+    for Stored { store, late, .. } in outcome.stores.iter().filter(|stored| !stored.late.is_empty())
+    {
+        out.line(&format!(
+            "latencies of {} were measured {} times: until then, requests were sent late",
+            store.name(),
+            late.len() + 1,
+        ))?;
     }
     for what in &outcome.missing {
         out.line(&format!("left out: {what}"))?;
