@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::cells::{Cells, Place};
 use super::embedded::{
-    Switches, bare, optimistic, raw, single_writer, transactions, twice, two_phases,
+    Switches, bare, optimistic, packs, raw, single_writer, transactions, twice, two_phases,
 };
 use super::postgres::Rows;
 use super::remote::{self, Emulator};
@@ -137,12 +137,15 @@ impl Bed {
         let engine = self.copy(bare(&dir("fjall"), false)?).await?;
         self.arm("fjall_get", &engine, Work::Get, "get of a bare fjall keyspace");
         self.arm("fjall_insert", &engine, Work::Set, "insert into a bare fjall keyspace");
+        let engine = self.copy(packs(&dir("fjall-packs"))?).await?;
+        let operation = "what raw_set puts, into bare fjall keyspaces";
+        self.arm("fjall_packs", &engine, Work::Set, operation);
         let peer = self.copy(optimistic(&dir("optimistic"), false)?).await?;
         self.arm(
             "fjall_optimistic",
             &peer,
             Work::Set,
-            "the same in fjall's optimistic transaction",
+            "fjall_insert in fjall's optimistic transaction",
         );
         let peer = self.copy(single_writer(&dir("single-writer"), false)?).await?;
         self.arm(

@@ -28,6 +28,10 @@ pub(super) const VERSIONS: Family = Family::from_static("versions");
 
 const QUALIFIER: &[u8] = b"v";
 const COLUMN: Column = Column::literal("v");
+/// How many versions of a cell our store puts together, by its options' bound on bytes, and what it adds to
+/// each.
+const PACK_VERSIONS: usize = 4;
+const STAMP_BYTES: usize = 8;
 /// How many cells are loaded at once.
 const LOAD_AT_ONCE: usize = 1000;
 
@@ -35,7 +39,10 @@ const LOAD_AT_ONCE: usize = 1000;
 pub(super) enum Place {
     /// A keyspace of the bare engine.
     Fjall { db: fjall::Database, keyspace: fjall::Keyspace, sync: bool },
-    /// The same with the engine's own transactions, optimistic ones.
+    /// Keyspaces of the bare engine that get what a raw write of ours puts: the newest versions of a cell
+    /// together, and those that find no room there any more.
+    Packs { db: fjall::Database, newest: fjall::Keyspace, history: fjall::Keyspace },
+    /// A keyspace with the engine's own transactions, optimistic ones.
     Optimistic {
         db: fjall::OptimisticTxDatabase,
         keyspace: fjall::OptimisticTxKeyspace,
@@ -84,6 +91,13 @@ impl Held {
         };
         Ok(&self.0.insert((snapshot, uses + 1)).0)
     }
+}
+
+/// Bytes as many as so many versions that were written before.
+fn older_versions(count: usize, random: &mut SmallRng) -> Vec<u8> {
+    let mut versions = vec![0; count * (STAMP_BYTES + VALUE_BYTES)];
+    random.fill_bytes(&mut versions);
+    versions
 }
 
 impl Cells {
@@ -135,6 +149,11 @@ impl Cells {
             Place::Fjall { keyspace, .. } => {
                 for &cell in cells {
                     keyspace.insert(self.keys[cell].as_bytes(), self.value(cell, random))?;
+                }
+            }
+            Place::Packs { .. } => {
+                for &cell in cells {
+                    self.set_one(cell, 0, random).await?;
                 }
             }
             Place::Optimistic { db, keyspace, .. } => {
@@ -200,6 +219,10 @@ impl Cells {
         match &self.place {
             Place::Fjall { keyspace, .. } => {
                 self.check(cell, keyspace.get(key.as_bytes())?.as_deref());
+            }
+            Place::Packs { newest, .. } => {
+                let pack = newest.get(key.as_bytes())?;
+                self.check(cell, pack.as_ref().and_then(|pack| pack.get(..VALUE_BYTES)));
             }
             Place::Optimistic { keyspace, .. } => {
                 self.check(cell, keyspace.get(key.as_bytes())?.as_deref());
@@ -286,6 +309,20 @@ impl Cells {
                     db.persist(PersistMode::SyncData)?;
                 }
             }
+            Place::Packs { db, newest, history } => {
+                let value = self.value(cell, random);
+                let written = self.written[cell].load(Ordering::Relaxed);
+                let before = (written - 1) as usize % PACK_VERSIONS;
+                let mut batch = db.batch().durability(Some(PersistMode::Buffer));
+                if before == 0 && written > 1 {
+                    let older = [key, &written.to_be_bytes()].concat();
+                    batch.insert(history, older, older_versions(PACK_VERSIONS, random));
+                }
+                let older = older_versions(before, random);
+                // The stamp goes first in a pack of ours; here, where values are compared.
+                batch.insert(newest, key, [&value[..], &[0; STAMP_BYTES], &older].concat());
+                batch.commit()?;
+            }
             Place::Optimistic { db, keyspace, sync } => {
                 let mut tx = db.write_tx()?.durability(Some(mode(*sync)));
                 tx.insert(keyspace, key, self.value(cell, random));
@@ -325,5 +362,17 @@ impl Cells {
             self.get(cell, 0, &mut held).await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_versions_lie_together_as_in_our_store() {
+        let options = bigtable_fjall::Options::default();
+        let versions = options.pack_bytes_max / (STAMP_BYTES + VALUE_BYTES);
+        assert_eq!(versions.min(options.pack_versions_max), PACK_VERSIONS);
     }
 }

@@ -117,7 +117,14 @@ pub(super) fn bare(dir: &Path, sync: bool) -> anyhow::Result<Place> {
     Ok(Place::Fjall { db, keyspace, sync })
 }
 
-/// The same with the engine's optimistic transactions.
+/// Keyspaces of the bare engine, written as by a raw write of ours.
+pub(super) fn packs(dir: &Path) -> anyhow::Result<Place> {
+    let db = fjall::Database::builder(dir).cache_size(CACHE_BYTES).open()?;
+    let (newest, history) = (db.keyspace("newest", buffered)?, db.keyspace("history", buffered)?);
+    Ok(Place::Packs { db, newest, history })
+}
+
+/// A keyspace of the bare engine with its optimistic transactions.
 pub(super) fn optimistic(dir: &Path, sync: bool) -> anyhow::Result<Place> {
     let db = fjall::OptimisticTxDatabase::builder(dir).cache_size(CACHE_BYTES).open()?;
     let keyspace = db.keyspace("cells", buffered)?;

@@ -19,7 +19,7 @@ const PAPER_WRITE: f64 = 0.23;
 /// One arm's rate over another's, with its bar and what the paper has.
 type Ratio = (&'static str, &'static str, Option<f64>, Option<f64>);
 
-const RATIOS: [Ratio; 38] = [
+const RATIOS: [Ratio; 41] = [
     // The paper's two bars, and the ladder between its form and the default.
     ("get", "raw_get", Some(0.90), Some(PAPER_READ)),
     ("snapshot_get", "raw_get", None, None),
@@ -37,6 +37,7 @@ const RATIOS: [Ratio; 38] = [
     ("two_mutations", "raw_set", None, None),
     ("two_mutations", "raw_set_blind", None, None),
     ("two_phases", "two_mutations", None, None),
+    ("raw_set", "raw_set_blind", None, None),
     ("tx_ten", "raw_set", Some(0.45), None),
     ("tx_many", "raw_set_many", None, None),
     ("tx_many", "raw_set_blind_many", None, None),
@@ -50,6 +51,9 @@ const RATIOS: [Ratio; 38] = [
     ("raw_set", "fjall_insert", Some(0.6), None),
     ("raw_set_blind", "fjall_insert", Some(0.6), None),
     ("raw_set_sync", "fjall_insert_sync", Some(0.6), None),
+    // What a raw write comes to at most, where it takes older versions along.
+    ("fjall_packs", "fjall_insert", None, None),
+    ("raw_set", "fjall_packs", None, None),
     // Over a network.
     ("server_get", "server_raw_get", None, Some(PAPER_READ)),
     ("server_tx", "server_raw_set", None, Some(PAPER_WRITE)),
@@ -67,7 +71,8 @@ const RATIOS: [Ratio; 38] = [
 ];
 
 /// Whose system calls and bytes are told: raw writes, and what transactions make of one.
-const WRITERS: [&str; 5] = ["raw_set_blind", "raw_set", "tx", "two_mutations", "two_phases"];
+const WRITERS: [&str; 6] =
+    ["fjall_packs", "raw_set_blind", "raw_set", "tx", "two_mutations", "two_phases"];
 
 /// Which must find all they read in memory, as the paper's Figure 8 has it.
 const READERS: [&str; 6] =
