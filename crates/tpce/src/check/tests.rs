@@ -112,7 +112,7 @@ async fn index_rows_that_are_missing_or_of_nothing() {
 #[tokio::test]
 async fn a_pending_order_of_a_completed_trade() {
     let bed = Bed::new().await;
-    let request = TradeRequest { t: 3, tt: kind::LIMIT_BUY, symb: 1, qty: 1, bid: 1, b: 1 };
+    let request = TradeRequest { t: 3, tt: kind::LIMIT_BUY, symb: 1, qty: 1, bid: 1, b: 1, sc: 1 };
     for (row, column, value) in request.cells() {
         let mut tx = bed.0.db.begin().await.unwrap();
         tx.set(&bed.0.table, row, &column, value).unwrap();

@@ -155,7 +155,7 @@ records! {
     TradeHistory { t: u64, seq: u8, dts: u64, status: u8 }
     Settlement { t: u64, cash_type: String, due_day: u32, amt: i64 }
     CashTransaction { t: u64, dts: u64, amt: i64, name: String }
-    TradeRequest { t: u64, tt: u8, symb: u32, qty: i64, bid: i64, b: u32 }
+    TradeRequest { t: u64, tt: u8, symb: u32, qty: i64, bid: i64, b: u32, sc: u8 }
 }
 
 /// The states of trades, customers, companies and securities.

@@ -184,7 +184,7 @@ stored! {
     CashTransaction |it| keys::cash_transaction(it.t);
     TradeRequest |it| keys::request(it.t),
         index request_by_security(it) => (),
-        index Key::of(index::REQUEST_BY_BROKER).short(it.b).long(it.t).row() => ();
+        index Key::of(index::REQUEST_BY_BROKER).short(it.b).byte(it.sc).long(it.t).row() => ();
 }
 
 fn request_by_security(it: &TradeRequest) -> RowKey {
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn pending_orders_sort_by_security_type_and_price() {
         let row = |symb, tt, bid, t| {
-            request_by_security(&TradeRequest { t, tt, symb, qty: 1, bid, b: 1 })
+            request_by_security(&TradeRequest { t, tt, symb, qty: 1, bid, b: 1, sc: 1 })
         };
         assert!(row(1, 2, 2_000, 9) < row(1, 2, 2_001, 1));
         assert!(row(1, 2, 9_999, 9) < row(1, 3, 1, 1));

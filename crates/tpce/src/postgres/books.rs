@@ -56,7 +56,7 @@ async fn facts(client: &Client) -> Result<Books, Error> {
     for row in client.query("SELECT t, after - before FROM holding_history", &[]).await? {
         *books.moved.entry(key(&row, 0)).or_default() += row.get::<_, i64>(1);
     }
-    for row in client.query("SELECT t, tt, symb, qty, bid, b FROM trade_request", &[]).await? {
+    for row in client.query("SELECT t, tt, symb, qty, bid, b, sc FROM trade_request", &[]).await? {
         let request = TradeRequest {
             t: key(&row, 0),
             tt: row.get::<_, i16>(1) as u8,
@@ -64,6 +64,7 @@ async fn facts(client: &Client) -> Result<Books, Error> {
             qty: row.get(3),
             bid: row.get(4),
             b: row.get::<_, i32>(5) as u32,
+            sc: row.get::<_, i16>(6) as u8,
         };
         books.requests.insert(request.t, request);
     }

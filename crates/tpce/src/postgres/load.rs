@@ -33,7 +33,7 @@ const INDICES: [&str; 13] = [
     "CREATE INDEX ON trade (symb, t)",
     "CREATE INDEX ON holding_history (h, t)",
     "CREATE INDEX ON trade_request (symb, tt, bid)",
-    "CREATE INDEX ON trade_request (b)",
+    "CREATE INDEX ON trade_request (b, sc)",
 ];
 
 pub(super) async fn load(server: &Server, scale: Scale) -> Result<()> {

@@ -53,8 +53,9 @@ statements! {
             status, dts, price, charge, commission, tax)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $10, 0, $12, $13, 0)";
     insert_step = "INSERT INTO trade_history (t, seq, dts, status) VALUES ($1, $2, $3, $4)";
-    insert_request = "INSERT INTO trade_request (t, tt, symb, qty, bid, b)
-        VALUES ($1, $2, $3, $4, $5, $6)";
+    insert_request = "INSERT INTO trade_request (t, tt, symb, qty, bid, b, sc)
+        SELECT $1, $2, $3, $4, $5, $6, i.sc
+        FROM security s JOIN company o USING (co) JOIN industry i USING (ind) WHERE s.symb = $3";
 
     // Trade-Result.
     result_trade = "SELECT d.ca, d.symb, d.tt, d.qty, d.lifo, d.is_cash, d.status, d.charge, a.c,
@@ -162,8 +163,7 @@ statements! {
 
     // Broker-Volume.
     broker_volume = "SELECT r.b, sum(r.qty * r.bid)::bigint
-        FROM broker b JOIN trade_request r USING (b) JOIN security s USING (symb)
-            JOIN company o USING (co) JOIN industry i USING (ind) JOIN sector c USING (sc)
+        FROM broker b JOIN trade_request r USING (b) JOIN sector c USING (sc)
         WHERE b.name = ANY($1) AND c.name = $2 GROUP BY r.b";
 
     // Trade-Lookup and Trade-Update.

@@ -59,7 +59,8 @@ pub(super) async fn run(session: &mut Session, order: &TradeOrder) -> Result<Ans
     session.set(keys::trade(t), &STATE, &state)?;
     session.insert(&TradeHistory { t, seq: 0, dts: now, status })?;
     if !at_once {
-        session.insert(&TradeRequest { t, tt, symb, qty, bid, b: account.b })?;
+        let sc = sector(session, &security).await?;
+        session.insert(&TradeRequest { t, tt, symb, qty, bid, b: account.b, sc })?;
     }
     answer.accepted.push(Accepted { t, symb, qty, at_once });
     Ok(answer)
@@ -86,6 +87,13 @@ async fn security(session: &mut Session, ordered: &Ordered) -> Result<Security> 
         session.record::<Company>(keys::company(security.co)).await?;
     }
     Ok(security)
+}
+
+/// The sector that a security's company is in.
+async fn sector(session: &mut Session, security: &Security) -> Result<u8> {
+    let company: Company = session.record(keys::company(security.co)).await?;
+    let industry: Industry = session.record(keys::industry(company.ind)).await?;
+    Ok(industry.sc)
 }
 
 /// What the trade would owe in taxes at this price.

@@ -88,8 +88,9 @@ BEGIN
         o_charge, o_commission, 0);
     INSERT INTO trade_history (t, seq, dts, status) VALUES (_t, 0, _now, _status);
     IF NOT o_is_market THEN
-        INSERT INTO trade_request (t, tt, symb, qty, bid, b)
-        VALUES (_t, _tt, o_symb, _qty, o_price, _b);
+        INSERT INTO trade_request (t, tt, symb, qty, bid, b, sc)
+        SELECT _t, _tt, o_symb, _qty, o_price, _b, i.sc
+        FROM security s JOIN company o USING (co) JOIN industry i USING (ind) WHERE s.symb = o_symb;
     END IF;
 END $$;
 

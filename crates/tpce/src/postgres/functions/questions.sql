@@ -115,7 +115,6 @@ LANGUAGE plpgsql STABLE AS $$
 BEGIN
     SELECT array_agg(b), array_agg(volume) INTO o_b, o_volumes
     FROM (SELECT r.b, sum(r.qty * r.bid)::bigint AS volume
-        FROM broker b JOIN trade_request r USING (b) JOIN security s USING (symb)
-            JOIN company o USING (co) JOIN industry i USING (ind) JOIN sector c USING (sc)
+        FROM broker b JOIN trade_request r USING (b) JOIN sector c USING (sc)
         WHERE b.name = ANY(_brokers) AND c.name = _sector GROUP BY r.b) volumes;
 END $$;
