@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::{
-    CommitRow, CommitRows, ConditionalMutation, Error, Page, PageLimit, Result, Row, RowKey,
-    RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema, Timestamp,
+    CommitRow, CommitRows, ConditionalMutation, Error, Glance, Glanced, Page, PageLimit, Result,
+    Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema,
+    Timestamp,
 };
 use bytes::Bytes;
 use futures::future::join_all;
@@ -32,6 +33,8 @@ pub(crate) struct RemoteStore {
     pub(crate) timeout: Duration,
     pub(crate) splits_batches: bool,
     pub(crate) one_step: bool,
+    /// Whether the store can be glanced at, as one in the same process can.
+    pub(crate) glances: bool,
     /// Where conditional mutations wait for each other, and reads likewise, if they do.
     pub(crate) gathers: Option<Arc<Gathers>>,
     pub(crate) tally: Arc<Tally>,
@@ -165,6 +168,14 @@ impl Table for RemoteTable {
         match self.store.read(StoreRequest::Read(self.bytes.clone(), read)).await? {
             StoreReply::Row(row) => Ok(row),
             _ => Err(misdirected()),
+        }
+    }
+
+    fn glance(&self, at: Glance<'_>) -> Result<Glanced> {
+        if self.store.glances {
+            self.store.server.glance(&self.bytes, at)
+        } else {
+            Ok(Glanced::Nothing)
         }
     }
 

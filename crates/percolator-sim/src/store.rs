@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bigtable::{
-    AtCommit, CommitRow, CommitRows, ConditionalMutation, Error, MemoryStore, Row, RowKey,
-    RowRange, RowsOutcome, Selection, Store, Table, TimeRange, Timestamp,
+    AtCommit, CommitRow, CommitRows, ConditionalMutation, Error, Glance, Glanced, MemoryStore, Row,
+    RowKey, RowRange, RowsOutcome, Selection, Store, Table, TimeRange, Timestamp,
 };
 use bytes::Bytes;
 use futures::FutureExt;
@@ -199,6 +199,18 @@ impl StoreServer {
             self.tally.happened(Sometimes::ReadBlocked);
         }
         self.note_too_old(read)
+    }
+
+    /// What is at hand without a request. A store that is down shows nothing.
+    pub(crate) fn glance(&self, name: &Bytes, at: Glance<'_>) -> Result<Glanced, Error> {
+        if self.state().down {
+            return Ok(Glanced::Nothing);
+        }
+        let glanced = self.note_too_old(self.table(name).glance(at));
+        if matches!(glanced, Ok(Glanced::Newest(..) | Glanced::Absent)) {
+            self.tally.happened(Sometimes::Glanced);
+        }
+        glanced
     }
 
     fn note_too_old<T>(&self, read: Result<T, Error>) -> Result<T, Error> {

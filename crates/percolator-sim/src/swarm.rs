@@ -49,6 +49,8 @@ pub(crate) struct Swarm {
     pub(crate) transactions: u64,
     /// Whether store and oracle let transactions commit in one step.
     pub(crate) one_step: bool,
+    /// Whether clients see at once, without a request, what the store holds under a column.
+    pub(crate) glances: bool,
     /// Whether the store has no locality groups, so that notifications lie apart from their rows.
     pub(crate) apart: bool,
     /// Whether the oracles are several that stand by for one another.
@@ -134,6 +136,7 @@ impl Swarm {
             table_locks: rng.below(2) == 0,
             life: None,
             policy: Policy::draw(rng),
+            glances: rng.below(2) == 0,
         };
         if rng.below(3) == 0 {
             // Where requests live briefly, retentions are short, and a pause outlasts them.

@@ -119,6 +119,8 @@ kinds! {
         ReadAhead = "read_ahead",
         /// A client read rows before their prewrites, and others were faster than one of these.
         LookOutrun = "look_outrun",
+        /// A client saw at a glance what it read.
+        Glanced = "glanced",
         /// Conditional mutations that had waited for each other went in one request.
         Gathered = "gathered",
         /// Reads that had waited for each other went in one request.

@@ -215,6 +215,7 @@ impl World {
             timeout: self.swarm.timeout,
             splits_batches: self.swarm.splits_batches,
             one_step: self.swarm.one_step,
+            glances: self.swarm.glances,
             gathers: Gathers::new(&self.executor, self.swarm.gather()),
             tally: self.tally.clone(),
         }
