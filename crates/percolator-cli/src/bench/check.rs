@@ -124,6 +124,16 @@ impl Checked {
         Checked { row, found: find(&row, dir), limit }
     }
 
+    /// Whether it is about this figure.
+    pub(crate) fn is_of(&self, benchmark: &str, figure: &str) -> bool {
+        self.row.benchmark == benchmark && self.row.figure == figure
+    }
+
+    /// Whether there is a figure that counts.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.found.is_ok()
+    }
+
     /// How far it could be reached, in words.
     pub(crate) fn limit(&self) -> Option<String> {
         let (words, limit) = (self.row.limit?.0, self.limit.as_ref()?.as_ref().ok()?);
@@ -191,6 +201,9 @@ pub(crate) fn all(dir: &Path) -> Vec<Checked> {
     ROWS.into_iter().map(|row| Checked::of(row, dir)).collect()
 }
 
+/// Fewer rounds than this are too few for a median with an interval.
+const BLOCKS_MIN: f64 = 10.0;
+
 /// The figure of a row, or why there is none that counts.
 fn find(row: &Row, dir: &Path) -> Result<Estimate, String> {
     let file = format!("{}.json", row.benchmark);
@@ -214,6 +227,13 @@ fn find(row: &Row, dir: &Path) -> Result<Estimate, String> {
         if size < least {
             let (size, least) = (number(size), number(least));
             return Err(format!("{file}: {setting} are {size}; it counts from {least}"));
+        }
+    }
+    for rounds in ["blocks", "rounds"] {
+        // Those of fig10 are of several minutes each; its intervals are over the seconds.
+        let few = told["settings"][rounds].as_f64().filter(|count| *count < BLOCKS_MIN);
+        if let Some(few) = few.filter(|_| row.benchmark != "fig10") {
+            return Err(format!("{file}: of {few} {rounds}, and it counts from {BLOCKS_MIN}"));
         }
     }
     let [median, low, high] = ["median", "low", "high"].map(|name| figure[name].as_f64());
@@ -296,6 +316,9 @@ mod tests {
         let mut left_out = told(1.0, 1.0);
         left_out["figures"][0]["median"] = Value::Null;
         assert!(check(ROW, &left_out).complaint().unwrap().contains("left out"));
+        let mut few = told(1.0, 1.0);
+        few["settings"]["blocks"] = json!(9);
+        assert!(check(ROW, &few).complaint().unwrap().contains("of 9 blocks"));
         let small = Row { at_size: Some(("n", 6.0)), ..ROW };
         assert_eq!(check(small, &told(1.0, 1.0)).verdict(), "not measured");
         assert_eq!(json(&[none])["ok"], false);

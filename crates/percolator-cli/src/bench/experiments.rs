@@ -3,6 +3,8 @@
 //! Every benchmark left NAME.json, and NAME.svg if it has a plot; `bench all` left NAME.run, which says how it
 //! was started and how it ended. No figure is written by hand, so none can be out of date.
 
+mod absolutes;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -30,12 +32,8 @@ struct Benchmark {
 impl Found {
     /// Reads a directory of results.
     pub(crate) fn read(dir: &Path) -> anyhow::Result<Self> {
-        let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
-            .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
-            .with_context(|| dir.display().to_string())?;
+        let mut files = files(dir)?;
         files.sort_unstable();
-        let stem =
-            |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let is = |path: &Path, kind: &str| path.extension().is_some_and(|found| found == kind);
         let mut benchmarks = Vec::new();
         for path in files.iter().filter(|path| is(path, "json")) {
@@ -46,12 +44,8 @@ impl Found {
             }
             let run = path.with_extension("run");
             let run = run.exists().then(|| read(&run)).transpose()?;
-            // fig7.svg and fig7-rate.svg are of fig7.
-            let own = |plot: &&PathBuf| {
-                let plot = stem(plot);
-                plot == name || plot.starts_with(&format!("{name}-"))
-            };
-            let plots = files.iter().filter(|path| is(path, "svg")).filter(own).cloned().collect();
+            let own = |path: &&PathBuf| is_of(&name, path) && is(path, "svg");
+            let plots = files.iter().filter(own).cloned().collect();
             benchmarks.push(Benchmark { name, told, run, plots });
         }
         // The figures of the paper come first, in its order.
@@ -68,6 +62,33 @@ impl Found {
     }
 }
 
+fn files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    std::fs::read_dir(dir)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
+        .with_context(|| dir.display().to_string())
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Whether a file is of a benchmark: fig7.svg and fig7-rate.svg are of fig7.
+fn is_of(benchmark: &str, file: &Path) -> bool {
+    let kind = file.extension().unwrap_or_default();
+    let rest = stem(file).strip_prefix(benchmark).map(str::to_owned);
+    rest.is_some_and(|rest| rest.is_empty() || (rest.starts_with('-') && kind == "svg"))
+}
+
+/// What a benchmark has left in a directory.
+pub(crate) fn files_of(benchmark: &str, dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = files(dir)?;
+    files.retain(|file| {
+        let kind = file.extension().unwrap_or_default();
+        is_of(benchmark, file) && ["json", "txt", "svg", "run"].iter().any(|known| kind == *known)
+    });
+    Ok(files)
+}
+
 fn read(path: &Path) -> anyhow::Result<Value> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     serde_json::from_str(&text).with_context(|| path.display().to_string())
@@ -77,12 +98,14 @@ fn read(path: &Path) -> anyhow::Result<Value> {
 pub(crate) fn document(found: &Found, checked: &[Checked], plots: &str) -> String {
     let mut text = String::from(
         "# Experiments\n\nMade by `percolator bench all`, which runs every benchmark but `webindex` and writes \
-         this page from what they found; no figure here is written by hand. A figure is the median over the \
-         rounds of a run, with its 95 % interval; a ratio is taken within each round.\n\n",
+         this page from what they found; no figure here is written by hand. A figure with an interval is the \
+         median over the rounds of a run, of what is taken within each round, with its 95 % interval; one \
+         without was measured once. \"Each CPU-s\" is a second of processor time, of all processes.\n\n",
     );
     machine(&mut text, found);
     goals(&mut text, checked);
-    paper(&mut text, found);
+    further(&mut text, found, checked);
+    paper(&mut text, found, checked);
     for benchmark in &found.benchmarks {
         section(&mut text, benchmark, plots);
     }
@@ -133,7 +156,15 @@ fn machine(text: &mut String, found: &Found) {
             word("arch"),
         ),
     );
-    line(text, "| benchmark | command | seconds | ended with |\n|---|---|--:|---|");
+    line(
+        text,
+        "Load is how many processes wanted to run, on average over a minute, before and after; pressure the \
+         share of ten seconds in which one waited for a processor, in percent.\n",
+    );
+    line(
+        text,
+        "| benchmark | command | seconds | load | pressure | ended with |\n|---|---|--:|--:|--:|---|",
+    );
     for Benchmark { name, told, run, .. } in &found.benchmarks {
         let run = run.as_ref();
         let command =
@@ -146,7 +177,11 @@ fn machine(text: &mut String, found: &Found) {
             None => String::new(),
         };
         let build = if told["optimised"] == true { "" } else { " (NOT OPTIMISED)" };
-        row(text, &[name.clone(), command, took, format!("{status}{build}")]);
+        let [load, pressure] = ["load_1m", "cpu_pressure_10s"].map(|what| {
+            let at = |when: &str| told["machine"][when][what].as_f64().map(number);
+            at("before").zip(at("after")).map_or(String::new(), |(b, a)| format!("{b}, {a}"))
+        });
+        row(text, &[name.clone(), command, took, load, pressure, format!("{status}{build}")]);
     }
     line(text, "");
 }
@@ -176,18 +211,48 @@ fn goals(text: &mut String, checked: &[Checked]) {
     }
 }
 
+/// Figures that miss a bar of their benchmark's own.
+fn further(text: &mut String, found: &Found, checked: &[Checked]) {
+    let mut begun = false;
+    for Benchmark { name, told, .. } in &found.benchmarks {
+        let figures = told["figures"].as_array().map_or(&[][..], Vec::as_slice);
+        for found in figures {
+            let verdict = found["verdict"].as_str().unwrap_or_default();
+            let known = checked.iter().any(|row| row.is_of(name, &plain(&found["name"])));
+            if known || verdict == "reached" || verdict.is_empty() {
+                continue;
+            }
+            if !std::mem::replace(&mut begun, true) {
+                line(text, "**Further bars**, of the benchmarks' own, that are not reached:");
+            }
+            let [what, median, interval, bar, ..] = figure(found);
+            line(text, &format!("* {name}, {what}: {median} ({interval}), bar {bar}, {verdict}"));
+        }
+    }
+    if begun {
+        line(text, "");
+    }
+}
+
 /// Figures that the paper has, too.
-fn paper(text: &mut String, found: &Found) {
+fn paper(text: &mut String, found: &Found, checked: &[Checked]) {
     let rows = found.benchmarks.iter().flat_map(|Benchmark { name, told, .. }| {
         let figures = told["figures"].as_array().map_or(&[][..], Vec::as_slice);
         figures.iter().filter_map(move |figure| {
             let (median, paper) = (figure["median"].as_f64()?, figure["paper"].as_f64()?);
             let is_better =
                 if figure["at_most"] == true { median <= paper } else { median >= paper };
-            let cells = [plain(&figure["name"]), number(median), number(paper)].map(code);
+            let told_name = plain(&figure["name"]);
+            let cells = [told_name.clone(), number(median), number(paper)].map(code);
             let [figure, ours, paper] = cells;
-            let verdict = if is_better { "won" } else { "lost" }.to_owned();
-            Some(vec![name.clone(), figure, ours, paper, verdict])
+            let too_small = |row: &&Checked| row.is_of(name, &told_name);
+            let counts = checked.iter().find(too_small).is_none_or(Checked::is_measured);
+            let verdict = match (counts, is_better) {
+                (false, _) => "does not count at this size",
+                (true, true) => "won",
+                (true, false) => "lost",
+            };
+            Some(vec![name.clone(), figure, ours, paper, verdict.to_owned()])
         })
     });
     let rows: Vec<Vec<String>> = rows.collect();
@@ -197,7 +262,8 @@ fn paper(text: &mut String, found: &Found) {
     line(text, "## Beside the paper\n");
     line(
         text,
-        "What the paper has as well, on its machines of 2010; ratios of things on the same machine.\n",
+        "What the paper has as well, on its machines of 2010: ratios of things on the same machine, and a few \
+         figures that are none.\n",
     );
     table(text, &["benchmark", "figure", "here", "paper", ""], rows.into_iter());
 }
@@ -228,8 +294,13 @@ fn section(text: &mut String, benchmark: &Benchmark, plots: &str) {
         .collect();
     line(text, &format!("Settings: {}.\n", settings.join(", ")));
     let figures = told["figures"].as_array().map_or(&[][..], Vec::as_slice);
-    let rows = figures.iter().filter(|figure| figure["median"].is_number()).map(figure);
-    table(text, &["figure", "median", "95 %", "bar", "paper", ""], rows);
+    let rows = figures.iter().filter(|figure| figure["median"].is_number()).map(|told| {
+        let [name, median, interval, bar, paper, verdict] = figure(told);
+        let per_cpu = told["median_per_cpu"].as_f64().map(number).unwrap_or_default();
+        vec![name, median, interval, per_cpu, bar, paper, verdict]
+    });
+    table(text, &["figure", "median", "95 %", "each CPU-s", "bar", "paper", ""], rows);
+    absolutes::absolutes(text, told);
     let left_out = ["left_out", "missing"].map(|name| told[name].as_array());
     for what in left_out.into_iter().flatten().flatten() {
         line(text, &format!("Left out: {}\n", plain(what)));
@@ -240,14 +311,14 @@ fn section(text: &mut String, benchmark: &Benchmark, plots: &str) {
 }
 
 /// A figure as a row of its benchmark's table.
-fn figure(figure: &Value) -> Vec<String> {
+fn figure(figure: &Value) -> [String; 6] {
     let of = |name: &str| figure[name].as_f64();
     let interval = of("low").zip(of("high")).filter(|(low, high)| low < high);
     let bar = of("bar").map(|bar| {
         let sign = if figure["at_most"] == true { "<=" } else { ">=" };
         format!("{sign} {}", number(bar))
     });
-    vec![
+    [
         plain(&figure["name"]),
         of("median").map(number).unwrap_or_default(),
         interval
@@ -282,29 +353,40 @@ mod tests {
         let told = json!({
             "benchmark": "fig8", "version": "1", "optimised": true, "check_ok": true,
             "settings": { "cells": 100_000, "data": "/tmp/x" },
-            "machine": { "cpus": 2, "processor": "P", "memory_bytes": 8_589_934_592_u64, "os": "linux", "arch": "a" },
+            "machine": { "cpus": 2, "processor": "P", "memory_bytes": 8_589_934_592_u64, "os": "linux", "arch": "a",
+                         "before": { "load_1m": 0.5 }, "after": { "load_1m": 2.0 } },
             "figures": [
                 { "name": "get/raw_get", "median": 0.95, "low": 0.9, "high": 0.97, "bar": 0.9, "at_most": false,
-                  "paper": 0.94, "verdict": "reached" },
+                  "median_per_cpu": 0.96, "paper": 0.94, "verdict": "reached" },
+                { "name": "tx_9/raw_9", "median": 0.3, "bar": 0.45, "at_most": false, "verdict": "missed" },
                 { "name": "left out", "median": null },
             ],
+            "arms": [{ "name": "get", "ops_per_s": 2000.0, "operation": "a get" }],
             "left_out": ["postgres: install it"],
         });
         let write = |name: &str, text: String| std::fs::write(dir.path().join(name), text).unwrap();
         write("fig8.json", told.to_string());
         write("fig8.svg", "<svg/>".to_owned());
+        write("fig8-more.svg", "<svg/>".to_owned());
+        write("fig8-more.txt", "somebody's own".to_owned());
         write("fig10.json", told.to_string());
         write("check.json", json!({ "ok": true }).to_string());
         let run = json!({ "command": "percolator bench fig8 --out DIR", "exit_status": 0, "took_s": 3.2 });
         write("fig8.run", run.to_string());
         let found = Found::read(dir.path()).unwrap();
-        assert_eq!(found.plots().count(), 1);
+        assert_eq!(found.plots().count(), 2);
+        let mut files = files_of("fig8", dir.path()).unwrap();
+        files.sort_unstable();
+        let names: Vec<_> = files.iter().filter_map(|file| file.file_name()?.to_str()).collect();
+        assert_eq!(names, ["fig8-more.svg", "fig8.json", "fig8.run", "fig8.svg"]);
         let text = document(&found, &check::all(dir.path()), "experiments/");
         for part in [
             "2 processors (P), 8.0 GiB of memory",
-            "| fig8 | `percolator bench fig8 --out DIR` | 3 | exit status 0 |",
+            "| fig8 | `percolator bench fig8 --out DIR` | 3 | 0.5, 2 |  | exit status 0 |",
             "![fig8](experiments/fig8.svg)",
-            "| get/raw_get | 0.95 | 0.9 to 0.97 | >= 0.9 | 0.94 | reached |",
+            "| get/raw_get | 0.95 | 0.9 to 0.97 | 0.96 | >= 0.9 | 0.94 | reached |",
+            "| get | 2,000 |  |  |  | a get |",
+            "* fig8, tx_9/raw_9: 0.3 (), bar >= 0.45, missed",
             "| fig8 | `get/raw_get` | 0.95 | 0.94 | won |",
             "* snapshot get / raw get, embedded: 0.95, bar >= 0.9, reached",
             "Left out: postgres: install it",

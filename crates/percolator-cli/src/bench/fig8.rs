@@ -44,6 +44,9 @@ pub(crate) const CELLS_MAX: usize = 1_000_000;
 /// How many cells a larger transaction writes, each in a row of its own.
 pub(crate) const TEN: usize = 10;
 
+/// How many operations one of many callers does before others have their turn.
+const YIELD_EVERY: usize = 16;
+
 /// Something beside the stores of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Beside {
@@ -196,8 +199,14 @@ impl Caller {
         mut record: impl FnMut(u64),
     ) -> anyhow::Result<()> {
         let own = self.cells.len() / self.of;
-        let mut last = since.elapsed();
+        let (mut last, mut done) = (since.elapsed(), 0_usize);
         while last < length {
+            done += 1;
+            if self.of > 1 && done.is_multiple_of(YIELD_EVERY) {
+                // Gets of a store in this process wait for nothing, and others would have no turn.
+                tokio::task::yield_now().await;
+                last = since.elapsed();
+            }
             let first = self.random.random_range(0..own);
             let cell = |drawn: usize| self.number + self.of * (drawn % own);
             let at = cell(first);

@@ -31,7 +31,7 @@ use tpce::postgres::Server;
 
 use crate::bench::processes::{Driver, cores};
 use crate::bench::statistics::is_late;
-use crate::bench::system;
+use crate::bench::system::{self, Load};
 use crate::cmd::Context;
 use crate::progress::Progress;
 
@@ -148,7 +148,7 @@ pub(crate) struct Outcome {
     stores: Vec<Stored>,
     /// What was left out, and how to get it.
     missing: Vec<String>,
-    load: [Option<f64>; 2],
+    load: [Load; 2],
     took_s: f64,
 }
 
@@ -213,7 +213,7 @@ fn in_time(
 
 /// Measures; `None` after Ctrl-C.
 pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Result<Option<Outcome>> {
-    let (started, before) = (Instant::now(), system::load());
+    let (started, before) = (Instant::now(), Load::now());
     let data = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
     let mut missing = Vec::new();
     let cores: Vec<usize> = cores().into_iter().take(2).collect();
@@ -269,7 +269,7 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
         let end = driver.end()?;
         ended.push(Stored { store, loaded_s: loaded["loaded_s"].as_f64(), open, late, end });
     }
-    let (load, took_s) = ([before, system::load()], started.elapsed().as_secs_f64());
+    let (load, took_s) = ([before, Load::now()], started.elapsed().as_secs_f64());
     Ok(Some(Outcome { arms, stores: ended, missing, load, took_s }))
 }
 

@@ -8,16 +8,23 @@
 //!   all_at_once    thousands of the same at once in one process, all in the slow step together
 //! ```
 //!
-//! Memory is what the process holds more than before: by the cells of one large transaction before its
-//! commit, and by transactions that wait.
+//! Memory is what a process holds more than before: by the cells of one large transaction before its
+//! commit, and by transactions that wait. Each is measured in a process that has held nothing else: what was
+//! freed would be used again, and nothing would be seen.
 
 mod bed;
 mod many;
 mod report;
 mod slow;
 
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::json;
+
 use crate::bench::Turns;
 use crate::bench::findings::Findings;
+use crate::bench::processes::Driver;
 use crate::bench::system::Load;
 use crate::bench::turns::Measured;
 use crate::cmd::Context;
@@ -71,6 +78,22 @@ struct Memory {
     waiting: Option<f64>,
 }
 
+/// What [`memory`] finds in another process.
+fn memory_apart(settings: Settings, dir: &Path) -> anyhow::Result<(Option<f64>, Option<f64>)> {
+    let (cells, seed) = (settings.cells.to_string(), settings.turns.seed.to_string());
+    let data = dir.to_string_lossy();
+    let arguments = ["--cells", &cells, "--seed", &seed, "--data", &data];
+    let told = Driver::start("large-txn-memory", arguments, &[])?.answer()?;
+    Ok((told["cell"].as_f64(), told["cell_at_commit"].as_f64()))
+}
+
+/// Tells what a transaction of so many cells takes of this process's memory, as a line of JSON.
+pub(crate) async fn memory(dir: &Path, cells: usize, seed: u64) -> anyhow::Result<()> {
+    let (cell, cell_at_commit) = Bed::create(dir, cells, seed).await?.memory().await?;
+    let told = json!({ "cell": cell, "cell_at_commit": cell_at_commit });
+    Ok(writeln!(std::io::stdout(), "{told}")?)
+}
+
 /// Measures; `None` after Ctrl-C.
 pub(crate) async fn run(context: &Context, settings: Settings) -> anyhow::Result<Option<Findings>> {
     let Settings { turns, .. } = settings;
@@ -85,11 +108,10 @@ pub(crate) async fn run(context: &Context, settings: Settings) -> anyhow::Result
     let progress = turns.progress(context, arms.len());
     progress.say(0, "how much memory a transaction takes");
     let dir = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
-    // While nothing else has been in memory that could be used again.
+    let (cell, cell_at_commit) = memory_apart(settings, &dir.path().join("memory"))?;
     let mut many = Many::create(&dir.path().join("many"), settings.transactions).await?;
     many.block(settings.transactions).await?;
     let mut bed = Bed::create(&dir.path().join("large"), settings.cells, turns.seed).await?;
-    let (cell, cell_at_commit) = bed.memory().await?;
     let memory = Memory { cell, cell_at_commit, waiting: many.waiting_bytes };
     progress.say(0, "a slow commit that is kept alive");
     let slow = slow::run(&dir.path().join("slow"), settings.cells).await?;

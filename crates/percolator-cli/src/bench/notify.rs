@@ -1,7 +1,7 @@
 //! Notifications, measured (paper section 2.4).
 //!
 //! ```text
-//!   hand_off              a thread wakes another, which wakes it: what anything across threads costs
+//!   hand_off              half of: a thread wakes another, which wakes it; what anything across threads costs
 //!   hand_off_across       the same, with each kept on a processor of its own
 //!   start_hinted          a write is committed, and the observer starts, told by a hint; the writer is a task
 //!                         of the workers' runtime, as an application is
@@ -80,7 +80,7 @@ const ARMS: [Arm; 17] = [
     arm(
         "hand_off",
         Work::HandOff(hand_off::Where::Anywhere),
-        "a thread wakes another and is woken by it",
+        "a thread wakes another: half of a round trip",
     ),
     arm(
         "hand_off_across",

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The server is a process of its own, the clients are this one. The arms take turns; every timestamp that
-//! was handed out is marked, and none may be met twice or below one that was there before.
+//! was handed out is marked, and none may be met twice or below one that was there before. The run is void, too,
+//! if the callers of `half_load` came late in most rounds.
 
 mod arms;
 mod echo;
@@ -25,8 +26,9 @@ use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
 
 use crate::bench::Turns;
 use crate::bench::server::Server;
+use crate::bench::statistics::is_late;
 use crate::bench::system::Load;
-use crate::bench::turns::{Block, Measured, Start};
+use crate::bench::turns::{Block, Measured, Start, Turn};
 use crate::cmd::Context;
 
 use marks::Marks;
@@ -82,7 +84,34 @@ pub(crate) struct Outcome {
     /// How many timestamps were handed out.
     timestamps: u64,
     /// How many of them twice, or backwards.
-    pub(crate) wrong: u64,
+    wrong: u64,
+    /// In how many of the rounds callers came late.
+    late: usize,
+}
+
+impl Outcome {
+    /// Why the figures are void, and what to do; `None` if they are not.
+    pub(crate) fn void(&self) -> Option<(String, &'static str)> {
+        let rounds = self.arms[Arm::HalfLoad as usize].turns.len();
+        if self.wrong > 0 {
+            let what = format!("{} timestamps came twice or went back", self.wrong);
+            return Some((
+                what,
+                "the figures are void; please report this with the settings above",
+            ));
+        }
+        (self.late * 2 > rounds).then(|| {
+            let what =
+                format!("callers at half the rate came late in {} of {rounds} rounds", self.late);
+            (what, "the delays are void: run it again on a machine that does nothing else")
+        })
+    }
+}
+
+/// Whether the callers of a turn came late.
+fn is_late_turn((late, asked): (&Turn, &Turn)) -> bool {
+    let seconds = |turn: &Turn| [turn.p50 / 1e9, turn.p99 / 1e9];
+    is_late(seconds(late), seconds(asked))
 }
 
 /// Measures; `None` after Ctrl-C.
@@ -120,7 +149,9 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
     let mut lateness = Measured::new("half_load_late", what);
     // The first round warms up.
     late.iter().skip(1).try_for_each(|block| lateness.add(block))?;
+    let rounds = lateness.turns.iter().zip(&arms[Arm::HalfLoad as usize].turns);
+    let late_rounds = rounds.filter(|round| is_late_turn(*round)).count();
     arms.push(lateness);
     let (timestamps, wrong) = (marks.count(), marks.wrong());
-    Ok(Some(Outcome { arms, load, timestamps, wrong }))
+    Ok(Some(Outcome { arms, load, timestamps, wrong, late: late_rounds }))
 }

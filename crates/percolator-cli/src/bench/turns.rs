@@ -12,8 +12,10 @@ use crate::bench::system::{self, Io};
 use crate::cmd::Context;
 use crate::progress::Progress;
 
-/// How long one arm runs before it is the next one's turn.
+/// How long one arm runs at most before it is the next one's turn, and how often it is its turn at least: a
+/// median of fewer, and its interval, say little.
 const BLOCK: Duration = Duration::from_millis(500);
+const BLOCKS_MIN: usize = 10;
 
 /// How long arms are measured, and in which order.
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +107,7 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
 impl Turns {
     /// How many turns each arm has.
     pub(crate) fn blocks(self) -> usize {
-        ((self.seconds / BLOCK.as_secs_f64()).ceil() as usize).max(1)
+        ((self.seconds / BLOCK.as_secs_f64()).ceil() as usize).max(BLOCKS_MIN)
     }
 
     /// The length of a turn.

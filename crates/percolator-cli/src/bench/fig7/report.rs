@@ -76,7 +76,8 @@ fn figures(settings: &Settings, result: &Outcome) -> Vec<Figure> {
         figures.push(figure);
     }
     let (knee, _) = knee(result);
-    figures.push(Figure::alone("highest rate kept up with, part of a repository", knee));
+    let knee = Figure::alone("highest rate kept up with, part of a repository", knee);
+    figures.push(knee.paper(paper::knee() / 100.0));
     let per_document = |of: fn(&Work) -> f64| over_rounds(settings, result, |r| Some(of(&r.ours)));
     let operations = per_document(|w| w.each(w.operations.all()));
     let operations = Figure::new("operations on the store, each document", operations);

@@ -126,9 +126,15 @@ impl Bed {
     }
 
     /// An arm with many callers.
-    fn many(&mut self, name: &'static str, cells: &Arc<Cells>, operation: &'static str) {
+    fn many(
+        &mut self,
+        name: &'static str,
+        cells: &Arc<Cells>,
+        work: Work,
+        operation: &'static str,
+    ) {
         let (cells, callers) = (cells.clone(), self.callers);
-        self.arms.push(Arm { name, operation, work: Work::Set, callers, cells, beside: None });
+        self.arms.push(Arm { name, operation, work, callers, cells, beside: None });
     }
 
     /// What survives the end of the process.
@@ -160,6 +166,7 @@ impl Bed {
         let apart = self.copy(raw(&*store, "raw", true).await?).await?;
         let blind = self.copy(raw(&*store, "blind", false).await?).await?;
         self.arm("raw_get", &apart, Work::Get, "newest version of one cell by Table::read_row");
+        self.many("raw_get_many", &apart, Work::Get, "raw_get, many callers");
         self.arm("raw_set", &apart, Work::Set, "a newer version of that cell by Table::mutate_row");
         self.arm(
             "raw_set_blind",
@@ -167,14 +174,15 @@ impl Bed {
             Work::Set,
             "the same where it takes no older version along",
         );
-        self.many("raw_set_many", &apart, "raw_set, many callers");
-        self.many("raw_set_blind_many", &blind, "raw_set_blind, many callers");
+        self.many("raw_set_many", &apart, Work::Set, "raw_set, many callers");
+        self.many("raw_set_blind_many", &blind, Work::Set, "raw_set_blind, many callers");
         let cells = self.copy(transactions(&db, Options::default(), "cells").await?).await?;
         self.arm("get", &cells, Work::Get, "get, a hundred at one snapshot");
+        self.many("get_many", &cells, Work::Get, "get, many callers");
         self.arm("snapshot_get", &cells, Work::SnapshotGet, "snapshot, get");
         self.arm("begin_get", &cells, Work::BeginGet, "begin, get");
         self.arm("tx", &cells, Work::Set, "begin, set, commit");
-        self.many("tx_many", &cells, "tx, many callers");
+        self.many("tx_many", &cells, Work::Set, "tx, many callers");
         let ten = self.alone(settings, "ten", Switches::ALL, Options::default()).await?;
         self.arm("tx_ten", &ten, Work::SetTen, "begin, ten sets in ten rows, commit; in cells");
         Ok(())
@@ -232,11 +240,11 @@ impl Bed {
         let db = Percolator::over(store.clone(), Options::default()).await?;
         let table = self.smaller_copy(raw(&*store, "raw", true).await?).await?;
         self.arm("raw_set_sync", &table, Work::Set, "raw_set, synced");
-        self.many("raw_set_sync_many", &table, "the same, many callers");
+        self.many("raw_set_sync_many", &table, Work::Set, "the same, many callers");
         let cells = transactions(&db, Options::default(), "cells").await?;
         let cells = self.smaller_copy(cells).await?;
         self.arm("tx_sync", &cells, Work::Set, "tx, synced");
-        self.many("tx_sync_many", &cells, "the same, many callers");
+        self.many("tx_sync_many", &cells, Work::Set, "the same, many callers");
         let phases = transactions(&db, two_phases(true), "phases").await?;
         let phases = self.smaller_copy(phases).await?;
         self.arm("two_phases_sync", &phases, Work::Set, "two_phases, synced");
@@ -245,7 +253,7 @@ impl Bed {
         let db = Percolator::over(alone, Options::default()).await?;
         let cells = transactions(&db, Options::default(), "cells").await?;
         let cells = self.smaller_copy(cells).await?;
-        self.many("tx_sync_many_alone", &cells, "tx_sync_many, each synced by itself");
+        self.many("tx_sync_many_alone", &cells, Work::Set, "tx_sync_many, each synced by itself");
         Ok(())
     }
 
@@ -308,7 +316,7 @@ impl Bed {
         let rows = Rows::create(&server, "synced", true, self.callers, &keys).await?;
         let rows = self.smaller_copy(Place::Postgres(rows)).await?;
         self.arm("postgres_update_sync", &rows, Work::Set, "the same, synced");
-        self.many("postgres_update_sync_many", &rows, "the same, many callers");
+        self.many("postgres_update_sync_many", &rows, Work::Set, "the same, many callers");
         self.postgres = Some((server, dir));
         self.arms[first..].iter_mut().for_each(|arm| arm.beside = Some(Beside::Postgres));
         Ok(())

@@ -19,12 +19,13 @@ const PAPER_WRITE: f64 = 0.23;
 /// One arm's rate over another's, with its bar and what the paper has.
 type Ratio = (&'static str, &'static str, Option<f64>, Option<f64>);
 
-const RATIOS: [Ratio; 41] = [
+const RATIOS: [Ratio; 47] = [
     // The paper's two bars, and the ladder between its form and the default.
     ("get", "raw_get", Some(0.90), Some(PAPER_READ)),
     ("snapshot_get", "raw_get", None, None),
     ("begin_get", "raw_get", None, None),
     ("paper_faithful_get", "raw_get", None, Some(PAPER_READ)),
+    ("get_many", "raw_get_many", None, Some(PAPER_READ)),
     ("paper_faithful", "raw_set", Some(0.15), Some(PAPER_WRITE)),
     ("with_newest_apart", "raw_set", None, None),
     ("with_memory", "raw_set", None, None),
@@ -33,12 +34,18 @@ const RATIOS: [Ratio; 41] = [
     ("paper_faithful", "raw_set_blind", None, Some(PAPER_WRITE)),
     ("two_phases", "raw_set_blind", None, Some(PAPER_WRITE)),
     ("tx", "raw_set_blind", None, Some(PAPER_WRITE)),
+    // What each step of the ladder is worth.
+    ("with_newest_apart", "paper_faithful", None, None),
+    ("with_memory", "with_newest_apart", None, None),
+    ("two_phases", "with_memory", None, None),
+    ("tx", "two_phases", None, None),
     // What two phases come to at most.
     ("two_mutations", "raw_set", None, None),
     ("two_mutations", "raw_set_blind", None, None),
     ("two_phases", "two_mutations", None, None),
     ("raw_set", "raw_set_blind", None, None),
     ("tx_ten", "raw_set", Some(0.45), None),
+    ("tx_ten", "raw_set_blind", None, None),
     ("tx_many", "raw_set_many", None, None),
     ("tx_many", "raw_set_blind_many", None, None),
     // Durable.
@@ -229,6 +236,16 @@ pub(crate) fn plot(settings: &Settings, result: &Outcome) -> String {
                 "Percolator in the paper's form",
                 Role::Ours(2),
                 vec![bar(rate("paper_faithful_get")), bar(rate("paper_faithful"))],
+            ),
+            series(
+                "fjall: get, and its optimistic transaction",
+                Role::Peer(1),
+                vec![bar(rate("fjall_get")), bar(rate("fjall_optimistic"))],
+            ),
+            series(
+                "PostgreSQL",
+                Role::Peer(2),
+                vec![bar(rate("postgres_get")), bar(rate("postgres_update"))],
             ),
             series(
                 "the paper's share of raw",

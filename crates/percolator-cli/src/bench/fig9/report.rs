@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::bench::report::{Bar, Figure};
 use crate::bench::statistics::Estimate;
+use crate::bench::system::{Load, machine};
 use crate::output::{Column, Out, grouped};
 
 use super::{Arm, Outcome, Settings, Store, Stored};
@@ -156,13 +157,7 @@ pub(crate) fn json(settings: &Settings, outcome: &Outcome) -> Value {
             "seed": settings.seed,
             "durability": "buffered",
         },
-        "machine": {
-            "os": std::env::consts::OS,
-            "arch": std::env::consts::ARCH,
-            "cpus": std::thread::available_parallelism().map_or(0, usize::from),
-            "load_1m_before": outcome.load[0],
-            "load_1m_after": outcome.load[1],
-        },
+        "machine": machine(outcome.load),
         "took_s": outcome.took_s,
         "arms": arms,
         "stores": outcome.stores.iter().map(stored_json).collect::<Vec<_>>(),
@@ -248,7 +243,7 @@ pub(crate) fn print(out: Out, settings: &Settings, outcome: &Outcome) -> anyhow:
         settings.block_s(),
         settings.seed,
     ))?;
-    let load = |load: Option<f64>| load.map_or("unknown".to_owned(), |n| format!("{n:.2}"));
+    let load = |load: Load| load.processes.map_or("unknown".to_owned(), |n| format!("{n:.2}"));
     out.line(&format!("load {} before, {} after\n", load(outcome.load[0]), load(outcome.load[1])))?;
     arms(out, settings, outcome)?;
     out.line("")?;

@@ -91,7 +91,8 @@ impl Bed {
         self.written[0].fill(self.writes);
         let each = |then: Option<u64>| {
             let more = then?.saturating_sub(before?);
-            Some(more as f64 / cells as f64)
+            // Of few cells nothing may be seen.
+            Some(more as f64 / cells as f64).filter(|bytes| *bytes > 0.0)
         };
         Ok((each(buffered), each(Some(most.load(Ordering::Relaxed)).filter(|most| *most > 0))))
     }

@@ -105,7 +105,7 @@ fn plot(arms: &[Measured]) -> String {
         Series::line(told, role, QUANTILES.iter().map(point).collect())
     };
     let lines = [
-        (0, "hand_off", "a thread wakes another and is woken"),
+        (0, "hand_off", "a thread wakes another"),
         (1, "start_hinted", "hint"),
         (2, "start_scanned_10", "scan every 10 ms"),
         (3, "start_scanned_100", "scan every 100 ms"),

@@ -36,8 +36,12 @@ fn report<'a>(settings: &Settings, result: &'a Outcome) -> Report<'a> {
 /// The settings and figures in JSON.
 pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
     let about = json!({ "callers": settings.callers, "processes": "one server, one client" });
-    let check = json!({ "timestamps": result.timestamps, "wrong": result.wrong });
-    report(settings, result).json(about, check, result.wrong == 0)
+    let check = json!({
+        "timestamps": result.timestamps,
+        "wrong": result.wrong,
+        "late_rounds": result.late,
+    });
+    report(settings, result).json(about, check, result.void().is_none())
 }
 
 /// Prints the settings and figures as tables.
@@ -47,9 +51,10 @@ pub(crate) fn print(out: Out, settings: &Settings, result: &Outcome) -> std::io:
         grouped(settings.callers as u64),
     );
     let check = format!(
-        "{} timestamps, {} twice or backwards",
+        "{} timestamps, {} twice or backwards; callers at half the rate late in {} rounds",
         grouped(result.timestamps),
-        grouped(result.wrong)
+        grouped(result.wrong),
+        result.late,
     );
     report(settings, result).print(out, &about, &check)
 }

@@ -115,14 +115,9 @@ impl All {
     /// Runs a benchmark; returns its exit status, if it was not killed.
     fn one(&self, name: &str) -> anyhow::Result<Option<i32>> {
         let path = |kind: &str| self.out.join(format!("{name}.{kind}"));
-        for kind in ["json", "txt", "svg", "run"] {
-            // What an earlier run left must not pass for this one's.
-            match std::fs::remove_file(path(kind)) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(error).with_context(|| path(kind).display().to_string());
-                }
-                _ => {}
-            }
+        // What an earlier run left must not pass for this one's.
+        for left in experiments::files_of(name, &self.out)? {
+            std::fs::remove_file(&left).with_context(|| left.display().to_string())?;
         }
         let seed = self.seed.to_string();
         let mut words = vec!["bench", name, "--seed", &seed];

@@ -16,6 +16,9 @@ use super::common::Common;
 /// The smallest and the largest repository.
 const DOCUMENTS: (u64, u64) = (10_000, 20_000_000);
 
+/// How often throughput is measured: fewer rounds are too few for a median with an interval.
+const ROUNDS: usize = 10;
+
 /// A repository of documents clustered as they arrive, against batches (the paper's Figure 7).
 ///
 /// Delays at crawl rates up to where documents arrive faster than they are clustered; how many documents a
@@ -35,9 +38,9 @@ pub(crate) struct Fig7 {
     /// The longest time at one crawl rate, in seconds [default: 60, or 4 with --quick].
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
-    /// How often everyone has a turn [default: 10, or 5 with --quick].
-    #[arg(long, value_name = "N")]
-    rounds: Option<usize>,
+    /// How often everyone has a turn.
+    #[arg(long, value_name = "N", default_value_t = ROUNDS)]
+    rounds: usize,
     /// When a commit counts as durable. The batches are never synced.
     #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
     durability: Durability,
@@ -100,7 +103,7 @@ impl Fig7 {
         let Common { quick, seed, .. } = self.common;
         let documents = self.documents.unwrap_or(self.common.sized(100_000, 2_000_000));
         let seconds = self.seconds.unwrap_or(self.common.sized(4.0, 60.0));
-        let rounds = self.rounds.unwrap_or(self.common.sized(5, 10));
+        let rounds = self.rounds;
         let (least, most) = DOCUMENTS;
         let range = |what: &str, value: f64, least: f64, most: f64| {
             if (least..=most).contains(&value) {
@@ -144,7 +147,7 @@ mod tests {
             Fig7::from_arg_matches(&matches).unwrap().settings(PathBuf::from("d"))
         };
         let quick = settings("--quick").unwrap();
-        assert_eq!((quick.documents, quick.rounds, quick.window.as_secs()), (100_000, 5, 4));
+        assert_eq!((quick.documents, quick.rounds, quick.window.as_secs()), (100_000, 10, 4));
         let full = settings("").unwrap();
         assert_eq!((full.documents, full.rounds, full.window.as_secs()), (2_000_000, 10, 60));
         assert_eq!(settings("--quick --documents 20000").unwrap().documents, 20_000);

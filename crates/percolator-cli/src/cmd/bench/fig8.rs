@@ -18,7 +18,7 @@ const CALLERS_MAX: usize = 128;
 ///
 /// Embedded, buffered and synced, with one caller and with many; from the paper's form to the default, one
 /// optimisation after the other; over our server and Google's emulator; and beside the bare engine, its own
-/// transactions and PostgreSQL. All data cached. The arms take turns in blocks of half a second, in an
+/// transactions and PostgreSQL. All data cached. The arms take turns in blocks of half a second at most, in an
 /// order drawn from the seed; a ratio is the median of the ratios of each round. At the end everything
 /// that was written is read again: exit status 3, and no result, when it is not there, or when readers
 /// had to read files.
@@ -54,15 +54,15 @@ impl Fig8 {
         let Some(result) = told(context, fig8::run(context, &settings)).await? else {
             return Ok(Exit::Interrupted);
         };
+        let json = fig8::json(&settings, &result);
+        let plot = ("fig8.svg".to_owned(), fig8::plot(&settings, &result));
+        self.measure.common.write("fig8", &json, vec![plot])?;
         let broken = fig8::broken(&result);
         if !broken.is_empty() {
             let help = "the figures are void; measure fewer cells (--cells) where they are not in memory, and \
                         report anything else with the settings above";
             return Err(Failure::error(Exit::Violated, broken.join("; "), help));
         }
-        let json = fig8::json(&settings, &result);
-        let plot = ("fig8.svg".to_owned(), fig8::plot(&settings, &result));
-        self.measure.common.write("fig8", &json, vec![plot])?;
         match context.out.json {
             true => context.out.json(&json)?,
             false => fig8::print(context.out, &settings, &result)?,

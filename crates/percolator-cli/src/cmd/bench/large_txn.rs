@@ -1,5 +1,7 @@
 //! `bench large-txn`.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use super::measure::Measure;
@@ -15,7 +17,7 @@ const TRANSACTIONS_MAX: usize = 1_000_000;
 /// Large transactions, and thousands at once: cells a second, and memory.
 ///
 /// On the embedded store, compared with the same cells written without transactions. The arms take turns
-/// in blocks of half a second or more, in an order drawn from the seed. Exit status 3, and no result, when
+/// in ten blocks or more, in an order drawn from the seed. Exit status 3, and no result, when
 /// a cell is not as it was written, or when a slow commit was rolled back although its owner lives.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -30,6 +32,25 @@ pub(crate) struct LargeTxn {
     /// How many transactions at once.
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     transactions: usize,
+}
+
+/// Measure the memory of a large transaction, in a process that does nothing else.
+#[derive(Debug, Args)]
+pub(crate) struct LargeTxnMemory {
+    #[arg(long)]
+    cells: usize,
+    #[arg(long)]
+    seed: u64,
+    /// An empty directory.
+    #[arg(long)]
+    data: PathBuf,
+}
+
+impl LargeTxnMemory {
+    pub(super) async fn run(&self) -> anyhow::Result<Exit> {
+        large_txn::memory(&self.data, self.cells, self.seed).await?;
+        Ok(Exit::Done)
+    }
 }
 
 impl LargeTxn {

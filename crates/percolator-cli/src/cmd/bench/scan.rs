@@ -22,7 +22,7 @@ const FEW: usize = 100_000;
 ///
 /// Cells with one version and with ten that nothing collects. Then a thousand dirty cells that workers find
 /// by scanning alone, among few clean cells and among many: at first, after the store was opened again, and
-/// after many notifications were processed. The arms take turns in blocks of half a second, in an order
+/// after many notifications were processed. The arms take turns in blocks of half a second at most, in an order
 /// drawn from the seed. Everything that a scan returns is looked at, and every notification must be
 /// processed exactly once: exit status 3, and no result, otherwise.
 #[derive(Debug, Args)]
@@ -62,6 +62,9 @@ impl Scan {
         let Some(result) = told(context, scan::run(context, &settings)).await? else {
             return Ok(Exit::Interrupted);
         };
+        let json = scan::json(&settings, &result);
+        let plot = ("scan.svg".to_owned(), scan::plot(&settings, &result));
+        self.measure.common.write("scan", &json, vec![plot])?;
         if !result.check.is_ok() {
             let wrong = grouped(result.check.wrong);
             return Err(Failure::error(
@@ -70,9 +73,6 @@ impl Scan {
                 "the figures are void; please report this with the settings above",
             ));
         }
-        let json = scan::json(&settings, &result);
-        let plot = ("scan.svg".to_owned(), scan::plot(&settings, &result));
-        self.measure.common.write("scan", &json, vec![plot])?;
         match context.out.json {
             true => context.out.json(&json)?,
             false => scan::print(context.out, &settings, &result)?,
