@@ -226,7 +226,8 @@ fn further(text: &mut String, found: &Found, checked: &[Checked]) {
                 line(text, "**Further bars**, of the benchmarks' own, that are not reached:");
             }
             let [what, median, interval, bar, ..] = figure(found);
-            line(text, &format!("* {name}, {what}: {median} ({interval}), bar {bar}, {verdict}"));
+            let interval = if interval.is_empty() { interval } else { format!(" ({interval})") };
+            line(text, &format!("* {name}, {what}: {median}{interval}, bar {bar}, {verdict}"));
         }
     }
     if begun {
@@ -245,8 +246,8 @@ fn paper(text: &mut String, found: &Found, checked: &[Checked]) {
             let told_name = plain(&figure["name"]);
             let cells = [told_name.clone(), number(median), number(paper)].map(code);
             let [figure, ours, paper] = cells;
-            let too_small = |row: &&Checked| row.is_of(name, &told_name);
-            let counts = checked.iter().find(too_small).is_none_or(Checked::is_measured);
+            let held_to = |row: &&Checked| row.is_of(name, &told_name);
+            let counts = checked.iter().find(held_to).is_none_or(Checked::is_measured);
             let verdict = match (counts, is_better) {
                 (false, _) => "does not count at this size",
                 (true, true) => "won",
@@ -386,7 +387,7 @@ mod tests {
             "![fig8](experiments/fig8.svg)",
             "| get/raw_get | 0.95 | 0.9 to 0.97 | 0.96 | >= 0.9 | 0.94 | reached |",
             "| get | 2,000 |  |  |  | a get |",
-            "* fig8, tx_9/raw_9: 0.3 (), bar >= 0.45, missed",
+            "* fig8, tx_9/raw_9: 0.3, bar >= 0.45, missed",
             "| fig8 | `get/raw_get` | 0.95 | 0.94 | won |",
             "* snapshot get / raw get, embedded: 0.95, bar >= 0.9, reached",
             "Left out: postgres: install it",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use percolator::Percolator;
 
-use crate::{Exchange, Log, Pace, Pacer, Scale, Seat, TransactionType};
+use crate::{Error, Exchange, Log, Pace, Pacer, Scale, Seat, TransactionType};
 
 const SCALE: Scale = Scale { customers: 30, trades_per_customer: 8, seed: 5 };
 
@@ -45,6 +45,14 @@ async fn an_open_loop_measures_from_when_requests_are_due() {
     let report = exchange.open(300.0, Duration::from_millis(500)).await.unwrap();
     assert_eq!(report.lateness.len(), report.total());
     assert!(report.total() > 50, "{}", report.total());
+    assert_eq!(exchange.check().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_does_not_keep_up_is_told_so_and_its_books_are_in_order() {
+    let exchange = exchange().await;
+    let error = exchange.open(1e6, Duration::from_secs(60)).await.unwrap_err();
+    assert!(matches!(error, Error::Saturated { waiting } if waiting > 200), "{error}");
     assert_eq!(exchange.check().await.unwrap(), []);
 }
 

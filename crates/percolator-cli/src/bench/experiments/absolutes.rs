@@ -87,6 +87,7 @@ const TABLES: [Rows; 7] = [
             ("p50, ms", "/open_loop/p50_ms"),
             ("p99, ms", "/open_loop/p99_ms"),
             ("sent late, p99, ms", "/open_loop/lateness_p99_ms"),
+            ("waited when it was given up", "/open_loop/saturated"),
             ("loaded in, s", "/loaded_s"),
             ("violations of the books", "/violations"),
         ],
@@ -154,7 +155,7 @@ mod tests {
         let arms = of(json!({ "arms": [arm] }));
         assert!(arms.contains("| rpc_2 | 96 |  |  |  | 0 |"), "{arms}");
         let store = json!({ "store": "rpc", "open_loop": { "per_second": 5 }, "violations": [] });
-        assert!(of(json!({ "stores": [store] })).contains("| rpc | 5 |  |  |  |  | 0 |"));
+        assert!(of(json!({ "stores": [store] })).contains("| rpc | 5 |  |  |  |  |  | 0 |"));
         let rate = json!({ "rate": 0.003, "documents_per_s": 9.0, "saturated": true });
         assert!(of(json!({ "ours": [rate] })).contains("| 0.0030 | 9 |  |  |  |  |  | yes |"));
         assert_eq!(of(json!({})), "");

@@ -1,12 +1,13 @@
 //! The floor: the same cells as ours writes for each document, put straight into the engine beneath.
 //!
-//! One program that never dies writes a document with its notification in one batch, looks its keys up,
-//! and writes what it found out in a second batch that takes the notification away. There are no
-//! timestamps, locks, conflicts or snapshots, and nobody else may write; so no transactions over this
+//! One thread of a program that never dies writes a document with its notification in one batch; another one
+//! looks its keys up, and writes what it found out in a second batch that takes the notification away. There
+//! are no timestamps, locks, conflicts or snapshots, and nobody else may write; so no transactions over this
 //! engine can be as cheap, and what they are dearer by is what they cost.
 
 use std::io;
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
 
 use clustering::batch::Batch;
 use clustering::{Corpus, Document, KEYS_AT_FIRST};
@@ -21,6 +22,8 @@ fn write_buffer() -> u64 {
 
 /// After how many documents full write buffers are looked for.
 const LOOKED_FOR_EVERY: usize = 256;
+/// How many documents that are loaded may wait to be clustered.
+const LOADED_MAX: usize = 256;
 /// How many of a keyspace may wait to be written out.
 const SEALED_MAX: usize = 3;
 /// What a write record has before its value: the version's timestamp, the start timestamp, flags.
@@ -124,13 +127,29 @@ impl Batch for Engine {
     }
 
     fn cycle(&mut self, arrivals: &[Document]) -> io::Result<()> {
-        for document in arrivals {
-            let joined = self.load(document).and_then(|()| self.join(document));
-            self.clusters.push(joined.map_err(io::Error::other)?);
-            if self.clusters.len().is_multiple_of(LOOKED_FOR_EVERY) {
-                self.seal_full().map_err(io::Error::other)?;
+        let (this, mut clusters) = (&*self, Vec::with_capacity(arrivals.len()));
+        std::thread::scope(|scope| {
+            let (loaded, to_join) = sync_channel(LOADED_MAX);
+            let loader = scope.spawn(move || {
+                for document in arrivals {
+                    this.load(document)?;
+                    // The other thread has ended with an error, and tells it.
+                    if loaded.send(document).is_err() {
+                        break;
+                    }
+                }
+                Ok(())
+            });
+            for document in to_join {
+                clusters.push(this.join(document)?);
+                if clusters.len().is_multiple_of(LOOKED_FOR_EVERY) {
+                    this.seal_full()?;
+                }
             }
-        }
+            loader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+        .map_err(|error: fjall::Error| io::Error::other(error))?;
+        self.clusters.append(&mut clusters);
         Ok(())
     }
 

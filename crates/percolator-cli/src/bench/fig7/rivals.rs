@@ -124,7 +124,7 @@ impl Rival {
     /// The engine beneath ours, in a directory of its own.
     pub(super) fn engine(dir: &Path, corpus: Corpus, documents: u64) -> io::Result<Self> {
         let batch = Box::new(Engine::create(dir, corpus, documents)?);
-        let label = "the same cells straight into the engine, one writer";
+        let label = "the same cells straight into the engine, two threads";
         let traits = Traits { label, purpose: Purpose::Floor, keeps: true };
         Ok(Self::new(batch, traits, Box::new(system::cpu_time), corpus, documents))
     }

@@ -259,6 +259,14 @@ pub(crate) fn print(out: Out, settings: &Settings, outcome: &Outcome) -> anyhow:
         let found = end["violations"].as_array().map_or(0, Vec::len);
         out.line(&format!("books of {}: {found} violations", store.name()))?;
     }
+    for Stored { store, open, .. } in &outcome.stores {
+        if let Some(waiting) = open["saturated"].as_u64() {
+            let (store, waiting) = (store.name(), grouped(waiting));
+            out.line(&format!(
+                "latencies of {store}: none, it did not keep up; {waiting} requests waited"
+            ))?;
+        }
+    }
     for Stored { store, late, .. } in outcome.stores.iter().filter(|stored| !stored.late.is_empty())
     {
         out.line(&format!(

@@ -77,8 +77,14 @@ pub(crate) async fn run(store: Store, scale: Scale, data: &Path) -> anyhow::Resu
             // What sends the requests is started by this thread.
             go_before_all_others();
             let spent = Spent::new();
-            let report = bed.exchange.open(rate, Duration::from_secs_f64(seconds)).await?;
-            say(&open(&report, rate, &spent)?)?;
+            match bed.exchange.open(rate, Duration::from_secs_f64(seconds)).await {
+                Ok(report) => say(&open(&report, rate, &spent)?)?,
+                // Of latencies there is nothing to tell then, of the rest there is.
+                Err(tpce::Error::Saturated { waiting }) => {
+                    say(&json!({ "per_second": rate, "saturated": waiting }))?;
+                }
+                Err(error) => return Err(error.into()),
+            }
         } else {
             let violations = bed.exchange.check().await?;
             let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
