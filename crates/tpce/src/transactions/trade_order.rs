@@ -36,7 +36,7 @@ pub(super) async fn run(session: &mut Session, order: &TradeOrder) -> Result<Ans
         };
         executor = format!("{} {}", permission.first_name, permission.last_name);
     }
-    let security = security(session, &order.security).await?;
+    let (security, company) = security(session, &order.security).await?;
     let last: Price = session.need(keys::last_trade(security.symb), &PRICE).await?;
     let price = if trade_type.is_market { last.price } else { order.bid };
     let owed = estimated_tax(session, order, &account, security.symb, price).await?;
@@ -59,15 +59,15 @@ pub(super) async fn run(session: &mut Session, order: &TradeOrder) -> Result<Ans
     session.set(keys::trade(t), &STATE, &state)?;
     session.insert(&TradeHistory { t, seq: 0, dts: now, status })?;
     if !at_once {
-        let sc = sector(session, &security).await?;
+        let sc = sector(session, &security, company).await?;
         session.insert(&TradeRequest { t, tt, symb, qty, bid, b: account.b, sc })?;
     }
     answer.accepted.push(Accepted { t, symb, qty, at_once });
     Ok(answer)
 }
 
-/// The security that is ordered, by its symbol or as an issue of a company.
-async fn security(session: &mut Session, ordered: &Ordered) -> Result<Security> {
+/// The security that is ordered, by its symbol, with its company, or as an issue of one.
+async fn security(session: &mut Session, ordered: &Ordered) -> Result<(Security, Option<Company>)> {
     let symb = match ordered {
         Ordered::Symbol(symb) => *symb,
         Ordered::Issue { company, issue } => {
@@ -83,15 +83,23 @@ async fn security(session: &mut Session, ordered: &Ordered) -> Result<Security> 
         }
     };
     let security: Security = session.record(keys::security(symb)).await?;
-    if let Ordered::Symbol(_) = ordered {
-        session.record::<Company>(keys::company(security.co)).await?;
-    }
-    Ok(security)
+    let company = match ordered {
+        Ordered::Symbol(_) => Some(session.record(keys::company(security.co)).await?),
+        Ordered::Issue { .. } => None,
+    };
+    Ok((security, company))
 }
 
-/// The sector that a security's company is in.
-async fn sector(session: &mut Session, security: &Security) -> Result<u8> {
-    let company: Company = session.record(keys::company(security.co)).await?;
+/// The sector that a security's company is in, which may have been read before.
+async fn sector(
+    session: &mut Session,
+    security: &Security,
+    company: Option<Company>,
+) -> Result<u8> {
+    let company = match company {
+        Some(company) => company,
+        None => session.record(keys::company(security.co)).await?,
+    };
     let industry: Industry = session.record(keys::industry(company.ind)).await?;
     Ok(industry.sc)
 }
