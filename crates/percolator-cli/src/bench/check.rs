@@ -201,7 +201,7 @@ pub(crate) fn all(dir: &Path) -> Vec<Checked> {
     ROWS.into_iter().map(|row| Checked::of(row, dir)).collect()
 }
 
-/// Fewer rounds than this are too few for a median with an interval.
+/// Fewer blocks than this are too few for a median with an interval.
 const BLOCKS_MIN: f64 = 10.0;
 
 /// The figure of a row, or why there is none that counts.
@@ -229,12 +229,9 @@ fn find(row: &Row, dir: &Path) -> Result<Estimate, String> {
             return Err(format!("{file}: {setting} are {size}; it counts from {least}"));
         }
     }
-    for rounds in ["blocks", "rounds"] {
-        // Those of fig10 are of several minutes each; its intervals are over the seconds.
-        let few = told["settings"][rounds].as_f64().filter(|count| *count < BLOCKS_MIN);
-        if let Some(few) = few.filter(|_| row.benchmark != "fig10") {
-            return Err(format!("{file}: of {few} {rounds}, and it counts from {BLOCKS_MIN}"));
-        }
+    let few = told["settings"]["blocks"].as_f64().filter(|blocks| *blocks < BLOCKS_MIN);
+    if let Some(few) = few {
+        return Err(format!("{file}: of {few} blocks, and it counts from {BLOCKS_MIN}"));
     }
     let [median, low, high] = ["median", "low", "high"].map(|name| figure[name].as_f64());
     let estimate = || Some(Estimate { median: median?, low: low?, high: high? });

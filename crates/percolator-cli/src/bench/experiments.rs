@@ -75,8 +75,8 @@ fn stem(path: &Path) -> String {
 /// Whether a file is of a benchmark: fig7.svg and fig7-rate.svg are of fig7.
 fn is_of(benchmark: &str, file: &Path) -> bool {
     let kind = file.extension().unwrap_or_default();
-    let rest = stem(file).strip_prefix(benchmark).map(str::to_owned);
-    rest.is_some_and(|rest| rest.is_empty() || (rest.starts_with('-') && kind == "svg"))
+    let rest_is = |rest: &str| rest.is_empty() || (rest.starts_with('-') && kind == "svg");
+    stem(file).strip_prefix(benchmark).is_some_and(rest_is)
 }
 
 /// What a benchmark has left in a directory.

@@ -154,7 +154,7 @@ pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
             "workers": settings.workers,
             "loaders": settings.loaders,
             "batch_threads": THREADS,
-            "rounds": settings.rounds,
+            "blocks": settings.rounds,
             "window_s": settings.window.as_secs_f64(),
             "growth_max": GROWTH_MAX,
             "seed": settings.seed,

@@ -28,9 +28,7 @@ pub(super) const VERSIONS: Family = Family::from_static("versions");
 
 const QUALIFIER: &[u8] = b"v";
 const COLUMN: Column = Column::literal("v");
-/// How many versions of a cell our store puts together, by its options' bound on bytes, and what it adds to
-/// each.
-const PACK_VERSIONS: usize = 4;
+/// What our store adds to each version that it puts together with others.
 const STAMP_BYTES: usize = 8;
 /// How many cells are loaded at once.
 const LOAD_AT_ONCE: usize = 1000;
@@ -41,7 +39,13 @@ pub(super) enum Place {
     Fjall { db: fjall::Database, keyspace: fjall::Keyspace, sync: bool },
     /// Keyspaces of the bare engine that get what a raw write of ours puts: the newest versions of a cell
     /// together, and those that find no room there any more.
-    Packs { db: fjall::Database, newest: fjall::Keyspace, history: fjall::Keyspace },
+    Packs {
+        db: fjall::Database,
+        newest: fjall::Keyspace,
+        history: fjall::Keyspace,
+        /// How many are together.
+        versions: usize,
+    },
     /// A keyspace with the engine's own transactions, optimistic ones.
     Optimistic {
         db: fjall::OptimisticTxDatabase,
@@ -91,6 +95,11 @@ impl Held {
         };
         Ok(&self.0.insert((snapshot, uses + 1)).0)
     }
+}
+
+/// How many versions of a cell lie together in a store with these options.
+pub(super) fn pack_versions(options: &bigtable_fjall::Options) -> usize {
+    options.pack_versions_max.min(options.pack_bytes_max / (STAMP_BYTES + VALUE_BYTES)).max(1)
 }
 
 /// Bytes as many as so many versions that were written before.
@@ -309,14 +318,14 @@ impl Cells {
                     db.persist(PersistMode::SyncData)?;
                 }
             }
-            Place::Packs { db, newest, history } => {
+            Place::Packs { db, newest, history, versions } => {
                 let value = self.value(cell, random);
                 let written = self.written[cell].load(Ordering::Relaxed);
-                let before = (written - 1) as usize % PACK_VERSIONS;
+                let before = (written - 1) as usize % versions;
                 let mut batch = db.batch().durability(Some(PersistMode::Buffer));
                 if before == 0 && written > 1 {
                     let older = [key, &written.to_be_bytes()].concat();
-                    batch.insert(history, older, older_versions(PACK_VERSIONS, random));
+                    batch.insert(history, older, older_versions(*versions, random));
                 }
                 let older = older_versions(before, random);
                 // The stamp goes first in a pack of ours; here, where values are compared.
@@ -362,17 +371,5 @@ impl Cells {
             self.get(cell, 0, &mut held).await?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_many_versions_lie_together_as_in_our_store() {
-        let options = bigtable_fjall::Options::default();
-        let versions = options.pack_bytes_max / (STAMP_BYTES + VALUE_BYTES);
-        assert_eq!(versions.min(options.pack_versions_max), PACK_VERSIONS);
     }
 }

@@ -21,7 +21,7 @@ use fjall::KeyspaceCreateOptions;
 use percolator::{Client, CommitPath, Options, Percolator, async_trait};
 
 use super::CELLS_MAX;
-use super::cells::{NEWEST, Place, VERSIONS};
+use super::cells::{NEWEST, Place, VERSIONS, pack_versions};
 
 /// New cells of a keyspace in memory, before they are written out as a sorted run.
 const WRITE_BUFFER_BYTES: u64 = 64 << 20;
@@ -121,7 +121,8 @@ pub(super) fn bare(dir: &Path, sync: bool) -> anyhow::Result<Place> {
 pub(super) fn packs(dir: &Path) -> anyhow::Result<Place> {
     let db = fjall::Database::builder(dir).cache_size(CACHE_BYTES).open()?;
     let (newest, history) = (db.keyspace("newest", buffered)?, db.keyspace("history", buffered)?);
-    Ok(Place::Packs { db, newest, history })
+    let versions = pack_versions(&bigtable_fjall::Options::default());
+    Ok(Place::Packs { db, newest, history, versions })
 }
 
 /// A keyspace of the bare engine with its optimistic transactions.
