@@ -13,9 +13,10 @@
 use std::fmt::Write;
 
 use bigtable::{Error, Layout, LocalityGroup, OnFull, Result, TableSchema, Timestamp};
-use fjall::{Keyspace, OwnedWriteBatch, Slice};
+use fjall::{Keyspace, Slice};
 
 use crate::fault::Fault;
+use crate::puts::Puts;
 
 /// A dot begins no group's name.
 pub(crate) const KEYSPACE: &str = ".catalog";
@@ -34,8 +35,8 @@ impl Catalog {
         number.and_then(Timestamp::new).ok_or(Fault::Damaged("the floor is not a timestamp"))
     }
 
-    pub(crate) fn put_floor(&self, batch: &mut OwnedWriteBatch, floor: Timestamp) {
-        batch.insert(&self.0, FLOOR, floor.as_u64().to_be_bytes());
+    pub(crate) fn put_floor(&self, puts: &mut Puts, floor: Timestamp) {
+        puts.insert(&self.0, FLOOR, floor.as_u64().to_be_bytes());
     }
 
     /// The names of all tables, sorted.
@@ -69,24 +70,18 @@ impl Catalog {
         Ok(next)
     }
 
-    pub(crate) fn put_table(
-        &self,
-        batch: &mut OwnedWriteBatch,
-        name: &str,
-        id: u32,
-        schema: &TableSchema,
-    ) {
+    pub(crate) fn put_table(&self, puts: &mut Puts, name: &str, id: u32, schema: &TableSchema) {
         let mut value = id.to_be_bytes().to_vec();
         value.extend_from_slice(describe(schema).as_bytes());
-        batch.insert(&self.0, key(TABLE, name), value);
+        puts.insert(&self.0, key(TABLE, name), value);
         for group in &schema.groups {
-            batch.insert(&self.0, key(GROUP, &group.name), describe_group(group));
+            puts.insert(&self.0, key(GROUP, &group.name), describe_group(group));
         }
     }
 
     /// The description of its groups stays: other tables may have them.
-    pub(crate) fn remove_table(&self, batch: &mut OwnedWriteBatch, name: &str) {
-        batch.remove(&self.0, key(TABLE, name));
+    pub(crate) fn remove_table(&self, puts: &mut Puts, name: &str) {
+        puts.remove(&self.0, key(TABLE, name));
     }
 
     /// Checks that no table of the store describes a group differently.

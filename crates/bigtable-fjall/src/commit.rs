@@ -21,7 +21,6 @@ use std::collections::HashSet;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
 use bigtable::{CommitRows, Error, Result, RowsOutcome};
-use fjall::{OwnedWriteBatch, PersistMode};
 use smallvec::SmallVec;
 
 use crate::draft::{Batch, Draft};
@@ -43,6 +42,9 @@ enum Begun {
     Done(Result<bool>),
     Waits(Reply),
 }
+
+/// Of each request of a group.
+type Outcomes = SmallVec<[Result<Outcome>; 1]>;
 
 impl Engine {
     /// Commits one request; returns whether its predicate held.
@@ -182,10 +184,10 @@ impl Engine {
         lead: &Lead,
         len: usize,
         jobs: impl Iterator<Item = Job<'a>>,
-    ) -> Vec<Result<Outcome>> {
+    ) -> Outcomes {
         let mut sync = self.sync();
-        let mut batch = Batch::new(OwnedWriteBatch::with_capacity(self.db.clone(), len));
-        let mut outcomes = Vec::with_capacity(len);
+        let mut batch = Batch::default();
+        let mut outcomes = Outcomes::with_capacity(len);
         // Those that change several rows and may: they take their timestamps when all rows are known.
         let mut admitted: SmallVec<[(usize, &RowsWork); 1]> = SmallVec::new();
         let placed = {
@@ -296,10 +298,9 @@ impl Engine {
         if writes.is_empty() {
             return Ok(());
         }
-        let mode = if sync { PersistMode::SyncData } else { PersistMode::Buffer };
         self.keep_snapshot(sync);
         let under_way = self.batches.begin(&self.db);
-        let written = writes.durability(Some(mode)).commit();
+        let written = writes.commit(&self.db, sync);
         drop(under_way);
         if let Err(error) = written {
             self.fail(&fault::engine(&self.path, "writing", &error).to_string());

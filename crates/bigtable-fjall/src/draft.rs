@@ -6,14 +6,14 @@
 //! key, because the engine gives all writes of a batch the same number.
 
 mod apart;
+mod ordered;
 
-use std::collections::{BTreeMap, btree_map};
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
 use bigtable::{Error, Mutation, Result, RowKey, TimeRange};
-use fjall::{Keyspace, OwnedWriteBatch, Slice};
+use fjall::Slice;
 use smallvec::SmallVec;
 
 use crate::engine::{FamilyInfo, TableInfo, View};
@@ -21,7 +21,10 @@ use crate::fault::Fault;
 use crate::group::{Cells, Entries, Group, Stored};
 use crate::key::Key;
 use crate::memory::MemoryChange;
+use crate::puts::Puts;
 use crate::seal::bytes_of;
+
+use ordered::Ordered;
 
 /// The writes of one request.
 pub(crate) struct Draft<'a> {
@@ -47,7 +50,7 @@ impl PartialEq for Space<'_> {
 #[derive(Debug, Default)]
 struct Writes {
     /// What is put under each key, or `None` to remove it.
-    puts: BTreeMap<Slice, Option<Slice>>,
+    puts: Ordered,
     /// How many of them are known to replace a value.
     replaced: u64,
 }
@@ -60,23 +63,25 @@ impl Writes {
 }
 
 /// What the requests of a group commit come to.
+#[derive(Default)]
 pub(crate) struct Batch {
-    pub(crate) writes: OwnedWriteBatch,
+    pub(crate) writes: Puts,
     pub(crate) memory: Vec<MemoryChange>,
     /// What the batch puts under columns' own keys, in groups that keep the newest apart.
-    pub(crate) newest: Vec<(Slice, Option<Slice>)>,
+    pub(crate) newest: SmallVec<[(Slice, Option<Slice>); 1]>,
     /// What it puts into write buffers, in bytes.
     pub(crate) bytes: u64,
     /// By how many cells the batch so far changes each in-memory group.
     added: SmallVec<[(usize, isize); 4]>,
 }
 
-impl Batch {
-    pub(crate) fn new(writes: OwnedWriteBatch) -> Self {
-        let (memory, newest, added) = (Vec::new(), Vec::new(), SmallVec::new());
-        Batch { writes, memory, newest, bytes: 0, added }
+impl From<Puts> for Batch {
+    fn from(writes: Puts) -> Self {
+        Batch { writes, ..Batch::default() }
     }
+}
 
+impl Batch {
     fn added(&mut self, group: usize) -> &mut isize {
         let position = self.added.iter().position(|(known, _)| *known == group);
         let position = position.unwrap_or_else(|| {
@@ -168,7 +173,7 @@ impl<'a> Draft<'a> {
     /// As [`Draft::put`], of a key that has a value.
     fn replace(&mut self, space: Space<'a>, key: Slice, value: Slice) {
         let writes = self.writes(space);
-        let again = writes.puts.insert(key, Some(value)).is_some();
+        let again = writes.puts.insert(key, Some(value));
         writes.replaced += u64::from(!again);
     }
 
@@ -183,10 +188,8 @@ impl<'a> Draft<'a> {
 
     /// The entries from `from` to `to`, both included, as the draft leaves them.
     fn range(&self, space: Space<'a>, from: &Key, to: &Key) -> Merged<'_> {
-        let (from, to) = (Bound::Included(&**from), Bound::Included(&**to));
-        let entries = self.cells(space).range(from, to);
-        let written = self.written(space);
-        let written = written.map(|writes| writes.puts.range::<[u8], _>((from, to)).peekable());
+        let entries = self.cells(space).range(Bound::Included(from), Bound::Included(to));
+        let written = self.written(space).map(|writes| writes.puts.range(from, to).peekable());
         Merged { entries: Some(entries), ahead: None, written }
     }
 
@@ -198,7 +201,7 @@ impl<'a> Draft<'a> {
             let group = space.group;
             let Some(memory) = group.memory else { continue };
             let mut added = 0;
-            for (key, value) in &writes.puts {
+            for (key, value) in writes.puts.iter() {
                 let (here, spilled) = self.presence(group, memory, key)?;
                 added += isize::from(value.is_some()) - isize::from(here || spilled);
                 if value.is_some() || here || spilled {
@@ -226,19 +229,17 @@ impl<'a> Draft<'a> {
                 let put = writes.puts.iter().map(|(key, value)| (key.clone(), value.clone()));
                 batch.newest.extend(put);
             }
-            let removed = writes.puts.values().filter(|value| value.is_none()).count() as u64;
+            let removed = writes.puts.iter().filter(|(_, value)| value.is_none()).count() as u64;
             let removed = removed + writes.replaced;
             batch.bytes += writes.bytes();
             group.removed[usize::from(space.history)].fetch_add(removed, Ordering::Relaxed);
             if group.memory.is_none() {
-                write(&mut batch.writes, group.keyspace(space.history), writes);
+                let keyspace = group.keyspace(space.history);
+                writes.puts.take(|key, value| batch.writes.put(keyspace, key, value));
             }
         }
         for (group, change) in changes {
-            match &change.value {
-                Some(value) => batch.writes.insert(&group.cells, change.key.clone(), value.clone()),
-                None => batch.writes.remove(&group.cells, change.key.clone()),
-            }
+            batch.writes.put(&group.cells, change.key.clone(), change.value.clone());
             batch.memory.push(change);
         }
         Ok(Ok(()))
@@ -258,22 +259,13 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn write(batch: &mut OwnedWriteBatch, keyspace: &Keyspace, writes: Writes) {
-    for (key, value) in writes.puts {
-        match value {
-            Some(value) => batch.insert(keyspace, key, value),
-            None => batch.remove(keyspace, key),
-        }
-    }
-}
-
 /// An iteration over stored entries with a draft's writes laid over them.
 struct Merged<'d> {
     /// `None` at their end.
     entries: Option<Entries<'d>>,
     /// The stored entry that comes next.
     ahead: Option<(Slice, Option<Slice>)>,
-    written: Option<Peekable<btree_map::Range<'d, Slice, Option<Slice>>>>,
+    written: Option<Peekable<ordered::Iter<'d>>>,
 }
 
 impl Merged<'_> {

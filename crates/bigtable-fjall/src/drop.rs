@@ -16,6 +16,7 @@ use crate::fault::Fault;
 use crate::group::{Cells, Group};
 use crate::key::Key;
 use crate::memory::MemoryChange;
+use crate::puts::Puts;
 use crate::seal::bytes_of;
 
 /// Keys removed in one batch, for which the commit lock is held.
@@ -40,9 +41,9 @@ impl Engine {
             while self.remove_some(&info, group)? {}
         }
         let _lead = self.wait_to_lead()?;
-        let mut batch = self.db.batch();
-        self.catalog.remove_table(&mut batch, name);
-        self.write(Batch::new(batch), true)?;
+        let mut puts = Puts::default();
+        self.catalog.remove_table(&mut puts, name);
+        self.write(puts.into(), true)?;
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         tables.retain(|table| table.name != name);
         Ok(())
@@ -54,7 +55,7 @@ impl Engine {
         let prefix = Key::table(table.id);
         // The history goes first: without a pack under the column's own key nothing would know of it.
         let keyspaces = [(group.history.as_ref(), true), (Some(&group.cells), false)];
-        let mut batch = Batch::new(self.db.batch());
+        let mut batch = Batch::default();
         let mut count = 0;
         for (keyspace, history) in keyspaces {
             let Some(keyspace) = keyspace else { continue };

@@ -21,6 +21,7 @@ use std::borrow::Cow;
 use std::ops::Deref;
 
 use bigtable::Timestamp;
+use memchr::{memchr, memchr2};
 use smallvec::SmallVec;
 
 /// Keys up to this length are built without allocating.
@@ -117,7 +118,7 @@ impl Key {
     }
 
     fn push_escaped(&mut self, mut text: &[u8]) {
-        while let Some(at) = text.iter().position(|byte| *byte <= ESCAPE) {
+        while let Some(at) = memchr2(END, ESCAPE, text) {
             self.0.extend_from_slice(&text[..at]);
             self.0.extend_from_slice(&[ESCAPE, text[at] + SHIFT]);
             text = &text[at + 1..];
@@ -186,13 +187,13 @@ fn table_len(key: &[u8]) -> Option<usize> {
 
 /// The length of the escaped text that `bytes` begins with, its end mark included.
 fn escaped_len(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|byte| *byte == END).map(|end| end + 1)
+    memchr(END, bytes).map(|end| end + 1)
 }
 
 /// Undoes the escaping of a text that [`escaped_len`] has measured.
 fn unescape(escaped: &[u8]) -> Cow<'_, [u8]> {
     let text = escaped.strip_suffix(&[END]).unwrap_or(escaped);
-    if !text.contains(&ESCAPE) {
+    if memchr(ESCAPE, text).is_none() {
         return Cow::Borrowed(text);
     }
     let mut plain = Vec::with_capacity(text.len());

@@ -46,6 +46,7 @@ mod options;
 mod pack;
 mod pending;
 mod published;
+mod puts;
 mod queue;
 mod recent;
 mod reclaim;

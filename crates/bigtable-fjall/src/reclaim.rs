@@ -18,10 +18,10 @@ use bigtable::Result;
 use fjall::Keyspace;
 use futures::channel::oneshot;
 
-use crate::draft::Batch;
 use crate::engine::Engine;
 use crate::fault::{self, Fault};
 use crate::group::Group;
+use crate::puts::Puts;
 
 /// The least that must have been removed from a keyspace to be worth a merge.
 const REMOVED_MIN: u64 = 1000;
@@ -128,11 +128,11 @@ impl Work {
         }
         {
             let _lead = self.engine.wait_to_lead()?;
-            let mut batch = self.engine.db.batch();
+            let mut puts = Puts::default();
             for keyspace in merged {
-                batch.remove(keyspace, NO_KEY);
+                puts.remove(keyspace, NO_KEY);
             }
-            self.engine.write(Batch::new(batch), false)?;
+            self.engine.write(puts.into(), false)?;
         }
         let fault = |fault: Fault| fault.at(&self.engine.path, "giving space back");
         merged.iter().try_for_each(|keyspace| self.write_out(keyspace)).map_err(fault)

@@ -12,13 +12,13 @@ use fjall::{Database, KeyspaceCreateOptions};
 
 use crate::catalog::{self, Catalog, ensure};
 use crate::directory::{Directory, guarded};
-use crate::draft::Batch;
 use crate::engine::{Engine, FamilyInfo, Lead, TableInfo};
 use crate::fault::{self, Fault};
 use crate::group::Group;
 use crate::memory::MemoryGroup;
 use crate::mend;
 use crate::options::Options;
+use crate::puts::Puts;
 use crate::reclaim::Reclaiming;
 use crate::table::FjallTable;
 
@@ -184,9 +184,9 @@ impl Store for FjallStore {
         let engine = &*self.running.engine;
         let _lead = engine.wait_to_lead()?;
         if floor > engine.floor() {
-            let mut batch = engine.db.batch();
-            engine.catalog.put_floor(&mut batch, floor);
-            engine.write(Batch::new(batch), true)?;
+            let mut puts = Puts::default();
+            engine.catalog.put_floor(&mut puts, floor);
+            engine.write(puts.into(), true)?;
             engine.set_floor(floor);
         }
         Ok(())
@@ -248,9 +248,9 @@ impl Engine {
             Some((id, _)) => id,
             None => {
                 let id = self.catalog.next_id().map_err(reading)?;
-                let mut batch = self.db.batch();
-                self.catalog.put_table(&mut batch, name, id, schema);
-                self.write(Batch::new(batch), true)?;
+                let mut puts = Puts::default();
+                self.catalog.put_table(&mut puts, name, id, schema);
+                self.write(puts.into(), true)?;
                 id
             }
         };

@@ -7,12 +7,14 @@
 //! postgres   a peer
 //! bed        all copies, and the arms
 //! ladder     what a transaction asks of the store, from the paper's form to the default
+//! alone      one arm in a process of its own, for `bench profile`
 //! report     figures, their bars, the plot
 //! ```
 //!
 //! All arms take turns in one run. Each that writes has a copy of its own, so that what one leaves
 //! behind costs no other; all data stay in memory. At the end every cell of every copy is read.
 
+mod alone;
 mod bed;
 mod cells;
 mod embedded;
@@ -21,6 +23,7 @@ mod postgres;
 mod remote;
 mod report;
 
+pub(crate) use alone::{ALONE, alone};
 pub(crate) use report::{broken, json, plot, print};
 
 use std::path::PathBuf;
@@ -198,7 +201,6 @@ impl Caller {
         length: Duration,
         mut record: impl FnMut(u64),
     ) -> anyhow::Result<()> {
-        let own = self.cells.len() / self.of;
         let (mut last, mut done) = (since.elapsed(), 0_usize);
         while last < length {
             done += 1;
@@ -207,23 +209,28 @@ impl Caller {
                 tokio::task::yield_now().await;
                 last = since.elapsed();
             }
-            let first = self.random.random_range(0..own);
-            let cell = |drawn: usize| self.number + self.of * (drawn % own);
-            let at = cell(first);
-            match work {
-                Work::Get => self.cells.get(at, self.number, &mut self.held).await?,
-                Work::SnapshotGet => self.cells.snapshot_get(at).await?,
-                Work::BeginGet => self.cells.begin_get(at).await?,
-                Work::Set => self.cells.set(&[at], self.number, &mut self.random).await?,
-                Work::SetTen => {
-                    let ten: [usize; TEN] = std::array::from_fn(|i| cell(first + i));
-                    self.cells.set(&ten, self.number, &mut self.random).await?;
-                }
-            }
+            self.one(work).await?;
             let now = since.elapsed();
             record(nanos(now - last));
             last = now;
         }
         Ok(())
+    }
+    /// Works on random cells once.
+    async fn one(&mut self, work: Work) -> anyhow::Result<()> {
+        let own = self.cells.len() / self.of;
+        let first = self.random.random_range(0..own);
+        let cell = |drawn: usize| self.number + self.of * (drawn % own);
+        let at = cell(first);
+        match work {
+            Work::Get => self.cells.get(at, self.number, &mut self.held).await,
+            Work::SnapshotGet => self.cells.snapshot_get(at).await,
+            Work::BeginGet => self.cells.begin_get(at).await,
+            Work::Set => self.cells.set(&[at], self.number, &mut self.random).await,
+            Work::SetTen => {
+                let ten: [usize; TEN] = std::array::from_fn(|i| cell(first + i));
+                self.cells.set(&ten, self.number, &mut self.random).await
+            }
+        }
     }
 }

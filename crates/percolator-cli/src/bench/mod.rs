@@ -16,6 +16,7 @@
 //!   server               a role of this program in a process of its own
 //!   processes, priority  processes of this program that drive a store; who gets a processor first
 //!   prefetch             counts reads; nothing is timed
+//!   profile              counts instructions and allocations
 //!   check, experiments   what all of them found: against the goals, and as a document
 //!   webindex             two runs of the whole application; no arms
 //! ```
@@ -36,6 +37,7 @@ mod plot;
 pub(crate) mod prefetch;
 mod priority;
 mod processes;
+pub(crate) mod profile;
 mod report;
 pub(crate) mod resolve;
 pub(crate) mod rpc;

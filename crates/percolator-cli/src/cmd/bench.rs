@@ -12,6 +12,7 @@ mod large_txn;
 mod measure;
 mod notify;
 mod prefetch;
+mod profile;
 mod resolve;
 mod scan;
 
@@ -39,6 +40,7 @@ use common::Common;
   percolator bench large-txn --quick
   percolator bench notify --quick
   percolator bench oracle --json
+  percolator bench profile --quick
   percolator bench resolve --quick
   percolator bench rpc --json
   percolator bench scan --quick --out results
@@ -61,6 +63,9 @@ pub(crate) enum Bench {
     Notify(notify::Notify),
     Oracle(Oracle),
     Prefetch(prefetch::Prefetch),
+    Profile(profile::Profile),
+    #[command(hide = true, after_help = "Example:\n  percolator bench profile --quick")]
+    ProfileWork(profile::ProfileWork),
     Resolve(resolve::Resolve),
     Rpc(Rpc),
     Scan(scan::Scan),
@@ -80,6 +85,8 @@ impl Bench {
             Bench::Fig10(fig10) => fig10.run(context).await,
             Bench::Fig10Worker(worker) => worker.run().await,
             Bench::Prefetch(prefetch) => prefetch.run(context).await,
+            Bench::Profile(profile) => profile.run(context),
+            Bench::ProfileWork(work) => work.run().await,
             Bench::LargeTxn(large) => large.run(context).await,
             Bench::LargeTxnMemory(memory) => memory.run().await,
             Bench::Notify(notify) => notify.run(context).await,

@@ -16,7 +16,7 @@ struct Rows {
 }
 
 /// All there are; a benchmark has some of them. A row without any of the numbers is left out.
-const TABLES: [Rows; 7] = [
+const TABLES: [Rows; 8] = [
     Rows {
         about: "The arms:",
         at: "/arms",
@@ -90,6 +90,21 @@ const TABLES: [Rows; 7] = [
             ("waited when it was given up", "/open_loop/saturated"),
             ("loaded in, s", "/loaded_s"),
             ("violations of the books", "/violations"),
+        ],
+    },
+    Rows {
+        about: "What one operation takes:",
+        at: "/profile",
+        columns: &[
+            ("arm", "/arm"),
+            ("instructions", "/instructions"),
+            ("ours", "/ours"),
+            ("the engine's", "/engine"),
+            ("the allocator's", "/allocator"),
+            ("others'", "/others"),
+            ("allocations", "/allocations"),
+            ("file calls", "/file_calls"),
+            ("written bytes", "/written_bytes"),
         ],
     },
     Rows {

@@ -1,0 +1,107 @@
+//! What one commit gives to the engine.
+//!
+//! A put alone is a write of the engine's own, which is as whole as a batch of one and has less to set up;
+//! several are a batch. Where it must survive a power cut it is a batch as well, because the engine syncs
+//! only those before it shows them.
+
+use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, Slice};
+use smallvec::SmallVec;
+
+/// A value that is put under a key, or `None` to remove what is there.
+#[derive(Clone)]
+struct Put {
+    keyspace: Keyspace,
+    key: Slice,
+    value: Option<Slice>,
+}
+
+/// Puts that become visible together. At most one for each key: the engine gives all of them one number.
+#[derive(Clone, Default)]
+pub(crate) struct Puts(SmallVec<[Put; 1]>);
+
+impl Puts {
+    pub(crate) fn insert(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl Into<Slice>,
+        value: impl Into<Slice>,
+    ) {
+        self.put(keyspace, key.into(), Some(value.into()));
+    }
+
+    pub(crate) fn remove(&mut self, keyspace: &Keyspace, key: impl Into<Slice>) {
+        self.put(keyspace, key.into(), None);
+    }
+
+    pub(crate) fn put(&mut self, keyspace: &Keyspace, key: Slice, value: Option<Slice>) {
+        self.0.push(Put { keyspace: keyspace.clone(), key, value });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives them to the engine. To be called under the commit lock.
+    pub(crate) fn commit(mut self, db: &Database, sync: bool) -> fjall::Result<()> {
+        if self.0.len() == 1
+            && !sync
+            && let Some(Put { keyspace, key, value }) = self.0.pop()
+        {
+            return match value {
+                Some(value) => keyspace.insert(key, value),
+                None => keyspace.remove(key),
+            };
+        }
+        let mode = if sync { PersistMode::SyncData } else { PersistMode::Buffer };
+        let batch = OwnedWriteBatch::with_capacity(db.clone(), self.0.len());
+        let mut batch = batch.durability(Some(mode));
+        for Put { keyspace, key, value } in self.0 {
+            match value {
+                Some(value) => batch.insert(&keyspace, key, value),
+                None => batch.remove(&keyspace, key),
+            }
+        }
+        batch.commit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fjall::KeyspaceCreateOptions;
+
+    use super::*;
+
+    #[test]
+    fn one_put_and_several_are_there_at_once_and_after_reopening() {
+        for sync in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let open = || {
+                let db = Database::builder(dir.path()).worker_threads(1).open().unwrap();
+                let keyspace = db.keyspace("cells", KeyspaceCreateOptions::default).unwrap();
+                (db, keyspace)
+            };
+            let (db, keyspace) = open();
+            let commit = |puts: &[(&str, Option<&str>)]| {
+                let mut all = Puts::default();
+                assert!(all.is_empty());
+                puts.iter().for_each(|(k, v)| all.put(&keyspace, (*k).into(), v.map(Slice::from)));
+                let before = db.visible_seqno();
+                all.commit(&db, sync).unwrap();
+                assert_eq!(db.visible_seqno(), before + 1, "one step for all of them");
+            };
+            commit(&[("a", Some("1"))]);
+            commit(&[("b", Some("1")), ("c", Some("1"))]);
+            commit(&[("a", None)]);
+            commit(&[("b", None), ("c", Some("2"))]);
+            commit(&[("d", Some("1"))]);
+            let shown = |keyspace: &Keyspace| {
+                ["a", "b", "c", "d"]
+                    .map(|key| keyspace.get(key).unwrap().map(|value| value.to_vec()))
+                    .map(|value| value.map_or("-".to_owned(), |v| String::from_utf8(v).unwrap()))
+            };
+            assert_eq!(shown(&keyspace), ["-", "-", "2", "1"]);
+            drop((db, keyspace));
+            assert_eq!(shown(&open().1), ["-", "-", "2", "1"]);
+        }
+    }
+}

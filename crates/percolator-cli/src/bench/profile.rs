@@ -1,0 +1,290 @@
+//! What one operation takes, whatever else the machine does: instructions and allocations of the arms of
+//! Figure 8, counted by Valgrind, and what they ask of files, counted by the kernel.
+//!
+//! Each arm is run twice by a process of its own, with so many operations and with twice as many; what the
+//! second takes more is what they take. Writing out and merging sorted runs is not in it: too little is
+//! written for that.
+
+mod callgrind;
+
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+use crate::bench::fig8::{ALONE, alone};
+use crate::bench::report::{Bar, Figure, print_figures};
+use crate::bench::system::{Load, io, machine};
+use crate::cmd::Context;
+use crate::output::{Column, Out, grouped};
+
+use callgrind::{Counts, Owner};
+
+const MISSING: &str = "valgrind: it counts the instructions, and is not installed; Debian's package is \
+                       `valgrind`, `apt-get install valgrind`";
+/// What makes callgrind count, and nothing else.
+const CALLGRIND: [&str; 2] = ["-q", "--tool=callgrind"];
+
+/// How it is counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    /// So many in the first run, and twice as many in the second.
+    pub(crate) operations: u64,
+    pub(crate) cells: usize,
+    pub(crate) seed: u64,
+}
+
+/// What one operation takes.
+#[derive(Debug)]
+struct Taken {
+    arm: &'static str,
+    counts: Counts,
+    asked: Option<Asked>,
+}
+
+/// What is asked of files: system calls that read or write, and bytes.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    calls: f64,
+    written_bytes: f64,
+}
+
+/// The result.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    settings: Settings,
+    taken: Vec<Taken>,
+    /// Reads that were wrong.
+    pub(crate) wrong: u64,
+    left_out: Vec<&'static str>,
+    load: [Load; 2],
+}
+
+/// An arm, what it is compared with, and how many times as many instructions it may take.
+const RATIOS: [(&str, &str, Option<Bar>); 16] = [
+    ("get", "raw_get", Some(Bar::AtMost(1.15))),
+    ("raw_get", "fjall_get", None),
+    ("paper_faithful_get", "raw_get", None),
+    ("raw_set", "fjall_insert", None),
+    ("fjall_packs", "fjall_insert", None),
+    ("raw_set", "fjall_packs", None),
+    ("raw_set_blind", "fjall_insert", None),
+    ("tx", "raw_set", None),
+    ("tx", "raw_set_blind", None),
+    ("tx_ten", "raw_set", None),
+    ("two_mutations", "raw_set", None),
+    ("two_phases", "two_mutations", None),
+    ("two_phases", "raw_set", None),
+    ("two_phases", "raw_set_blind", None),
+    ("paper_faithful", "raw_set", None),
+    ("paper_faithful", "raw_set_blind", None),
+];
+
+/// Does an arm's operations, and tells in a line of JSON what of them the process itself can tell.
+pub(crate) async fn work(arm: &str, dir: &Path, settings: Settings) -> anyhow::Result<()> {
+    let wrong = alone(arm, dir, settings.cells, settings.operations, settings.seed).await?;
+    let asked = io().map(|io| json!([io.read_calls + io.write_calls, io.written_bytes]));
+    let told = json!({ "wrong": wrong, "asked": asked });
+    Ok(writeln!(std::io::stdout(), "{told}")?)
+}
+
+/// Counts; `None` after Ctrl-C.
+pub(crate) fn run(
+    context: &Context,
+    settings: Settings,
+    arms: &[&'static str],
+) -> anyhow::Result<Option<Outcome>> {
+    let before = Load::now();
+    let (mut taken, mut wrong, mut left_out) = (Vec::new(), 0, Vec::new());
+    if !is_there()? {
+        left_out.push(MISSING);
+    }
+    for arm in arms.iter().copied().filter(|_| left_out.is_empty()) {
+        if context.interrupt.requested() {
+            return Ok(None);
+        }
+        context.out.note(&format!("counting what {arm} takes"));
+        let twice = Settings { operations: 2 * settings.operations, ..settings };
+        let (once, more) = (one(arm, settings)?, one(arm, twice)?);
+        wrong += once.wrong + more.wrong;
+        taken.push(Taken::between(arm, &once, &more, settings.operations as f64));
+    }
+    Ok(Some(Outcome { settings, taken, wrong, left_out, load: [before, Load::now()] }))
+}
+
+fn is_there() -> anyhow::Result<bool> {
+    let status = Command::new("valgrind")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    match status {
+        Ok(status) => Ok(status.success()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).context("starting valgrind"),
+    }
+}
+
+/// What one process told, and what was counted of it.
+struct Counted {
+    counts: Counts,
+    wrong: u64,
+    asked: Option<Asked>,
+}
+
+/// Counts one process that does an arm's operations.
+fn one(arm: &str, settings: Settings) -> anyhow::Result<Counted> {
+    let dir = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
+    let (file, data) = (dir.path().join("callgrind"), dir.path().join("data"));
+    let program = std::env::current_exe().context("this program's own file")?;
+    let output = Command::new("valgrind")
+        .args(CALLGRIND)
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(program)
+        .args(["--quiet", "bench", "profile-work", arm, "--data"])
+        .arg(data)
+        .args(["--operations", &settings.operations.to_string()])
+        .args(["--cells", &settings.cells.to_string(), "--seed", &settings.seed.to_string()])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("starting valgrind")?;
+    let status = output.status;
+    anyhow::ensure!(status.success(), "valgrind ended with {status} while it counted {arm}");
+    let told: Value = serde_json::from_slice(&output.stdout).context("what the process told")?;
+    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let wrong = told["wrong"].as_u64().context("how many reads were wrong")?;
+    let asked = told["asked"][0].as_f64().zip(told["asked"][1].as_f64());
+    let asked = asked.map(|(calls, written_bytes)| Asked { calls, written_bytes });
+    Ok(Counted { counts: Counts::read(&text)?, wrong, asked })
+}
+
+impl Taken {
+    /// What each of so many operations took that the second process did and the first did not.
+    fn between(arm: &'static str, once: &Counted, more: &Counted, operations: f64) -> Self {
+        let each = |more: f64, once: f64| (more - once) / operations;
+        let (a, b) = (&more.counts, &once.counts);
+        let counts = Counts {
+            instructions: std::array::from_fn(|i| each(a.instructions[i], b.instructions[i])),
+            allocations: each(a.allocations, b.allocations),
+        };
+        let asked = more.asked.zip(once.asked).map(|(more, once)| Asked {
+            calls: each(more.calls, once.calls),
+            written_bytes: each(more.written_bytes, once.written_bytes),
+        });
+        Taken { arm, counts, asked }
+    }
+
+    fn json(&self) -> Value {
+        let Taken { arm, counts, asked } = self;
+        let of = |owner: Owner| counts.instructions[owner as usize].round();
+        json!({
+            "arm": arm,
+            "instructions": counts.all_instructions().round(),
+            "ours": of(Owner::Ours),
+            "engine": of(Owner::Engine),
+            "allocator": of(Owner::Allocator),
+            "others": of(Owner::Others),
+            "allocations": hundredths(counts.allocations),
+            "file_calls": asked.map(|asked| hundredths(asked.calls)),
+            "written_bytes": asked.map(|asked| asked.written_bytes.round()),
+        })
+    }
+
+    fn row(&self) -> Vec<String> {
+        let whole = |count: f64| grouped(count.max(0.0).round() as u64);
+        let mut row = vec![self.arm.to_owned(), whole(self.counts.all_instructions())];
+        row.extend(self.counts.instructions.map(whole));
+        let hundredths = |count: f64| format!("{:.2}", hundredths(count));
+        row.push(hundredths(self.counts.allocations));
+        row.push(self.asked.map_or(String::new(), |asked| hundredths(asked.calls)));
+        row.push(self.asked.map_or(String::new(), |asked| whole(asked.written_bytes)));
+        row
+    }
+}
+
+fn hundredths(count: f64) -> f64 {
+    // Without a sign where it is nothing.
+    (count * 100.0).round() / 100.0 + 0.0
+}
+
+impl Outcome {
+    fn figures(&self) -> Vec<Figure> {
+        let of = |name: &str| {
+            let taken = self.taken.iter().find(|taken| taken.arm == name)?;
+            Some(taken.counts.all_instructions())
+        };
+        let figure = |(above, below, bar): &(&str, &str, Option<Bar>)| {
+            let ratio = of(above)? / of(below)?;
+            let figure = Figure::alone(format!("{above} / {below} instructions"), Some(ratio));
+            Some(match bar {
+                Some(bar) => figure.bar(*bar),
+                None => figure,
+            })
+        };
+        RATIOS.iter().filter_map(figure).collect()
+    }
+
+    /// The figures in JSON.
+    pub(crate) fn json(&self) -> Value {
+        let Settings { operations, cells, seed } = self.settings;
+        json!({
+            "benchmark": "profile",
+            "version": env!("CARGO_PKG_VERSION"),
+            "optimised": !cfg!(debug_assertions),
+            "settings": { "operations": operations, "cells": cells, "seed": seed },
+            "machine": machine(self.load),
+            "note": "What one operation of the arms of `fig8` takes; writing out and merging is not in it. The \
+                     instructions are parted by whose function they are in: this project's, the engine's, the \
+                     allocator's, or that of the libraries and the benchmark, which draws a cell and a value. File calls \
+                     are system calls that read or write.",
+            "profile": self.taken.iter().map(Taken::json).collect::<Vec<_>>(),
+            "figures": self.figures().iter().map(Figure::json).collect::<Vec<_>>(),
+            "left_out": self.left_out,
+            "check": { "wrong": self.wrong },
+            "check_ok": self.wrong == 0,
+        })
+    }
+
+    /// Prints the figures.
+    pub(crate) fn print(&self, out: Out) -> std::io::Result<()> {
+        let Settings { operations, cells, .. } = self.settings;
+        for missing in &self.left_out {
+            out.line(&format!("left out: {missing}"))?;
+        }
+        if self.taken.is_empty() {
+            return Ok(());
+        }
+        let [operations, cells] = [operations, cells as u64].map(grouped);
+        out.line(&format!(
+            "what one operation takes, of {operations} on {cells} cells; writing out and merging is not in it\n"
+        ))?;
+        let mut header = vec![Column::left("arm")];
+        let of = ["instructions", "ours", "engine's", "allocator's", "others'"];
+        header.extend(of.map(Column::right));
+        header.extend(["allocations", "file calls", "written bytes"].map(Column::right));
+        out.table(&header, self.taken.iter().map(Taken::row).collect())?;
+        out.line("")?;
+        print_figures(out, &self.figures())?;
+        out.line(&format!("\nchecked: {} reads wrong", self.wrong))
+    }
+}
+
+/// The arms that can be counted, all of them or those that are named.
+///
+/// # Errors
+/// The first name that is none.
+pub(crate) fn arms(named: &[String]) -> Result<Vec<&'static str>, String> {
+    if named.is_empty() {
+        return Ok(ALONE.to_vec());
+    }
+    let known = |name: &String| ALONE.into_iter().find(|known| known == name).ok_or(name.clone());
+    named.iter().map(known).collect()
+}
+
+/// The names of all arms, for a message.
+pub(crate) fn known() -> String {
+    ALONE.join(", ")
+}

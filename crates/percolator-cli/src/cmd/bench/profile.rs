@@ -1,0 +1,93 @@
+//! `bench profile`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::common::Common;
+use crate::bench::profile::{self, Settings};
+use crate::cmd::Context;
+use crate::exit::{Exit, Failure};
+use crate::output::grouped;
+
+const OPERATIONS: std::ops::RangeInclusive<u64> = 100..=1_000_000;
+/// Each is written often enough for its versions to lie as they do in the long run.
+const CELLS: usize = 1_000;
+
+/// What one operation of `bench fig8` takes: instructions, allocations, and what it asks of files.
+///
+/// Counted by Valgrind and the kernel, so the same whatever else the machine does. Each arm is a process that does nothing
+/// else, once with N operations and once with twice as many. Exit status 3, and no result, when a cell is
+/// not as it was written.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator bench profile --quick --out results
+  percolator bench profile --arm raw_set --arm fjall_insert")]
+pub(crate) struct Profile {
+    #[command(flatten)]
+    common: Common,
+    /// How many operations are counted [default: 20000, quick: 5000].
+    #[arg(long, value_name = "N")]
+    operations: Option<u64>,
+    /// Count this arm alone; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    arm: Vec<String>,
+}
+
+/// Do the operations of one arm, in a process that does nothing else.
+#[derive(Debug, Args)]
+pub(crate) struct ProfileWork {
+    arm: String,
+    #[arg(long)]
+    operations: u64,
+    #[arg(long)]
+    cells: usize,
+    #[arg(long)]
+    seed: u64,
+    /// A directory that is not there yet.
+    #[arg(long)]
+    data: PathBuf,
+}
+
+impl ProfileWork {
+    pub(super) async fn run(&self) -> anyhow::Result<Exit> {
+        let ProfileWork { operations, cells, seed, .. } = *self;
+        profile::work(&self.arm, &self.data, Settings { operations, cells, seed }).await?;
+        Ok(Exit::Done)
+    }
+}
+
+impl Profile {
+    pub(super) fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let operations = self.operations.unwrap_or(self.common.sized(5_000, 20_000));
+        if !OPERATIONS.contains(&operations) {
+            let [least, most] = [*OPERATIONS.start(), *OPERATIONS.end()].map(grouped);
+            let what = format!("--operations {operations}");
+            return Err(Failure::usage(what, format!("give {least} to {most}")));
+        }
+        let arms = profile::arms(&self.arm).map_err(|unknown| {
+            let help = format!("choose from {}", profile::known());
+            Failure::usage(format!("--arm {unknown}: no such arm"), help)
+        })?;
+        self.common.prepare(context)?;
+        let settings = Settings { operations, cells: CELLS, seed: self.common.seed };
+        let Some(outcome) = profile::run(context, settings, &arms)? else {
+            context.out.note("interrupted before the end: nothing to report");
+            return Ok(Exit::Interrupted);
+        };
+        let figures = outcome.json();
+        self.common.write("profile", &figures, Vec::new())?;
+        match context.out.json {
+            true => context.out.json(&figures)?,
+            false => outcome.print(context.out)?,
+        }
+        if outcome.wrong > 0 {
+            return Err(Failure::error(
+                Exit::Violated,
+                format!("{} cells were not as they were written", outcome.wrong),
+                "the figures are void; please report this",
+            ));
+        }
+        Ok(Exit::Done)
+    }
+}
