@@ -10,13 +10,18 @@ use ran::{bench, figure};
 
 #[test]
 fn every_timestamp_is_checked() {
-    let ran = bench("oracle", &["--seconds", "0.05", "--callers", "20", "--json"]);
+    let dir = tempfile::tempdir().unwrap();
+    let out = ["--out", dir.path().to_str().unwrap()];
+    let few = ["--seconds", "0.05", "--callers", "20", "--json"];
+    let ran = bench("oracle", &[&few[..], &out].concat());
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(result["check_ok"], json!(true));
     assert!(result["check"]["timestamps"].as_u64() > Some(0));
     assert_eq!(result["arms"].as_array().unwrap().len(), 6);
     assert_eq!(figure(&result, "batched timestamps per s")["bar"], json!(2_000_000.0));
+    let plot = std::fs::read_to_string(dir.path().join("oracle.svg")).unwrap();
+    assert!(plot.contains("here, 20 callers, batched: ") && plot.contains("the paper, 20 callers"));
 }
 
 #[test]

@@ -36,6 +36,8 @@ fn what_an_operation_takes_is_counted() {
     assert!(of(1, "ours") > 100.0 && of(1, "allocations") >= 1.0, "{result}");
     let ratio = figure(&result, "raw_set/fjall_insert instructions")["median"].as_f64().unwrap();
     assert!(ratio > 1.0, "{result}");
+    let plot = std::fs::read_to_string(dir.path().join("profile.svg")).unwrap();
+    assert!(plot.contains("the engine's, raw_set: "), "{plot}");
     let written = std::fs::read_to_string(dir.path().join("profile.json")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), result);
 }

@@ -11,7 +11,9 @@ use ran::{bench, figure};
 #[test]
 fn what_it_wrote_is_checked() {
     let settings = ["--seconds", "0.05", "--cells", "40", "--callers", "3"];
-    let ran = bench("rpc", &[&settings[..], &["--json"]].concat());
+    let dir = tempfile::tempdir().unwrap();
+    let out = ["--json", "--out", dir.path().to_str().unwrap()];
+    let ran = bench("rpc", &[&settings[..], &out].concat());
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
     let check = &result["check"];
@@ -25,6 +27,8 @@ fn what_it_wrote_is_checked() {
         assert!(figure(&result, name)["median"].as_f64() > Some(0.0), "{name}");
     }
     assert_eq!(figure(&result, "get_many/bare_read_many")["bar"], json!(0.9));
+    let plot = std::fs::read_to_string(dir.path().join("rpc.svg")).unwrap();
+    assert_eq!(plot.matches("<title>Percolator, ").count(), 4, "{plot}");
 }
 
 #[test]

@@ -103,7 +103,7 @@ pub(crate) fn document(found: &Found, checked: &[Checked], plots: &str) -> Strin
          without was measured once. \"Each CPU-s\" is a second of processor time, of all processes.\n\n",
     );
     machine(&mut text, found);
-    goals(&mut text, checked);
+    goals(&mut text, found, checked);
     further(&mut text, found, checked);
     paper(&mut text, found, checked);
     for benchmark in &found.benchmarks {
@@ -186,7 +186,7 @@ fn machine(text: &mut String, found: &Found) {
     line(text, "");
 }
 
-fn goals(text: &mut String, checked: &[Checked]) {
+fn goals(text: &mut String, found: &Found, checked: &[Checked]) {
     line(text, "## Goals\n");
     table(text, &HEADINGS, checked.iter().map(|checked| checked.cells().to_vec()));
     for (heading, verdicts) in
@@ -195,6 +195,12 @@ fn goals(text: &mut String, checked: &[Checked]) {
         let of = |checked: &&Checked| verdicts.contains(&checked.verdict());
         let rows: Vec<&Checked> = checked.iter().filter(of).collect();
         line(text, &format!("**{heading}**: {} of {} goals.", rows.len(), checked.len()));
+        if heading == "Lost" && found.benchmarks.iter().any(|benchmark| benchmark.name == "profile")
+        {
+            let what =
+                "What an operation takes, and how much of that is the engine's, stands under";
+            line(text, &format!("{what} [profile](#profile)."));
+        }
         for checked in rows {
             let [what, bar, median, ..] = checked.cells();
             let told = match (checked.verdict(), checked.complaint()) {
@@ -371,6 +377,7 @@ mod tests {
         write("fig8-more.svg", "<svg/>".to_owned());
         write("fig8-more.txt", "somebody's own".to_owned());
         write("fig10.json", told.to_string());
+        write("profile.json", told.to_string());
         write("check.json", json!({ "ok": true }).to_string());
         let run = json!({ "command": "percolator bench fig8 --out DIR", "exit_status": 0, "took_s": 3.2 });
         write("fig8.run", run.to_string());
@@ -387,6 +394,7 @@ mod tests {
             "![fig8](experiments/fig8.svg)",
             "| get/raw_get | 0.95 | 0.9 to 0.97 | 0.96 | >= 0.9 | 0.94 | reached |",
             "| get | 2,000 |  |  |  | a get |",
+            "is the engine's, stands under [profile](#profile).",
             "* fig8, tx_9/raw_9: 0.3, bar >= 0.45, missed",
             "| fig8 | `get/raw_get` | 0.95 | 0.94 | won |",
             "* snapshot get / raw get, embedded: 0.95, bar >= 0.9, reached",

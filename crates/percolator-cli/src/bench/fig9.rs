@@ -40,7 +40,9 @@ const BLOCKS_MIN: usize = 10;
 const BLOCK_S_MAX: f64 = 2.0;
 /// Requests at a rate come at this share of what the arm did in the closed loop.
 const OPEN_SHARE: f64 = 0.5;
-/// For how long, compared with the closed loop.
+/// And then, in the full form, at these.
+const HIGHER_SHARES: [f64; 2] = [0.75, 0.9];
+/// For how long, compared with the closed loop; at the higher shares together.
 const OPEN_TIME: f64 = 0.4;
 /// How often latencies are measured at most, until no request was sent late.
 const OPEN_TRIES: usize = 3;
@@ -106,6 +108,10 @@ impl Settings {
     fn block_s(&self) -> f64 {
         self.seconds / self.blocks() as f64
     }
+
+    fn higher_shares(&self) -> &'static [f64] {
+        if self.quick { &[] } else { &HIGHER_SHARES }
+    }
 }
 
 /// A store on some cores.
@@ -133,10 +139,12 @@ impl Arm {
 pub(crate) struct Stored {
     store: Store,
     loaded_s: Option<f64>,
-    /// Requests at a rate.
+    /// Requests at half of the rate of the closed loop.
     open: Value,
     /// The same before, discarded because requests were sent late.
     late: Vec<Value>,
+    /// Requests at higher shares of it.
+    higher: Vec<(f64, Value)>,
     /// Violations, and types of transactions by arm.
     end: Value,
 }
@@ -266,8 +274,14 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
         let seconds = settings.seconds * OPEN_TIME;
         let request = json!({ "open": peak * OPEN_SHARE, "seconds": seconds });
         let (open, late) = in_time(|| driver.ask(&request))?;
-        let end = driver.end()?;
-        ended.push(Stored { store, loaded_s: loaded["loaded_s"].as_f64(), open, late, end });
+        let mut higher = Vec::new();
+        for share in settings.higher_shares() {
+            let seconds = seconds / HIGHER_SHARES.len() as f64;
+            let request = json!({ "open": peak * share, "seconds": seconds });
+            higher.push((*share, driver.ask(&request)?));
+        }
+        let (loaded_s, end) = (loaded["loaded_s"].as_f64(), driver.end()?);
+        ended.push(Stored { store, loaded_s, open, late, higher, end });
     }
     let (load, took_s) = ([before, Load::now()], started.elapsed().as_secs_f64());
     Ok(Some(Outcome { arms, stores: ended, missing, load, took_s }))

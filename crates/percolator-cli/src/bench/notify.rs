@@ -200,8 +200,7 @@ pub(crate) async fn run(context: &Context, turns: Turns) -> anyhow::Result<Optio
         return Ok(None);
     }
     let load = [before, Load::now()];
-    // The first round warms up.
-    let aside: Vec<&[f64]> = aside.iter().map(|of| of.get(1..).unwrap_or_default()).collect();
+    let aside: Vec<&[f64]> = aside.iter().map(|of| turns.counted(of)).collect();
     let conditions = benches.conditions().await?;
     Ok(Some(report::findings(turns, load, arms.into(), &aside, conditions)))
 }

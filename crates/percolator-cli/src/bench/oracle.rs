@@ -17,7 +17,7 @@ mod echo;
 mod marks;
 mod report;
 
-pub(crate) use report::{json, print};
+pub(crate) use report::{json, plot, print};
 
 use std::sync::Arc;
 
@@ -147,8 +147,7 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
     let mut arms = Vec::from(arms);
     let what = "how late the callers of `half_load` came, for want of a processor";
     let mut lateness = Measured::new("half_load_late", what);
-    // The first round warms up.
-    late.iter().skip(1).try_for_each(|block| lateness.add(block))?;
+    settings.turns.counted(&late).iter().try_for_each(|block| lateness.add(block))?;
     let rounds = lateness.turns.iter().zip(&arms[Arm::HalfLoad as usize].turns);
     let late_rounds = rounds.filter(|round| is_late_turn(*round)).count();
     arms.push(lateness);

@@ -8,6 +8,7 @@ use percolator::{Column, Options, Percolator, Result};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+use crate::bench::plot::{self, Axis, BarSeries, Bars, Role, Unit};
 use crate::bench::report::{Bar, Figure, print_figures};
 use crate::bench::statistics::Estimate;
 use crate::bench::system::{Load, machine};
@@ -112,6 +113,35 @@ pub(crate) fn json(outcome: &Outcome) -> Value {
         "check": { "values": 4 * outcome.documents * COLUMNS, "wrong": outcome.wrong },
         "check_ok": outcome.wrong == 0,
     })
+}
+
+/// Requests for all columns of a document.
+pub(crate) fn plot(outcome: &Outcome) -> String {
+    let each = |of: fn(&Reads) -> u64| {
+        let bar = |reads: &Reads| Some(plot::Bar::of(of(reads) as f64 / outcome.documents as f64));
+        outcome.reads.iter().map(bar).collect()
+    };
+    Bars {
+        title: "Requests to read a document of twenty columns".into(),
+        subtitle: "One column after the other in a transaction. The paper tells of a tenth of the requests."
+            .into(),
+        y: Axis::linear("requests", Unit::Plain),
+        groups: outcome.reads.iter().map(|reads| reads.values.to_owned()).collect(),
+        series: vec![
+            BarSeries {
+                name: "one by one".into(),
+                role: Role::Peer(0),
+                values: each(|reads| reads.one_by_one),
+            },
+            BarSeries {
+                name: "with columns read ahead".into(),
+                role: Role::Ours(0),
+                values: each(|reads| reads.ahead),
+            },
+        ],
+        references: Vec::new(),
+    }
+    .svg()
 }
 
 /// Prints the figures.

@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::bench::fig8::{ALONE, alone};
+use crate::bench::plot::{self, Axis, BarSeries, Bars, Role, Unit};
 use crate::bench::report::{Bar, Figure, print_figures};
 use crate::bench::system::{Load, io, machine};
 use crate::cmd::Context;
@@ -81,6 +82,10 @@ const RATIOS: [(&str, &str, Option<Bar>); 16] = [
     ("paper_faithful", "raw_set", None),
     ("paper_faithful", "raw_set_blind", None),
 ];
+
+/// The arms of the plot: writes, from the engine's own to the paper's.
+const PLOTTED: [&str; 6] =
+    ["fjall_insert", "fjall_packs", "raw_set", "tx", "two_phases", "paper_faithful"];
 
 /// Does an arm's operations, and tells in a line of JSON what of them the process itself can tell.
 pub(crate) async fn work(arm: &str, dir: &Path, settings: Settings) -> anyhow::Result<()> {
@@ -246,6 +251,33 @@ impl Outcome {
             "check": { "wrong": self.wrong },
             "check_ok": self.wrong == 0,
         })
+    }
+
+    /// Whose instructions a write takes; `None` if none was counted.
+    pub(crate) fn plot(&self) -> Option<String> {
+        let plotted = |arm: &&&str| self.taken.iter().any(|taken| taken.arm == **arm);
+        let arms: Vec<&str> = PLOTTED.iter().filter(plotted).copied().collect();
+        let series = |name: &str, role, owner: Owner| {
+            let of = |arm: &&str| {
+                let taken = self.taken.iter().find(|taken| taken.arm == *arm)?;
+                Some(plot::Bar::of(taken.counts.instructions[owner as usize]))
+            };
+            BarSeries { name: name.into(), role, values: arms.iter().map(of).collect() }
+        };
+        let bars = Bars {
+            title: "Whose instructions a write of one cell takes".into(),
+            subtitle: "In memory; without writing out and merging sorted runs.".into(),
+            y: Axis::linear("instructions", Unit::Plain),
+            groups: arms.iter().map(ToString::to_string).collect(),
+            series: vec![
+                series("this project's", Role::Ours(0), Owner::Ours),
+                series("the engine's", Role::Peer(0), Owner::Engine),
+                series("the allocator's", Role::Peer(1), Owner::Allocator),
+                series("libraries and the benchmark", Role::Peer(2), Owner::Others),
+            ],
+            references: Vec::new(),
+        };
+        (!arms.is_empty()).then(|| bars.svg())
     }
 
     /// Prints the figures.

@@ -21,7 +21,7 @@ mod caller;
 mod record;
 mod report;
 
-pub(crate) use report::{json, print};
+pub(crate) use report::{json, plot, print};
 
 use std::sync::Arc;
 

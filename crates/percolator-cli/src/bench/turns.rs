@@ -16,6 +16,11 @@ use crate::progress::Progress;
 /// median of fewer, and its interval, say little.
 const BLOCK: Duration = Duration::from_millis(500);
 const BLOCKS_MIN: usize = 10;
+/// An arm is warm when two blocks in a row differ by no more than this part of the first.
+const WARM: f64 = 0.03;
+/// It is given so much of the time that it is measured for to become so, and at most so long.
+const WARM_UP_PART: f64 = 0.25;
+const WARM_UP_MAX: Duration = Duration::from_secs(5);
 
 /// How long arms are measured, and in which order.
 #[derive(Debug, Clone, Copy)]
@@ -115,6 +120,17 @@ impl Turns {
         Duration::from_secs_f64(self.seconds).div_f64(self.blocks() as f64)
     }
 
+    /// Of what an arm left in each of its turns, what it left in those that count.
+    pub(crate) fn counted<T>(self, left: &[T]) -> &[T] {
+        &left[left.len().saturating_sub(self.blocks())..]
+    }
+
+    /// How many turns an arm may have to become warm.
+    fn warm_ups(self) -> usize {
+        let time = Duration::from_secs_f64(self.seconds * WARM_UP_PART).min(WARM_UP_MAX);
+        time.div_duration_f64(self.block()).ceil() as usize
+    }
+
     /// Progress towards the end of all turns of so many arms.
     pub(crate) fn progress(self, context: &Context, arms: usize) -> Progress {
         Progress::new(context.out.quiet, Some(self.steps(arms)))
@@ -124,8 +140,8 @@ impl Turns {
         ((self.blocks() + 1) * arms) as u64
     }
 
-    /// Lets the arms take turns: `turn` is given the index of the arm. The first round warms up, goes by
-    /// the order of the arms, and does not count. Returns `false` after Ctrl-C.
+    /// Lets the arms take turns: `turn` is given the index of the arm. The first round goes by the order of
+    /// the arms and does not count: each has turns until it is warm. Returns `false` after Ctrl-C.
     pub(crate) async fn take(
         self,
         context: &Context,
@@ -145,15 +161,31 @@ impl Turns {
                     return Ok(false);
                 }
                 progress.say(step, &format!("round {round} of {rounds}: {}", arms[arm].name));
-                let block = turn(arm).await?;
-                if round > 0 {
-                    arms[arm].add(&block)?;
+                match round {
+                    0 => self.warm(async || turn(arm).await).await?,
+                    _ => arms[arm].add(&turn(arm).await?)?,
                 }
                 step += 1;
             }
         }
         progress.say(self.steps(arms.len()), "checking");
         Ok(true)
+    }
+
+    /// Gives an arm turns until it is warm.
+    async fn warm(
+        self,
+        mut turn: impl AsyncFnMut() -> anyhow::Result<Block>,
+    ) -> anyhow::Result<()> {
+        let mut before = None;
+        for _ in 0..self.warm_ups() {
+            let rate = turn().await?.rate();
+            let is_warm = |before: f64| (rate - before).abs() <= before * WARM;
+            if before.replace(rate).is_some_and(is_warm) {
+                break;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -200,6 +232,13 @@ impl Others<'_> {
     }
 }
 
+impl Block {
+    /// Operations a second.
+    fn rate(&self) -> f64 {
+        self.operations as f64 / self.spent.elapsed.as_secs_f64()
+    }
+}
+
 impl Spent {
     /// Of all processes.
     pub(crate) fn cpu(&self) -> Option<Duration> {
@@ -240,7 +279,7 @@ impl Measured {
         let quantile = |quantile| block.latencies.value_at_quantile(quantile) as f64;
         let cpu_rate = block.spent.cpu().map(|cpu| operations / cpu.as_secs_f64());
         self.turns.push(Turn {
-            rate: operations / block.spent.elapsed.as_secs_f64(),
+            rate: block.rate(),
             cpu_rate: cpu_rate.filter(|rate| rate.is_finite()),
             operations: block.operations,
             io: block.spent.io,
@@ -248,5 +287,36 @@ impl Measured {
             p99: quantile(0.99),
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many blocks of such rates an arm is given until it is warm, in blocks of half a second.
+    async fn blocks(turns: Turns, rates: &[u64]) -> usize {
+        let mut given = 0;
+        let turn = async || {
+            let elapsed = Duration::from_millis(500);
+            let spent = Spent { elapsed, client_cpu: None, server_cpu: None, io: None };
+            given += 1;
+            Ok(Block { operations: rates[given - 1] / 2, spent, latencies: histogram() })
+        };
+        turns.warm(turn).await.unwrap();
+        given
+    }
+
+    #[tokio::test]
+    async fn an_arm_is_warm_when_two_blocks_agree_or_its_time_is_over() {
+        let full = Turns { seconds: 20.0, seed: 1 };
+        assert_eq!((full.block().as_millis(), full.warm_ups()), (500, 10));
+        assert_eq!(blocks(full, &[1000, 1500, 1900, 2000, 2050, 1]).await, 5);
+        assert_eq!(blocks(full, &[2000, 1950]).await, 2);
+        let restless = [1000, 2000].repeat(10);
+        assert_eq!(blocks(full, &restless).await, 10);
+        assert_eq!(blocks(Turns { seconds: 60.0, seed: 1 }, &restless).await, 10);
+        assert_eq!(blocks(Turns { seconds: 2.0, seed: 1 }, &restless).await, 3);
+        assert_eq!(blocks(full, &[0; 2]).await, 2, "nothing done is no reason to wait");
     }
 }

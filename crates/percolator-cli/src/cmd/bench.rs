@@ -198,7 +198,8 @@ impl Oracle {
             return Ok(Exit::Interrupted);
         };
         let figures = oracle::json(&settings, &result);
-        self.common.write("oracle", &figures, vec![])?;
+        let plot = oracle::plot(&settings, &result);
+        self.common.write("oracle", &figures, vec![("oracle.svg".to_owned(), plot)])?;
         match context.out.json {
             true => context.out.json(&figures)?,
             false => oracle::print(context.out, &settings, &result)?,
@@ -261,7 +262,8 @@ impl Rpc {
             return Ok(Exit::Interrupted);
         };
         let figures = rpc::json(&settings, &result);
-        self.common.write("rpc", &figures, vec![])?;
+        let plot = rpc::plot(&settings, &result);
+        self.common.write("rpc", &figures, vec![("rpc.svg".to_owned(), plot)])?;
         match context.out.json {
             true => context.out.json(&figures)?,
             false => rpc::print(context.out, &settings, &result)?,

@@ -40,28 +40,23 @@ pub(super) fn findings(
     Findings { name, about, settings, turns, load, arms, figures, conditions, plot }
 }
 
-/// The numbers of the rounds that count: the first one warms up.
-fn counted(of: &[f64]) -> &[f64] {
-    of.get(1..).unwrap_or_default()
-}
-
 fn figures(settings: Settings, arms: &[Measured], clients: &[Arm]) -> Vec<Figure> {
     let turns = settings.turns;
     let mut figures = Vec::new();
     for (at, (name, ms, _)) in ARMS.iter().enumerate() {
-        let requests = counted(&clients[at].requests);
-        let conflicts = counted(&clients[at].conflicts);
+        let requests = turns.counted(&clients[at].requests);
+        let conflicts = turns.counted(&clients[at].conflicts);
         let requests_name = format!("{name}: requests for a transaction");
         figures.push(Figure::each(requests_name, turns, requests));
         for (what, of) in [("reads", &clients[at].reads), ("mutations", &clients[at].mutations)] {
             let name = format!("{name}: {what} for a transaction");
-            figures.push(Figure::each(name, turns, counted(of)));
+            figures.push(Figure::each(name, turns, turns.counted(of)));
         }
         figures.push(Figure::each(format!("{name}: conflicts of attempts"), turns, conflicts));
         if *ms == 0 {
             continue;
         }
-        let without = counted(&clients[0].requests);
+        let without = turns.counted(&clients[0].requests);
         let ratios: Vec<f64> = requests.iter().zip(without).map(|(a, b)| a / b).collect();
         let ratio = Figure::each(format!("{name} / delay_0 requests"), turns, &ratios);
         figures.push(if *ms == 10 { ratio.bar(Bar::AtMost(REQUESTS)) } else { ratio });
@@ -74,7 +69,8 @@ fn figures(settings: Settings, arms: &[Measured], clients: &[Arm]) -> Vec<Figure
 /// Requests for a transaction by the delay, reads and mutations apart.
 fn plot(settings: Settings, clients: &[Arm]) -> String {
     let bar = |of: &[f64]| {
-        let Estimate { median, low, high } = Estimate::of(counted(of), settings.turns.seed)?;
+        let Estimate { median, low, high } =
+            Estimate::of(settings.turns.counted(of), settings.turns.seed)?;
         Some(plot::Bar::of(median).between(low, high))
     };
     let series = |name: &str, number, of: fn(&Arm) -> &[f64]| BarSeries {

@@ -16,7 +16,7 @@ struct Rows {
 }
 
 /// All there are; a benchmark has some of them. A row without any of the numbers is left out.
-const TABLES: [Rows; 8] = [
+const TABLES: [Rows; 9] = [
     Rows {
         about: "The arms:",
         at: "/arms",
@@ -105,6 +105,19 @@ const TABLES: [Rows; 8] = [
             ("allocations", "/allocations"),
             ("file calls", "/file_calls"),
             ("written bytes", "/written_bytes"),
+        ],
+    },
+    Rows {
+        about: "Nearer to that rate:",
+        at: "/open_loops",
+        columns: &[
+            ("store", "/store"),
+            ("share", "/share"),
+            ("all/s", "/per_second"),
+            ("p50, ms", "/p50_ms"),
+            ("p99, ms", "/p99_ms"),
+            ("sent late", "/sent_late"),
+            ("waited when it was given up", "/saturated"),
         ],
     },
     Rows {

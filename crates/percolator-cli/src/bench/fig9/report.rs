@@ -7,7 +7,7 @@ use crate::bench::statistics::Estimate;
 use crate::bench::system::{Load, machine};
 use crate::output::{Column, Out, grouped};
 
-use super::{Arm, Outcome, Settings, Store, Stored};
+use super::{Arm, Outcome, Settings, Store, Stored, sent_late};
 
 const NOTE: &str =
     "a TPC-E-like workload; the results are not comparable with published TPC-E results";
@@ -161,6 +161,7 @@ pub(crate) fn json(settings: &Settings, outcome: &Outcome) -> Value {
         "took_s": outcome.took_s,
         "arms": arms,
         "stores": outcome.stores.iter().map(stored_json).collect::<Vec<_>>(),
+        "open_loops": higher_json(outcome),
         "figures": RATIOS.iter().map(|ratio| ratio.figure(settings, outcome).json()).collect::<Vec<_>>(),
         "ratios": RATIOS.iter().map(|ratio| ratio_json(ratio, settings, outcome)).collect::<Vec<_>>(),
         "plot": {
@@ -209,6 +210,22 @@ fn stored_json(stored: &Stored) -> Value {
     })
 }
 
+/// Requests at more than half of the rate. Where they were sent late, their latencies say little.
+fn higher_json(outcome: &Outcome) -> Vec<Value> {
+    let of = |stored: &Stored| {
+        let store = stored.store.name();
+        let row = |(share, open): &(f64, Value)| {
+            let mut row = open.clone();
+            row["store"] = json!(store);
+            row["share"] = json!(share);
+            row["sent_late"] = json!(sent_late(open));
+            row
+        };
+        stored.higher.iter().map(row).collect::<Vec<_>>()
+    };
+    outcome.stores.iter().flat_map(of).collect()
+}
+
 fn ratio_json(ratio: &Ratio, settings: &Settings, outcome: &Outcome) -> Value {
     let [results, all] = ratio.estimates(settings, outcome).unwrap_or([None, None]);
     json!({
@@ -249,6 +266,10 @@ pub(crate) fn print(out: Out, settings: &Settings, outcome: &Outcome) -> anyhow:
     out.line("")?;
     latencies(out, outcome)?;
     out.line("")?;
+    if outcome.stores.iter().any(|stored| !stored.higher.is_empty()) {
+        higher(out, outcome)?;
+        out.line("")?;
+    }
     let rows = RATIOS.iter().map(|ratio| ratio_row(ratio, settings, outcome));
     let mut header = vec![Column::left("ratio")];
     header.extend(["median", "95 %", "all types", "bar", "paper"].map(Column::right));
@@ -339,6 +360,30 @@ fn latencies(out: Out, outcome: &Outcome) -> anyhow::Result<()> {
         .map(Column::right),
     );
     Ok(out.table(&header, rows.collect())?)
+}
+
+/// The latencies of all types at higher rates.
+fn higher(out: Out, outcome: &Outcome) -> anyhow::Result<()> {
+    let row = |open: &Value| {
+        let ms = |name: &str| open[name].as_f64().map_or(String::new(), |ms| format!("{ms:.1} ms"));
+        let told = match (open["saturated"].as_u64(), open["sent_late"] == true) {
+            (Some(waiting), _) => format!("not kept up with: {} waited", grouped(waiting)),
+            (None, true) => "sent late".to_owned(),
+            (None, false) => String::new(),
+        };
+        vec![
+            open["store"].as_str().unwrap_or_default().to_owned(),
+            format!("{:.0} %", open["share"].as_f64().unwrap_or_default() * 100.0),
+            open["per_second"].as_f64().map_or(String::new(), |rate| format!("{rate:.0}/s")),
+            ms("p50_ms"),
+            ms("p99_ms"),
+            told,
+        ]
+    };
+    let mut header = vec![Column::left("nearer to the rate")];
+    header.extend(["share", "all", "p50", "p99"].map(Column::right));
+    header.push(Column::left(""));
+    Ok(out.table(&header, higher_json(outcome).iter().map(row).collect())?)
 }
 
 fn ratio_row(ratio: &Ratio, settings: &Settings, outcome: &Outcome) -> Vec<String> {

@@ -42,10 +42,18 @@ impl Bars {
                 svg.text("tick", at, Hold::Middle, &text);
             }
             let first = middle - width * shown(group).count() as f64 / 2.0;
+            let mut labels = Vec::new();
             for (i, (series, bar)) in shown(group).enumerate() {
                 let told = format!("{}, {name}: ", series.name);
                 let from = first + width * i as f64;
-                self.draw(&mut svg, (&told, &look(series.role)), &bar, &y, (from, width));
+                self.draw(
+                    &mut svg,
+                    (&told, &look(series.role)),
+                    &bar,
+                    &y,
+                    (from, width),
+                    &mut labels,
+                );
             }
         }
         references(&mut svg, &self.references, None, &y, top);
@@ -68,6 +76,7 @@ impl Bars {
         bar: &Bar,
         y: &Laid,
         (from, width): (f64, f64),
+        labels: &mut Vec<Label>,
     ) {
         let Some(end) = y.pixel(bar.value) else { return };
         let base = y.clamped(0_f64.max(y.low()));
@@ -83,9 +92,32 @@ impl Bars {
             error_bar(svg, "whisker", middle, low, high);
             above = above.min(high);
         }
-        if width_of(&text, LETTER) <= width + 10.0 {
-            svg.text("value", (middle, above - 5.0), Hold::Middle, &text);
+        let half = width_of(&text, LETTER) / 2.0;
+        if 2.0 * half <= width + 10.0 {
+            let base = Label::clear_of(labels, (middle - half, middle + half), above - 5.0);
+            svg.text("value", (middle, base), Hold::Middle, &text);
         }
+    }
+}
+
+/// Where a number stands: from where to where, and on which height.
+struct Label {
+    from: f64,
+    to: f64,
+    base: f64,
+}
+
+impl Label {
+    /// Finds a height for a number, at `base` or higher, where it lies on none of the others.
+    fn clear_of(labels: &mut Vec<Label>, (from, to): (f64, f64), mut base: f64) -> f64 {
+        let hides = |label: &&Label, base: f64| {
+            label.from < to && from < label.to && (label.base - base).abs() < LETTER
+        };
+        while let Some(hidden) = labels.iter().find(|label| hides(label, base)) {
+            base = hidden.base - LETTER;
+        }
+        labels.push(Label { from, to, base });
+        base
     }
 }
 
@@ -102,6 +134,15 @@ mod tests {
     use crate::bench::plot::{Axis, Reference, Role, Unit};
 
     use super::*;
+
+    #[test]
+    fn numbers_lie_on_no_others() {
+        let mut labels = Vec::new();
+        assert_eq!(Label::clear_of(&mut labels, (0.0, 30.0), 100.0), 100.0);
+        assert_eq!(Label::clear_of(&mut labels, (20.0, 50.0), 104.0), 89.0);
+        assert_eq!(Label::clear_of(&mut labels, (25.0, 40.0), 92.0), 78.0);
+        assert_eq!(Label::clear_of(&mut labels, (50.0, 80.0), 100.0), 100.0);
+    }
 
     #[test]
     fn each_group_has_a_bar_of_each_series_that_has_one() {

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use super::bed::{KEY_BYTES, VALUE_BYTES};
 use super::{Outcome, Settings};
+use crate::bench::plot::{Axis, Bar as Column, BarSeries, Bars, Role, Unit};
 use crate::bench::report::{Bar, Figure, Report};
+use crate::bench::statistics::Estimate;
 use crate::bench::turns::Measured;
 use crate::output::{Out, grouped};
 
@@ -57,6 +59,48 @@ pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
         "committed": check.committed,
     });
     report(settings, result).json(about, checked, check.is_ok())
+}
+
+/// Rates of transactions beside those of the requests that they consist of.
+pub(crate) fn plot(settings: &Settings, result: &Outcome) -> String {
+    let rate = |name: &&str| {
+        let arm = result.arms.iter().find(|arm| arm.name == *name)?;
+        let rates: Vec<f64> = arm.turns.iter().map(|turn| turn.rate).collect();
+        let Estimate { median, low, high } = Estimate::of(&rates, settings.turns.seed)?;
+        Some(Column::of(median).between(low, high))
+    };
+    let series = |name: &str, role, arms: [&str; 4]| BarSeries {
+        name: name.to_owned(),
+        role,
+        values: arms.iter().map(rate).collect(),
+    };
+    let many = settings.callers;
+    Bars {
+        title: "Single cells over a network: transactions and bare requests".into(),
+        subtitle: "Over loopback: a table server, and a client with its oracle.".into(),
+        y: Axis::linear("operations a second", Unit::Plain),
+        groups: vec![
+            "a read".into(),
+            format!("a read, {many} callers"),
+            "a write".into(),
+            format!("a write, {many} callers"),
+        ],
+        series: vec![
+            series(
+                "the requests alone",
+                Role::Peer(0),
+                ["bare_read", "bare_read_many", "bare_commit", "bare_commit_many"],
+            ),
+            series("Percolator", Role::Ours(0), ["get", "get_many", "tx", "tx_many"]),
+            series(
+                "without conditional mutations",
+                Role::Ours(1),
+                ["", "", "tx_read_first", "tx_read_first_many"],
+            ),
+        ],
+        references: Vec::new(),
+    }
+    .svg()
 }
 
 /// Prints the settings and figures as tables.

@@ -36,7 +36,8 @@ impl Prefetch {
         self.common.prepare(context)?;
         let outcome = prefetch::run(documents).await?;
         let figures = prefetch::json(&outcome);
-        self.common.write("prefetch", &figures, Vec::new())?;
+        let plot = ("prefetch.svg".to_owned(), prefetch::plot(&outcome));
+        self.common.write("prefetch", &figures, vec![plot])?;
         match context.out.json {
             true => context.out.json(&figures)?,
             false => prefetch::print(context.out, &outcome)?,

@@ -76,7 +76,8 @@ impl Profile {
             return Ok(Exit::Interrupted);
         };
         let figures = outcome.json();
-        self.common.write("profile", &figures, Vec::new())?;
+        let plot = outcome.plot().map(|svg| ("profile.svg".to_owned(), svg));
+        self.common.write("profile", &figures, plot.into_iter().collect())?;
         match context.out.json {
             true => context.out.json(&figures)?,
             false => outcome.print(context.out)?,
