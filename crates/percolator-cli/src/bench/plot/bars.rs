@@ -3,7 +3,7 @@
 use super::chart::{LEFT, RIGHT, WIDTH, bottom, error_bar, heading, references, second_axis};
 use super::scale::{Laid, format};
 use super::svg::{Hold, Svg, class, is_hollow, width_of, wrapped};
-use super::{Bar, BarSeries, Bars, Line};
+use super::{Bar, BarSeries, Bars, Line, Unit};
 
 /// The share of a group's place that its bars take.
 const FILLED: f64 = 0.8;
@@ -42,18 +42,10 @@ impl Bars {
                 svg.text("tick", at, Hold::Middle, &text);
             }
             let first = middle - width * shown(group).count() as f64 / 2.0;
-            let mut labels = Vec::new();
             for (i, (series, bar)) in shown(group).enumerate() {
                 let told = format!("{}, {name}: ", series.name);
                 let from = first + width * i as f64;
-                self.draw(
-                    &mut svg,
-                    (&told, &look(series.role)),
-                    &bar,
-                    &y,
-                    (from, width),
-                    &mut labels,
-                );
+                self.draw(&mut svg, (&told, &look(series.role)), &bar, &y, (from, width));
             }
         }
         references(&mut svg, &self.references, None, &y, top);
@@ -76,7 +68,6 @@ impl Bars {
         bar: &Bar,
         y: &Laid,
         (from, width): (f64, f64),
-        labels: &mut Vec<Label>,
     ) {
         let Some(end) = y.pixel(bar.value) else { return };
         let base = y.clamped(0_f64.max(y.low()));
@@ -92,32 +83,21 @@ impl Bars {
             error_bar(svg, "whisker", middle, low, high);
             above = above.min(high);
         }
-        let half = width_of(&text, LETTER) / 2.0;
-        if 2.0 * half <= width + 10.0 {
-            let base = Label::clear_of(labels, (middle - half, middle + half), above - 5.0);
-            svg.text("value", (middle, base), Hold::Middle, &text);
+        let fits = |text: &String| width_of(text, LETTER) <= width;
+        let is_long = self.y.unit == Unit::Plain && bar.value >= 1000.0;
+        let short = is_long.then(|| short(bar.value));
+        if let Some(text) = Some(text).filter(fits).or(short.filter(fits)) {
+            svg.text("value", (middle, above - 5.0), Hold::Middle, &text);
         }
     }
 }
 
-/// Where a number stands: from where to where, and on which height.
-struct Label {
-    from: f64,
-    to: f64,
-    base: f64,
-}
-
-impl Label {
-    /// Finds a height for a number, at `base` or higher, where it lies on none of the others.
-    fn clear_of(labels: &mut Vec<Label>, (from, to): (f64, f64), mut base: f64) -> f64 {
-        let hides = |label: &&Label, base: f64| {
-            label.from < to && from < label.to && (label.base - base).abs() < LETTER
-        };
-        while let Some(hidden) = labels.iter().find(|label| hides(label, base)) {
-            base = hidden.base - LETTER;
-        }
-        labels.push(Label { from, to, base });
-        base
+/// A number in as few letters as it takes to compare it with others: `85k`.
+fn short(value: f64) -> String {
+    match value / 1000.0 {
+        thousands if thousands >= 999.5 => format!("{:.1}M", thousands / 1000.0),
+        thousands if thousands >= 9.95 => format!("{thousands:.0}k"),
+        thousands => format!("{thousands:.1}k"),
     }
 }
 
@@ -131,17 +111,35 @@ fn look(role: super::Role) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::bench::plot::{Axis, Reference, Role, Unit};
+    use crate::bench::plot::{Axis, Reference, Role};
 
     use super::*;
 
     #[test]
-    fn numbers_lie_on_no_others() {
-        let mut labels = Vec::new();
-        assert_eq!(Label::clear_of(&mut labels, (0.0, 30.0), 100.0), 100.0);
-        assert_eq!(Label::clear_of(&mut labels, (20.0, 50.0), 104.0), 89.0);
-        assert_eq!(Label::clear_of(&mut labels, (25.0, 40.0), 92.0), 78.0);
-        assert_eq!(Label::clear_of(&mut labels, (50.0, 80.0), 100.0), 100.0);
+    fn numbers_are_shortened_to_their_bars() {
+        for (value, told) in [
+            (1_000.0, "1.0k"),
+            (9_949.0, "9.9k"),
+            (9_960.0, "10k"),
+            (85_112.0, "85k"),
+            (999_499.0, "999k"),
+            (999_600.0, "1.0M"),
+            (2_340_000.0, "2.3M"),
+        ] {
+            assert_eq!(short(value), told);
+        }
+        let of = |groups: usize| {
+            let values = vec![Some(Bar::of(85_112.0)); groups];
+            let series = BarSeries { name: "ours".into(), role: Role::Ours(0), values };
+            let groups = vec![String::new(); groups];
+            let y = Axis::linear("cells", Unit::Plain);
+            let (title, subtitle, references) = ("t".into(), String::new(), Vec::new());
+            Bars { title, subtitle, y, groups, series: vec![series], references }.svg()
+        };
+        assert!(of(2).contains(">85,112</text>"));
+        let narrow = of(16);
+        assert!(narrow.contains(">85k</text>") && !narrow.contains(">85,112</text>"));
+        assert!(!of(60).contains(">85k</text>"), "no room for that either");
     }
 
     #[test]
