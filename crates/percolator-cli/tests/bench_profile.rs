@@ -32,6 +32,10 @@ fn what_an_operation_takes_is_counted() {
         // Each is rounded by itself.
         assert!((parts.iter().sum::<f64>() - of(arm, "instructions")).abs() <= 2.5, "{result}");
     }
+    for arm in [0, 1] {
+        // One write of the journal; what else there is, is little.
+        assert!((0.9..1.6).contains(&of(arm, "file_calls")), "{result}");
+    }
     assert!(of(0, "ours") < 100.0, "the engine alone: {result}");
     assert!(of(1, "ours") > 100.0 && of(1, "allocations") >= 1.0, "{result}");
     let ratio = figure(&result, "raw_set/fjall_insert instructions")["median"].as_f64().unwrap();

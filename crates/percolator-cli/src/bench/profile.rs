@@ -1,5 +1,5 @@
 //! What one operation takes, whatever else the machine does: instructions and allocations of the arms of
-//! Figure 8, counted by Valgrind, and what they ask of files, counted by the kernel.
+//! Figure 8, counted by Valgrind, and what they ask of files, counted by the kernel without it.
 //!
 //! Each arm is run twice by a process of its own, with so many operations and with twice as many; what the
 //! second takes more is what they take. Writing out and merging sorted runs is not in it: too little is
@@ -139,15 +139,27 @@ struct Counted {
     asked: Option<Asked>,
 }
 
-/// Counts one process that does an arm's operations.
+/// Counts an arm's operations: by Valgrind, and again without it. What a process asks of the kernel is not
+/// what it asks in there, where threads take turns by means of a pipe.
 fn one(arm: &str, settings: Settings) -> anyhow::Result<Counted> {
     let dir = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
-    let (file, data) = (dir.path().join("callgrind"), dir.path().join("data"));
+    let file = dir.path().join("callgrind");
     let program = std::env::current_exe().context("this program's own file")?;
-    let output = Command::new("valgrind")
-        .args(CALLGRIND)
-        .arg(format!("--callgrind-out-file={}", file.display()))
-        .arg(program)
+    let mut inside = Command::new("valgrind");
+    inside.args(CALLGRIND).arg(format!("--callgrind-out-file={}", file.display())).arg(&program);
+    let told = done(inside, arm, settings, &dir.path().join("inside"))?;
+    let alone = done(Command::new(program), arm, settings, &dir.path().join("alone"))?;
+    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let wrong = |told: &Value| told["wrong"].as_u64().context("how many reads were wrong");
+    let wrong = wrong(&told)? + wrong(&alone)?;
+    let asked = alone["asked"][0].as_f64().zip(alone["asked"][1].as_f64());
+    let asked = asked.map(|(calls, written_bytes)| Asked { calls, written_bytes });
+    Ok(Counted { counts: Counts::read(&text)?, wrong, asked })
+}
+
+/// Runs an arm's operations in a process of their own, and returns what it tells.
+fn done(mut command: Command, arm: &str, settings: Settings, data: &Path) -> anyhow::Result<Value> {
+    let output = command
         .args(["--quiet", "bench", "profile-work", arm, "--data"])
         .arg(data)
         .args(["--operations", &settings.operations.to_string()])
@@ -155,15 +167,10 @@ fn one(arm: &str, settings: Settings) -> anyhow::Result<Counted> {
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
-        .context("starting valgrind")?;
+        .with_context(|| format!("starting {command:?}"))?;
     let status = output.status;
-    anyhow::ensure!(status.success(), "valgrind ended with {status} while it counted {arm}");
-    let told: Value = serde_json::from_slice(&output.stdout).context("what the process told")?;
-    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-    let wrong = told["wrong"].as_u64().context("how many reads were wrong")?;
-    let asked = told["asked"][0].as_f64().zip(told["asked"][1].as_f64());
-    let asked = asked.map(|(calls, written_bytes)| Asked { calls, written_bytes });
-    Ok(Counted { counts: Counts::read(&text)?, wrong, asked })
+    anyhow::ensure!(status.success(), "{arm} ended with {status} while it was counted");
+    serde_json::from_slice(&output.stdout).context("what the process told")
 }
 
 impl Taken {
