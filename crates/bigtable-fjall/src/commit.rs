@@ -5,7 +5,7 @@
 //!      '------ somebody does ---> queue ---> committer thread: drains the queue group by group
 //! ```
 //!
-//! A group is evaluated against the published state and written as one batch, which the engine
+//! A group is evaluated against the published state and written as one batch (`puts.rs`), which the engine
 //! syncs (if asked to) before it inserts and publishes it. A row is in a group at most once, so
 //! every predicate sees all that came before it. A request of several rows takes its timestamp after
 //! the group's rows were made known to readers (`pending.rs`). Leading without a queue spares the single client

@@ -223,6 +223,7 @@ impl<'a> Draft<'a> {
         for (memory, added) in counted {
             *batch.added(memory) += added;
         }
+        batch.writes.reserve(self.writes.iter().map(|(_, writes)| writes.puts.len()).sum());
         for (space, writes) in self.writes {
             let group = space.group;
             if group.history.is_some() && !space.history {

@@ -3,12 +3,14 @@
 //! A put alone is a write of the engine's own, which is as whole as a batch of one and has less to set up;
 //! several are a batch. Where it must survive a power cut it is a batch as well, because the engine syncs
 //! only those before it shows them.
+//!
+//! What a write of its own leaves to the engine: it is flushed because keyspaces do not have
+//! `manual_journal_persist`, and its key and value are within the engine's limits because the store's are.
 
 use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, Slice};
 use smallvec::SmallVec;
 
 /// A value that is put under a key, or `None` to remove what is there.
-#[derive(Clone)]
 struct Put {
     keyspace: Keyspace,
     key: Slice,
@@ -16,7 +18,7 @@ struct Put {
 }
 
 /// Puts that become visible together. At most one for each key: the engine gives all of them one number.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Puts(SmallVec<[Put; 1]>);
 
 impl Puts {
@@ -35,6 +37,11 @@ impl Puts {
 
     pub(crate) fn put(&mut self, keyspace: &Keyspace, key: Slice, value: Option<Slice>) {
         self.0.push(Put { keyspace: keyspace.clone(), key, value });
+    }
+
+    /// Makes room for so many more.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.0.reserve(more);
     }
 
     pub(crate) fn is_empty(&self) -> bool {

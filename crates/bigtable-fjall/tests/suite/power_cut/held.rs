@@ -51,6 +51,8 @@ struct Hold {
 thread_local! {
     /// What holds the next batch of this thread.
     static HOLD: RefCell<Option<Hold>> = const { RefCell::new(None) };
+    /// How the engine said last that it persists its journal, on this thread.
+    static PERSISTED: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 struct Holding;
@@ -61,7 +63,11 @@ impl log::Log for Holding {
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        let here = |hold: &mut Hold| record.args().to_string().starts_with(hold.place.message());
+        let said = record.args().to_string();
+        if said.starts_with(Place::Sync.message()) {
+            let _ = PERSISTED.try_with(|persisted| persisted.replace(said.clone()));
+        }
+        let here = |hold: &mut Hold| said.starts_with(hold.place.message());
         // A thread that ends may have nothing to look at any more.
         let hold = HOLD.try_with(|hold| hold.borrow_mut().take_if(here));
         if let Ok(Some(Hold { reached, release, .. })) = hold {
@@ -73,6 +79,15 @@ impl log::Log for Holding {
     fn flush(&self) {}
 }
 
+/// Has the engine's log pass here.
+fn listen() {
+    static LOGGER: Once = Once::new();
+    LOGGER.call_once(|| {
+        log::set_boxed_logger(Box::new(Holding)).unwrap();
+        log::set_max_level(log::LevelFilter::Trace);
+    });
+}
+
 /// Writes `rows` as one batch on a thread of its own, held at a place, and does `meanwhile` while it is.
 fn held(
     table: &dyn Table,
@@ -80,11 +95,7 @@ fn held(
     place: Place,
     meanwhile: impl FnOnce(),
 ) {
-    static LOGGER: Once = Once::new();
-    LOGGER.call_once(|| {
-        log::set_boxed_logger(Box::new(Holding)).unwrap();
-        log::set_max_level(log::LevelFilter::Trace);
-    });
+    listen();
     let ((reached, is_reached), (let_go, release)) = (channel(), channel());
     std::thread::scope(|scope| {
         // Dropped here if something is found, so that the writer does not wait for ever.
@@ -259,5 +270,29 @@ fn readers_among_the_items_of_a_batch_see_all_of_it_or_nothing() {
         image.write(cut.path(), Tail::Ends(*end));
         let (_store, table) = open(cut.path(), Durability::Sync);
         assert_kept(seen, &rows_of(&*table), "among the items");
+    }
+}
+
+#[test]
+fn a_change_is_synced_alone_or_with_others() {
+    listen();
+    for (durability, mode) in
+        [(Durability::Buffered, "mode=Buffer"), (Durability::Sync, "mode=SyncData")]
+    {
+        let dir = image::directory();
+        let (_store, table) = open(dir.path(), durability);
+        for families in [&EACH[..1], &EACH[..]] {
+            for family in families {
+                PERSISTED.take();
+                let sets = vec![set(family, 1, "value")];
+                block_on(table.check_and_mutate_row(request("row", sets))).unwrap();
+                let persisted = PERSISTED.take();
+                assert!(persisted.ends_with(mode), "{family:?}: {persisted:?} instead of {mode}");
+            }
+            PERSISTED.take();
+            let sets = families.iter().map(|family| set(family, 2, "value")).collect();
+            block_on(table.check_and_mutate_row(request("row", sets))).unwrap();
+            assert!(PERSISTED.take().ends_with(mode), "of {} families", families.len());
+        }
     }
 }

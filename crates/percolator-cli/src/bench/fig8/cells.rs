@@ -322,15 +322,18 @@ impl Cells {
                 let value = self.value(cell, random);
                 let written = self.written[cell].load(Ordering::Relaxed);
                 let before = (written - 1) as usize % versions;
-                let mut batch = db.batch().durability(Some(PersistMode::Buffer));
-                if before == 0 && written > 1 {
-                    let older = [key, &written.to_be_bytes()].concat();
-                    batch.insert(history, older, older_versions(*versions, random));
-                }
                 let older = older_versions(before, random);
                 // The stamp goes first in a pack of ours; here, where values are compared.
-                batch.insert(newest, key, [&value[..], &[0; STAMP_BYTES], &older].concat());
-                batch.commit()?;
+                let pack = [&value[..], &[0; STAMP_BYTES], &older].concat();
+                if before == 0 && written > 1 {
+                    let mut batch = db.batch().durability(Some(PersistMode::Buffer));
+                    let older = [key, &written.to_be_bytes()].concat();
+                    batch.insert(history, older, older_versions(*versions, random));
+                    batch.insert(newest, key, pack);
+                    batch.commit()?;
+                } else {
+                    newest.insert(key, pack)?;
+                }
             }
             Place::Optimistic { db, keyspace, sync } => {
                 let mut tx = db.write_tx()?.durability(Some(mode(*sync)));

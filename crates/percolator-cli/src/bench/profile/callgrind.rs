@@ -11,7 +11,7 @@ use std::collections::HashMap;
 pub(crate) enum Owner {
     /// The crates of this project, whatever they had inlined included.
     Ours,
-    /// The engine beneath, with what it alone uses.
+    /// The engine beneath, and the crates that it brings: its slices and checksums wherever they are used.
     Engine,
     /// The allocator.
     Allocator,
@@ -20,7 +20,13 @@ pub(crate) enum Owner {
 }
 
 const OURS: [&str; 4] = ["percolator", "percolator_core", "bigtable", "bigtable_fjall"];
-const ENGINE: [&str; 8] = [
+const ENGINE: [&str; 14] = [
+    "dashmap",
+    "flume",
+    "interval_heap",
+    "self_cell",
+    "sfa",
+    "varint_rs",
     "fjall",
     "lsm_tree",
     "crossbeam_skiplist",
@@ -81,13 +87,19 @@ impl Counts {
     /// Reads a file of callgrind's.
     ///
     /// # Errors
-    /// A file that does not tell of instructions first.
+    /// A file that does not tell of instructions first, or whose parts do not come to its total.
     pub(crate) fn read(text: &str) -> anyhow::Result<Counts> {
         let events = text.lines().find_map(|line| line.strip_prefix("events:"));
         let first = events.and_then(|events| events.split_whitespace().next());
         anyhow::ensure!(first == Some("Ir"), "callgrind has not counted instructions: {events:?}");
         let mut counts = Counts::default();
         counts.add_functions(text);
+        let total = text.lines().find_map(|line| line.strip_prefix("totals:")?.trim().parse().ok());
+        let read = counts.all_instructions();
+        anyhow::ensure!(
+            total == Some(read),
+            "{read} instructions of callgrind's {total:?} were read"
+        );
         Ok(counts)
     }
 
@@ -178,7 +190,12 @@ totals: 968
 
     #[test]
     fn a_file_of_something_else_is_refused() {
-        for text in ["", "not of callgrind's\n", "events: Dr Ir\n"] {
+        for text in [
+            "events: Ir\nfn=(1) a\n1 5\ntotals: 6\n",
+            "",
+            "not of callgrind's\n",
+            "events: Dr Ir\n",
+        ] {
             assert!(Counts::read(text).is_err(), "{text:?}");
         }
     }

@@ -5,19 +5,23 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::common::Common;
+use crate::bench::fig8::TEN;
 use crate::bench::profile::{self, Settings};
 use crate::cmd::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 
-const OPERATIONS: std::ops::RangeInclusive<u64> = 100..=1_000_000;
-/// Each is written often enough for its versions to lie as they do in the long run.
-const CELLS: usize = 1_000;
+/// As many as are done without anything being written out.
+const OPERATIONS: std::ops::RangeInclusive<u64> = 100..=50_000;
+/// Most cells, and how often each is written at least before anything counts: its versions then lie as they do
+/// in the long run.
+const CELLS_MAX: u64 = 1_000;
+const WRITTEN_BEFORE: u64 = 5;
 
 /// What one operation of `bench fig8` takes: instructions, allocations, and what it asks of files.
 ///
 /// Counted by Valgrind and the kernel, so the same whatever else the machine does. Each arm is a process that does nothing
-/// else, once with N operations and once with twice as many. Exit status 3, and no result, when a cell is
+/// else, once with N operations and once with twice as many. Exit status 3, and the figures are void, when a cell is
 /// not as it was written.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -60,17 +64,21 @@ impl ProfileWork {
 impl Profile {
     pub(super) fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let operations = self.operations.unwrap_or(self.common.sized(5_000, 20_000));
-        if !OPERATIONS.contains(&operations) {
+        if !OPERATIONS.contains(&operations) || !operations.is_multiple_of(TEN as u64) {
             let [least, most] = [*OPERATIONS.start(), *OPERATIONS.end()].map(grouped);
             let what = format!("--operations {operations}");
-            return Err(Failure::usage(what, format!("give {least} to {most}")));
+            return Err(Failure::usage(
+                what,
+                format!("give a multiple of {TEN}, {least} to {most}"),
+            ));
         }
         let arms = profile::arms(&self.arm).map_err(|unknown| {
             let help = format!("choose from {}", profile::known());
             Failure::usage(format!("--arm {unknown}: no such arm"), help)
         })?;
         self.common.prepare(context)?;
-        let settings = Settings { operations, cells: CELLS, seed: self.common.seed };
+        let cells = (operations / WRITTEN_BEFORE).min(CELLS_MAX) as usize;
+        let settings = Settings { operations, cells, seed: self.common.seed };
         let Some(outcome) = profile::run(context, settings, &arms)? else {
             context.out.note("interrupted before the end: nothing to report");
             return Ok(Exit::Interrupted);
