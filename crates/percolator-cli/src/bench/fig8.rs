@@ -216,6 +216,7 @@ impl Caller {
         }
         Ok(())
     }
+
     /// Works on random cells once.
     async fn one(&mut self, work: Work) -> anyhow::Result<()> {
         let own = self.cells.len() / self.of;

@@ -38,6 +38,8 @@ mod chart;
 mod scale;
 mod svg;
 
+use crate::bench::statistics::Estimate;
+
 /// Lines and points over two axes.
 #[derive(Debug, Clone)]
 pub(crate) struct Chart {
@@ -220,6 +222,12 @@ impl Bar {
     pub(crate) fn between(mut self, low: f64, high: f64) -> Self {
         self.spread = Some((low, high));
         self
+    }
+}
+
+impl From<Estimate> for Bar {
+    fn from(Estimate { median, low, high }: Estimate) -> Self {
+        Bar::of(median).between(low, high)
     }
 }
 

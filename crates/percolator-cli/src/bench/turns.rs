@@ -8,6 +8,7 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
 use crate::bench::server::Server;
+use crate::bench::statistics::Estimate;
 use crate::bench::system::{self, Io};
 use crate::cmd::Context;
 use crate::progress::Progress;
@@ -123,6 +124,12 @@ impl Turns {
     /// Of what an arm left in each of its turns, what it left in those that count.
     pub(crate) fn counted<T>(self, left: &[T]) -> &[T] {
         &left[left.len().saturating_sub(self.blocks())..]
+    }
+
+    /// Operations a second of an arm.
+    pub(crate) fn rate(self, arm: &Measured) -> Option<Estimate> {
+        let rates: Vec<f64> = arm.turns.iter().map(|turn| turn.rate).collect();
+        Estimate::of(&rates, self.seed)
     }
 
     /// How many turns an arm may have to become warm.

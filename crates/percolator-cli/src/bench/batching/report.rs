@@ -68,11 +68,8 @@ fn figures(settings: Settings, arms: &[Measured], clients: &[Arm]) -> Vec<Figure
 
 /// Requests for a transaction by the delay, reads and mutations apart.
 fn plot(settings: Settings, clients: &[Arm]) -> String {
-    let bar = |of: &[f64]| {
-        let Estimate { median, low, high } =
-            Estimate::of(settings.turns.counted(of), settings.turns.seed)?;
-        Some(plot::Bar::of(median).between(low, high))
-    };
+    let turns = settings.turns;
+    let bar = |of: &[f64]| Estimate::of(turns.counted(of), turns.seed).map(plot::Bar::from);
     let series = |name: &str, number, of: fn(&Arm) -> &[f64]| BarSeries {
         name: name.into(),
         role: Role::Ours(number),

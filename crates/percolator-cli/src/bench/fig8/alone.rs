@@ -82,3 +82,19 @@ pub(crate) async fn alone(
     cells.check_all().await?;
     Ok(cells.wrong())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_arm_that_can_be_alone_works() {
+        for name in ALONE {
+            let dir = tempfile::tempdir().unwrap();
+            let wrong = alone(name, &dir.path().join("data"), TEN, 20, 1).await.unwrap();
+            assert_eq!(wrong, 0, "{name}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        assert!(alone("tx_99", dir.path(), TEN, 20, 1).await.is_err());
+    }
+}

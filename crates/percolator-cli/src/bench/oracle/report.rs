@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::{Arm, Outcome, Settings};
 use crate::bench::plot::{Axis, Bar as Column, BarSeries, Bars, Role, Unit};
 use crate::bench::report::{Bar, Figure, Report};
-use crate::bench::statistics::Estimate;
 use crate::bench::turns::Measured;
 use crate::output::{Out, grouped};
 
@@ -15,10 +14,9 @@ const PAPER: f64 = 2_000_000.0;
 fn report<'a>(settings: &Settings, result: &'a Outcome) -> Report<'a> {
     let turns = settings.turns;
     let arm = |arm: Arm| -> &Measured { &result.arms[arm as usize] };
-    let rates: Vec<f64> = arm(Arm::Batched).turns.iter().map(|turn| turn.rate).collect();
     let timestamps = Figure {
         name: "batched timestamps per s".to_owned(),
-        estimate: Estimate::of(&rates, turns.seed),
+        estimate: turns.rate(arm(Arm::Batched)),
         per_cpu: None,
         bar: Some(Bar::AtLeast(PAPER)),
         paper: Some(PAPER),
@@ -50,12 +48,7 @@ pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
 
 /// Timestamps a second of one caller and of many, beside the paper's.
 pub(crate) fn plot(settings: &Settings, result: &Outcome) -> String {
-    let rate = |arm: Arm| {
-        let rates: Vec<f64> =
-            result.arms[arm as usize].turns.iter().map(|turn| turn.rate).collect();
-        let Estimate { median, low, high } = Estimate::of(&rates, settings.turns.seed)?;
-        Some(Column::of(median).between(low, high))
-    };
+    let rate = |arm: Arm| settings.turns.rate(&result.arms[arm as usize]).map(Column::from);
     let series = |name: &str, role, values| BarSeries { name: name.to_owned(), role, values };
     Bars {
         title: "Timestamps from one oracle".into(),

@@ -7,7 +7,6 @@ use crate::bench::Turns;
 use crate::bench::findings::{Condition, Findings};
 use crate::bench::plot::{self, Axis, BarSeries, Bars, Reference, Role, Unit};
 use crate::bench::report::{Bar, Figure};
-use crate::bench::statistics::Estimate;
 use crate::bench::system::Load;
 use crate::bench::turns::{Measured, Turn};
 
@@ -64,8 +63,7 @@ fn figures(turns: Turns, arms: &[Measured]) -> Vec<Figure> {
 fn plot(figures: &[Figure]) -> String {
     let value = |name: &str| {
         let figure = figures.iter().find(|figure| figure.name == name)?;
-        let Estimate { median, low, high } = figure.estimate?;
-        Some(plot::Bar::of(median).between(low, high))
+        figure.estimate.map(plot::Bar::from)
     };
     let commits = |role, told: &str, below: &str| BarSeries {
         name: told.into(),

@@ -6,7 +6,6 @@ use super::bed::{KEY_BYTES, VALUE_BYTES};
 use super::{Outcome, Settings};
 use crate::bench::plot::{Axis, Bar as Column, BarSeries, Bars, Role, Unit};
 use crate::bench::report::{Bar, Figure, Report};
-use crate::bench::statistics::Estimate;
 use crate::bench::turns::Measured;
 use crate::output::{Out, grouped};
 
@@ -65,9 +64,7 @@ pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
 pub(crate) fn plot(settings: &Settings, result: &Outcome) -> String {
     let rate = |name: &&str| {
         let arm = result.arms.iter().find(|arm| arm.name == *name)?;
-        let rates: Vec<f64> = arm.turns.iter().map(|turn| turn.rate).collect();
-        let Estimate { median, low, high } = Estimate::of(&rates, settings.turns.seed)?;
-        Some(Column::of(median).between(low, high))
+        settings.turns.rate(arm).map(Column::from)
     };
     let series = |name: &str, role, arms: [&str; 4]| BarSeries {
         name: name.to_owned(),

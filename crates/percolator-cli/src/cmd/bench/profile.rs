@@ -20,9 +20,9 @@ const WRITTEN_BEFORE: u64 = 5;
 
 /// What one operation of `bench fig8` takes: instructions, allocations, and what it asks of files.
 ///
-/// Counted by Valgrind and the kernel, so the same whatever else the machine does. Each arm is a process that does nothing
-/// else, once with N operations and once with twice as many. Exit status 3, and the figures are void, when a cell is
-/// not as it was written.
+/// Counted by Valgrind and the kernel, so the same whatever else the machine does. Each arm is a process that
+/// does nothing else, once with N operations and once with twice as many. Exit status 3, and the figures are
+/// void, when a cell is not as it was written.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator bench profile --quick --out results
