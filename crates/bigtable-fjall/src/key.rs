@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::ops::Deref;
 
 use bigtable::Timestamp;
-use memchr::{memchr, memchr2};
+use memchr::memchr;
 use smallvec::SmallVec;
 
 /// Keys up to this length are built without allocating.
@@ -117,13 +117,21 @@ impl Key {
         end
     }
 
-    fn push_escaped(&mut self, mut text: &[u8]) {
-        while let Some(at) = memchr2(END, ESCAPE, text) {
-            self.0.extend_from_slice(&text[..at]);
-            self.0.extend_from_slice(&[ESCAPE, text[at] + SHIFT]);
-            text = &text[at + 1..];
+    fn push_escaped(&mut self, text: &[u8]) {
+        // All bytes are looked at, whatever the first ones are: most texts are short and have nothing to
+        // escape, and that is the fastest way to find it out.
+        let plain = text.iter().fold(true, |plain, byte| plain & (*byte > ESCAPE));
+        self.0.reserve(text.len() + 1);
+        if plain {
+            self.0.extend_from_slice(text);
+        } else {
+            for byte in text {
+                match *byte {
+                    END | ESCAPE => self.0.extend_from_slice(&[ESCAPE, byte + SHIFT]),
+                    byte => self.0.push(byte),
+                }
+            }
         }
-        self.0.extend_from_slice(text);
         self.0.push(END);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use bigtable::{CommitRows, Error, Result, RowKey, Timestamp};
+use foldhash::fast::RandomState;
 use futures::channel::oneshot;
 
 use crate::edit::Request;
@@ -20,6 +21,9 @@ const GROUP_EXAMINED_MAX: usize = 4 * GROUP_OPS_MAX;
 const QUEUE_OPS_MAX: usize = 16 * 1024;
 /// Keys and values that wait; a request beyond is refused, unless it is alone.
 const QUEUE_BYTES_MAX: usize = 128 << 20;
+
+/// The rows of a group: the table's id, and the key.
+type Rows = HashSet<(u32, RowKey), RandomState>;
 
 const NO_PANIC: &str = "nothing panics while it holds the lock of the queue";
 pub(crate) const STOPPED: &str = "the committer has stopped";
@@ -131,7 +135,8 @@ impl Queue {
     /// Takes the next group: different rows, in the order of arrival.
     pub(crate) fn take_group(&self) -> Vec<Waiting> {
         let mut state = self.state();
-        let mut rows: HashSet<(u32, RowKey)> = HashSet::new();
+        let rows_min = state.waiting.len().min(self.group_rows_max);
+        let mut rows = Rows::with_capacity_and_hasher(rows_min, RandomState::default());
         let (mut group, mut later) = (Vec::new(), VecDeque::new());
         let mut bytes = 0;
         for _ in 0..GROUP_EXAMINED_MAX {
@@ -169,7 +174,7 @@ impl Queue {
 
 impl Work {
     /// Adds its rows to those of the group, unless one of them is there already.
-    fn is_apart_from(&self, group: &mut HashSet<(u32, RowKey)>) -> bool {
+    fn is_apart_from(&self, group: &mut Rows) -> bool {
         match self {
             Work::Row(table, request) => group.insert((table.id, request.row().clone())),
             Work::Rows(RowsWork { tables, request }) => {

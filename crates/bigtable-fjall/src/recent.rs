@@ -8,9 +8,10 @@
 //!
 //! Invariants: an entry is the published state after as many batches as `as_of` says, and only the
 //! holder of the commit lock moves on from one state to the next, after the batch was published.
-//! So that holder may believe an entry at any time, and a reader whose snapshot is of the same state; a
-//! reader adds what it read of that state. The memory is bounded: entries live in two generations, and when
-//! the younger is full the older is forgotten.
+//! So that holder may believe an entry at any time, and a reader whose snapshot is of the same state. A
+//! reader adds what it read of that state, or of an earlier one if no batch has set the key since: then
+//! there would be an entry, unless it was forgotten since. The memory is bounded: entries live in two
+//! generations, and when the younger is full the older is forgotten.
 
 use std::collections::HashMap;
 use std::sync::MutexGuard;
@@ -37,6 +38,8 @@ pub(crate) struct Recent {
     generation_bytes_max: usize,
     /// After how many batches.
     as_of: u64,
+    /// Whatever batches after so many have set is there: nothing of it was forgotten.
+    whole_since: u64,
 }
 
 impl Recent {
@@ -49,6 +52,7 @@ impl Recent {
             young_bytes: 0,
             generation_bytes_max: bytes_max / 2,
             as_of: 0,
+            whole_since: 0,
         }
     }
 
@@ -62,13 +66,21 @@ impl Recent {
         if self.as_of == batches { self.get(key) } else { None }
     }
 
-    /// Remembers what was read under a key in the state after so many batches, if that is the state at hand.
+    /// Remembers what was read under a key in the state after so many batches, if that is what is there now
+    /// and is not remembered.
     pub(crate) fn learn_as_of(&mut self, batches: u64, key: &[u8], value: Option<&[u8]>) {
         let small = value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX);
-        if self.as_of == batches && small && self.generation_bytes_max > 0 {
+        let seen = batches == self.as_of || (self.whole_since..self.as_of).contains(&batches);
+        let known = || self.young.contains_key(key) || self.old.contains_key(key);
+        if small && seen && self.generation_bytes_max > 0 && !known() {
             // Copies: a slice of what was read would keep its whole block alive.
-            self.set(Slice::new(key), value.map(Slice::new));
+            self.put(Slice::new(key), value.map(Slice::new));
         }
+    }
+
+    /// What batches have set up to now, that under way included, need not be there any more.
+    fn is_forgetting(&mut self) {
+        self.whole_since = self.as_of + 1;
     }
 
     /// The pack under a column's key, or that there is none, if that is remembered.
@@ -84,6 +96,7 @@ impl Recent {
     /// Remembers what is published under a key, or that nothing is.
     pub(crate) fn set(&mut self, key: Slice, value: Option<Slice>) {
         if bytes(&value) > VALUE_BYTES_MAX || self.generation_bytes_max == 0 {
+            self.is_forgetting();
             self.old.remove(&key);
             if let Some((key, value)) = self.young.remove_entry(&key) {
                 self.young_bytes -= key.len() + bytes(&value) + ENTRY_BYTES;
@@ -115,6 +128,7 @@ impl Recent {
                 std::mem::replace(&mut self.old, std::mem::replace(&mut self.young, next));
             self.forgotten.push(forgotten);
             self.young_bytes = 0;
+            self.is_forgetting();
         }
     }
 }
@@ -169,17 +183,54 @@ mod tests {
     }
 
     #[test]
-    fn readers_of_another_state_learn_and_teach_nothing() {
+    fn readers_of_another_state_are_told_nothing() {
         let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
         recent.learn_as_of(0, b"read", Some(b"first"));
         assert_eq!(recent.get_as_of(0, b"read"), Some(Some(Slice::from("first"))));
         recent.set(Slice::from("read"), Some(Slice::from("second")));
         recent.is_as_of(1);
-        recent.learn_as_of(0, b"read", Some(b"first"));
-        recent.learn_as_of(0, b"another", None);
         assert_eq!(recent.get_as_of(0, b"read"), None);
         assert_eq!(recent.get_as_of(1, b"read"), Some(Some(Slice::from("second"))));
-        assert_eq!(recent.get(b"another"), None);
+    }
+
+    #[test]
+    fn readers_of_an_earlier_state_teach_what_no_batch_has_set_since() {
+        let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
+        for batch in 1..=3 {
+            recent.set(Slice::from("written"), Some(Slice::from([batch])));
+            recent.is_as_of(batch.into());
+        }
+        recent.learn_as_of(1, b"written", Some(&[1]));
+        assert_eq!(recent.get(b"written"), Some(Some(Slice::from([3]))), "it knows better");
+        recent.learn_as_of(1, b"absent", None);
+        assert_eq!(recent.get_as_of(3, b"absent"), Some(None));
+        recent.learn_as_of(4, b"ahead", None);
+        assert_eq!(recent.get(b"ahead"), None, "the batch's own keys are not set yet");
+    }
+
+    #[test]
+    fn what_was_forgotten_is_not_taken_for_unchanged() {
+        // Large values are not remembered, so a batch that has set one leaves no trace.
+        let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
+        recent.is_as_of(1);
+        recent.set(Slice::from("key"), Some(Slice::from(vec![0; VALUE_BYTES_MAX + 1])));
+        recent.is_as_of(2);
+        recent.learn_as_of(1, b"key", Some(b"small, as it was"));
+        assert_eq!(recent.get(b"key"), None);
+        recent.is_as_of(3);
+        recent.learn_as_of(2, b"another", None);
+        assert_eq!(recent.get(b"another"), Some(None), "of what is whole since then it learns");
+        // Nor does one whose entries went with a generation.
+        recent.set(Slice::from("key"), Some(Slice::from("value")));
+        recent.is_as_of(4);
+        for n in 0..3 * (GENERATION_BYTES_MAX / ENTRY_BYTES) as u32 {
+            recent.set(Slice::from(n.to_be_bytes()), None);
+        }
+        recent.is_as_of(5);
+        recent.learn_as_of(3, b"key", None);
+        assert_eq!(recent.get(b"key"), None);
+        recent.learn_as_of(5, b"key", Some(b"value"));
+        assert_eq!(recent.get(b"key"), Some(Some(Slice::from("value"))));
     }
 
     #[test]
