@@ -33,7 +33,7 @@ impl Document {
     /// Its row in the repository: ids in an order that has nothing to do with their arrival, as a
     /// crawl's URLs.
     pub fn row(&self) -> RowKey {
-        RowKey::from(mix(self.id).to_be_bytes().to_vec())
+        key_row(self.id)
     }
 
     /// The id of the document in a row; `None` of a key that no document has.
@@ -66,6 +66,15 @@ impl Document {
         }
         Ok(Document { id: u64::from_be_bytes(*id), keys: keys.map(u64::from_be_bytes) })
     }
+}
+
+/// The row of a clustering key in its index table: keys are checksums, spread over all there are.
+///
+/// ```
+/// assert_ne!(clustering::key_row(7), clustering::key_row(8));
+/// ```
+pub fn key_row(key: u64) -> RowKey {
+    RowKey::from(mix(key).to_be_bytes().to_vec())
 }
 
 /// A seeded source of documents: the same seed gives the same documents, in any order.

@@ -35,6 +35,6 @@ mod repository;
 pub mod rule;
 mod verify;
 
-pub use document::{BODY_BYTES, Corpus, Document, KEYS, KEYS_AT_FIRST};
+pub use document::{BODY_BYTES, Corpus, Document, KEYS, KEYS_AT_FIRST, key_row};
 pub use repository::{CLUSTER, DOCUMENTS, Lookups, Repository};
 pub use verify::Check;

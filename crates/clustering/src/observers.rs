@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use percolator::{Bytes, Change, Error, Observer, Result, Table, Transaction, async_trait};
 
-use crate::document::Document;
+use crate::document::{Document, key_row};
 use crate::repository::{CLUSTER, INDEX, KEY, MERGED, REPRESENTATIVE, Tables};
 
 /// What the observers have looked up and written, repeated runs included.
@@ -115,10 +115,6 @@ impl Joined {
         let (representative, start_ts) = value.split_at_checked(8).unwrap_or((value, &[]));
         Ok(Joined { representative: number(representative)?, start_ts: number(start_ts)? })
     }
-}
-
-fn key_row(key: u64) -> Vec<u8> {
-    key.to_be_bytes().to_vec()
 }
 
 /// A number as it is stored.

@@ -7,7 +7,7 @@
 //!                               doc:cluster         its representative, and when it was found
 //!                               doc:representative  id and keys, of those    -> cluster-more
 //!                               doc:merged          a representative's own, by the fourth key
-//! by_key_1..4    key            cluster             the representative
+//! by_key_1..4    hash of key    cluster             the representative
 //! ```
 
 use std::sync::Arc;

@@ -13,6 +13,7 @@
 //! third of an hour, so its 1 % an hour is a third of a percent, and Percolator's knee at 40 % an hour 0.133
 //! of a repository. Delays do depend on the size, of which the output says what it was.
 
+mod alone;
 mod duckdb;
 mod engine;
 mod fourth;
@@ -27,7 +28,6 @@ use std::time::Duration;
 use clustering::batch::Files;
 use clustering::rule::{Expected, Shape};
 use clustering::{Check, Corpus, KEYS_AT_FIRST};
-use percolator::WorkerOptions;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -36,13 +36,14 @@ use crate::bench::findings::Condition;
 use crate::bench::system::Load;
 use crate::cmd::Context;
 use crate::progress::Progress;
-use crate::store::Durability;
 
 use duckdb::DuckDb;
 use fourth::Fourth;
 use ours::{Offered, Ours, Work};
 use rivals::{Cycle, Cycled, Purpose, Rival, Traits};
 
+pub(crate) use alone::{ALONE, alone};
+pub(crate) use ours::Served;
 pub(crate) use report::{json, plots, print};
 
 /// The crawl rates: the paper's 1, 5, 18, 30, 35 and 45 % an hour, at three times three passes an hour.
@@ -65,10 +66,7 @@ const THREADS: usize = 2;
 pub(crate) struct Settings {
     /// How many documents the repository begins with.
     pub(crate) documents: u64,
-    pub(crate) durability: Durability,
-    /// How many documents are clustered, and loaded, at a time.
-    pub(crate) workers: usize,
-    pub(crate) loaders: u64,
+    pub(crate) served: Served,
     pub(crate) rounds: usize,
     /// The longest time at one rate, and how long it warms up before.
     pub(crate) window: Duration,
@@ -81,10 +79,6 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    fn workers(&self) -> WorkerOptions {
-        WorkerOptions { threads: self.workers, ..WorkerOptions::default() }
-    }
-
     /// Documents of one block that is measured as fast as it goes.
     fn block(&self) -> u64 {
         (self.documents / 40).clamp(5_000, 50_000).min(self.documents)
@@ -259,7 +253,7 @@ impl Run<'_> {
     async fn open(&self, name: &str) -> anyhow::Result<Ours> {
         let (base, dir) = (self.dir("base"), self.dir(name));
         tokio::task::block_in_place(|| ours::copy(&base, dir.clone()))?;
-        Ours::open(&dir, self.settings, self.corpus, self.settings.documents).await
+        Ours::open(&dir, self.settings.served, self.corpus, self.settings.documents).await
     }
 
     /// Checks and removes a copy.
@@ -274,7 +268,7 @@ impl Run<'_> {
     /// Loads the repository that all else begins with.
     async fn first_load(&mut self) -> anyhow::Result<(Work, Shape)> {
         self.say("loading our repository");
-        let mut ours = Ours::open(&self.dir("base"), self.settings, self.corpus, 0).await?;
+        let mut ours = Ours::open(&self.dir("base"), self.settings.served, self.corpus, 0).await?;
         let work = ours.load(self.settings.documents).await?;
         let check = ours.verify(KEYS_AT_FIRST).await?;
         self.check("first load", self.settings.documents, check, KEYS_AT_FIRST);

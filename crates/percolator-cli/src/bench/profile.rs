@@ -1,5 +1,6 @@
 //! What one operation takes, whatever else the machine does: instructions and allocations of the arms of
-//! Figure 8, counted by Valgrind, and what they ask of files, counted by the kernel without it.
+//! Figure 8 and of a document of Figure 7, counted by Valgrind, and what they ask of files, counted by the
+//! kernel without it.
 //!
 //! Each arm is run twice by a process of its own, with so many operations and with twice as many; what the
 //! second takes more is what they take. Writing out and merging sorted runs is not in it: too little is
@@ -14,10 +15,10 @@ use std::process::{Command, Stdio};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use crate::bench::fig8::{ALONE, alone};
 use crate::bench::plot::{self, Axis, BarSeries, Bars, Role, Unit};
 use crate::bench::report::{Bar, Figure, print_figures};
 use crate::bench::system::{Load, io, machine};
+use crate::bench::{fig7, fig8};
 use crate::cmd::Context;
 use crate::output::{Column, Out, grouped};
 
@@ -70,8 +71,11 @@ pub(crate) struct Outcome {
     load: [Load; 2],
 }
 
+/// A document is so many operations.
+const DOCUMENT: u64 = 4;
+
 /// An arm, what it is compared with, and how many times as many instructions it may take.
-const RATIOS: [(&str, &str, Option<Bar>); 16] = [
+const RATIOS: [(&str, &str, Option<Bar>); 17] = [
     ("get", "raw_get", Some(Bar::AtMost(1.15))),
     ("raw_get", "fjall_get", None),
     ("paper_faithful_get", "raw_get", None),
@@ -88,6 +92,7 @@ const RATIOS: [(&str, &str, Option<Bar>); 16] = [
     ("two_phases", "raw_set_blind", None),
     ("paper_faithful", "raw_set", None),
     ("paper_faithful", "raw_set_blind", None),
+    ("document", "engine_document", None),
 ];
 
 /// The arms of the plot: writes, from the engine's own to the paper's.
@@ -95,11 +100,25 @@ const PLOTTED: [&str; 6] =
     ["fjall_insert", "fjall_packs", "raw_set", "tx", "two_phases", "paper_faithful"];
 
 /// Does an arm's operations, and tells in a line of JSON what of them the process itself can tell.
-pub(crate) async fn work(arm: &str, dir: &Path, settings: Settings) -> anyhow::Result<()> {
-    let wrong = alone(arm, dir, settings.cells, settings.operations, settings.seed).await?;
+pub(crate) async fn work(
+    arm: &str,
+    dir: &Path,
+    settings: Settings,
+    check: bool,
+) -> anyhow::Result<()> {
+    let Settings { operations, cells, seed } = settings;
+    let wrong = if is_document(arm) {
+        fig7::alone(arm, dir, cells as u64, operations, seed, check).await?
+    } else {
+        fig8::alone(arm, dir, cells, operations, seed).await?
+    };
     let asked = io().map(|io| json!([io.read_calls + io.write_calls, io.written_bytes]));
     let told = json!({ "wrong": wrong, "asked": asked });
     Ok(writeln!(std::io::stdout(), "{told}")?)
+}
+
+fn is_document(arm: &str) -> bool {
+    fig7::ALONE.contains(&arm)
 }
 
 /// Counts; `None` after Ctrl-C.
@@ -118,10 +137,15 @@ pub(crate) fn run(
             return Ok(None);
         }
         context.out.note(&format!("counting what {arm} takes"));
-        let twice = Settings { operations: 2 * settings.operations, ..settings };
-        let (once, more) = (one(arm, settings)?, one(arm, twice)?);
+        let Settings { mut operations, mut cells, seed } = settings;
+        if is_document(arm) {
+            operations /= DOCUMENT;
+            cells = operations as usize;
+        }
+        let of = |operations| one(arm, Settings { operations, cells, seed });
+        let (once, more) = (of(operations)?, of(2 * operations)?);
         wrong += once.wrong + more.wrong;
-        taken.push(Taken::between(arm, &once, &more, settings.operations as f64));
+        taken.push(Taken::between(arm, &once, &more, operations as f64));
     }
     Ok(Some(Outcome { settings, taken, wrong, left_out, load: [before, Load::now()] }))
 }
@@ -159,8 +183,8 @@ fn one(arm: &str, settings: Settings) -> anyhow::Result<Counted> {
         .args(CALLGRIND)
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(&program);
-    let told = done(inside, arm, settings, &dir.path().join("inside"))?;
-    let alone = done(Command::new(program), arm, settings, &dir.path().join("alone"))?;
+    let told = done(inside, arm, settings, false, &dir.path().join("inside"))?;
+    let alone = done(Command::new(program), arm, settings, true, &dir.path().join("alone"))?;
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     let wrong = |told: &Value| told["wrong"].as_u64().context("how many reads were wrong");
     let wrong = wrong(&told)? + wrong(&alone)?;
@@ -169,13 +193,21 @@ fn one(arm: &str, settings: Settings) -> anyhow::Result<Counted> {
     Ok(Counted { counts: Counts::read(&text)?, wrong, asked })
 }
 
-/// Runs an arm's operations in a process of their own, and returns what it tells.
-fn done(mut command: Command, arm: &str, settings: Settings, data: &Path) -> anyhow::Result<Value> {
+/// Runs an arm's operations in a process of their own, and returns what it tells. To check clusters costs as
+/// much for each document as a part of clustering it, so whoever counts instructions does not.
+fn done(
+    mut command: Command,
+    arm: &str,
+    settings: Settings,
+    check: bool,
+    data: &Path,
+) -> anyhow::Result<Value> {
     let output = command
         .args(["--quiet", "bench", "profile-work", arm, "--data"])
         .arg(data)
         .args(["--operations", &settings.operations.to_string()])
         .args(["--cells", &settings.cells.to_string(), "--seed", &settings.seed.to_string()])
+        .args(check.then_some("--check"))
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
@@ -260,7 +292,8 @@ impl Outcome {
             "optimised": !cfg!(debug_assertions),
             "settings": { "operations": operations, "cells": cells, "seed": seed },
             "machine": machine(self.load),
-            "note": "What one operation of the arms of `fig8` takes; writing out and merging is not in it. The \
+            "note": "What one operation of the arms of `fig8` takes, and one document of `fig7`, of a quarter as many in a \
+                     repository that began with as many; writing out and merging is not in it. The \
                      instructions are parted by whose function they are in: this project's, the engine's, the \
                      allocator's, or that of the libraries and the benchmark, which draws a cell and a value. File calls \
                      are system calls that read or write.",
@@ -323,19 +356,23 @@ impl Outcome {
     }
 }
 
+fn all() -> impl Iterator<Item = &'static str> {
+    fig8::ALONE.into_iter().chain(fig7::ALONE)
+}
+
 /// The arms that can be counted, all of them or those that are named.
 ///
 /// # Errors
 /// The first name that is none.
 pub(crate) fn arms(named: &[String]) -> Result<Vec<&'static str>, String> {
     if named.is_empty() {
-        return Ok(ALONE.to_vec());
+        return Ok(all().collect());
     }
-    let known = |name: &String| ALONE.into_iter().find(|known| known == name).ok_or(name.clone());
+    let known = |name: &String| all().find(|known| known == name).ok_or(name.clone());
     named.iter().map(known).collect()
 }
 
 /// The names of all arms, for a message.
 pub(crate) fn known() -> String {
-    ALONE.join(", ")
+    all().collect::<Vec<_>>().join(", ")
 }

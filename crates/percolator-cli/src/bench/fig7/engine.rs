@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::mpsc::sync_channel;
 
 use clustering::batch::Batch;
-use clustering::{Corpus, Document, KEYS_AT_FIRST};
+use clustering::{Corpus, Document, KEYS_AT_FIRST, key_row};
 use fjall::{
     AbstractTree, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
 };
@@ -177,5 +177,5 @@ fn version(row: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 fn index_key(index: u8, key: u64) -> Vec<u8> {
-    [&[TABLE + index], &key.to_be_bytes()[..], &[0, FAMILY], b"id", &[0]].concat()
+    [&[TABLE + index], key_row(key).as_bytes(), &[0, FAMILY], b"cluster", &[0]].concat()
 }

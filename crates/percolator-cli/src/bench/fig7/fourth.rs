@@ -32,7 +32,7 @@ pub(super) async fn run(ours: &mut Ours, settings: &Settings) -> anyhow::Result<
     let meter = Meter::start(ours);
     let repository = ours.repository.clone();
     let added = tokio::spawn({
-        let options = settings.workers();
+        let options = settings.served.workers();
         async move { repository.add_key(options).await }
     });
     ours.load(arrived).await?;

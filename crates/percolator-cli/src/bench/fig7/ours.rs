@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use bigtable_fjall::FjallStore;
 use clustering::{Check, Corpus, Lookups, Repository};
-use percolator::{Collector, GcOptions, Options, Percolator, Workers};
+use percolator::{Collector, GcOptions, Options, Percolator, WorkerOptions, Workers};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tokio::sync::Semaphore;
 
-use super::Settings;
 use crate::bench::spy::{Operations, Seen, Spy, Watch};
 use crate::bench::statistics::is_late;
 use crate::bench::system;
+use crate::store::Durability;
 
 /// How many changes may wait for the workers while documents are loaded as fast as it goes.
 const BACKLOG_MAX: usize = 1_000;
@@ -89,6 +89,22 @@ impl Offered {
     }
 }
 
+/// How a repository is served.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Served {
+    pub(crate) durability: Durability,
+    /// How many documents are clustered at a time.
+    pub(crate) workers: usize,
+    /// How many are written at a time when it is to go as fast as it can.
+    pub(crate) loaders: u64,
+}
+
+impl Served {
+    pub(super) fn workers(&self) -> WorkerOptions {
+        WorkerOptions { threads: self.workers, ..WorkerOptions::default() }
+    }
+}
+
 /// A repository that is open, with its observers.
 pub(super) struct Ours {
     pub(super) repository: Repository,
@@ -105,20 +121,20 @@ impl Ours {
     /// Opens the repository in a directory, which holds so many documents.
     pub(super) async fn open(
         dir: &Path,
-        settings: &Settings,
+        served: Served,
         corpus: Corpus,
         documents: u64,
     ) -> anyhow::Result<Self> {
         let options = bigtable_fjall::Options {
-            durability: settings.durability.into(),
+            durability: served.durability.into(),
             ..bigtable_fjall::Options::default()
         };
         let (spy, seen) = Spy::on(Arc::new(FjallStore::open(dir, options)?));
         let db = Percolator::over(spy, Options::default()).await?;
         let collector = db.collect_in_background(GcOptions::default());
         let repository = Repository::open(db).await?;
-        let workers = repository.cluster(settings.workers()).await?;
-        let loaders = settings.loaders;
+        let workers = repository.cluster(served.workers()).await?;
+        let loaders = served.loaders;
         let next = documents;
         Ok(Ours { repository, seen, corpus, loaders, next, workers, _collector: collector })
     }

@@ -150,9 +150,9 @@ pub(crate) fn json(settings: &Settings, result: &Outcome) -> Value {
         "settings": {
             "documents": settings.documents,
             "document_bytes": 1024,
-            "durability": settings.durability.name(),
-            "workers": settings.workers,
-            "loaders": settings.loaders,
+            "durability": settings.served.durability.name(),
+            "workers": settings.served.workers,
+            "loaders": settings.served.loaders,
             "batch_threads": THREADS,
             "blocks": settings.rounds,
             "window_s": settings.window.as_secs_f64(),
@@ -253,8 +253,8 @@ pub(crate) fn print(out: Out, settings: &Settings, result: &Outcome) -> anyhow::
         "clustering: {} documents of 1 KB at first, durability {}, {} workers{build}; seed {}\n\
          three passes of the row-wise batch take {:.2} s; {:.3} documents a cluster, {:.2} % clustered",
         grouped(settings.documents),
-        settings.durability.name(),
-        settings.workers,
+        settings.served.durability.name(),
+        settings.served.workers,
         settings.seed,
         result.passes_s(),
         result.first_shape.per_cluster(),

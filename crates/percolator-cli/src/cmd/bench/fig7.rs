@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::bench::fig7::{self, Settings};
+use crate::bench::fig7::{self, Served, Settings};
 use crate::cmd::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
@@ -119,9 +119,11 @@ impl Fig7 {
         range("--loaders", self.loaders as f64, 1.0, 1024.0)?;
         Ok(Settings {
             documents,
-            durability: self.durability,
-            workers: self.workers,
-            loaders: self.loaders,
+            served: Served {
+                durability: self.durability,
+                workers: self.workers,
+                loaders: self.loaders,
+            },
             rounds,
             window: Duration::from_secs_f64(seconds),
             warm: Duration::from_secs_f64(self.common.sized(1.0_f64, 5.0).min(seconds / 2.0)),

@@ -18,7 +18,7 @@ const OPERATIONS: std::ops::RangeInclusive<u64> = 100..=50_000;
 const CELLS_MAX: u64 = 1_000;
 const WRITTEN_BEFORE: u64 = 5;
 
-/// What one operation of `bench fig8` takes: instructions, allocations, and what it asks of files.
+/// What one operation of `bench fig8` takes, and one document of `bench fig7`: instructions, allocations, and what it asks of files.
 ///
 /// Counted by Valgrind and the kernel, so the same whatever else the machine does. Each arm is a process that
 /// does nothing else, once with N operations and once with twice as many. Exit status 3, and the figures are
@@ -51,12 +51,15 @@ pub(crate) struct ProfileWork {
     /// A directory that is not there yet.
     #[arg(long)]
     data: PathBuf,
+    /// Compare clusters with the rule in the end.
+    #[arg(long)]
+    check: bool,
 }
 
 impl ProfileWork {
     pub(super) async fn run(&self) -> anyhow::Result<Exit> {
-        let ProfileWork { operations, cells, seed, .. } = *self;
-        profile::work(&self.arm, &self.data, Settings { operations, cells, seed }).await?;
+        let ProfileWork { operations, cells, seed, check, .. } = *self;
+        profile::work(&self.arm, &self.data, Settings { operations, cells, seed }, check).await?;
         Ok(Exit::Done)
     }
 }
