@@ -90,7 +90,7 @@ pub(crate) const ROWS: [Row; 38] = [
         limit: Some(("the engine alone comes to", "documents/s, engine/rows")),
         ..row("Figure 7: saturation / row-wise batch", AtLeast(0.133), "fig7", "documents/s, ours/rows")
     },
-    row("Figure 7: row-wise batch, documents/CPU-s", AtLeast(153_000.0), "fig7", "rows: documents/CPU-s"),
+    row("Figure 7: row-wise batch / DuckDB's, documents/CPU-s", AtLeast(1.0), "fig7", "documents/CPU-s, rows/rows of DuckDB"),
     Row {
         at_size: Some(("documents", 2_000_000.0)),
         ..row("Figure 7: batch delay / ours at 1 %", AtLeast(1_000.0), "fig7", "median delay at the lowest rate, rows/ours")

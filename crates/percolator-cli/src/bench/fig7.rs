@@ -37,7 +37,7 @@ use crate::bench::system::Load;
 use crate::cmd::Context;
 use crate::progress::Progress;
 
-use duckdb::DuckDb;
+use duckdb::{Carried, DuckDb};
 use fourth::Fourth;
 use ours::{Offered, Ours, Work};
 use rivals::{Cycle, Cycled, Purpose, Rival, Traits};
@@ -184,7 +184,7 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
         let Some(swept) = run.sweep_rival(rival, passes)? else { return Ok(None) };
         outcomes.push(RivalOutcome { name: rival.name(), traits: rival.traits, swept });
     }
-    let left_out = |why: &String| format!("columns (DuckDB): {why}");
+    let left_out = |why: &String| format!("columns, and rows of DuckDB: {why}");
     Ok(Some(Outcome {
         first_load,
         first_shape,
@@ -240,10 +240,11 @@ impl Run<'_> {
         let (corpus, documents) = (self.corpus, self.settings.documents);
         let rows = |name, files| Rival::rows(&self.dir(name), corpus, documents, THREADS, files);
         let mut rivals = vec![rows("rows", Files::New)?, rows("rows-over", Files::Over)?];
-        if duckdb {
-            let (dir, python) = (self.dir("columns"), &self.settings.python);
-            let engine = DuckDb::start(python, &dir, corpus, documents, THREADS)?;
-            rivals.push(Rival::columns(engine, corpus, documents));
+        let of_duckdb = [("columns", Carried::Keys), ("rows-of-duckdb", Carried::Bodies)];
+        for (name, carried) in of_duckdb.into_iter().filter(|_| duckdb) {
+            let (dir, python) = (self.dir(name), &self.settings.python);
+            let engine = DuckDb::start(python, &dir, corpus, documents, THREADS, carried)?;
+            rivals.push(Rival::duckdb(engine, corpus, documents));
         }
         rivals.push(Rival::delta(&self.dir("delta"), corpus, documents)?);
         rivals.push(Rival::engine(&self.dir("engine"), corpus, documents)?);

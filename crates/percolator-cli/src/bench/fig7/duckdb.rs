@@ -1,7 +1,8 @@
 //! The column engine: DuckDB, in a Python process of its own.
 //!
-//! It reads keys alone: bodies are in columns that no pass looks at, and are left out of the file. So it is
-//! the strongest recomputation from scratch.
+//! Column by column it reads keys alone: bodies are in columns that no pass looks at, and are left out of the
+//! file. So it is the strongest recomputation from scratch. Row by row each pass takes the bodies along, as the
+//! row-wise batch does, which is to be no slower.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clustering::batch::Batch;
-use clustering::{Corpus, Document, KEYS_AT_FIRST};
+use clustering::{BODY_BYTES, Corpus, Document, KEYS_AT_FIRST};
 use serde_json::{Value, json};
 
 const PROGRAM: &str = include_str!("duckdb.py");
@@ -21,9 +22,20 @@ const MEMORY: &str = "4GB";
 const REMEDY: &str = "`python3 -m venv duckdb && duckdb/bin/pip install duckdb` gets it; then give \
                       --python duckdb/bin/python";
 
+/// What the batch over rows is called.
+pub(super) const ROWS_OF_DUCKDB: &str = "rows of DuckDB";
+
+/// What passes take along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Carried {
+    Keys,
+    Bodies,
+}
+
 /// DuckDB as a batch program.
 #[derive(Debug)]
 pub(super) struct DuckDb {
+    pub(super) carried: Carried,
     child: Child,
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
@@ -56,8 +68,9 @@ impl DuckDb {
         corpus: Corpus,
         documents: u64,
         threads: usize,
+        carried: Carried,
     ) -> io::Result<Self> {
-        Self::run(Command::new(python), dir, corpus, documents, threads)
+        Self::run(Command::new(python), dir, corpus, documents, threads, carried)
     }
 
     fn run(
@@ -66,16 +79,20 @@ impl DuckDb {
         corpus: Corpus,
         documents: u64,
         threads: usize,
+        carried: Carried,
     ) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
+        let body_bytes = if carried == Carried::Bodies { BODY_BYTES } else { 0 };
         let mut child = python
             .args(["-c", PROGRAM, &threads.to_string(), MEMORY])
             .arg(dir)
+            .arg(body_bytes.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
         let answers = child.stdout.take().ok_or_else(|| io::Error::other("no pipe from it"))?;
         let mut engine = DuckDb {
+            carried,
             requests: child.stdin.take(),
             answers: BufReader::new(answers),
             child,
@@ -119,7 +136,10 @@ impl DuckDb {
 
 impl Batch for DuckDb {
     fn name(&self) -> &'static str {
-        "columns"
+        match self.carried {
+            Carried::Keys => "columns",
+            Carried::Bodies => ROWS_OF_DUCKDB,
+        }
     }
 
     fn cycle(&mut self, arrivals: &[Document]) -> io::Result<()> {
@@ -183,7 +203,8 @@ mod tests {
         fs::write(dir.path().join("duckdb.py"), DRAWS).unwrap();
         let mut python = Command::new("python3");
         python.env("PYTHONPATH", dir.path());
-        let mut engine = DuckDb::run(python, &dir.path().join("data"), corpus, 3, 1).unwrap();
+        let mut engine =
+            DuckDb::run(python, &dir.path().join("data"), corpus, 3, 1, Carried::Keys).unwrap();
         engine.cycle(&[]).unwrap();
         assert!(*engine.spent.lock().unwrap() > Duration::ZERO);
     }
@@ -195,17 +216,23 @@ mod tests {
             println!("SKIPPED: {why}");
             return;
         }
-        let (dir, corpus) = (tempfile::tempdir().unwrap(), Corpus::new(3000, 4));
-        let mut engine = DuckDb::start(&python, dir.path(), corpus, 3000, 2).unwrap();
-        for arrivals in [0, 500, 1] {
-            let arrivals: Vec<_> = (3000..3000 + arrivals).map(|id| corpus.document(id)).collect();
-            engine.cycle(&arrivals).unwrap();
-            let base = (0..3000).map(|id| corpus.document(id));
-            let all: Vec<Document> = base.chain(arrivals).collect();
-            assert_eq!(engine.clusters().unwrap(), rule::passes(&all, 3));
+        for carried in [Carried::Keys, Carried::Bodies] {
+            let (dir, corpus) = (tempfile::tempdir().unwrap(), Corpus::new(3000, 4));
+            let mut engine = DuckDb::start(&python, dir.path(), corpus, 3000, 2, carried).unwrap();
+            for arrivals in [0, 500, 1] {
+                let arrivals: Vec<_> =
+                    (3000..3000 + arrivals).map(|id| corpus.document(id)).collect();
+                engine.cycle(&arrivals).unwrap();
+                let base = (0..3000).map(|id| corpus.document(id));
+                let all: Vec<Document> = base.chain(arrivals).collect();
+                assert_eq!(engine.clusters().unwrap(), rule::passes(&all, 3), "{carried:?}");
+            }
+            assert!(*engine.spent.lock().unwrap() > Duration::ZERO);
+            let clusters = fs::metadata(engine.file("clusters.parquet")).unwrap().len();
+            let bodies = 3001 * BODY_BYTES as u64;
+            assert_eq!(clusters > bodies, carried == Carried::Bodies, "{clusters} bytes");
+            let error = engine.ask(&json!({ "read": "/nonexistent", "csv": "x" })).unwrap_err();
+            assert!(error.to_string().starts_with("DuckDB: "), "{error}");
         }
-        assert!(*engine.spent.lock().unwrap() > Duration::ZERO);
-        let error = engine.ask(&json!({ "read": "/nonexistent", "csv": "x" })).unwrap_err();
-        assert!(error.to_string().starts_with("DuckDB: "), "{error}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clustering::batch::{Batch, DeltaBatch, Files, RowBatch};
 use clustering::{Corpus, Document, KEYS_AT_FIRST, rule};
 
-use super::duckdb::DuckDb;
+use super::duckdb::{Carried, DuckDb};
 use super::engine::Engine;
 use crate::bench::system;
 
@@ -24,6 +24,9 @@ pub(super) enum Purpose {
     Goal,
     /// It is another way to do the same in batches.
     Peer,
+    /// It is what the goal's rival is held to, so that ours has no straw man beside it. It is asked how many
+    /// documents at most, and nothing of crawl rates.
+    Yardstick,
     /// It is the floor, which transactions cannot be cheaper than: it is asked how many documents at most,
     /// and nothing of crawl rates.
     Floor,
@@ -48,7 +51,7 @@ impl Traits {
 
     /// Whether it is measured at crawl rates.
     pub(super) fn is_swept(self) -> bool {
-        self.purpose != Purpose::Floor
+        matches!(self.purpose, Purpose::Goal | Purpose::Peer)
     }
 }
 
@@ -130,11 +133,16 @@ impl Rival {
     }
 
     /// The column engine in a process of its own.
-    pub(super) fn columns(engine: DuckDb, corpus: Corpus, documents: u64) -> Self {
+    pub(super) fn duckdb(engine: DuckDb, corpus: Corpus, documents: u64) -> Self {
         let spent = engine.spent();
         let cpu = Box::new(move || spent.lock().ok().map(|spent| *spent));
-        let label = "three passes over columns (DuckDB)";
-        let traits = Traits { label, purpose: Purpose::Peer, keeps: false };
+        let (label, purpose) = match engine.carried {
+            Carried::Keys => ("three passes over columns (DuckDB)", Purpose::Peer),
+            Carried::Bodies => {
+                ("three passes over rows, bodies carried (DuckDB)", Purpose::Yardstick)
+            }
+        };
+        let traits = Traits { label, purpose, keeps: false };
         Self::new(Box::new(engine), traits, cpu, corpus, documents)
     }
 
