@@ -1,11 +1,12 @@
 //! Removing a table: first its cells, in batches, then its name.
 //!
-//! Invariant: the name goes last, so that no cell of the table's number is left when the number may
-//! be given to another table.
+//! Invariants: the name goes last, so that no cell of the table's number is left when the number may
+//! be given to another table; and while the store is open it is not, because whoever has a handle of the
+//! dropped table may still read with it.
 
 use std::ops::Bound;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use bigtable::{Error, Result};
 use fjall::Slice;
@@ -41,6 +42,10 @@ impl Engine {
             while self.remove_some(&info, group)? {}
         }
         let _lead = self.wait_to_lead()?;
+        // Somebody else may have dropped it meanwhile, and a third have created another of its name.
+        if !self.table_named(name).is_ok_and(|table| Arc::ptr_eq(&table, &info)) {
+            return Ok(());
+        }
         let mut puts = Puts::default();
         self.catalog.remove_table(&mut puts, name);
         self.write(puts.into(), true)?;

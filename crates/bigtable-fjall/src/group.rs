@@ -216,7 +216,7 @@ impl<'a> Cells<'a> {
                     return Ok(value);
                 }
                 let value = keyspace.get(key)?.map(|value| Slice::new(&value));
-                using(lock(), |recent| recent.set(Slice::new(key), value.clone()));
+                using(lock(), |recent| recent.learn(key, &value));
                 Ok(value)
             }
             Cells::Remembered(recent, published, keyspace) => {

@@ -135,7 +135,7 @@ impl Queue {
     /// Takes the next group: different rows, in the order of arrival.
     pub(crate) fn take_group(&self) -> Vec<Waiting> {
         let mut state = self.state();
-        let rows_min = state.waiting.len().min(self.group_rows_max);
+        let rows_min = state.waiting.len().min(self.group_rows_max).min(GROUP_EXAMINED_MAX);
         let mut rows = Rows::with_capacity_and_hasher(rows_min, RandomState::default());
         let (mut group, mut later) = (Vec::new(), VecDeque::new());
         let mut bytes = 0;

@@ -69,13 +69,23 @@ impl Recent {
     /// Remembers what was read under a key in the state after so many batches, if that is what is there now
     /// and is not remembered.
     pub(crate) fn learn_as_of(&mut self, batches: u64, key: &[u8], value: Option<&[u8]>) {
-        let small = value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX);
         let seen = batches == self.as_of || (self.whole_since..self.as_of).contains(&batches);
-        let known = || self.young.contains_key(key) || self.old.contains_key(key);
-        if small && seen && self.generation_bytes_max > 0 && !known() {
+        if seen && self.may_learn(key, value.map_or(0, <[u8]>::len)) {
             // Copies: a slice of what was read would keep its whole block alive.
             self.put(Slice::new(key), value.map(Slice::new));
         }
+    }
+
+    /// Remembers what the holder of the commit lock read under a key, unless a reader was faster.
+    pub(crate) fn learn(&mut self, key: &[u8], value: &Option<Slice>) {
+        if self.may_learn(key, bytes(value)) {
+            self.put(Slice::new(key), value.clone());
+        }
+    }
+
+    fn may_learn(&self, key: &[u8], value_bytes: usize) -> bool {
+        let known = || self.young.contains_key(key) || self.old.contains_key(key);
+        value_bytes <= VALUE_BYTES_MAX && self.generation_bytes_max > 0 && !known()
     }
 
     /// What batches have set up to now, that under way included, need not be there any more.

@@ -247,13 +247,14 @@ impl Engine {
         let id = match known {
             Some((id, _)) => id,
             None => {
-                let id = self.catalog.next_id().map_err(reading)?;
+                let id = self.catalog.next_id().map_err(reading)?.max(lead.ids_from);
                 let mut puts = Puts::default();
                 self.catalog.put_table(&mut puts, name, id, schema);
                 self.write(puts.into(), true)?;
                 id
             }
         };
+        lead.ids_from = lead.ids_from.max(id + 1);
         let (name, schema, dropped) = (name.to_owned(), schema.clone(), AtomicBool::new(false));
         Ok(TableInfo { id, name, schema, groups, families, dropped })
     }

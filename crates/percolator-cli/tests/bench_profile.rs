@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use ran::{bench, figure};
 
 /// The arms of this test, of a hundred operations each.
-const FEW: [&str; 9] = [
+const FEW: [&str; 11] = [
     "--json",
     "--operations",
     "100",
@@ -19,6 +19,8 @@ const FEW: [&str; 9] = [
     "fjall_insert",
     "--arm",
     "raw_set",
+    "--arm",
+    "engine_document",
     "--arm",
     "document",
 ];
@@ -49,7 +51,9 @@ fn what_an_operation_takes_is_counted() {
     assert!(of(1, "ours") > 100.0 && of(1, "allocations") >= 1.0, "{result}");
     let ratio = figure(&result, "raw_set/fjall_insert instructions")["median"].as_f64().unwrap();
     assert!(ratio > 1.0, "{result}");
-    assert!(of(2, "instructions") > 2.0 * of(1, "instructions"), "two transactions: {result}");
+    assert!(of(2, "instructions") > 2.0 * of(0, "instructions"), "two batches: {result}");
+    assert!(of(3, "instructions") > 2.0 * of(1, "instructions"), "two transactions: {result}");
+    assert!(of(3, "instructions") > of(2, "instructions"), "over the same engine: {result}");
     let plot = std::fs::read_to_string(dir.path().join("profile.svg")).unwrap();
     assert!(plot.contains("the engine's, raw_set: "), "{plot}");
     let written = std::fs::read_to_string(dir.path().join("profile.json")).unwrap();

@@ -122,3 +122,29 @@ fn a_dropped_table_leaves_nothing_to_the_next_one() {
     assert_eq!((rows.len(), rows[0].cells.len()), (1, 1));
     assert_eq!(rows[0].cells[0].timestamp, ts(1));
 }
+
+#[test]
+fn who_still_has_a_dropped_table_reads_nothing_and_spoils_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FjallStore::open(dir.path().join("s"), options(Durability::Buffered)).unwrap();
+    let of = |name: &str| {
+        let group = LocalityGroup::on_disk("newest", Layout::NewestApart);
+        TableSchema { groups: vec![LocalityGroup { name: name.to_owned(), ..group }] }
+    };
+    let dropped = block_on(store.open_fjall_table("dropped", &of("first"))).unwrap();
+    store.drop_table("dropped").unwrap();
+    let table = block_on(store.open_fjall_table("another", &of("second"))).unwrap();
+    // Too large to be remembered, so that readers are the only ones who can teach what is there.
+    let long = "x".repeat(2000);
+    let write = |number| {
+        let request = RowMutation::new("r").mutation(set(&NEWEST, number, &long));
+        block_on(table.mutate_row(request)).unwrap();
+    };
+    write(1);
+    let select = Selection::default().family(NEWEST, TimeRange::up_to(Timestamp::MAX), u32::MAX);
+    let read = |table: &FjallTable| block_on(table.read_row(&RowKey::from("r"), &select)).unwrap();
+    assert_eq!(read(&dropped).cells, []);
+    assert_eq!(read(&table).cells.len(), 1);
+    write(2);
+    assert_eq!(read(&table).cells.len(), 2);
+}

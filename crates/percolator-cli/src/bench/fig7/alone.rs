@@ -12,8 +12,8 @@ use crate::store::Durability;
 
 /// Who clusters documents alone: the engine's own arm, and ours.
 pub(crate) const ALONE: [&str; 2] = ["engine_document", "document"];
-/// As `bench fig7` does by default.
-const SERVED: Served = Served { durability: Durability::Buffered, workers: 16, loaders: 16 };
+/// One after the other: how many requests are committed together would depend on the machine.
+const SERVED: Served = Served { durability: Durability::Buffered, workers: 1, loaders: 1 };
 
 /// Clusters a repository of so many documents and so many more; returns how many of them are not where the
 /// rule puts them, if that is to be checked.

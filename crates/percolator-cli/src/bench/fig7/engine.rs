@@ -28,6 +28,8 @@ const LOADED_MAX: usize = 256;
 const SEALED_MAX: usize = 3;
 /// What a write record has before its value: the version's timestamp, the start timestamp, flags.
 const RECORD: [u8; 17] = [1; 17];
+/// The column that says that a document was clustered.
+const ACK: &[u8] = b"ack:cluster/doc:keys";
 /// What a key has for its table and for its family.
 const TABLE: u8 = 1;
 const FAMILY: u8 = 1;
@@ -41,8 +43,8 @@ pub(super) struct Engine {
     newest: Keyspace,
     notify: Keyspace,
     corpus: Corpus,
-    /// Of all documents so far.
-    clusters: Vec<u64>,
+    /// How many documents there are.
+    documents: u64,
 }
 
 impl Engine {
@@ -56,7 +58,7 @@ impl Engine {
             db.keyspace(name, options).map_err(io::Error::other)
         };
         let (data, newest, notify) = (keyspace("data")?, keyspace("newest")?, keyspace("notify")?);
-        let mut engine = Engine { db, data, newest, notify, corpus, clusters: Vec::new() };
+        let mut engine = Engine { db, data, newest, notify, corpus, documents: 0 };
         let all: Vec<Document> = (0..documents).map(|id| corpus.document(id)).collect();
         engine.cycle(&all)?;
         Ok(engine)
@@ -89,8 +91,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns who represents the document.
-    fn join(&self, document: &Document) -> fjall::Result<u64> {
+    fn join(&self, document: &Document) -> fjall::Result<()> {
         let row = document.row();
         // What an observer is told of is where to look.
         self.newest.get(column(row.as_bytes(), b"doc:keys"))?;
@@ -113,11 +114,28 @@ impl Engine {
         }
         let joined = [representative.to_be_bytes(), [1; 8]].concat();
         batch.insert(&self.newest, column(row.as_bytes(), b"doc:cluster"), record(&joined));
-        let ack = column(row.as_bytes(), b"ack:cluster/doc:keys");
+        let ack = column(row.as_bytes(), ACK);
         batch.insert(&self.newest, ack, record(&[1; 8]));
         batch.remove(&self.notify, version(row.as_bytes(), b"doc:keys"));
-        batch.commit()?;
-        Ok(representative)
+        batch.commit()
+    }
+
+    /// Who represents a document, as it is stored, all of whose other cells must be there, too.
+    fn cluster(&self, id: u64) -> io::Result<u64> {
+        let row = self.corpus.document(id).row();
+        let get = |keyspace: &Keyspace, key| keyspace.get(key).map_err(io::Error::other);
+        let missing = |what| io::Error::other(format!("document {id} has no {what}"));
+        let joined = get(&self.newest, column(row.as_bytes(), b"doc:cluster"))?;
+        let joined = joined.ok_or_else(|| missing("cluster"))?;
+        let body = get(&self.data, version(row.as_bytes(), b"doc:body"))?;
+        let ack = get(&self.newest, column(row.as_bytes(), ACK))?;
+        let notified = get(&self.notify, version(row.as_bytes(), b"doc:keys"))?;
+        if body.is_none_or(|body| *body != *self.corpus.body(id)) {
+            return Err(missing("body"));
+        }
+        ack.filter(|_| notified.is_none()).ok_or_else(|| missing("acknowledgement"))?;
+        let representative = joined.get(RECORD.len()..).and_then(|rest| rest.first_chunk::<8>());
+        representative.map(|id| u64::from_be_bytes(*id)).ok_or_else(|| missing("representative"))
     }
 }
 
@@ -127,7 +145,7 @@ impl Batch for Engine {
     }
 
     fn cycle(&mut self, arrivals: &[Document]) -> io::Result<()> {
-        let (this, mut clusters) = (&*self, Vec::with_capacity(arrivals.len()));
+        let this = &*self;
         std::thread::scope(|scope| {
             let (loaded, to_join) = sync_channel(LOADED_MAX);
             let loader = scope.spawn(move || {
@@ -140,21 +158,21 @@ impl Batch for Engine {
                 }
                 Ok(())
             });
-            for document in to_join {
-                clusters.push(this.join(document)?);
-                if clusters.len().is_multiple_of(LOOKED_FOR_EVERY) {
+            for (joined, document) in to_join.into_iter().enumerate() {
+                this.join(document)?;
+                if joined.is_multiple_of(LOOKED_FOR_EVERY) {
                     this.seal_full()?;
                 }
             }
             loader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
         .map_err(|error: fjall::Error| io::Error::other(error))?;
-        self.clusters.append(&mut clusters);
+        self.documents += arrivals.len() as u64;
         Ok(())
     }
 
     fn clusters(&mut self) -> io::Result<Vec<u64>> {
-        Ok(self.clusters.clone())
+        (0..self.documents).map(|id| self.cluster(id)).collect()
     }
 }
 

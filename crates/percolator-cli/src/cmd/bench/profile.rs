@@ -20,7 +20,8 @@ const WRITTEN_BEFORE: u64 = 5;
 
 /// What one operation of `bench fig8` takes, and one document of `bench fig7`: instructions, allocations, and what it asks of files.
 ///
-/// Counted by Valgrind and the kernel, so the same whatever else the machine does. Each arm is a process that
+/// Counted by Valgrind and the kernel, so the same whatever else the machine does; of a document, which several
+/// threads work on, within some percent. Each arm is a process that
 /// does nothing else, once with N operations and once with twice as many. Exit status 3, and the figures are
 /// void, when a cell is not as it was written.
 #[derive(Debug, Args)]
@@ -96,7 +97,7 @@ impl Profile {
         if outcome.wrong > 0 {
             return Err(Failure::error(
                 Exit::Violated,
-                format!("{} cells were not as they were written", outcome.wrong),
+                format!("{} cells or clusters were not as they should be", outcome.wrong),
                 "the figures are void; please report this",
             ));
         }
