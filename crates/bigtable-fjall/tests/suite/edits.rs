@@ -141,7 +141,8 @@ fn who_still_has_a_dropped_table_reads_nothing_and_spoils_nothing() {
         block_on(table.mutate_row(request)).unwrap();
     };
     write(1);
-    let select = Selection::default().family(NEWEST, TimeRange::up_to(Timestamp::MAX), u32::MAX);
+    let upto = TimeRange::up_to(Timestamp::MAX);
+    let select = Selection::default().column(NEWEST, "q", upto, u32::MAX);
     let read = |table: &FjallTable| block_on(table.read_row(&RowKey::from("r"), &select)).unwrap();
     assert_eq!(read(&dropped).cells, []);
     assert_eq!(read(&table).cells.len(), 1);
