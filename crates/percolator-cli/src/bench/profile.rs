@@ -107,12 +107,13 @@ pub(crate) async fn work(
     check: bool,
 ) -> anyhow::Result<()> {
     let Settings { operations, cells, seed } = settings;
-    let wrong = if is_document(arm) {
+    let (asked, wrong) = if is_document(arm) {
         fig7::alone(arm, dir, cells as u64, operations, seed, check).await?
     } else {
-        fig8::alone(arm, dir, cells, operations, seed).await?
+        let wrong = fig8::alone(arm, dir, cells, operations, seed).await?;
+        (io(), wrong)
     };
-    let asked = io().map(|io| json!([io.read_calls + io.write_calls, io.written_bytes]));
+    let asked = asked.map(|io| json!([io.read_calls + io.write_calls, io.written_bytes]));
     let told = json!({ "wrong": wrong, "asked": asked });
     Ok(writeln!(std::io::stdout(), "{told}")?)
 }
@@ -184,21 +185,17 @@ fn one(arm: &str, settings: Settings) -> anyhow::Result<Counted> {
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(&program);
     let told = done(inside, arm, settings, false, &dir.path().join("inside"))?;
-    let alone = done(Command::new(&program), arm, settings, false, &dir.path().join("alone"))?;
-    let checked = match is_document(arm) {
-        true => done(Command::new(program), arm, settings, true, &dir.path().join("checked"))?,
-        false => alone.clone(),
-    };
+    let alone = done(Command::new(program), arm, settings, true, &dir.path().join("alone"))?;
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     let wrong = |told: &Value| told["wrong"].as_u64().context("how many reads were wrong");
-    let wrong = wrong(&told)? + wrong(&checked)?;
+    let wrong = wrong(&told)? + wrong(&alone)?;
     let asked = alone["asked"][0].as_f64().zip(alone["asked"][1].as_f64());
     let asked = asked.map(|(calls, written_bytes)| Asked { calls, written_bytes });
     Ok(Counted { counts: Counts::read(&text)?, wrong, asked })
 }
 
 /// Runs an arm's operations in a process of their own, and returns what it tells. To check clusters takes
-/// something for each document, so who counts does not.
+/// instructions for each document, so where they are counted it is not done.
 fn done(
     mut command: Command,
     arm: &str,

@@ -168,7 +168,7 @@ impl Rival {
     }
 
     /// A cycle with so many arrivals; and when it ended.
-    fn cycle(&mut self, arrivals: u64) -> io::Result<(Cycle, Instant)> {
+    pub(super) fn cycle(&mut self, arrivals: u64) -> io::Result<(Cycle, Instant)> {
         let from = if self.traits.keeps { self.arrived.end } else { self.documents };
         let arriving = from..from + arrivals;
         self.arrived =

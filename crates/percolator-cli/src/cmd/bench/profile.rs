@@ -18,12 +18,12 @@ const OPERATIONS: std::ops::RangeInclusive<u64> = 100..=50_000;
 const CELLS_MAX: u64 = 1_000;
 const WRITTEN_BEFORE: u64 = 5;
 
-/// What one operation of `bench fig8` takes, and one document of `bench fig7`: instructions, allocations, and what it asks of files.
+/// What an operation of `bench fig8` takes, and a document of `bench fig7`, in instructions.
 ///
-/// Counted by Valgrind and the kernel, so the same whatever else the machine does; of a document, which several
-/// threads work on, within some percent. Each arm is a process that
-/// does nothing else, once with N operations and once with twice as many. Exit status 3, and the figures are
-/// void, when a cell is not as it was written.
+/// And in allocations, and of files. Counted by Valgrind and the kernel, so the same whatever else the
+/// machine does; of a document, which several threads work on, within some percent. Each arm is a
+/// process that does nothing else, once with N operations and once with twice as many. Exit status 3,
+/// and the figures are void, when a cell is not as it was written, or a document not where it belongs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator bench profile --quick --out results
