@@ -7,12 +7,13 @@ use super::Role;
 /// Colours of the series, each for light and dark pages: dark enough on white, light enough on black.
 const OURS: [(&str, &str); 3] =
     [("#0a5cc2", "#5aa9ff"), ("#0e8a9c", "#45d0e0"), ("#4338ca", "#a5a0ff")];
-const PEERS: [(&str, &str); 5] = [
+const PEERS: [(&str, &str); 6] = [
     ("#c2570c", "#ff9d57"),
     ("#1f7a3d", "#5fcf82"),
     ("#a21c74", "#f386cf"),
     ("#8a6d00", "#e3c44a"),
     ("#7c3aed", "#c4a1ff"),
+    ("#b3261e", "#ff8a80"),
 ];
 const PAPER: [(&str, &str); 3] =
     [("#6b7280", "#a3aab8"), ("#92785c", "#c9ad8c"), ("#5e7d76", "#94b8af")];
