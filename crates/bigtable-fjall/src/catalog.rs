@@ -12,7 +12,8 @@
 
 use std::fmt::Write;
 
-use bigtable::{Error, Layout, LocalityGroup, OnFull, Result, TableSchema, Timestamp};
+use bigtable::Timestamp;
+use bigtable::{Error, Family, FamilySchema, Layout, LocalityGroup, OnFull, Result, TableSchema};
 use fjall::{Keyspace, Slice};
 
 use crate::fault::Fault;
@@ -24,6 +25,7 @@ const FLOOR: &[u8] = b"floor";
 const TABLE: u8 = b't';
 const GROUP: u8 = b'g';
 const ID_BYTES: usize = 4;
+const NO_DESCRIPTION: Fault = Fault::Damaged("the description of a table cannot be read");
 
 /// The catalog's keyspace. To be written under the commit lock only.
 pub(crate) struct Catalog(pub(crate) Keyspace);
@@ -59,6 +61,22 @@ impl Catalog {
         Ok(Some((u32::from_be_bytes(*id), Slice::new(description))))
     }
 
+    /// The table's schema, if the table is there. Its in-memory groups have no bounds.
+    pub(crate) fn schema(&self, name: &str) -> std::result::Result<Option<TableSchema>, Fault> {
+        let Some((_, description)) = self.table(name)? else { return Ok(None) };
+        let groups = parse(&description);
+        groups.map(|groups| Some(TableSchema { groups })).ok_or(NO_DESCRIPTION)
+    }
+
+    /// All groups of the store's tables. Those in memory have no bounds.
+    pub(crate) fn groups(&self) -> std::result::Result<Vec<LocalityGroup>, Fault> {
+        let mut groups = Vec::new();
+        for entry in self.0.prefix([GROUP]) {
+            groups.extend(parse(&entry.value()?).ok_or(NO_DESCRIPTION)?);
+        }
+        Ok(groups)
+    }
+
     /// The id for a new table.
     pub(crate) fn next_id(&self) -> std::result::Result<u32, Fault> {
         let mut next = 0;
@@ -89,6 +107,35 @@ impl Catalog {
         let stored = self.0.get(key(GROUP, &group.name))?;
         Ok(stored.is_none_or(|stored| *stored == *describe_group(group).as_bytes()))
     }
+}
+
+/// Reads what [`describe`] wrote.
+fn parse(text: &[u8]) -> Option<Vec<LocalityGroup>> {
+    let mut groups: Vec<LocalityGroup> = Vec::new();
+    for line in str::from_utf8(text).ok()?.lines() {
+        let mut words = line.split(' ');
+        match (words.next()?, words.next()?, words.next()) {
+            ("family", name, None) => {
+                let family = Family::from(name.to_owned());
+                groups.last_mut()?.families.push(FamilySchema { family });
+            }
+            ("group", name, Some(layout)) => {
+                let layout = match layout {
+                    "versions" => Layout::Versions,
+                    "newest-apart" => Layout::NewestApart,
+                    "in-memory-refuse" => {
+                        Layout::InMemory(OnFull::Refuse { cells_max: usize::MAX })
+                    }
+                    "in-memory-spill" => Layout::InMemory(OnFull::Spill { cells_max: usize::MAX }),
+                    _ => return None,
+                };
+                let (name, families) = (name.to_owned(), Vec::new());
+                groups.push(LocalityGroup { name, families, layout });
+            }
+            _ => return None,
+        }
+    }
+    Some(groups)
 }
 
 fn key(kind: u8, name: &str) -> Vec<u8> {

@@ -298,7 +298,11 @@ impl Engine {
         if writes.is_empty() {
             return Ok(());
         }
+        let journaling = |e| fault::io(&self.path, "following the journals", &e);
+        // Nothing is written yet.
+        self.journals().before(sync).map_err(journaling)?;
         self.keep_snapshot(sync);
+        let (bytes, number) = (writes.bytes(), self.db.visible_seqno());
         let under_way = self.batches.begin(&self.db);
         let written = writes.commit(&self.db, sync);
         drop(under_way);
@@ -309,6 +313,11 @@ impl Engine {
                 fjall::Error::Poisoned => self.check_usable(),
                 error => Err(Error::Unknown { why: format!("writing failed: {error:?}") }),
             };
+        }
+        if let Err(error) = self.journals().after(bytes, number) {
+            let problem = journaling(error).to_string();
+            self.fail(&problem);
+            return Err(Error::Unknown { why: problem });
         }
         self.forget_snapshot();
         using(self.recent.lock().unwrap_or_else(PoisonError::into_inner), |recent| {

@@ -4,6 +4,7 @@
 //!   FORMAT      "bigtable-fjall" and the format's number; written last, so it says "complete"
 //!   CREATING    there while the store is being created for the first time
 //!   LOCK        locked by the process that has the store open
+//!   INVENTORY   which keyspaces and journals there must be; UNSYNCED, RECOVERIES, journals/: `opening/`
 //!   engine/     fjall's files
 //! ```
 //!
@@ -17,15 +18,17 @@ use std::path::{Path, PathBuf};
 use bigtable::{Error, Result};
 
 use crate::fault;
+use crate::opening;
 
-/// The format that this release writes. It reads no other: format 1 had each older version under a key
-/// of its own.
-const FORMAT: u32 = 3;
+/// The format that this release writes. It reads format 3, too, which had no inventory. Format 1 had each
+/// older version under a key of its own.
+const FORMAT: u32 = 4;
+const WITHOUT_INVENTORY: u32 = 3;
 const MAGIC: &str = "bigtable-fjall";
 const FORMAT_FILE: &str = "FORMAT";
 const CREATING_FILE: &str = "CREATING";
-const LOCK_FILE: &str = "LOCK";
-const ENGINE_DIR: &str = "engine";
+pub(crate) const LOCK_FILE: &str = "LOCK";
+pub(crate) const ENGINE_DIR: &str = "engine";
 /// Found at the root of file systems of its own accord.
 const LOST_AND_FOUND: &str = "lost+found";
 
@@ -33,7 +36,8 @@ const LOST_AND_FOUND: &str = "lost+found";
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    complete: bool,
+    /// The format of the store that is there, if one was created in full.
+    format: Option<u32>,
     /// The lock is given back when the file is closed.
     _lock: File,
 }
@@ -46,9 +50,9 @@ impl Directory {
         // another process may have created the store meanwhile.
         inspect(path)?;
         let lock = lock(path)?;
-        let complete = inspect(path)?;
-        let directory = Directory { path: path.to_owned(), complete, _lock: lock };
-        if !complete {
+        let format = inspect(path)?;
+        let directory = Directory { path: path.to_owned(), format, _lock: lock };
+        if format.is_none() {
             directory.begin().map_err(|e| fault::io(path, "creating the store", &e))?;
         }
         Ok(directory)
@@ -61,14 +65,19 @@ impl Directory {
 
     /// Whether the directory held a store that was created in full.
     pub(crate) fn is_complete(&self) -> bool {
-        self.complete
+        self.format.is_some()
     }
 
-    /// Marks the store as complete, if it was not yet.
+    /// Whether the store that was there has an inventory.
+    pub(crate) fn has_inventory(&self) -> bool {
+        self.format.is_some_and(has_inventory)
+    }
+
+    /// Marks the store as complete and of this release's format, if it was not yet.
     pub(crate) fn complete(&mut self) -> Result<()> {
-        if !self.complete {
+        if self.format != Some(FORMAT) {
             self.finish().map_err(|e| fault::io(&self.path, "creating the store", &e))?;
-            self.complete = true;
+            self.format = Some(FORMAT);
         }
         Ok(())
     }
@@ -90,21 +99,36 @@ impl Directory {
         file.sync_all()?;
         fs::rename(&new, self.path.join(FORMAT_FILE))?;
         sync_directory(&self.path)?;
-        fs::remove_file(self.path.join(CREATING_FILE))
+        opening::remove(&self.path.join(CREATING_FILE))
     }
 }
 
-/// Whether the directory holds a complete store; an error if it holds something else.
-fn inspect(path: &Path) -> Result<bool> {
+/// Whether stores of this format have an inventory.
+pub(crate) fn has_inventory(format: u32) -> bool {
+    format != WITHOUT_INVENTORY
+}
+
+/// The format of the store in the directory; an error if there is none.
+pub(crate) fn format(path: &Path) -> Result<u32> {
+    let none = || fault::files(path, "the directory holds no store", "name the directory of one");
+    match fs::metadata(path) {
+        Ok(_) => inspect(path)?.ok_or_else(none),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(none()),
+        Err(error) => Err(fault::io(path, "reading the directory", &error)),
+    }
+}
+
+/// The format of the store in the directory, if there is one; an error if it holds something else.
+fn inspect(path: &Path) -> Result<Option<u32>> {
     let format = path.join(FORMAT_FILE);
     match fs::read(&format) {
-        Ok(text) => check_format(&format, &text).map(|()| true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => check_ours(path).map(|()| false),
+        Ok(text) => check_format(&format, &text).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => check_ours(path).map(|()| None),
         Err(error) => Err(fault::io(&format, "reading the format", &error)),
     }
 }
 
-fn check_format(path: &Path, text: &[u8]) -> Result<()> {
+fn check_format(path: &Path, text: &[u8]) -> Result<u32> {
     let text = str::from_utf8(text).unwrap_or_default();
     let mut lines = text.lines();
     let number = match (lines.next(), lines.next()) {
@@ -112,7 +136,7 @@ fn check_format(path: &Path, text: &[u8]) -> Result<()> {
         _ => None,
     };
     match number {
-        Some(FORMAT) => Ok(()),
+        Some(number @ WITHOUT_INVENTORY..=FORMAT) => Ok(number),
         Some(number) if number > FORMAT => Err(fault::files(
             path,
             format!("the store is in format {number}, this release knows format {FORMAT}"),
@@ -169,7 +193,7 @@ fn lock(directory: &Path) -> Result<File> {
 }
 
 /// Makes the names in a directory durable.
-fn sync_directory(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
 }
 

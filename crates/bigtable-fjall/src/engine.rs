@@ -14,11 +14,12 @@
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bigtable::{ColumnSelect, Error, Family, Probe, Result, Row, RowKey, Selection};
 use bigtable::{TableSchema, Timestamp};
-use fjall::Database;
+use fjall::{Database, PersistMode};
 use smallvec::SmallVec;
 
 use crate::catalog::Catalog;
@@ -26,8 +27,10 @@ use crate::column::visit;
 use crate::directory::Directory;
 use crate::fault::{self, Fault};
 use crate::group::{Group, Stored};
+use crate::journals::Journals;
 use crate::key::Key;
 use crate::memory::Memory;
+use crate::opening::Recovery;
 use crate::options::{Durability, Options};
 use crate::pending::Pending;
 use crate::published::{Batches, Published};
@@ -64,9 +67,32 @@ pub(crate) struct Engine {
     pub(crate) pending: Pending,
     /// The tables that have been opened. The holder of the commit lock adds to them.
     pub(crate) tables: RwLock<Vec<Arc<TableInfo>>>,
+    /// The engine's journals, for the holder of the commit lock.
+    journals: Mutex<Journals>,
+    pub(crate) recovery: Option<Recovery>,
     /// Last, so that the directory stays locked until the engine's files are closed, whoever is the
     /// last to hold them.
     _directory: Directory,
+}
+
+/// What an opened store is made of.
+pub(crate) struct Opened {
+    pub(crate) path: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) db: Database,
+    pub(crate) catalog: Catalog,
+    pub(crate) journals: Journals,
+    pub(crate) recovery: Option<Recovery>,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // What the engine holds is known only if no write failed. An inventory that could not be
+        // written says less than it might; it is right all the same.
+        if self.check_usable().is_ok() && self.db.persist(PersistMode::SyncAll).is_ok() {
+            let _ = self.journals().close();
+        }
+    }
 }
 
 /// What only the holder of the commit lock may touch.
@@ -126,13 +152,8 @@ impl TableInfo {
 }
 
 impl Engine {
-    pub(crate) fn new(
-        path: PathBuf,
-        options: Options,
-        db: Database,
-        catalog: Catalog,
-        directory: Directory,
-    ) -> std::result::Result<Self, Fault> {
+    pub(crate) fn new(opened: Opened, directory: Directory) -> std::result::Result<Self, Fault> {
+        let Opened { path, options, db, catalog, journals, recovery } = opened;
         let floor = catalog.floor()?;
         Ok(Engine {
             path,
@@ -150,8 +171,14 @@ impl Engine {
             tables: RwLock::default(),
             catalog,
             db,
+            journals: Mutex::new(journals),
+            recovery,
             _directory: directory,
         })
+    }
+
+    pub(crate) fn journals(&self) -> MutexGuard<'_, Journals> {
+        self.journals.lock().expect(NO_PANIC)
     }
 
     pub(crate) fn floor(&self) -> Timestamp {

@@ -12,6 +12,7 @@
 //!                     |
 //!     keyspaces:  .catalog | <group> | <group>.history | ...        (catalog.rs, group.rs, key.rs,
 //!                                                                  pack.rs)
+//!     before the engine opens: is all there, and whole?            (opening/, journals.rs)
 //! ```
 //!
 //! One fjall keyspace holds one **locality group** of all tables of the store. What a group's
@@ -39,9 +40,10 @@ mod fault;
 mod glance;
 mod group;
 mod history;
+mod journals;
 mod key;
 mod memory;
-mod mend;
+mod opening;
 mod options;
 mod pack;
 mod pending;
@@ -59,6 +61,7 @@ mod table;
 pub use edit::RowEdit;
 #[doc(hidden)]
 pub use key::check as check_key;
+pub use opening::{Checked, Problem, Recovery, Repair, Saved, check};
 pub use options::{Durability, Options};
 #[doc(hidden)]
 pub use pack::check as check_pack;

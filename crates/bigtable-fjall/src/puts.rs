@@ -10,6 +10,9 @@
 use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, Slice};
 use smallvec::SmallVec;
 
+/// What the engine writes around a key and its value, in bytes, with room to spare.
+const ITEM_BYTES: u64 = 64;
+
 /// A value that is put under a key, or `None` to remove what is there.
 struct Put {
     keyspace: Keyspace,
@@ -19,7 +22,11 @@ struct Put {
 
 /// Puts that become visible together. At most one for each key: the engine gives all of them one number.
 #[derive(Default)]
-pub(crate) struct Puts(SmallVec<[Put; 1]>);
+pub(crate) struct Puts {
+    puts: SmallVec<[Put; 1]>,
+    /// What they take of the engine's journal at most, in bytes.
+    bytes: u64,
+}
 
 impl Puts {
     pub(crate) fn insert(
@@ -36,23 +43,31 @@ impl Puts {
     }
 
     pub(crate) fn put(&mut self, keyspace: &Keyspace, key: Slice, value: Option<Slice>) {
-        self.0.push(Put { keyspace: keyspace.clone(), key, value });
+        let value_bytes = value.as_ref().map_or(0, |value| value.len());
+        // A value that cannot be compressed grows by a 255th.
+        self.bytes += (key.len() + value_bytes + value_bytes / 128) as u64 + ITEM_BYTES;
+        self.puts.push(Put { keyspace: keyspace.clone(), key, value });
     }
 
     /// Makes room for so many more.
     pub(crate) fn reserve(&mut self, more: usize) {
-        self.0.reserve(more);
+        self.puts.reserve(more);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.puts.is_empty()
+    }
+
+    /// What they take of the engine's journal at most, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Gives them to the engine. To be called under the commit lock.
     pub(crate) fn commit(mut self, db: &Database, sync: bool) -> fjall::Result<()> {
-        if self.0.len() == 1
+        if self.puts.len() == 1
             && !sync
-            && let Some(Put { keyspace, key, value }) = self.0.pop()
+            && let Some(Put { keyspace, key, value }) = self.puts.pop()
         {
             return match value {
                 Some(value) => keyspace.insert(key, value),
@@ -60,9 +75,9 @@ impl Puts {
             };
         }
         let mode = if sync { PersistMode::SyncData } else { PersistMode::Buffer };
-        let batch = OwnedWriteBatch::with_capacity(db.clone(), self.0.len());
+        let batch = OwnedWriteBatch::with_capacity(db.clone(), self.puts.len());
         let mut batch = batch.durability(Some(mode));
-        for Put { keyspace, key, value } in self.0 {
+        for Put { keyspace, key, value } in self.puts {
             match value {
                 Some(value) => batch.insert(&keyspace, key, value),
                 None => batch.remove(&keyspace, key),

@@ -135,7 +135,10 @@ impl Work {
             self.engine.write(puts.into(), false)?;
         }
         let fault = |fault: Fault| fault.at(&self.engine.path, "giving space back");
-        merged.iter().try_for_each(|keyspace| self.write_out(keyspace)).map_err(fault)
+        merged.iter().try_for_each(|keyspace| self.write_out(keyspace)).map_err(fault)?;
+        let _lead = self.engine.wait_to_lead()?;
+        let released = self.engine.journals().release();
+        released.map_err(|e| fault::io(&self.engine.path, "giving space back", &e))
     }
 
     /// Writes new cells out of memory, and waits for it as long as that usually takes.

@@ -12,11 +12,12 @@ use fjall::{Database, KeyspaceCreateOptions};
 
 use crate::catalog::{self, Catalog, ensure};
 use crate::directory::{Directory, guarded};
-use crate::engine::{Engine, FamilyInfo, Lead, TableInfo};
+use crate::engine::{Engine, FamilyInfo, Lead, Opened, TableInfo};
 use crate::fault::{self, Fault};
 use crate::group::Group;
+use crate::journals::Journals;
 use crate::memory::MemoryGroup;
-use crate::mend;
+use crate::opening::{self, Recovery};
 use crate::options::Options;
 use crate::puts::Puts;
 use crate::reclaim::Reclaiming;
@@ -51,7 +52,7 @@ const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 /// ```
 #[derive(Debug)]
 pub struct FjallStore {
-    running: Arc<Running>,
+    pub(crate) running: Arc<Running>,
 }
 
 /// An open store with its committer thread.
@@ -88,22 +89,27 @@ impl FjallStore {
     /// # Errors
     /// [`Error::Files`] if the directory is something else than a store, is
     /// open in another process, is of a newer format, is damaged, or cannot be read or written; it
-    /// says what to do.
+    /// says what to do. Opening a damaged store changes nothing in its directory.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<FjallStore> {
         let dir = dir.as_ref();
         let mut directory = Directory::open(dir)?;
-        let mending = |e: std::io::Error| fault::io(dir, "reading the journal", &e);
-        mend::journal(&directory.engine()).map_err(mending)?;
+        let engine_dir = directory.engine();
+        let prepared = match directory.is_complete() {
+            true => Some(opening::look(dir, &engine_dir, directory.has_inventory())?),
+            false => None,
+        };
+        let recovery = prepared.as_ref().and_then(|prepared| prepared.recovery.clone());
         let db = guarded(dir, || open_engine(&directory, &options))?;
-        // The engine begins anew where it finds no files; a store that was complete must not.
-        if directory.is_complete() && !db.keyspace_exists(catalog::KEYSPACE) {
-            return Err(fault::files(dir, "the engine's files are missing", fault::BACKUP));
-        }
         let catalog = guarded(dir, || open_catalog(&db))?;
+        let journals = Journals::new(dir, &engine_dir, prepared).and_then(|mut journals| {
+            journals.add_keyspaces(std::iter::once(&catalog.0))?;
+            Ok(journals)
+        });
+        let journals = journals.map_err(|e| fault::io(dir, "writing the inventory", &e))?;
         directory.complete()?;
+        let opened = Opened { path: dir.to_owned(), options, db, catalog, journals, recovery };
         let reading = |fault: Fault| fault.at(dir, "reading the catalog");
-        let engine =
-            Engine::new(dir.to_owned(), options, db, catalog, directory).map_err(reading)?;
+        let engine = Engine::new(opened, directory).map_err(reading)?;
         let engine = Arc::new(engine);
         let committer = std::thread::Builder::new().name("bigtable-commit".to_owned()).spawn({
             let engine = engine.clone();
@@ -143,6 +149,21 @@ impl FjallStore {
     /// part, and those of any mutation.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         self.running.engine.drop_table(name)
+    }
+
+    /// The schema that a table was created with. Bounds of in-memory groups are not stored: the schema
+    /// has none.
+    pub(crate) fn stored_schema(&self, name: &str) -> Result<TableSchema> {
+        let engine = &*self.running.engine;
+        let _lead = engine.wait_to_lead()?;
+        let schema = engine.catalog.schema(name).map_err(|fault| engine.read_error(&fault))?;
+        schema.ok_or_else(|| Error::invalid(format!("there is no table {name}")))
+    }
+
+    /// What this opening cut off the end of the journal, if anything. The file `RECOVERIES` in the
+    /// store's directory keeps the reports of earlier openings.
+    pub fn recovery(&self) -> Option<&Recovery> {
+        self.running.engine.recovery.as_ref()
     }
 
     fn table(&self, info: &Arc<TableInfo>) -> FjallTable {
@@ -259,7 +280,7 @@ impl Engine {
         Ok(TableInfo { id, name, schema, groups, families, dropped })
     }
 
-    fn open_group(
+    pub(crate) fn open_group(
         &self,
         lead: &mut Lead,
         schema: &bigtable::LocalityGroup,
@@ -268,6 +289,7 @@ impl Engine {
             return Ok(open.clone());
         }
         let mut group = Group::open(&self.db, schema, &self.options)?;
+        self.journals().add_keyspaces(group.keyspaces()).map_err(fjall::Error::Io)?;
         // What the engine recovered may still have to be written out.
         group.keyspaces().try_for_each(|keyspace| self.make_room(keyspace))?;
         if let Layout::InMemory(on_full) = schema.layout {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bigtable::{MemoryStore, Store};
-use bigtable_fjall::FjallStore;
+use bigtable_fjall::{FjallStore, Recovery};
 use percolator_core::{
     Client, Collector, GcOptions, Options, ProcessLocks, Result, Runtime, Services, WindowOracle,
     fresh_incarnation,
@@ -29,6 +29,7 @@ use crate::TokioRuntime;
 pub struct Percolator {
     client: Client,
     gc: Option<GcOptions>,
+    recovery: Option<Recovery>,
     /// Ends with the last handle.
     _collector: Option<Arc<Collector>>,
 }
@@ -97,7 +98,27 @@ impl Percolator {
             ..bigtable_fjall::Options::default()
         };
         let store = FjallStore::open(dir.as_ref(), engine)?;
-        Self::start(Arc::new(store), options.client, options.gc).await
+        let recovery = store.recovery().cloned();
+        let db = Self::start(Arc::new(store), options.client, options.gc).await?;
+        Ok(Percolator { recovery, ..db })
+    }
+
+    /// What opening the directory cut off the end of its journal, if anything: the part of a batch that
+    /// a crash left, or batches that a power cut took from a [`Buffered`](crate::Durability::Buffered)
+    /// database. The directory keeps the reports of earlier openings in its file `RECOVERIES`.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("db");
+    /// let db = percolator::Percolator::open(&dir).await?;
+    /// if let Some(cut) = db.recovery() {
+    ///     eprintln!("{cut}");
+    /// }
+    /// # Ok::<(), percolator::Error>(()) }).unwrap();
+    /// ```
+    pub fn recovery(&self) -> Option<&Recovery> {
+        self.recovery.as_ref()
     }
 
     /// A database in memory, gone with its last handle.
@@ -141,7 +162,7 @@ impl Percolator {
 
     pub(crate) fn with(client: Client, gc: Option<GcOptions>) -> Self {
         let collector = gc.clone().map(|gc| Arc::new(client.collect_in_background(gc)));
-        Percolator { client, gc, _collector: collector }
+        Percolator { client, gc, recovery: None, _collector: collector }
     }
 }
 

@@ -36,7 +36,7 @@ mod config;
 mod database;
 mod runtime;
 
-pub use bigtable_fjall::Durability;
+pub use bigtable_fjall::{Durability, Recovery};
 pub use bigtable_grpc::Address as StoreAddress;
 pub use cluster::{Cluster, Locks};
 pub use config::Config;

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod contention;
+mod damage;
 mod edits;
 mod failures;
 mod kill;

@@ -337,3 +337,71 @@ fn readers_see_nothing_that_a_cut_takes_back() {
         }
     }
 }
+
+/// A store that is written to without syncs; what was in it after each batch, and where the journal ended.
+fn unsynced_rounds() -> (Image, Vec<Shown>) {
+    let dir = image::directory();
+    let (store, table) = open(dir.path(), Durability::Buffered);
+    shown_by(dir.path(), &store, &*table, 0..16)
+}
+
+/// Opens the image after a restart of the machine, and says how many batches are there.
+fn open_after_restart(image: &Image, tail: Tail, shown: &[Shown]) -> usize {
+    let dir = image::directory();
+    image.write(dir.path(), tail);
+    std::fs::write(dir.path().join("UNSYNCED"), "the boot before").unwrap();
+    let (store, table) = open(dir.path(), Durability::Buffered);
+    let found = (rows_of(&*table), store.floor());
+    let kept = shown.iter().rposition(|shown| (&shown.rows, shown.floor) == (&found.0, found.1));
+    let kept = kept.unwrap_or_else(|| panic!("{tail:?}: not the state after any batch"));
+    // The batch that raises the floor changes no row.
+    assert!(shown[kept].end <= tail.cut().max(shown[0].end), "{tail:?}: batch {kept}");
+    assert!(kept + 1 == shown.len() || shown[kept + 1].end > tail.cut(), "{tail:?}: {kept}");
+    assert_eq!(store.recovery().is_some(), kept + 1 < shown.len(), "{tail:?}");
+    kept
+}
+
+#[test]
+fn a_buffered_store_opens_whatever_a_power_cut_leaves() {
+    let (image, shown) = unsynced_rounds();
+    let end = shown.last().unwrap().end;
+    let mut kept = std::collections::BTreeSet::new();
+    // In each batch, with sound batches behind it: the step is shorter than a short batch.
+    let short = (shown[0].end..end).step_by(149).map(|from| (from, 512));
+    let long = (shown[0].end..end).step_by(1999).map(|from| (from, 3 * SECTOR));
+    for (from, length) in short.chain(long) {
+        let tail = Tail::Hole { from, to: (from + length).min(end) };
+        kept.insert(open_after_restart(&image, tail, &shown));
+    }
+    assert!(kept.len() > shown.len() / 2, "{kept:?}");
+}
+
+#[test]
+fn without_a_restart_a_hole_in_a_buffered_store_is_damage() {
+    let (image, shown) = unsynced_rounds();
+    let tail = Tail::Hole { from: shown[3].end + 20, to: shown[3].end + 60 };
+    let dir = image::directory();
+    image.write(dir.path(), tail);
+    let opened = FjallStore::open(dir.path(), options(Durability::Buffered));
+    let (problem, _) = crate::files_error(opened);
+    assert!(problem.contains("sound batches follow"), "{problem}");
+}
+
+#[test]
+fn a_store_is_marked_while_it_may_have_unsynced_batches() {
+    let marked = |dir: &Path| dir.join("UNSYNCED").exists();
+    for (durability, marks) in [(Durability::Sync, false), (Durability::Buffered, true)] {
+        let dir = image::directory();
+        let (store, table) = open(dir.path(), durability);
+        step(&store, &*table, 0);
+        assert_eq!(marked(dir.path()), marks, "{durability:?}");
+        drop((store, table));
+        assert!(!marked(dir.path()), "{durability:?}: closed");
+    }
+    // What is dropped in a synced store is dropped without syncs.
+    let dir = image::directory();
+    let (store, table) = open(dir.path(), Durability::Sync);
+    step(&store, &*table, 0);
+    store.drop_table("t").unwrap();
+    assert!(marked(dir.path()));
+}

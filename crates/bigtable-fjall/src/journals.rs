@@ -1,0 +1,168 @@
+//! The engine's journals while the store is open: each gets a second name, so that the store can tell
+//! a journal that the engine has freed from one that was lost.
+//!
+//! The engine begins a journal when it writes a buffer out and the present journal has more than
+//! 64,000,000 bytes, and deletes one when the runs hold all of it. It does both on a thread of its own
+//! and tells nobody. So the committer looks, after each batch that may be in a new journal, and before
+//! it acknowledges the batch. The look is one system call, and only while the present journal is long
+//! enough to be the last.
+//!
+//! Invariants:
+//! * A batch is acknowledged after its journal is in the inventory and has its second name.
+//! * A second name goes after the inventory has ceased to ask for the journal, and only if the engine
+//!   removed the first one while the store was open.
+//! * The store is marked (`opening/unsynced.rs`) before its first batch without a sync.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::directory::sync_directory;
+use crate::opening::{self, Inventory, JOURNALS_DIR, Prepared, journal_file};
+
+/// The engine begins no new journal before the present one is longer than this, in bytes.
+const JOURNAL_BYTES_MIN: u64 = 64_000_000;
+/// What the engine writes around the items of a batch, in bytes.
+const BATCH_BYTES: u64 = 64;
+
+/// What the committer knows of the journals.
+#[derive(Debug)]
+pub(crate) struct Journals {
+    dir: PathBuf,
+    engine: PathBuf,
+    inventory: Inventory,
+    newest: u64,
+    /// The newest journal has at most so many bytes.
+    bytes: u64,
+    /// A number that the last batch is at or above, if the batch is in the newest journal.
+    reaches: Option<u64>,
+    /// Whether the store is marked as one with batches without a sync.
+    marked: bool,
+}
+
+impl Journals {
+    /// Of a store that was prepared for its engine, or of a new one.
+    pub(crate) fn new(dir: &Path, engine: &Path, prepared: Option<Prepared>) -> io::Result<Self> {
+        let mut journals = Journals {
+            dir: dir.to_owned(),
+            engine: engine.to_owned(),
+            inventory: Inventory::default(),
+            newest: 0,
+            bytes: 0,
+            reaches: None,
+            marked: false,
+        };
+        match prepared {
+            Some(Prepared { inventory, newest, end, .. }) => {
+                (journals.inventory, journals.newest, journals.bytes) = (inventory, newest, end);
+            }
+            None => {
+                let second = journals.second();
+                match std::fs::remove_dir_all(&second) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => std::fs::create_dir(&second)?,
+                }
+                journals.name(0)?;
+            }
+        }
+        Ok(journals)
+    }
+
+    fn second(&self) -> PathBuf {
+        self.dir.join(JOURNALS_DIR)
+    }
+
+    /// Adds keyspaces, before the first batch that writes to them.
+    pub(crate) fn add_keyspaces<'a>(
+        &mut self,
+        keyspaces: impl Iterator<Item = &'a fjall::Keyspace>,
+    ) -> io::Result<()> {
+        let known = self.inventory.keyspaces.len();
+        for keyspace in keyspaces {
+            let number = keyspace.path().file_name().and_then(|name| name.to_str()?.parse().ok());
+            let number = number.expect("the engine names a keyspace's directory by its number");
+            self.inventory.keyspaces.insert(number, keyspace.name().to_string());
+        }
+        match self.inventory.keyspaces.len() > known {
+            true => self.inventory.write(&self.dir),
+            false => Ok(()),
+        }
+    }
+
+    /// To be called before a batch is given to the engine.
+    pub(crate) fn before(&mut self, sync: bool) -> io::Result<()> {
+        if !sync && !self.marked {
+            opening::mark(&self.dir)?;
+            self.marked = true;
+        }
+        Ok(())
+    }
+
+    /// To be called after a batch was written, and before anybody is told. The batch takes at most so
+    /// many bytes of the journal, and its number is at or above `number`.
+    pub(crate) fn after(&mut self, bytes: u64, number: u64) -> io::Result<()> {
+        let batch = bytes + BATCH_BYTES;
+        self.bytes += batch;
+        self.reaches = match self.bytes > JOURNAL_BYTES_MIN && self.has_next() {
+            false => Some(number),
+            true => {
+                self.go_on()?;
+                self.release()?;
+                // The batch may be in either journal.
+                self.bytes = batch;
+                None
+            }
+        };
+        Ok(())
+    }
+
+    /// Whether the engine has begun another journal.
+    fn has_next(&self) -> bool {
+        journal_file(&self.engine, self.newest + 1).exists()
+    }
+
+    /// Takes the next journal for the newest.
+    fn go_on(&mut self) -> io::Result<()> {
+        if let Some(reaches) = self.reaches {
+            self.inventory.journals.insert(self.newest, reaches);
+        }
+        self.name(self.newest + 1)?;
+        self.newest += 1;
+        Ok(())
+    }
+
+    /// Gives a journal its second name, and adds it to the inventory.
+    fn name(&mut self, number: u64) -> io::Result<()> {
+        let second = journal_file(&self.second(), number);
+        opening::remove(&second)?;
+        std::fs::hard_link(journal_file(&self.engine, number), second)?;
+        sync_directory(&self.second())?;
+        self.inventory.journals.insert(number, 0);
+        self.inventory.write(&self.dir)
+    }
+
+    /// Lets go of the journals that the engine has freed.
+    pub(crate) fn release(&mut self) -> io::Result<()> {
+        let freed = |number: &u64| !journal_file(&self.engine, *number).exists();
+        let sealed = self.inventory.journals.range(..self.newest);
+        let freed: Vec<u64> = sealed.map(|(number, _)| *number).take_while(freed).collect();
+        if freed.is_empty() {
+            return Ok(());
+        }
+        self.inventory.journals.retain(|number, _| !freed.contains(number));
+        self.inventory.write(&self.dir)?;
+        let second = self.second();
+        freed.iter().try_for_each(|number| opening::remove(&journal_file(&second, *number)))
+    }
+
+    /// To be called when the store closes and its journal is synced as a whole.
+    pub(crate) fn close(&mut self) -> io::Result<()> {
+        if self.has_next() {
+            self.go_on()?;
+        } else if let Some(reaches) = self.reaches {
+            self.inventory.journals.insert(self.newest, reaches);
+            self.inventory.write(&self.dir)?;
+        }
+        self.release()?;
+        opening::unmark(&self.dir)
+    }
+}

@@ -1,0 +1,245 @@
+//! What a keyspace of the engine holds on disk: its manifest, its runs, its files of large values.
+//!
+//! ```text
+//!   current        number of the manifest, its checksum
+//!   v<number>      the manifest: the runs of each level and the value files, each with its checksum
+//!   tables/<id>    a file of a sorted run
+//!   blobs/<id>     a file of large values
+//! ```
+//!
+//! The engine writes a file before the manifest that names it, and the manifest before `current`, each
+//! with a sync in between. So whatever `current` names is there and whole after every crash.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lsm_tree::{Cache, Checksum, Table};
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use super::Damage;
+
+const CURRENT: &str = "current";
+/// The number of a manifest, its checksum, and the kind of checksum.
+const CURRENT_BYTES: usize = 25;
+/// The one kind of checksum that the engine knows.
+const XXH3: u8 = 0;
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A file that a manifest names.
+#[derive(Debug, Clone)]
+pub(crate) struct Named {
+    pub(crate) path: PathBuf,
+    checksum: u128,
+    /// What the engine adds to the numbers of its entries.
+    added: u64,
+    /// What the manifest says of it.
+    entry: Vec<u8>,
+}
+
+/// A manifest that names a part of the files.
+pub(super) struct Manifest {
+    pub(super) content: Vec<u8>,
+    /// What `current` says of it.
+    pub(super) current: Vec<u8>,
+}
+
+/// What the manifest of a keyspace names.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    pub(super) manifest: PathBuf,
+    /// The manifest's number.
+    number: u64,
+    /// By level and run.
+    levels: Vec<Vec<Vec<Named>>>,
+    pub(super) values: Vec<Named>,
+    /// The sections of the manifest.
+    sections: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Runs {
+    /// Reads the manifest of the keyspace in `dir`; `None` if the keyspace was never completed.
+    pub(crate) fn read(dir: &Path) -> Result<Option<Runs>, Damage> {
+        let current = dir.join(CURRENT);
+        let bytes = match fs::read(&current) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            bytes => bytes.map_err(|e| Damage::io(&current, &e))?,
+        };
+        let Ok(bytes) = <[u8; CURRENT_BYTES]>::try_from(bytes) else {
+            return Err(Damage::new(&current, "it does not have the length that it must have"));
+        };
+        let number = number(&bytes[..8]);
+        let manifest = dir.join(format!("v{number}"));
+        let content = fs::read(&manifest).map_err(|e| Damage::io(&manifest, &e))?;
+        let stored = checksum(&bytes[8..24]);
+        if xxh3_128(&content) != stored || bytes[24] != XXH3 {
+            return Err(Damage::new(&manifest, "its checksum is not the one in `current`"));
+        }
+        parse(dir, manifest, number, &content).map(Some)
+    }
+
+    /// The files of all runs.
+    pub(super) fn tables(&self) -> impl Iterator<Item = &Named> {
+        self.levels.iter().flatten().flatten()
+    }
+
+    /// The manifest that names those files alone for which `keep` says so.
+    pub(super) fn manifest_of(&self, keep: impl Fn(&Path) -> bool) -> io::Result<Manifest> {
+        let kept = |files: &[Named]| {
+            let kept: Vec<_> = files.iter().filter(|file| keep(&file.path)).collect();
+            let entries: Vec<u8> = kept.iter().flat_map(|file| file.entry.clone()).collect();
+            let count = u32::try_from(kept.len()).expect("a manifest counts files in 32 bits");
+            (count, [&count.to_le_bytes()[..], &entries].concat())
+        };
+        let small = |count: usize| u8::try_from(count).expect("a manifest counts runs in 8 bits");
+        let mut tables = vec![small(self.levels.len())];
+        for level in &self.levels {
+            let runs: Vec<_> = level.iter().map(|run| kept(run)).collect();
+            let runs: Vec<_> = runs.iter().filter(|(count, _)| *count > 0).collect();
+            tables.push(small(runs.len()));
+            runs.iter().for_each(|(_, entries)| tables.extend(entries));
+        }
+        let (_, values) = kept(&self.values);
+        let mut writer = sfa::Writer::from_writer(io::Cursor::new(Vec::new()));
+        for (name, bytes) in &self.sections {
+            writer.start(&**name)?;
+            writer.write_all(match &name[..] {
+                b"tables" => &tables,
+                b"blob_files" => &values,
+                _ => bytes,
+            })?;
+        }
+        let content = writer.into_inner().map_err(io::Error::other)?.into_inner();
+        let sum = xxh3_128(&content).to_le_bytes();
+        let current = [&self.number.to_le_bytes()[..], &sum, &[XXH3]].concat();
+        Ok(Manifest { content, current })
+    }
+
+    /// Opens each file as far as the engine does when it opens; returns what cannot be opened.
+    pub(crate) fn check_openable(&self) -> Vec<Damage> {
+        let cache = Arc::new(Cache::with_capacity_bytes(0));
+        let tables = self.tables().filter_map(|file| file.open_table(&cache).err());
+        let values = self.values.iter().filter_map(|file| file.open_values().err());
+        tables.chain(values).collect()
+    }
+
+    /// Compares the checksums of all files; returns each that differs.
+    pub(crate) fn verify(&self) -> Vec<Damage> {
+        let files = self.tables().chain(&self.values);
+        files.filter_map(|file| file.verify().err()).collect()
+    }
+}
+
+impl Named {
+    fn open_table(&self, cache: &Arc<Cache>) -> Result<(), Damage> {
+        let Named { path, checksum, added, .. } = self;
+        let (sum, cache) = (Checksum::from_raw(*checksum), cache.clone());
+        match Table::recover(path.clone(), sum, *added, 0, cache, None, false, false) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(of_engine(path, error)),
+        }
+    }
+
+    pub(super) fn open_values(&self) -> Result<(), Damage> {
+        let sections = sfa::Reader::new(&self.path);
+        let sections = sections.map_err(|e| of_engine(&self.path, e.into()))?;
+        match sections.toc().section(b"meta") {
+            Some(_) => Ok(()),
+            None => Err(Damage::new(&self.path, "its description is missing")),
+        }
+    }
+
+    fn verify(&self) -> Result<(), Damage> {
+        let io = |e: io::Error| Damage::io(&self.path, &e);
+        let mut file = File::open(&self.path).map_err(io)?;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut sum = Xxh3::new();
+        loop {
+            match file.read(&mut buffer).map_err(io)? {
+                0 => break,
+                length => sum.update(&buffer[..length]),
+            }
+        }
+        match sum.digest128() == self.checksum {
+            true => Ok(()),
+            false => Err(Damage::new(&self.path, "its checksum is not the one in the manifest")),
+        }
+    }
+}
+
+fn of_engine(path: &Path, error: lsm_tree::Error) -> Damage {
+    match error {
+        lsm_tree::Error::Io(error) => Damage::io(path, &error),
+        error => Damage::new(path, format!("it cannot be read: {error:?}")),
+    }
+}
+
+/// Reads the names in a manifest whose checksum was compared.
+fn parse(dir: &Path, manifest: PathBuf, number: u64, content: &[u8]) -> Result<Runs, Damage> {
+    let bad = |what: &str| Damage::new(&manifest, format!("its {what} cannot be read"));
+    let contents = sfa::Reader::from_reader(&mut io::Cursor::new(content));
+    let contents = contents.map_err(|_| bad("table of contents"))?;
+    let mut sections = Vec::new();
+    for entry in contents.toc().iter() {
+        let (from, length) = (usize::try_from(entry.pos()), usize::try_from(entry.len()));
+        let (Ok(from), Ok(length)) = (from, length) else { return Err(bad("table of contents")) };
+        let bytes = from.checked_add(length).and_then(|to| content.get(from..to));
+        let bytes = bytes.ok_or_else(|| bad("table of contents"))?;
+        sections.push((entry.name().to_vec(), bytes.to_vec()));
+    }
+    let section = |name: &str| {
+        let found = sections.iter().find(|(known, _)| known == name.as_bytes());
+        found.map(|(_, bytes)| Bytes(bytes)).ok_or_else(|| bad(name))
+    };
+    let (tables, values) = (dir.join("tables"), dir.join("blobs"));
+    let levels = section("tables")?.levels(&tables).ok_or_else(|| bad("tables"))?;
+    let values = section("blob_files")?.files(&values, false).ok_or_else(|| bad("blob_files"))?;
+    Ok(Runs { manifest, number, levels, values, sections })
+}
+
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn count(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn levels(&mut self, dir: &Path) -> Option<Vec<Vec<Vec<Named>>>> {
+        let levels = self.take(1)?[0];
+        let level = |bytes: &mut Self| {
+            let runs = bytes.take(1)?[0];
+            (0..runs).map(|_| bytes.files(dir, true)).collect()
+        };
+        (0..levels).map(|_| level(self)).collect()
+    }
+
+    fn files(&mut self, dir: &Path, tables: bool) -> Option<Vec<Named>> {
+        let count = self.count()?;
+        (0..count).map(|_| self.named(dir, tables)).collect()
+    }
+
+    fn named(&mut self, dir: &Path, table: bool) -> Option<Named> {
+        let entry = self.take(if table { 33 } else { 25 })?;
+        let mut rest = Bytes(entry);
+        let id = number(rest.take(8)?);
+        let [XXH3] = *rest.take(1)? else { return None };
+        let checksum = checksum(rest.take(16)?);
+        let added = if table { number(rest.take(8)?) } else { 0 };
+        Some(Named { path: dir.join(id.to_string()), checksum, added, entry: entry.to_vec() })
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("the caller gives eight bytes"))
+}
+
+fn checksum(bytes: &[u8]) -> u128 {
+    u128::from_le_bytes(bytes.try_into().expect("the caller gives sixteen bytes"))
+}

@@ -1,0 +1,443 @@
+//! Damage: a store whose files are not as it left them is refused, reports what it cut off, or reads as
+//! before. It never reads differently without a word.
+//!
+//! The sweep damages one place at a time: it flips bits, zeroes, cuts and removes. A store that opens
+//! must hold what was acknowledged, unless it reports a cut or a read fails. A store that is refused must
+//! be as it was found. `DAMAGE_EVERY=1` visits every byte of the journal outside of long values; without
+//! it the sweep takes a sample. `check` must find each damage that changes what is read.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+#![allow(clippy::print_stdout, reason = "the sweep says what became of the places")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bigtable::{Error, Mutation, PageLimit, Row, RowMutation, RowRange, Store, Table, TimeRange};
+use bigtable_fjall::{Durability, FjallStore, Options, Repair, check};
+use futures::executor::block_on;
+
+use crate::{EACH, MEMORY, NEWEST, PLAIN, everything, files_error, options, schema, set};
+
+/// Tables of the store that is damaged, and one that it has dropped.
+const TABLES: [&str; 3] = ["t", "u", "v"];
+const DROPPED: &str = "w";
+/// A value of the sweep that has a file of its own.
+const LONG: usize = 200_000;
+
+/// How many places are damaged without [`EVERY`].
+const SAMPLE: usize = 600;
+const EVERY: &str = "DAMAGE_EVERY";
+
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+type Tables = BTreeMap<&'static str, Vec<Row>>;
+
+/// All files of a directory. Of a journal, without the zeroes it was allocated with.
+fn files_of(dir: &Path) -> Files {
+    let mut files = Files::new();
+    let mut left = vec![dir.to_owned()];
+    while let Some(path) = left.pop() {
+        for entry in fs::read_dir(&path).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                left.push(path);
+                continue;
+            }
+            let mut data = fs::read(&path).unwrap();
+            if path.extension().is_some_and(|e| e == "jnl") {
+                let end = data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                data.truncate(end);
+            }
+            files.insert(path.strip_prefix(dir).unwrap().to_owned(), data);
+        }
+    }
+    files
+}
+
+fn write(dir: &Path, files: &Files) {
+    for (name, data) in files {
+        let path = dir.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, data).unwrap();
+    }
+    // What the engine creates with its keyspaces.
+    for keyspace in fs::read_dir(dir.join("engine/keyspaces")).into_iter().flatten() {
+        fs::create_dir_all(keyspace.unwrap().path().join("tables")).unwrap();
+    }
+}
+
+fn small(durability: Durability) -> Options {
+    Options { write_buffer_bytes: 64 << 10, ..options(durability) }
+}
+
+/// Bytes that cannot be compressed and differ from one number to the next.
+fn noise(length: usize, mut state: u64) -> Vec<u8> {
+    let next = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..length).map(next).collect()
+}
+
+/// Does what transactions do: locks, then writes, and several cells at once.
+fn work(table: &dyn Table, rows: u64, long: usize) {
+    let apply = |row: RowMutation| block_on(table.mutate_row(row)).unwrap();
+    for n in 0..rows {
+        let row = || RowMutation::new(format!("row{n:03}"));
+        let all = EACH.iter().map(|f| set(f, 2 * n + 1, "together"));
+        apply(all.fold(row(), RowMutation::mutation));
+        apply(row().mutation(set(&MEMORY, 2 * n + 2, "lock")));
+        let unlock = Mutation::delete(MEMORY, "q", TimeRange::at(crate::ts(2 * n + 2)));
+        apply(row().mutation(set(&NEWEST, 2 * n + 3, "write")).mutation(unlock));
+    }
+    let value = Mutation::set(PLAIN, "long", crate::ts(9), noise(long, rows));
+    apply(RowMutation::new("long").mutation(value));
+}
+
+fn read(store: &FjallStore) -> Result<Tables, Error> {
+    let mut tables = Tables::new();
+    for name in TABLES {
+        let table = block_on(store.open_table(name, &schema()))?;
+        let rows = tables.entry(name).or_default();
+        let mut next = Some(RowRange::all());
+        while let Some(range) = next {
+            let mut page = block_on(table.scan(&range, &everything(), PageLimit::default()))?;
+            rows.append(&mut page.rows);
+            next = page.resume;
+        }
+    }
+    Ok(tables)
+}
+
+/// A store with three tables and a dropped one, some of it in runs, some in the journal. If it is
+/// `killed`, its files are those of the moment before it is closed.
+fn store(durability: Durability, killed: bool) -> (Files, Tables) {
+    let dir = directory();
+    let store = FjallStore::open(dir.path(), small(durability)).unwrap();
+    for name in TABLES.into_iter().chain([DROPPED]) {
+        let table = block_on(store.open_table(name, &schema())).unwrap();
+        work(&*table, 30, LONG);
+    }
+    store.drop_table(DROPPED).unwrap();
+    drop(store);
+    // What is written now stays in the journal.
+    let store = FjallStore::open(dir.path(), options(durability)).unwrap();
+    for name in TABLES {
+        let table = block_on(store.open_table(name, &schema())).unwrap();
+        work(&*table, 5, LONG / 10);
+    }
+    let tables = read(&store).unwrap();
+    if killed {
+        return (files_of(dir.path()), tables);
+    }
+    drop(store);
+    (files_of(dir.path()), tables)
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// What became of a damaged store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    Refused,
+    Reported,
+    ReadFails,
+    Unchanged,
+}
+
+/// Opens the store and compares what it holds with what was acknowledged.
+fn outcome(what: &str, dir: &Path, acknowledged: &Tables) -> Outcome {
+    let before = files_of(dir);
+    let store = match FjallStore::open(dir, options(Durability::Sync)) {
+        Ok(store) => store,
+        Err(error) => {
+            assert!(matches!(error, Error::Files { .. }), "{what}: {error}");
+            assert!(
+                files_of(dir) == before,
+                "{what}: a store that was refused has changed: {error}"
+            );
+            return Outcome::Refused;
+        }
+    };
+    let reported = store.recovery().is_some();
+    match read(&store) {
+        Err(_) => Outcome::ReadFails,
+        Ok(found) if found == *acknowledged => Outcome::Unchanged,
+        Ok(_) if reported => Outcome::Reported,
+        Ok(found) => {
+            let lost = |name| (found.get(name).map(Vec::len), acknowledged.get(name).map(Vec::len));
+            panic!(
+                "{what}: acknowledged cells are gone or differ in silence: {:?}",
+                TABLES.map(lost)
+            )
+        }
+    }
+}
+
+/// One damage.
+#[derive(Debug, Clone)]
+enum Harm {
+    Flip(usize, u8),
+    Zero(std::ops::Range<usize>),
+    Cut(usize),
+    Remove,
+}
+
+impl Harm {
+    fn apply(&self, dir: &Path, name: &Path, data: &[u8]) {
+        let path = dir.join(name);
+        let mut data = data.to_vec();
+        match self {
+            Harm::Flip(at, bits) => data[*at] ^= bits,
+            Harm::Zero(range) => data[range.clone()].fill(0),
+            Harm::Cut(at) => data.truncate(*at),
+            Harm::Remove => return fs::remove_file(path).unwrap(),
+        }
+        fs::write(path, data).unwrap();
+    }
+}
+
+/// Every how many bytes a file is damaged.
+fn every() -> usize {
+    std::env::var(EVERY).map_or(1009, |text| text.parse().expect("a number of bytes"))
+}
+
+fn is_full() -> bool {
+    std::env::var_os(EVERY).is_some()
+}
+
+/// The damages of one file: fewer of runs, whose checksums cover every byte alike.
+fn harms(name: &Path, data: &[u8]) -> Vec<Harm> {
+    let length = data.len();
+    let journal = name.extension().is_some_and(|e| e == "jnl");
+    let step = match journal {
+        // A byte of a long value is like the next.
+        true => every(),
+        false => every().max(length / 5).max(1),
+    };
+    let mut harms = vec![Harm::Remove, Harm::Cut(0), Harm::Cut(length / 2), Harm::Zero(0..length)];
+    for at in (0..length).step_by(step) {
+        harms.push(Harm::Flip(at, 0x55));
+        harms.push(Harm::Flip(at, 1 << (at % 8)));
+        if harms.len() % 8 < 2 {
+            harms.extend([Harm::Cut(at), Harm::Zero(at..(at + 512).min(length))]);
+        }
+    }
+    harms.retain(|harm| length > 0 || matches!(harm, Harm::Remove));
+    harms
+}
+
+fn sweep(durability: Durability, killed: bool) {
+    let (files, tables) = store(durability, killed);
+    let all: Vec<_> = files
+        .iter()
+        .filter(|(name, _)| !name.ends_with("LOCK"))
+        .flat_map(|(name, data)| harms(name, data).into_iter().map(move |harm| (name, data, harm)))
+        .collect();
+    let part = if is_full() { 1 } else { all.len().div_ceil(SAMPLE) };
+    let all: Vec<_> = all.into_iter().step_by(part).collect();
+    let (next, counts) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                while let Some((name, data, harm)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let dir = directory();
+                    write(dir.path(), &files);
+                    harm.apply(dir.path(), name, data);
+                    let what = format!("{} {harm:?}, killed: {killed}", name.display());
+                    let cut_short =
+                        killed && name.ends_with("0.jnl") && matches!(harm, Harm::Cut(_));
+                    if cut_short && is_between_batches(harm, data) {
+                        continue;
+                    }
+                    let outcome = outcome(&what, dir.path(), &tables);
+                    if outcome != Outcome::Unchanged {
+                        let dir = directory();
+                        write(dir.path(), &files);
+                        harm.apply(dir.path(), name, data);
+                        // What is no store any more is refused.
+                        let found = check(dir.path(), |_| Vec::new());
+                        let found = found.map_or(true, |found| !found.problems.is_empty());
+                        assert!(found, "{what}: {outcome:?}, and the check finds nothing");
+                    }
+                    *counts.lock().unwrap().entry(outcome).or_insert(0) += 1;
+                }
+            });
+        }
+    });
+    println!("{durability:?}, killed: {killed}: {} damages: {:?}", all.len(), counts.into_inner());
+}
+
+/// A journal that ends between two batches looks like one that was never longer: while the store was
+/// not closed, nobody knows where it ended.
+fn is_between_batches(harm: &Harm, data: &[u8]) -> bool {
+    let Harm::Cut(at) = harm else { return false };
+    *at == 0 || data[..*at].ends_with(b"FJL\x03")
+}
+
+#[test]
+fn no_damage_of_a_closed_store_is_silent() {
+    sweep(Durability::Sync, false);
+}
+
+#[test]
+fn no_damage_of_a_killed_store_is_silent() {
+    sweep(Durability::Buffered, true);
+}
+
+#[test]
+fn a_damaged_batch_with_sound_ones_behind_it_is_refused_by_its_place() {
+    let (files, _) = store(Durability::Sync, false);
+    let (name, data) = files.iter().find(|(name, _)| name.ends_with("engine/0.jnl")).unwrap();
+    let dir = directory();
+    write(dir.path(), &files);
+    Harm::Flip(40, 0x55).apply(dir.path(), name, data);
+    let (problem, remedy) = files_error(FjallStore::open(dir.path(), Options::default()));
+    assert!(problem.contains("damaged at byte 0"), "{problem}");
+    assert!(problem.contains("sound batches follow"), "{problem}");
+    assert!(remedy.contains("percolator check"), "{remedy}");
+}
+
+#[test]
+fn lost_files_are_named() {
+    let (files, tables) = store(Durability::Sync, false);
+    for (lost, says) in [
+        ("engine/keyspaces/2", "files of keyspace plain"),
+        ("engine/keyspaces/2/current", "files of keyspace plain"),
+        ("engine/keyspaces/0", "files of a keyspace"),
+        ("engine/version", "missing"),
+        ("INVENTORY", "missing"),
+    ] {
+        let dir = directory();
+        write(dir.path(), &files);
+        let path = dir.path().join(lost);
+        if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+        for _ in 0..2 {
+            let (problem, _) = files_error(FjallStore::open(dir.path(), Options::default()));
+            assert!(problem.contains(says), "{lost}: {problem}");
+        }
+    }
+    // A lost journal has a second name.
+    for lost in ["engine/0.jnl", "journals/0.jnl", "engine/lock"] {
+        let dir = directory();
+        write(dir.path(), &files);
+        fs::remove_file(dir.path().join(lost)).unwrap();
+        assert_eq!(outcome(lost, dir.path(), &tables), Outcome::Unchanged);
+        assert!(dir.path().join(lost).exists());
+    }
+    let dir = directory();
+    write(dir.path(), &files);
+    fs::remove_file(dir.path().join("engine/0.jnl")).unwrap();
+    fs::remove_file(dir.path().join("journals/0.jnl")).unwrap();
+    let (problem, _) = files_error(FjallStore::open(dir.path(), Options::default()));
+    assert!(problem.contains("journal is missing"), "{problem}");
+}
+
+#[test]
+fn a_store_of_the_format_without_an_inventory_is_taken_over() {
+    let (mut files, tables) = store(Durability::Sync, false);
+    files.insert("FORMAT".into(), b"bigtable-fjall\nformat 3\n".to_vec());
+    files.remove(Path::new("INVENTORY"));
+    files.remove(Path::new("journals/0.jnl"));
+    let dir = directory();
+    write(dir.path(), &files);
+    assert_eq!(outcome("format 3", dir.path(), &tables), Outcome::Unchanged);
+    let format = fs::read_to_string(dir.path().join("FORMAT")).unwrap();
+    assert_eq!(format, "bigtable-fjall\nformat 4\n");
+    fs::remove_dir_all(dir.path().join("engine/keyspaces/2")).unwrap();
+    files_error(FjallStore::open(dir.path(), Options::default()));
+}
+
+#[test]
+fn a_sound_store_passes_the_check_and_is_not_touched() {
+    for killed in [false, true] {
+        let (files, tables) = store(Durability::Sync, killed);
+        let dir = directory();
+        write(dir.path(), &files);
+        let before = files_of(dir.path());
+        let checked = check(dir.path(), |_| Vec::new()).unwrap();
+        assert_eq!(checked.problems, []);
+        for (name, rows) in tables {
+            let cells: usize = rows.iter().map(|row| row.cells.len()).sum();
+            assert_eq!(checked.tables[name], cells as u64);
+        }
+        assert_eq!(checked.newest, crate::ts(61));
+        assert!(files_of(dir.path()) == before, "the check has changed the store");
+    }
+}
+
+#[test]
+fn a_store_that_is_open_or_none_is_not_checked() {
+    let dir = directory();
+    files_error(check(dir.path(), |_| Vec::new()));
+    files_error(check(dir.path().join("nothing"), |_| Vec::new()));
+    assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
+    let _store = FjallStore::open(dir.path(), Options::default()).unwrap();
+    let (problem, _) = files_error(check(dir.path(), |_| Vec::new()));
+    assert!(problem.contains("another process"), "{problem}");
+}
+
+/// How many rows of the acknowledged ones are there as they were.
+fn saved_rows(found: &Tables, acknowledged: &Tables) -> (usize, usize) {
+    let of = |tables: &Tables| tables.values().map(Vec::len).sum::<usize>();
+    let kept = acknowledged.iter().map(|(name, rows)| {
+        let found = &found[name];
+        rows.iter().filter(|row| found.contains(row)).count()
+    });
+    (kept.sum(), of(acknowledged))
+}
+
+#[test]
+fn what_can_be_saved_is_saved_and_the_rest_is_named() {
+    let (files, tables) = store(Durability::Sync, false);
+    let pick = |part: &str| {
+        let mut found = files.iter().filter(|(name, _)| name.to_string_lossy().contains(part));
+        let (name, data) = found.next().unwrap_or_else(|| panic!("a file in {part}"));
+        (name.clone(), data.clone())
+    };
+    let journal = pick("engine/0.jnl");
+    let middle = journal.1.len() / 2;
+    // A file of each kind, and how many rows may be lost with it.
+    for ((name, data), harm, lost_max) in [
+        (journal.clone(), Harm::Flip(middle, 0x55), 1),
+        (journal.clone(), Harm::Cut(middle), 20),
+        (pick("INVENTORY"), Harm::Remove, 0),
+        (pick("keyspaces/2/tables"), Harm::Flip(200, 1), 100),
+        (pick("keyspaces/2/blobs"), Harm::Flip(200, 1), 1),
+        (pick("keyspaces/2/blobs"), Harm::Remove, 100),
+        (pick("keyspaces/3/current"), Harm::Remove, 100),
+    ] {
+        let (dir, to) = (directory(), directory());
+        write(dir.path(), &files);
+        harm.apply(dir.path(), &name, &data);
+        let before = files_of(dir.path());
+        let what = format!("{} {harm:?}", name.display());
+        let repair = Repair::plan(dir.path()).unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert!(!repair.dropped().is_empty(), "{what}");
+        let to = to.path().join("new");
+        repair.write(&to).unwrap_or_else(|e| panic!("{what}: {e}"));
+        drop(repair);
+        assert!(files_of(dir.path()) == before, "{what}: the damaged store was changed");
+        assert_eq!(check(&to, |_| Vec::new()).unwrap().problems, [], "{what}");
+        let store = FjallStore::open(&to, Options::default()).unwrap();
+        let (saved, all) = saved_rows(&read(&store).unwrap(), &tables);
+        assert!(saved + lost_max >= all, "{what}: {saved} of {all} rows");
+        let row = RowMutation::new("new").mutation(set(&PLAIN, 99, "v"));
+        let table = block_on(store.open_table("t", &schema())).unwrap();
+        block_on(table.mutate_row(row)).unwrap();
+    }
+}
+
+#[test]
+fn a_store_whose_names_are_lost_cannot_be_repaired() {
+    let (files, _) = store(Durability::Sync, false);
+    let dir = directory();
+    write(dir.path(), &files);
+    fs::remove_file(dir.path().join("engine/keyspaces/0/current")).unwrap();
+    let (problem, remedy) = files_error(Repair::plan(dir.path()));
+    assert!(problem.contains("name") && remedy.contains("backup"), "{problem}: {remedy}");
+}
