@@ -30,7 +30,7 @@ pub(crate) const FAILED: Family = Family::from_static("failed");
 pub(crate) const SYSTEM: Family = Family::from_static("system");
 
 /// The store's table that holds the oracle's window, the observer schema and the format version.
-pub(crate) const SYSTEM_TABLE: &str = "percolator.system";
+pub const SYSTEM_TABLE: &str = "percolator.system";
 
 /// Most locks in memory; a prewrite beyond it is refused and repeated.
 pub const LOCKS_MAX: usize = 1_000_000;

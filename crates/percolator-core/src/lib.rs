@@ -69,7 +69,7 @@ pub use commit::{Prewritten, PrimaryCommitted};
 pub use error::{AbortReason, Conflict, Error, Result};
 pub use gc::{Collector, GcCounts, GcOptions, GcReport, GcStatus, LastRound, OldestReader};
 pub use inspect::{LockFate, LockView, Moment, WriteView};
-pub use layout::{LOCKS_MAX, NOTIFICATIONS_MAX, notify_schema, table_schema};
+pub use layout::{LOCKS_MAX, NOTIFICATIONS_MAX, SYSTEM_TABLE, notify_schema, table_schema};
 pub use lock::Incarnation;
 pub use lock_service::{LockService, ProcessLocks, TableLocks};
 pub use observe::{Backlog, IdleReport, SetAside, WorkerOptions, Workers};

@@ -242,6 +242,20 @@ impl SearchIndex {
         })
     }
 
+    /// Compares the checksums of all files of the index in `path`, which must be there; returns the names
+    /// of those that differ. Nobody may write to the index meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](SearchIndex::open).
+    pub fn damaged_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
+        let (index, _) = schema::open(path)?;
+        let damaged = index.validate_checksum().map_err(|source| failed("check", path, source))?;
+        let mut damaged: Vec<_> = damaged.into_iter().collect();
+        damaged.sort();
+        Ok(damaged)
+    }
+
     /// Applies a batch in one commit; what is not newer than what is held counts as stale, and a page
     /// that is held as it is to be shown is left alone.
     ///

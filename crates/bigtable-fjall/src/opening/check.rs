@@ -34,6 +34,13 @@ pub struct Problem {
     pub problem: String,
 }
 
+impl Problem {
+    /// A problem with a file or directory.
+    pub fn new(path: &Path, problem: impl Into<String>) -> Self {
+        Problem { path: path.to_owned(), problem: problem.into() }
+    }
+}
+
 /// What [`check`] found.
 ///
 /// See [`check`] for an example.
@@ -112,7 +119,7 @@ pub fn check(
         Err(_) => "the engine cannot make sense of what it reads".to_owned(),
     };
     let problem = problem.replace(&stand_in.path().display().to_string(), ".");
-    checked.problems.push(Problem { path: closed.dir.clone(), problem });
+    checked.problems.push(Problem::new(&closed.dir, problem));
     Ok(checked)
 }
 
@@ -169,11 +176,11 @@ impl Closed {
     fn problems(&self) -> Vec<Problem> {
         let damages = self.survey.damages.iter().cloned();
         let mut problems: Vec<_> =
-            damages.map(|Damage { path, problem }| Problem { path, problem }).collect();
+            damages.map(|Damage { path, problem }| Problem::new(&path, problem)).collect();
         if let Some(cut) = &self.survey.cut {
             let path = journal_file(&self.dir.join(ENGINE_DIR), cut.journal);
             let problem = format!("opening the store would cut off an unfinished batch: {cut}");
-            problems.push(Problem { path, problem });
+            problems.push(Problem::new(&path, problem));
         }
         problems
     }
@@ -242,7 +249,7 @@ impl Repair {
                     "bytes {from} to {to} are dropped, and the {count} sound batches behind them \
                      are kept: transactions whose batches were dropped may be there in part"
                 );
-                dropped.push(Problem { path: journal.path.clone(), problem });
+                dropped.push(Problem::new(&journal.path, problem));
             }
         }
         Ok(Repair { closed, dropped })

@@ -2,6 +2,7 @@
 
 mod bench;
 mod cell;
+mod check;
 mod cluster;
 pub(crate) mod config;
 mod demo;
@@ -51,6 +52,7 @@ pub(crate) enum Command {
     Wait(wait::Wait),
     #[command(subcommand)]
     Observers(observers::Observers),
+    Check(check::Check),
     #[command(subcommand)]
     Gc(gc::Gc),
     #[command(subcommand)]
@@ -81,6 +83,7 @@ impl Command {
             Command::Backlog(backlog) => interrupt.cut_off(backlog.run(context)).await,
             Command::Gc(gc) => interrupt.cut_off(gc.run(context)).await,
             Command::Oracle(oracle) => interrupt.cut_off(oracle.run(context)).await,
+            Command::Check(check) => Some(check.run(context).await),
             Command::Config(config) => Some(config.run(context)),
             Command::Set(set) => Some(set.run(context).await),
             Command::Delete(delete) => Some(delete.run(context).await),

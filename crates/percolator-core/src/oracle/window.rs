@@ -106,6 +106,36 @@ impl WindowOracle {
         oracle.ok_or_else(superseded)
     }
 
+    /// Raises the store's oracle record, so that every timestamp that is handed out from now on is above
+    /// `to`. For a store that was repaired or restored, and may hold cells with timestamps that its
+    /// record knows nothing of. No oracle may serve the store meanwhile; `holder` must be fresh.
+    ///
+    /// ```
+    /// # futures::executor::block_on(async {
+    /// use bigtable::Timestamp;
+    /// use percolator_core::{Incarnation, Oracle, WindowOracle};
+    /// let store = bigtable::MemoryStore::new();
+    /// let to = Timestamp::new(1 << 40).unwrap();
+    /// WindowOracle::raise(&store, Incarnation(1), to).await?;
+    /// let oracle = WindowOracle::open(&store, Incarnation(2)).await?;
+    /// assert!(oracle.timestamp().await?.timestamp > to);
+    /// # Ok::<(), percolator_core::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`open`](WindowOracle::open).
+    pub async fn raise(
+        store: &dyn bigtable::Store,
+        holder: Incarnation,
+        to: Timestamp,
+    ) -> Result<()> {
+        let oracle = WindowOracle::open(store, holder).await?;
+        let mut held = oracle.record.lock().await;
+        let limit = to.as_u64().saturating_add(1).min(Timestamp::MAX.as_u64());
+        let raised = |old: Record| Ok(Record { limit: old.limit.max(limit), ..old });
+        oracle.write(&mut held, raised).await.map(drop)
+    }
+
     /// Takes over the store's oracle record from whoever serves it, and waits until the lease of that
     /// oracle has run out, on `runtime`'s clock; safe with any number of oracles that lead. Reserves
     /// `window` timestamps at a time. `holder` must be fresh.

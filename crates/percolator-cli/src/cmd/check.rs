@@ -1,0 +1,180 @@
+//! `check`: is a closed store as its program left it, and what can be saved if it is not?
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use bigtable::{Store, Timestamp};
+use bigtable_fjall::{Checked, FjallStore, Options, Problem, Repair};
+use clap::Args;
+use futures::executor::block_on;
+use percolator::{Incarnation, Oracle, SYSTEM_TABLE, WindowOracle};
+use rand::random;
+use serde_json::json;
+use webindex::SEARCH_DIR;
+use webindex::search::SearchIndex;
+
+use crate::cmd::Context;
+use crate::exit::{Exit, Failure};
+use crate::output::{Column, grouped};
+
+/// By how much a repaired store's timestamps begin above the highest one that was found. What was
+/// dropped may have had higher ones; an oracle reserves a million of them at a time.
+const ABOVE: u64 = 1 << 40;
+
+/// Check the files of a store that no process has open, and change nothing.
+///
+/// Reads every file, compares checksums, and reads every cell from a stand-in among the temporary files.
+/// Ends with 3 if something is damaged or missing. An unfinished batch at the end of the journal counts:
+/// a crash may have left it, and opening the store would cut it off.
+///
+/// With --repair it writes what can be saved to a new directory and leaves the old one as it is. The
+/// timestamps of the new store begin above all that were ever seen, so earlier snapshots are gone.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator check D && echo sound
+  percolator check D --repair --to NEW")]
+pub(crate) struct Check {
+    /// The directory of the store.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// Write what can be saved to a new store.
+    #[arg(long, requires = "to")]
+    repair: bool,
+    /// The directory for the new store: empty, or not there yet.
+    #[arg(long, value_name = "NEW", requires = "repair")]
+    to: Option<PathBuf>,
+}
+
+impl Check {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let (dir, to) = (self.dir.clone(), self.to.clone());
+        let out = context.out;
+        let checked = tokio::task::spawn_blocking(move || check(&dir)).await??;
+        if out.json {
+            out.json(&as_json(&checked))?;
+        } else {
+            for Problem { path, problem, .. } in &checked.problems {
+                out.line(&format!("{}: {problem}", path.display()))?;
+            }
+            let number = |n: u64| grouped(n);
+            let mut rows = vec![
+                vec!["journals".to_owned(), number(checked.journals as u64)],
+                vec!["files of runs and values".to_owned(), number(checked.files as u64)],
+            ];
+            let tables = checked.tables.iter();
+            rows.extend(
+                tables.map(|(name, cells)| vec![format!("cells of {name}"), number(*cells)]),
+            );
+            out.table(&[Column::left("read"), Column::right("")], rows)?;
+        }
+        let Some(to) = to else {
+            return Ok(match checked.problems.len() {
+                0 => Exit::Done,
+                count => {
+                    out.warn(&format!(
+                        "{count} problems; --repair --to NEW saves what can be saved"
+                    ));
+                    Exit::Violated
+                }
+            });
+        };
+        let dir = self.dir.clone();
+        let note = move |text: &str| out.note(text);
+        tokio::task::spawn_blocking(move || repair(&dir, &to, note)).await??;
+        Ok(Exit::Done)
+    }
+}
+
+fn as_json(checked: &Checked) -> serde_json::Value {
+    let problems = checked.problems.iter().map(|Problem { path, problem, .. }| {
+        json!({ "path": path.display().to_string(), "problem": problem })
+    });
+    json!({
+        "problems": problems.collect::<Vec<_>>(),
+        "journals": checked.journals,
+        "files": checked.files,
+        "tables": checked.tables,
+        "newest_timestamp": checked.newest.as_u64(),
+        "floor": checked.floor.as_u64(),
+    })
+}
+
+/// Checks the store's files, its oracle's record, and its search index.
+fn check(dir: &Path) -> anyhow::Result<Checked> {
+    let mut issued = None;
+    let mut checked = bigtable_fjall::check(dir, |store| match last_issued(store) {
+        Ok(last) => {
+            issued = last;
+            Vec::new()
+        }
+        Err(error) => {
+            vec![Problem::new(dir, format!("the oracle's record cannot be read: {error}"))]
+        }
+    })?;
+    if let Some(issued) = issued.filter(|issued| checked.newest.max(checked.floor) > *issued) {
+        let newest = checked.newest.max(checked.floor);
+        let problem = format!(
+            "the oracle's record says that {issued} is the highest timestamp, and the store has {newest}"
+        );
+        checked.problems.push(Problem::new(dir, problem));
+    }
+    let search = dir.join(SEARCH_DIR);
+    if search.exists() {
+        match SearchIndex::damaged_files(&search) {
+            Ok(damaged) => checked.problems.extend(damaged.into_iter().map(|file| {
+                Problem::new(&search.join(file), "the checksum of the search index does not match")
+            })),
+            Err(error) => checked.problems.push(Problem::new(&search, error.to_string())),
+        }
+    }
+    Ok(checked)
+}
+
+/// The highest timestamp that was handed out, if the store is a database with an oracle of its own. The
+/// store must be a stand-in: taking over the oracle changes its record.
+fn last_issued(store: &FjallStore) -> anyhow::Result<Option<Timestamp>> {
+    if !block_on(store.table_names())?.iter().any(|name| name == SYSTEM_TABLE) {
+        return Ok(None);
+    }
+    let oracle = block_on(WindowOracle::open(store, Incarnation(random())))?;
+    Ok(Some(block_on(oracle.peek())?))
+}
+
+/// Writes what can be saved of the store in `dir` to `to`, and says before what is dropped.
+fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
+    let plan = Repair::plan(dir)?;
+    for Problem { path, problem, .. } in plan.dropped() {
+        note(&format!("dropped: {}: {problem}", path.display()));
+    }
+    note(&format!("writing what can be saved to {}", to.display()));
+    let saved = plan.write(to)?;
+    drop(plan);
+    let checked = check(to).context("checking the repaired store")?;
+    let above = begin_above(to, checked.newest)?;
+    note(&format!(
+        "{} entries were written, {} could not be read; timestamps begin above {above}",
+        grouped(saved.entries),
+        grouped(saved.unreadable)
+    ));
+    if dir.join(SEARCH_DIR).exists() {
+        note("the search index was left where it is: load the pages again into the new store");
+    }
+    Ok(())
+}
+
+/// Has the oracle of a repaired store begin above all timestamps, and the floor as well.
+fn begin_above(dir: &Path, newest: Timestamp) -> anyhow::Result<Timestamp> {
+    let store = FjallStore::open(dir, Options::default())?;
+    let Some(issued) = last_issued(&store)? else {
+        return Err(Failure::no(
+            "the store has no oracle of its own, so nothing was raised",
+            "a table server's store can be served as it is; stop the oracles of its cluster, and \
+             start them again only after all clients were started anew",
+        ));
+    };
+    let above = newest.max(issued).max(store.floor()).as_u64().saturating_add(ABOVE);
+    let above = Timestamp::new(above).context("the store's timestamps are used up")?;
+    block_on(WindowOracle::raise(&store, Incarnation(random()), above))?;
+    block_on(store.raise_floor(above))?;
+    Ok(above)
+}
