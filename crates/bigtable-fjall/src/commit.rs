@@ -28,6 +28,7 @@ use crate::edit::Request;
 use crate::engine::{Engine, Lead, TableInfo, View};
 use crate::fault;
 use crate::key::Key;
+use crate::mutants::{self, off};
 use crate::queue::{GROUP_BYTES_MAX, GROUP_OPS_MAX, Outcome, Reply, RowsWork, STOPPED, Work};
 use crate::recent::using;
 
@@ -210,12 +211,18 @@ impl Engine {
                 };
                 outcomes.push(outcome);
             }
-            let rows = admitted.iter().flat_map(|(_, work)| work.places());
-            let placed = (!admitted.is_empty()).then(|| self.pending.place(rows));
+            let rows = || admitted.iter().flat_map(|(_, work)| work.places());
+            let mut placed = None;
+            if !admitted.is_empty() && !off(mutants::PENDING_AFTER_TIMESTAMP) {
+                placed = Some(self.pending.place(rows()));
+            }
             for (position, work) in &admitted {
                 outcomes[*position] = self.prepare_rows(view, work, &mut batch);
             }
-            placed
+            if off(mutants::PENDING_AFTER_TIMESTAMP) {
+                placed = Some(self.pending.place(rows()));
+            }
+            placed.filter(|_| !off(mutants::PENDING_CLEARED_EARLY))
         };
         let changed = !batch.memory.is_empty();
         let bytes = batch.bytes;

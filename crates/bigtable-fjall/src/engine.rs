@@ -31,6 +31,7 @@ use crate::journals::Journals;
 use crate::key::Key;
 use crate::memory::Memory;
 use crate::opening::Recovery;
+use crate::mutants::{self, off};
 use crate::options::{Durability, Options};
 use crate::pending::Pending;
 use crate::published::{Batches, Published};
@@ -255,6 +256,9 @@ impl Engine {
 
     /// Has readers take a new snapshot, once a batch is published.
     pub(crate) fn forget_snapshot(&self) {
+        if off(mutants::STALE_SNAPSHOT) {
+            return;
+        }
         let old = self.snapshot.write().expect(NO_PANIC).take();
         // Closing a snapshot may clean up after many others: not while readers wait for the lock.
         drop(old);

@@ -10,17 +10,20 @@ use crate::column::visit;
 use crate::engine::{Engine, TableInfo};
 use crate::fault::Fault;
 use crate::key::Key;
+use crate::mutants::{self, off};
 
 impl Engine {
     pub(crate) fn glance(&self, table: &TableInfo, at: Glance<'_>) -> Result<Glanced> {
         at.check(&table.schema)?;
         let bounds = || Key::row_bounds(table.id, at.row.as_bytes());
-        if self.pending.meets(at.s, bounds) {
+        if self.pending.meets(at.s, bounds) && !off(mutants::GLANCE_PASSES_PENDING) {
             return Ok(Glanced::Nothing);
         }
         self.check_usable()?;
         let found = self.look(table, at).map_err(|fault| self.read_error(&fault))?;
-        self.check_floor(Some(at.s))?;
+        if !off(mutants::GLANCE_BELOW_FLOOR) {
+            self.check_floor(Some(at.s))?;
+        }
         Ok(found)
     }
 
@@ -32,6 +35,7 @@ impl Engine {
         }
         let key = |number| Key::column(table.id, at.row.as_bytes(), number, at.qualifier);
         let upto = TimeRange::up_to(at.s);
+        let early = off(mutants::SNAPSHOT_BEFORE_GUARD).then(|| self.snapshot()).transpose()?;
         {
             let memory = self.memory();
             let Some(held) = guards.in_memory(&memory) else { return Ok(Glanced::Nothing) };
@@ -46,7 +50,7 @@ impl Engine {
                 return Ok(Glanced::Nothing);
             }
         }
-        let snapshot = self.snapshot()?;
+        let snapshot = early.map_or_else(|| self.snapshot(), Ok)?;
         let stored = group.remembered(&snapshot, &self.recent);
         let mut found = Glanced::Absent;
         visit(stored, &key(family.number), upto, 1, |version| {

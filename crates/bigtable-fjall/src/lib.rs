@@ -44,6 +44,8 @@ mod journals;
 mod key;
 mod memory;
 mod opening;
+#[doc(hidden)]
+pub mod mutants;
 mod options;
 mod pack;
 mod pending;

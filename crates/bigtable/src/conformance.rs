@@ -129,7 +129,7 @@ cases! {
     conditional {
         any_probe, nothing_probed, probed_times, value_prefixes, both_branches, repeated, batches,
     } threads: false,
-    floor { refuses_what_is_older, never_goes_back, not_asked_for } threads: false,
+    floor { refuses_what_is_older, refuses_glances, never_goes_back, not_asked_for } threads: false,
     tables { apart_from_each_other, opened_twice, other_schemas, names, tablets } threads: false,
     bounds {
         refusing, refusing_a_whole_request, refusing_over_all_tables, spilling, spilled_drains,
@@ -140,6 +140,6 @@ cases! {
     rows { seen_whole } threads: true,
     threads {
         one_winner, counter, rows_are_whole, in_memory_is_never_later, reads_follow_writes,
-        floor_holds,
+        floor_holds, glances_miss_nothing,
     } threads: true,
 }

@@ -34,6 +34,8 @@ mod timestamp;
 
 pub mod conformance;
 mod memory;
+#[doc(hidden)]
+pub mod mutants;
 
 pub use bytes::Bytes;
 pub use commit_rows::{AtCommit, COMMIT_ROWS_MAX, CommitRow, CommitRows, RowsOutcome};

@@ -219,7 +219,7 @@ impl Client {
             return Ok(versions);
         }
         let mut select = Selection::default();
-        if !off(mutants::READ_BELOW_FLOOR) {
+        if !off(mutants::READ_BELOW_FLOOR) && !off(mutants::LONG_VALUE_BELOW_FLOOR) {
             select = select.above(s);
         }
         for (index, start_ts) in &long {

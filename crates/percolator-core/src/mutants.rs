@@ -1,36 +1,8 @@
-//! Defences that can be switched off, one at a time, to show that a test or the simulator notices.
-//!
-//! Only a build with `--cfg mutants` has the switches; in every other one `off` is a constant and
-//! leaves no trace. Nothing here reads the environment: whoever runs the process says which defence
-//! is off, once, before it does anything else.
+//! The defences of the protocol that can be switched off, one at a time: see [`bigtable::mutants`].
 
-/// A defence that can be switched off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[doc(hidden)]
-pub struct Mutant {
-    /// Its name.
-    pub name: &'static str,
-    /// The hazards that the defence is against.
-    pub hazards: &'static str,
-    /// The test that notices, where it is one that the simulator cannot be expected to.
-    pub test: Option<&'static str>,
-}
+pub(crate) use bigtable::mutants::off;
 
-macro_rules! mutants {
-    ($($constant:ident $name:literal $hazards:literal $(by $test:literal)?,)*) => {
-        $(pub(crate) const $constant: Mutant =
-            Mutant { name: $name, hazards: $hazards, test: mutants!(@test $($test)?) };)*
-
-        impl Mutant {
-            /// All of them.
-            pub const ALL: &'static [Mutant] = &[$($constant),*];
-        }
-    };
-    (@test) => { None };
-    (@test $test:literal) => { Some($test) };
-}
-
-mutants! {
+bigtable::mutants! {
     NO_TOMB_ON_ROLLBACK "no-tomb-on-rollback" "H01",
     NO_TOMB_ON_ABORT "no-tomb-on-abort" "H01 H24"
         by "h01_abort_by_the_owner_leaves_a_tomb_too",
@@ -74,9 +46,13 @@ mutants! {
     NEWEST_RECORD_ONLY "newest-record-only" "H32",
     ALIVE_IS_REMEMBERED "alive-is-remembered" "H34",
     READ_BELOW_FLOOR "read-below-floor" "H35",
+    LONG_VALUE_BELOW_FLOOR "long-value-below-floor" "H35"
+        by "h35_a_long_value_that_is_collected_between_two_reads_is_too_old",
     LAPSED_READS "lapsed-reads" "H35",
     LAPSED_COMMITS "lapsed-commits" "H04 H35"
         by "h04_h35_a_transaction_whose_registration_lapsed_does_not_commit",
+    COMMITS_TO_THE_LAST "commits-to-the-last" "H04 H35"
+        by "h04_h35_no_commit_is_sent_that_could_be_applied_after_the_registration_lapsed",
     LATE_LOCK_IS_RESOLVED "late-lock-is-resolved" "H06 H12",
     TOO_LATE_IS_DONE "too-late-is-done" "H06"
         by "h06_a_lock_that_was_judged_too_late_does_not_count_as_swept",
@@ -90,40 +66,39 @@ mutants! {
     WINDOW_NOT_STORED "window-not-stored" "H40",
     NO_LEASE "no-lease" "H41",
     NO_WAIT_FOR_LEASE "no-wait-for-lease" "H41",
+    WAITS_LESS_THAN_A_LEASE "waits-less-than-a-lease" "H41"
+        by "h41_h42_h43_no_storm_makes_timestamps_go_back",
+    RESIGNED_BEFORE_CLOSED "resigned-before-closed" "H42"
+        by "h42_who_resigns_serves_nothing_from_the_moment_its_record_may_say_so",
     SUPERSEDED_SERVES "superseded-serves" "H42"
         by "h41_h42_an_oracle_that_was_superseded_serves_nothing_once_it_knows",
     OWN_RECORD_IS_FOREIGN "own-record-is-foreign" "H43"
         by "h43_a_write_of_its_own_whose_reply_was_lost_does_not_stop_an_oracle",
+    SETS_ASIDE_UNSEEN "sets-aside-unseen" "H47 H56"
+        by "h47_h56_setting_a_change_aside_spares_the_notification_of_a_later_write",
     CLEARS_UNSEEN "clears-unseen" "H47",
     CLEARS_IN_PREWRITE "clears-in-prewrite" "H47",
     COMMIT_FORGETS_NOTIFY "commit-forgets-notify" "H48",
     NOTIFY_APART_AFTER_COMMIT "notify-apart-after-commit" "H48 H49",
     ROLL_FORWARD_FORGETS_NOTIFY "roll-forward-forgets-notify" "H49",
     ACK_IS_COMMIT_TS "ack-is-commit-ts" "H50",
+    BATCH_CLEARS_UNCOMMITTED "batch-clears-uncommitted" "H51"
+        by "h51_a_batch_that_does_not_commit_keeps_its_notifications",
+    BATCH_IS_NEVER_SPLIT "batch-is-never-split" "H56"
+        by "h56_a_batch_with_one_contended_change_delivers_the_others",
+    IDLE_OVER_PENDING "idle-over-pending" "H48"
+        by "h48_nothing_is_idle_while_a_commit_in_one_step_is_not_published",
     NO_ACK "no-ack" "H51 H52",
     ACK_UNREAD "ack-unread" "H52 H62",
+    COMMIT_CLEARS_FOR_OTHERS "commit-clears-for-others" "H53",
     CLEARS_FOR_OTHERS "clears-for-others" "H53",
     WEAK_AFTER_COMMIT "weak-after-commit" "H57",
     SCHEMA_OF_BEGIN "schema-of-begin" "H59"
         by "h59_a_writer_with_the_old_schema_is_not_missed",
+    VERSION_BEFORE_TIMESTAMP "version-before-timestamp" "H59"
+        by "h59_an_old_version_comes_with_timestamps_below_the_sweep_s",
     SCANS_ONE_TABLET "scans-one-tablet" "H61",
     STALE_STAYS "stale-stays" "H62",
-}
-
-/// Whether a defence is switched off.
-#[cfg(not(mutants))]
-pub(crate) const fn off(_: Mutant) -> bool {
-    false
-}
-
-#[cfg(mutants)]
-static OFF: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(usize::MAX);
-
-/// Whether a defence is switched off.
-#[cfg(mutants)]
-pub(crate) fn off(mutant: Mutant) -> bool {
-    let index = OFF.load(std::sync::atomic::Ordering::Relaxed);
-    Mutant::ALL.get(index).is_some_and(|off| *off == mutant)
 }
 
 /// Keeps a timestamp for the client's next transaction, and returns the one kept before.
@@ -139,13 +114,4 @@ pub(crate) fn ask_ahead(client: crate::Incarnation, stamp: crate::Stamp) -> Opti
     use std::sync::{Mutex, PoisonError};
     static AHEAD: Mutex<BTreeMap<crate::Incarnation, crate::Stamp>> = Mutex::new(BTreeMap::new());
     AHEAD.lock().unwrap_or_else(PoisonError::into_inner).insert(client, stamp)
-}
-
-/// Switches a defence off for the rest of the process; `false` if there is none of this name.
-#[cfg(mutants)]
-#[doc(hidden)]
-pub fn switch_off(name: &str) -> bool {
-    let index = Mutant::ALL.iter().position(|mutant| mutant.name == name);
-    OFF.store(index.unwrap_or(usize::MAX), std::sync::atomic::Ordering::Relaxed);
-    index.is_some()
 }

@@ -77,6 +77,8 @@ enum Command {
         /// How many seeds a mutant is looked for with.
         #[arg(long, default_value_t = 1000)]
         seeds: u64,
+        /// Only these; all unless told otherwise.
+        names: Vec<String>,
     },
     /// Looks for one mutant.
     #[cfg(mutants)]
@@ -107,7 +109,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Minimise { seed } => minimise(seed),
         Command::CrashPoints => percolator_sim::crash_points::run(&mut std::io::stdout())? == 0,
         Command::Model => percolator_sim::model::run(&mut std::io::stdout())?,
-        Command::Mutants { seeds } => mutants::run(seeds)?,
+        Command::Mutants { seeds, names } => mutants::run(seeds, &names)?,
         #[cfg(mutants)]
         Command::RunMutant { mutant, means, seeds } => {
             mutants::look(mutant.as_deref(), means, seeds)?

@@ -2,8 +2,9 @@
 //!
 //! The switches exist only in a build with `--cfg mutants`, which this command makes for itself, in a
 //! target directory of its own. A mutant that no random run can be expected to show has a test of its
-//! own, and is left to that. Every other one goes through random seeds, then through all crash points,
-//! then through the small models, until something is found wrong.
+//! own, and is left to that; all of the store on disk have one, because the simulator runs no line of it.
+//! Every other one goes through random seeds, then through all crash points, then through the small models,
+//! until something is found wrong.
 //!
 //! What counts is the hazard: a world that the mutant keeps from ever beginning shows nothing, and a
 //! search that does not end in its time is an error. A test that no longer ends has failed: it takes
@@ -19,8 +20,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use bigtable::mutants::Mutant;
 use clap::ValueEnum;
-use percolator_core::mutants::Mutant;
 #[cfg(mutants)]
 use percolator_sim::{check::property, history::Finding};
 
@@ -29,10 +30,31 @@ const CHILD_MAX: Duration = Duration::from_secs(600);
 /// So many of the properties that fail in a seed are named.
 #[cfg(mutants)]
 const PROPERTIES_MAX: usize = 3;
-/// How long a test of the core may take; with every defence in place none takes a second.
+/// How long a test may take; with every defence in place hardly any takes a second.
 const TEST_MAX: Duration = Duration::from_secs(30);
-/// The variable by which the tests of the core are told which defence is off.
+/// The variable by which the tests are told which defence is off.
 const TEST_VARIABLE: &str = "PERCOLATOR_MUTANT";
+
+/// A crate whose defences can be switched off.
+struct Mutated {
+    package: &'static str,
+    /// Where its tests are, as cargo is told.
+    targets: &'static [&'static str],
+    mutants: &'static [Mutant],
+}
+
+const CRATES: [Mutated; 2] = [
+    Mutated {
+        package: "percolator-core",
+        targets: &["--test", "suite"],
+        mutants: percolator_core::mutants::ALL,
+    },
+    Mutated {
+        package: "bigtable-fjall",
+        targets: &["--lib", "--test", "suite"],
+        mutants: bigtable_fjall::mutants::ALL,
+    },
+];
 
 /// By what means a mutant is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -53,7 +75,7 @@ struct Caught {
     seeds: Option<u64>,
 }
 
-/// How a test of the core ended.
+/// How a test ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tested {
     Passed,
@@ -67,25 +89,32 @@ struct Build {
     workspace: PathBuf,
     target: PathBuf,
     flags: String,
-    /// The tests of the core.
-    tests: PathBuf,
+    /// The programs that hold the tests of each crate, in the order of [`CRATES`].
+    tests: Vec<Vec<PathBuf>>,
     /// The means that find nothing with every defence in place.
     unmutated: Mutex<BTreeMap<Means, ()>>,
 }
 
-/// Goes through all mutants and prints a table, each row as soon as it is known; whether every one was
-/// caught, and nothing was found with every defence in place.
-pub(crate) fn run(seeds: u64) -> anyhow::Result<bool> {
+/// Goes through all mutants, or those named, and prints a table, each row as soon as it is known; whether
+/// every one was caught, and nothing was found with every defence in place.
+pub(crate) fn run(seeds: u64, only: &[String]) -> anyhow::Result<bool> {
     let started = Instant::now();
+    let all =
+        || CRATES.iter().enumerate().flat_map(|(of, c)| c.mutants.iter().map(move |m| (of, m)));
+    if let Some(unknown) = only.iter().find(|name| all().all(|(_, mutant)| mutant.name != **name)) {
+        bail!("there is no mutant {unknown}; docs/hazards.md names them all");
+    }
+    let chosen = |mutant: &Mutant| only.is_empty() || only.iter().any(|name| name == mutant.name);
+    let wanted: Vec<_> = all().filter(|(_, mutant)| chosen(mutant)).collect();
     let mut build = Build::new()?;
     build.make()?;
     println!("built after {:.0} s", started.elapsed().as_secs_f64());
     println!("{:<10}{:<30}{:<66}seeds", "hazard", "mutant", "caught by");
     std::io::stdout().flush()?;
-    let caught = build.catch_all(seeds)?;
-    println!("mutants {}, caught {caught}", Mutant::ALL.len());
+    let caught = build.catch_all(&wanted, seeds)?;
+    println!("mutants {}, caught {caught}", wanted.len());
     println!("{:.0} s", started.elapsed().as_secs_f64());
-    Ok(caught == Mutant::ALL.len())
+    Ok(caught == wanted.len())
 }
 
 fn print_row(mutant: &Mutant, caught: Option<&Caught>) -> std::io::Result<()> {
@@ -105,20 +134,26 @@ impl Build {
         let given = std::env::var("RUSTFLAGS").unwrap_or_default();
         let flags = format!("{given} --cfg mutants").trim().to_owned();
         let target = target.join("mutants");
-        let (tests, unmutated) = (PathBuf::new(), Mutex::default());
+        let (tests, unmutated) = (Vec::new(), Mutex::default());
         Ok(Build { workspace, target, flags, tests, unmutated })
     }
 
     /// Builds the simulator and the tests with the switches.
     fn make(&mut self) -> anyhow::Result<()> {
         self.cargo(&["build", "-p", "percolator-sim"])?;
-        let text = self.cargo(&["test", "-p", "percolator-core", "--test", "suite", "--no-run"])?;
-        let executable = text.lines().find_map(|line| {
-            let (_, path) = line.trim().strip_prefix("Executable ")?.split_once('(')?;
-            path.strip_suffix(')')
-        });
-        let executable = executable.context("cargo did not say where the tests are")?;
-        self.tests = self.workspace.join(executable);
+        for Mutated { package, targets, .. } in &CRATES {
+            let arguments = [&["test", "-p", package], *targets, &["--no-run"]].concat();
+            let text = self.cargo(&arguments)?;
+            let executable = |line: &str| {
+                let (_, path) = line.trim().strip_prefix("Executable ")?.split_once('(')?;
+                Some(self.workspace.join(path.strip_suffix(')')?))
+            };
+            let programs: Vec<_> = text.lines().filter_map(executable).collect();
+            if programs.is_empty() {
+                bail!("cargo did not say where the tests of {package} are");
+            }
+            self.tests.push(programs);
+        }
         Ok(())
     }
 
@@ -136,19 +171,19 @@ impl Build {
         Ok(text)
     }
 
-    /// Looks for every mutant, several at once; how many were caught.
-    fn catch_all(&self, seeds: u64) -> anyhow::Result<usize> {
+    /// Looks for mutants, each given with the position of its crate, several at once; how many were caught.
+    fn catch_all(&self, wanted: &[(usize, &'static Mutant)], seeds: u64) -> anyhow::Result<usize> {
         let (next, caught) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let failure = Mutex::new(None);
         let jobs = std::thread::available_parallelism()?.get();
         let work = || {
-            while let Some(mutant) = Mutant::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let result = self.catch(mutant, seeds).and_then(|result| {
+            while let Some((of, mutant)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let result = self.catch(*of, mutant, seeds).and_then(|result| {
                     caught.fetch_add(usize::from(result.is_some()), Ordering::Relaxed);
                     Ok(print_row(mutant, result.as_ref())?)
                 });
                 if let Err(error) = result {
-                    next.store(Mutant::ALL.len(), Ordering::Relaxed);
+                    next.store(wanted.len(), Ordering::Relaxed);
                     *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                 }
             }
@@ -160,13 +195,13 @@ impl Build {
         }
     }
 
-    fn catch(&self, mutant: &Mutant, seeds: u64) -> anyhow::Result<Option<Caught>> {
+    fn catch(&self, of: usize, mutant: &Mutant, seeds: u64) -> anyhow::Result<Option<Caught>> {
         if let Some(test) = mutant.test {
             // The test must pass before its failure says anything.
-            if self.run_test(test, None)? != Tested::Passed {
+            if self.run_test(of, test, None)? != Tested::Passed {
                 bail!("{test} does not pass with every defence in place");
             }
-            let by = match self.run_test(test, Some(mutant))? {
+            let by = match self.run_test(of, test, Some(mutant))? {
                 Tested::Passed => return Ok(None),
                 Tested::Failed => "test",
                 Tested::NoEnd => "no end of test",
@@ -183,16 +218,22 @@ impl Build {
         Ok(None)
     }
 
-    /// Runs a test of the core, with a defence off or with none.
-    fn run_test(&self, test: &str, mutant: Option<&Mutant>) -> anyhow::Result<Tested> {
-        let mut command = Command::new(&self.tests);
-        command.current_dir(self.workspace.join("crates/percolator-core"));
-        let list = command.args([test, "--list"]).output().context("listing the core's tests")?;
-        if !String::from_utf8_lossy(&list.stdout).contains(test) {
-            bail!("there is no test {test}");
+    /// Runs a test of a crate, with a defence off or with none.
+    fn run_test(&self, of: usize, test: &str, mutant: Option<&Mutant>) -> anyhow::Result<Tested> {
+        let package = CRATES[of].package;
+        let directory = self.workspace.join("crates").join(package);
+        let mut holding = None;
+        for program in &self.tests[of] {
+            let mut command = Command::new(program);
+            command.current_dir(&directory).args([test, "--list"]);
+            let list = command.output().with_context(|| format!("listing {package}'s tests"))?;
+            if String::from_utf8_lossy(&list.stdout).contains(test) {
+                holding = Some(program);
+            }
         }
-        let mut command = Command::new(&self.tests);
-        command.current_dir(self.workspace.join("crates/percolator-core")).arg(test);
+        let Some(program) = holding else { bail!("{package} has no test {test}") };
+        let mut command = Command::new(program);
+        command.current_dir(&directory).arg(test);
         match mutant {
             Some(mutant) => command.env(TEST_VARIABLE, mutant.name),
             None => command.env_remove(TEST_VARIABLE),
@@ -267,6 +308,7 @@ fn ends_within(child: &mut Child, limit: Duration) -> anyhow::Result<Option<Exit
 pub(crate) fn look(mutant: Option<&str>, means: Means, seeds: u64) -> anyhow::Result<bool> {
     if let Some(name) = mutant
         && !percolator_core::mutants::switch_off(name)
+        && !bigtable_fjall::mutants::switch_off(name)
     {
         bail!("there is no mutant {name}");
     }

@@ -5,9 +5,11 @@ mod contention;
 mod damage;
 mod edits;
 mod failures;
+mod glance;
 mod kill;
 mod opening;
 mod packs;
+mod pending;
 mod power_cut;
 mod reopening;
 mod rows;
@@ -28,6 +30,10 @@ const SPILL: Family = Family::from_static("spill");
 static EACH: [Family; 4] = [PLAIN, NEWEST, MEMORY, SPILL];
 
 fn options(durability: Durability) -> Options {
+    #[cfg(mutants)]
+    if let Ok(name) = std::env::var("PERCOLATOR_MUTANT") {
+        assert!(bigtable_fjall::mutants::switch_off(&name), "there is no mutant {name}");
+    }
     Options { durability, ..Options::default() }
 }
 

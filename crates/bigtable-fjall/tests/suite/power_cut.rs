@@ -8,7 +8,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
-mod held;
+pub(crate) mod held;
 mod image;
 
 use std::collections::BTreeMap;

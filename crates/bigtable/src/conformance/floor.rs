@@ -2,7 +2,8 @@
 
 use super::fixture::*;
 use crate::Timestamp;
-use crate::{ConditionalMutation, Error, PageLimit, Result, RowKey, RowRange, Store, TimeRange};
+use crate::{ConditionalMutation, Error, Glance, Glanced, PageLimit, Result, RowKey, RowRange};
+use crate::{Store, TimeRange};
 
 #[track_caller]
 fn too_old<T: std::fmt::Debug>(what: &str, asked: Timestamp, floor: Timestamp, got: Result<T>) {
@@ -53,6 +54,38 @@ pub(super) async fn refuses_what_is_older(store: &dyn Store) {
         }
         let got = read(table, b"r", &family(f, TimeRange::ALL, 1)).await;
         assert_eq!(shown(&got), ["done@1=v", "q@1=v"], "{f}: what was refused was not applied");
+    }
+}
+
+pub(super) async fn refuses_glances(store: &dyn Store) {
+    let table = &*table(store, "floor_glance").await;
+    let base = store.floor().as_u64() + 1;
+    let floor = ts(base + 10);
+    let row = RowKey::from("r");
+    for family in EACH.iter().filter(|family| **family != MEMORY) {
+        let (qualifier, guard) = (family.as_str().as_bytes(), &MEMORY);
+        mutate(table, b"r", [set(family, qualifier, base, "v")]).await;
+        let glance = |s| table.glance(Glance { row: &row, qualifier, family, guard, s });
+        let seen = [Glanced::Nothing, Glanced::Newest(ts(base), "v".into())];
+        let got = ok("a glance above the floor", glance(ts(base)));
+        assert!(seen.contains(&got), "{family}: {got:?}");
+    }
+    ok("raising the floor", store.raise_floor(floor).await);
+    for family in EACH.iter().filter(|family| **family != MEMORY) {
+        let (qualifier, guard) = (family.as_str().as_bytes(), &MEMORY);
+        let glance = |s| table.glance(Glance { row: &row, qualifier, family, guard, s });
+        for below in [base, base + 9].map(ts) {
+            match glance(below) {
+                // A store that shows nothing has to be asked.
+                Ok(Glanced::Nothing) => {}
+                got => too_old("glance", below, floor, got),
+            }
+        }
+        for above in [base + 10, base + 11].map(ts) {
+            let seen = [Glanced::Nothing, Glanced::Newest(ts(base), "v".into())];
+            let got = ok("a glance above the floor", glance(above));
+            assert!(seen.contains(&got), "{family}: {got:?}");
+        }
     }
 }
 

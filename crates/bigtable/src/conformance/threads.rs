@@ -1,7 +1,7 @@
 //! Several threads at once: one winner, whole rows, and what a read may see during a mutation.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread::scope;
 
@@ -9,7 +9,8 @@ use futures::executor::block_on;
 
 use super::fixture::*;
 use crate::TimeRange;
-use crate::{ConditionalMutation, Error, Family, Row, RowRange, Selection, Store, Table};
+use crate::{ConditionalMutation, Error, Family, Glance, Glanced, Row, RowKey, RowRange};
+use crate::{Selection, Store, Table};
 
 const THREADS: u64 = 4;
 
@@ -256,4 +257,61 @@ async fn look_below(table: &dyn Table, s: u64, conditionally: bool) {
             Err(error) => panic!("{f}: a read at {s} failed: {error}"),
         }
     }
+}
+
+/// Glances at the newest version that is known to be on its way or there. `None`: the store has to be asked.
+fn glance_at(table: &dyn Table, family: &Family, guard: &Family, s: u64) -> Option<u64> {
+    let row = RowKey::from("r");
+    let at = Glance { row: &row, qualifier: b"q", family, guard, s: ts(s) };
+    match table.glance(at) {
+        Ok(Glanced::Nothing) => None,
+        Ok(Glanced::Absent) => Some(0),
+        Ok(Glanced::Newest(at, _)) => Some(at.as_u64()),
+        // Collection was faster.
+        Err(Error::TooOld { .. }) => None,
+        Err(error) => panic!("a glance at {family} under {guard} at {s}: {error}"),
+    }
+}
+
+/// As transactions commit and garbage is collected: a lock is placed, a timestamp is issued, and a version
+/// at it takes the place of the lock; then the floor is raised to it, and older versions are deleted. A
+/// glance at an issued timestamp shows its version, or refuses, or shows nothing.
+pub(super) async fn glances_miss_nothing(store: &dyn Store) {
+    const ROUNDS: u64 = 150;
+    let table = table(store, "threads_glance").await;
+    let families = [PLAIN, NEWEST, SPILL];
+    let base = 2 * (store.floor().as_u64() + 1);
+    let (issued, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    scope(|scope| {
+        for _ in 0..THREADS - 1 {
+            let (table, issued, done, families) = (&*table, &issued, &done, &families);
+            scope.spawn(move || {
+                while !done.load(Ordering::SeqCst) {
+                    let s = issued.load(Ordering::SeqCst);
+                    for family in families.iter().filter(|_| s > 0) {
+                        let found = glance_at(table, family, &MEMORY, s);
+                        assert!(found.is_none_or(|at| at == s), "{family} at {s}: {found:?}");
+                    }
+                }
+            });
+        }
+        let (table, issued, done, families) = (&*table, &issued, &done, &families);
+        scope.spawn(move || {
+            let _stop = Stop(done);
+            for round in 1..=ROUNDS {
+                let (lock, commit) = (base + 2 * round, base + 2 * round + 1);
+                block_on(mutate(table, b"r", [set(&MEMORY, b"q", lock, "lock")]));
+                issued.store(commit, Ordering::SeqCst);
+                let writes = families.iter().map(|f| set(f, b"q", commit, "v"));
+                let unlock = delete(&MEMORY, b"q", TimeRange::at(ts(lock)));
+                block_on(mutate(table, b"r", writes.chain([unlock])));
+                if round.is_multiple_of(4) {
+                    ok("raising the floor", block_on(store.raise_floor(ts(commit))));
+                    let below = TimeRange::below(ts(commit));
+                    let old = families.iter().map(|f| delete(f, b"q", below));
+                    block_on(mutate(table, b"r", old));
+                }
+            }
+        });
+    });
 }

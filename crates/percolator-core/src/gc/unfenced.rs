@@ -195,7 +195,9 @@ impl Client {
     /// Whether the commit of a transaction may be sent: it will be applied before anything of the
     /// transaction is collected, or not at all.
     pub(crate) fn may_commit(&self, start_ts: Timestamp) -> bool {
-        self.readers().holds_for_a_request(start_ts) || off(mutants::LAPSED_COMMITS)
+        let to_the_last = || off(mutants::COMMITS_TO_THE_LAST) && self.readers().holds(start_ts);
+        let holds = self.readers().holds_for_a_request(start_ts) || to_the_last();
+        holds || off(mutants::LAPSED_COMMITS)
     }
 
     /// To be asked when a read at `s` has its answer.

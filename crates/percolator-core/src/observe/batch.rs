@@ -1,7 +1,10 @@
 //! Batching observers: many weak notifications handled by one call.
 //!
 //! The notify cells themselves are the queue. They are cleared, up to the batch's `s`, only after the
-//! observer has returned, so a crash in between redelivers the batch.
+//! observer has returned and its transaction has committed, so a crash in between redelivers the batch.
+//!
+//! A batch that runs into a conflict is delivered in halves, and these in halves: one change that others
+//! contend for must not keep all its neighbours from being delivered, round after round (H56).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +13,43 @@ use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 
 use crate::column::{Cell, Table};
 use crate::layout::NOTIFY;
+use crate::mutants::{self, off};
 use crate::observe::clear;
 use crate::observe::handle::{Delay, is_of_the_services, run_guarded};
 use crate::observe::workers::Context;
 use crate::observer::{Batch, BatchObserver, Change, Registration, Runner};
 use crate::{Error, Result};
 
-/// When this many changes in a row fail one at a time, the first of their batch, it is not the changes.
+/// When so many changes of a batch have failed or conflicted, each by itself, before any was delivered, it is
+/// not the changes.
 const ALL_FAIL: usize = 16;
 /// How often a resting batch looks whether somebody waits for it.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A change with the versions of its notification that were seen.
 type Seen = (Change, Vec<Timestamp>);
+
+/// What delivering a batch came to.
+#[derive(Default)]
+struct Delivered<'a> {
+    /// Whether any change was delivered.
+    any: bool,
+    /// Changes that ran into a conflict by themselves.
+    contended: usize,
+    /// Changes for which the observer failed by themselves.
+    failed: Vec<(&'a Seen, Error)>,
+}
+
+impl Delivered<'_> {
+    fn is_complete(&self) -> bool {
+        self.contended == 0 && self.failed.is_empty()
+    }
+
+    /// Whether so much failed, and nothing else, that it cannot be the changes.
+    fn is_hopeless(&self) -> bool {
+        !self.any && self.contended + self.failed.len() >= ALL_FAIL
+    }
+}
 
 impl Context {
     /// Runs a batching observer every interval until the workers stop.
@@ -92,27 +119,14 @@ impl Context {
             return Ok(false);
         }
         let full = changes.len() >= batch.changes_max;
-        let Err(error) = self.deliver(registration, &table, observer, &changes).await else {
+        let delivered = self.deliver_all(registration, &table, observer, &changes).await?;
+        if delivered.is_complete() {
             return Ok(full);
-        };
-        if says_nothing_of_the_observer(&error) {
-            return Err(error);
         }
-        // One of them is poison: find it by delivering them one at a time. If none gets through, what
-        // the observer feeds is down, and that is no fault of the changes.
-        self.report(&error);
-        let mut failed = Vec::new();
-        for (tried, one) in changes.chunks(1).enumerate() {
-            if self.is_stopping() || (tried == ALL_FAIL && failed.len() == ALL_FAIL) {
-                return Ok(false);
-            }
-            match self.deliver(registration, &table, observer, one).await {
-                Ok(()) => {}
-                Err(error) if says_nothing_of_the_observer(&error) => return Err(error),
-                Err(error) => failed.push((&one[0], error)),
-            }
+        if delivered.is_hopeless() {
+            return Ok(false);
         }
-        for ((change, seen), error) in failed {
+        for ((change, seen), error) in delivered.failed {
             let cell = Cell::new(&change.table, &change.row, &change.column);
             let name = &registration.observed.observer;
             let aside = self.note_failure(&cell, name, &error) == Delay::SetAside;
@@ -121,6 +135,42 @@ impl Context {
             }
         }
         Ok(false)
+    }
+
+    /// Delivers changes: all at once if that works. A conflict halves what ran into it. A failure of the
+    /// observer means that one change is poison, and finds it by delivering one at a time. If none gets
+    /// through, what the observer feeds is down, and that is no fault of the changes.
+    async fn deliver_all<'a>(
+        &self,
+        registration: &Registration,
+        table: &Table,
+        observer: &dyn BatchObserver,
+        changes: &'a [Seen],
+    ) -> Result<Delivered<'a>> {
+        let mut delivered = Delivered::default();
+        // The next part is the last.
+        let mut parts = vec![changes];
+        while let Some(part) = parts.pop() {
+            if self.is_stopping() || delivered.is_hopeless() {
+                break;
+            }
+            match (self.deliver(registration, table, observer, part).await, part) {
+                (Ok(()), _) => delivered.any = true,
+                // What is left of a conflict is tried again in the next round.
+                (Err(error), [_]) if is_conflict(&error) => delivered.contended += 1,
+                (Err(error), _) if is_conflict(&error) => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                (Err(error), _) if says_nothing_of_the_observer(&error) => return Err(error),
+                (Err(error), [one]) => delivered.failed.push((one, error)),
+                (Err(error), _) => {
+                    self.report(&error);
+                    parts.extend(part.chunks(1).rev());
+                }
+            }
+        }
+        Ok(delivered)
     }
 
     /// Up to a batch of notified rows, going on where the last round ended.
@@ -177,7 +227,10 @@ impl Context {
         );
         self.client.counters().observer_runs.bump();
         run_guarded(observer.observe(&mut tx, &only)).await?;
-        tx.commit().await?;
+        let committed = tx.commit().await;
+        if !off(mutants::BATCH_CLEARS_UNCOMMITTED) {
+            committed?;
+        }
         for change in &only {
             let cell = Cell::new(&change.table, &change.row, &change.column);
             self.failures.forget(&cell, name);
@@ -201,6 +254,12 @@ impl Context {
         );
         Ok(())
     }
+}
+
+/// Whether the transaction ran into another one, so that fewer changes at once may get through.
+fn is_conflict(error: &Error) -> bool {
+    let conflict = error.is_retryable() && !is_of_the_services(error);
+    conflict && !off(mutants::BATCH_IS_NEVER_SPLIT)
 }
 
 fn says_nothing_of_the_observer(error: &Error) -> bool {

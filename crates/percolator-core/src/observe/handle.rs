@@ -169,7 +169,8 @@ impl Context {
         }
         // What lies apart is in another row; what others have to handle stays (H53).
         if let Some(seen) = alone.filter(|_| tx.primary.is_some() && !cell.table.notifies_apart())
-            && self.runs_all_of(&cell.table, &cell.column)
+            && (self.runs_all_of(&cell.table, &cell.column)
+                || off(mutants::COMMIT_CLEARS_FOR_OTHERS))
         {
             // In the row of its acknowledgement, which is the primary.
             tx.handled = clear_seen(&cell.column, seen, tx.start_ts());

@@ -19,6 +19,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::codec::{Reader, put_bytes16, put_bytes32};
 use crate::column::Cell;
 use crate::layout::{FAILED, NOTIFY};
+use crate::mutants::{self, off};
 use crate::observe::handle::Delay;
 use crate::observe::workers::{Context, WorkerOptions};
 use crate::{Client, Column, Error, Result};
@@ -142,6 +143,9 @@ impl Context {
         let gone =
             |version: &Timestamp| Mutation::delete(NOTIFY, column(), TimeRange::at(*version));
         otherwise.extend(seen.iter().map(gone));
+        if off(mutants::SETS_ASIDE_UNSEEN) {
+            otherwise.push(Mutation::delete(NOTIFY, column(), TimeRange::ALL));
+        }
         let key = cell.table.notify_key(&cell.row);
         let request = ConditionalMutation { otherwise, ..ConditionalMutation::new(key) };
         cell.table.notify_store().check_and_mutate_row(request).await?;

@@ -20,7 +20,7 @@ use bigtable::{Store, Table};
 use crate::client::fresh_incarnation;
 use crate::mutants::{self, off};
 use crate::oracle::record::{ADDRESS_BYTES_MAX, Record, read};
-use crate::oracle::window::{LEASE_WAIT, Lease, WindowOracle, open_table};
+use crate::oracle::window::{Lease, WindowOracle, lease_wait, open_table};
 use crate::{Error, Result, Runtime};
 
 /// How often who stands by looks at the record.
@@ -219,7 +219,7 @@ impl OracleNode {
                 None => true,
                 Some(record) => {
                     record.resigned()
-                        || now.saturating_sub(since) > LEASE_WAIT
+                        || now.saturating_sub(since) > lease_wait()
                         || off(mutants::NO_WAIT_FOR_LEASE)
                 }
             };

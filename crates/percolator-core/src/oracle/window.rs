@@ -47,7 +47,15 @@ const WRITES_MAX: u32 = 4;
 const LEASE: Duration = Duration::from_secs(2);
 
 /// How long a successor waits on its own clock: the lease, and a fifth for clocks that run unevenly.
-pub(super) const LEASE_WAIT: Duration = Duration::from_millis(2400);
+const LEASE_WAIT: Duration = Duration::from_millis(2400);
+
+/// How long a successor waits on its own clock.
+pub(super) fn lease_wait() -> Duration {
+    match off(mutants::WAITS_LESS_THAN_A_LEASE) {
+        true => Duration::from_millis(1950),
+        false => LEASE_WAIT,
+    }
+}
 
 /// The oracle of a single process.
 ///
@@ -160,7 +168,7 @@ impl WindowOracle {
         let oracle = oracle.ok_or_else(superseded)?;
         if succeeds && !off(mutants::NO_WAIT_FOR_LEASE) {
             // The record is this oracle's now, so the other cannot renew its lease any more.
-            runtime.sleep(LEASE_WAIT).await;
+            runtime.sleep(lease_wait()).await;
         }
         Ok(oracle)
     }
@@ -212,10 +220,16 @@ impl WindowOracle {
     }
 
     fn take_stamped(&self, count: u32) -> Option<StampRange> {
+        let early = off(mutants::VERSION_BEFORE_TIMESTAMP).then(|| {
+            let version = self.schema_version.load(Ordering::SeqCst);
+            // Long enough for a raise in between, on any machine.
+            (0..2000).for_each(|_| std::hint::spin_loop());
+            version
+        });
         let first = self.take(u64::from(count))?;
         // After the timestamps, never before: whoever sees an old version here holds timestamps below
         // that of the sweep which follows the raise (H59).
-        let schema_version = self.schema_version.load(Ordering::SeqCst);
+        let schema_version = early.unwrap_or_else(|| self.schema_version.load(Ordering::SeqCst));
         Some(StampRange { first, count, schema_version })
     }
 
@@ -238,12 +252,25 @@ impl WindowOracle {
         let mut held = self.record.lock().await;
         let last = held.take();
         // Before the record says so.
-        self.limit.store(0, Ordering::SeqCst);
+        if !off(mutants::RESIGNED_BEFORE_CLOSED) {
+            self.close();
+        }
         let (Some(last), Some(lease)) = (last, &self.lease) else { return Ok(()) };
-        lease.until.store(0, Ordering::SeqCst);
         let resigned = Record { lead: Some(lease.sign(true)), ..last.clone() };
         // If another has taken over meanwhile, so much the better.
-        replace(&*self.table, Some(&last), &resigned).await.map(drop)
+        let replaced = replace(&*self.table, Some(&last), &resigned).await;
+        if off(mutants::RESIGNED_BEFORE_CLOSED) {
+            self.close();
+        }
+        replaced.map(drop)
+    }
+
+    /// From now on nothing is served, whatever lease is left.
+    fn close(&self) {
+        self.limit.store(0, Ordering::SeqCst);
+        if let Some(lease) = &self.lease {
+            lease.until.store(0, Ordering::SeqCst);
+        }
     }
 
     /// Whether another oracle is known to have taken over, or this one resigned.

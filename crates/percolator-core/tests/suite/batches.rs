@@ -1,17 +1,18 @@
-//! Batching observers: delivery after a crash, one bad change, and an outage of what they feed (H56).
+//! Batching observers: delivery after a crash, one bad change, one contended change, and an outage of what
+//! they feed (H51, H56).
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use percolator_core::{
-    Batch, BatchObserver, Change, Column, Error, Options, Registration, Result, Transaction,
-    async_trait,
+    Batch, BatchObserver, Change, Client, Column, Error, Options, Registration, Result,
+    Transaction, async_trait,
 };
 
 use crate::faults::{Fault, Op};
 use crate::notifications::{COUNT, one_thread};
-use crate::world::{counting, run_both};
+use crate::world::{counting, get_column, run_both};
 
 const CHANGED: Column = Column::literal("f:changed");
 
@@ -150,5 +151,76 @@ fn h56_an_outage_of_what_a_batch_feeds_sets_no_change_aside() {
         all.sort();
         assert_eq!(all, rows);
         workers.stop().await;
+    });
+}
+
+/// Counts each change in its row. Of the row `hot` it writes what a rival writes meanwhile, as long as there
+/// is one.
+struct Contended {
+    rival: Client,
+    /// How often the rival comes first.
+    turns: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl BatchObserver for Contended {
+    async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
+        for Change { table, row, .. } in changes {
+            tx.set(table, row.clone(), &COUNT, "1")?;
+        }
+        let hot = changes.iter().find(|change| change.row == "hot".into());
+        let turn = |turns: usize| turns.checked_sub(1);
+        if let Some(Change { table, .. }) = hot
+            && self.turns.fetch_update(SeqCst, SeqCst, turn).is_ok()
+        {
+            tx.set(table, "shared", &COUNT, "the batch's")?;
+            self.rival.transact(async |mut tx| tx.set(table, "shared", &COUNT, "other")).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Has a batch of 60 changes, one of them contended so many times, delivered for a while; which of them were
+/// not.
+async fn contend(world: &crate::world::World, turns: usize) -> Vec<String> {
+    let (client, rival) = (world.client().await, world.client().await);
+    let table = client.table("t").await.unwrap();
+    let turns = Arc::new(AtomicUsize::new(turns));
+    let observer = Contended { rival, turns: turns.clone() };
+    let batch = Batch { changes_max: 100, interval: Duration::from_millis(100) };
+    let registration = Registration::batched("contended", "t", CHANGED, batch, observer);
+    let workers = client.observe(vec![registration], one_thread()).await.unwrap();
+    let mut rows: Vec<String> = (0..59).map(|n| format!("r{n:02}")).collect();
+    rows.push("hot".to_owned());
+    let mut tx = client.begin().await.unwrap();
+    rows.iter().for_each(|row| tx.notify(&table, row.as_str(), &CHANGED).unwrap());
+    tx.commit().await.unwrap();
+    world.sleep_ms(10_000).await;
+    let mut missing = Vec::new();
+    for row in rows {
+        if get_column(&client, &table, &row, &COUNT).await.is_none() {
+            missing.push(row);
+        }
+    }
+    assert!(client.set_aside().await.unwrap().is_empty(), "no change is at fault");
+    turns.store(0, SeqCst);
+    assert!(client.wait_idle(None).await.unwrap().idle);
+    workers.stop().await;
+    missing
+}
+
+#[test]
+fn h51_a_batch_that_does_not_commit_keeps_its_notifications() {
+    run_both(async |world| {
+        let missing = contend(&world, 1).await;
+        assert!(missing.is_empty(), "acknowledged and never delivered: {missing:?}");
+    });
+}
+
+#[test]
+fn h56_a_batch_with_one_contended_change_delivers_the_others() {
+    run_both(async |world| {
+        let missing = contend(&world, usize::MAX).await;
+        assert_eq!(missing, ["hot"], "one contended change keeps all of them from delivery");
     });
 }

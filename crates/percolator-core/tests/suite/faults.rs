@@ -101,9 +101,21 @@ struct CaughtState {
     copies: Vec<(Arc<dyn Table>, ConditionalMutation)>,
 }
 
+impl fmt::Debug for Caught {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caught").field("fault", &self.fault).finish_non_exhaustive()
+    }
+}
+
 impl Caught {
     fn state(&self) -> MutexGuard<'_, CaughtState> {
         self.state.lock().unwrap()
+    }
+
+    /// A rule for no request: something to wait for.
+    pub(crate) fn gate() -> Arc<Self> {
+        let state = Mutex::default();
+        Arc::new(Caught { matches: Box::new(|_| false), fault: Fault::Hold, state })
     }
 
     /// How many requests the rule was applied to.
@@ -134,7 +146,7 @@ impl Caught {
         results
     }
 
-    async fn opened(&self) {
+    pub(crate) async fn opened(&self) {
         self.until(|state| state.open).await;
     }
 
@@ -186,7 +198,11 @@ struct Shared {
     weather: Mutex<Weather>,
     /// Where each table is cut into tablets.
     boundaries: Mutex<Vec<RowKey>>,
+    unpublished: Unpublished,
 }
+
+/// What is released when the commit in one step that is in flight, if any, is published.
+type Unpublished = Arc<Mutex<Option<Arc<Caught>>>>;
 
 impl fmt::Debug for FaultyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -202,8 +218,28 @@ impl FaultyStore {
             trace: Mutex::default(),
             weather: Mutex::default(),
             boundaries: Mutex::default(),
+            unpublished: Arc::default(),
         };
         FaultyStore { inner, shared: Arc::new(shared) }
+    }
+
+    /// The same store as somebody else sees it, to whom other rules apply.
+    pub(crate) fn beside(&self) -> Self {
+        let beside = FaultyStore::new(&self.shared.runtime, self.inner.clone());
+        let shared = Arc::into_inner(beside.shared).expect("it is new");
+        let unpublished = self.shared.unpublished.clone();
+        FaultyStore { inner: beside.inner, shared: Arc::new(Shared { unpublished, ..shared }) }
+    }
+
+    /// From now on readers that name their snapshot wait, until what is returned is released.
+    pub(crate) fn begin_publishing(&self) -> Arc<Caught> {
+        let published = Caught::gate();
+        *self.shared.unpublished.lock().unwrap() = Some(published.clone());
+        published
+    }
+
+    pub(crate) fn is_publishing(&self) -> bool {
+        self.shared.unpublished.lock().unwrap().as_ref().is_some_and(|gate| !gate.state().open)
     }
 
     /// Applies a fault to the next `times` requests of this kind on this row.
@@ -332,7 +368,11 @@ impl FaultyTable {
         }));
     }
 
-    async fn read_fault(&self, op: Op, row: &RowKey) -> Result<()> {
+    async fn read_fault(&self, op: Op, row: &RowKey, select: &Selection) -> Result<()> {
+        let unpublished = self.shared.unpublished.lock().unwrap().clone();
+        if let Some(published) = unpublished.filter(|_| select.above.is_some()) {
+            published.opened().await;
+        }
         self.delay().await;
         let weather = *self.shared.weather.lock().unwrap();
         match self.note(op, row) {
@@ -384,14 +424,14 @@ impl Table for FaultyTable {
     }
 
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
-        self.read_fault(Op::Read, row).await?;
+        self.read_fault(Op::Read, row, select).await?;
         let read = self.inner.read_row(row, select).await;
         self.delay().await;
         read
     }
 
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
-        self.read_fault(Op::Scan, &RowKey::default()).await?;
+        self.read_fault(Op::Scan, &RowKey::default(), select).await?;
         let page = self.inner.scan(range, select, limit).await;
         self.delay().await;
         page

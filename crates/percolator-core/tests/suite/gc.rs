@@ -1,5 +1,6 @@
 //! Garbage collection against what arrives late, reads long, crashes and goes on meanwhile.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bigtable::{Row, Selection, Store, TimeRange, Timestamp};
@@ -215,6 +216,31 @@ fn h35_a_reader_below_the_safe_point_gets_an_error_not_nothing() {
             delete(&client, &table, "b").await;
             other.gc(NOW).await.unwrap();
         }
+    });
+}
+
+#[test]
+fn h35_a_long_value_that_is_collected_between_two_reads_is_too_old() {
+    run(async |world| {
+        let options = Options { short_value_bytes_max: 0, ..Options::default() };
+        let (client, other) = (world.client_with(options).await, world.client().await);
+        let table = client.table("t").await.unwrap();
+        set(&client, &table, &[("a", "1")]).await;
+        let reader = client.begin().await.unwrap();
+        set(&client, &table, &[("a", "2")]).await;
+        // The first read of the row finds where the value is, the second fetches it.
+        let reads = AtomicUsize::new(0);
+        let second = world.store.when(1, Fault::Hold, move |request| {
+            let read = request.op == Op::Read && request.row == "a".into();
+            read && reads.fetch_add(1, Ordering::SeqCst) == 1
+        });
+        let own = table.clone();
+        let got = world.beside(async move { reader.get(&own, "a", &BAL).await });
+        second.arrived().await;
+        assert_eq!(other.gc(NOW).await.unwrap().counts.writes, 1);
+        second.release();
+        let got = got.await.unwrap();
+        assert!(matches!(got, Err(Error::TooOld { .. })), "{got:?}");
     });
 }
 

@@ -1,14 +1,16 @@
 //! Hazards whose tests fit nowhere else: timestamps at the boundary, threads, tables (H21, H29, H33,
-//! H44, H68).
+//! H44, H59, H68).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Mutex};
 
+use futures::executor::block_on;
 use percolator_core::testing::VirtualRuntime;
-use percolator_core::{Error, Incarnation, Oracle, Runtime, Timestamp, WindowOracle};
+use percolator_core::{Error, Incarnation, Oracle, Runtime, Stamp, Timestamp, WindowOracle};
 
 use crate::faults::LOCK;
-use crate::world::{BAL, get, run, set, writing};
+use crate::world::{BAL, get, run, set, switch_off_if_told, writing};
 
 fn after(ts: Timestamp) -> Timestamp {
     Timestamp::new(ts.as_u64() + 1).unwrap()
@@ -96,6 +98,52 @@ fn h44_threads_that_race_for_small_windows_get_each_timestamp_once() {
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(all.len(), 4 * EACH);
+}
+
+/// Every raise of the schema's version is followed by a sweep, at a timestamp of its own: a transaction that
+/// does not know of the version commits below it, so that the sweep finds what it wrote.
+#[test]
+fn h59_an_old_version_comes_with_timestamps_below_the_sweep_s() {
+    const RAISES: u64 = 2000;
+    const ASKERS: usize = 3;
+    switch_off_if_told();
+    let store = bigtable::MemoryStore::new();
+    let oracle = block_on(WindowOracle::open(&store, Incarnation(1))).unwrap();
+    let (over, all_here) = (AtomicBool::new(false), Barrier::new(ASKERS + 1));
+    // After so many sweeps a timestamp comes with this version at least.
+    let sweeps = Mutex::new(Vec::new());
+    let ask = || {
+        all_here.wait();
+        let mut stamps = Vec::new();
+        while !over.load(SeqCst) {
+            stamps.push(block_on(oracle.timestamp()).unwrap());
+            if stamps.len() >= 1000 {
+                check_versions(&stamps, &sweeps.lock().unwrap());
+                stamps.clear();
+            }
+        }
+        check_versions(&stamps, &sweeps.lock().unwrap());
+    };
+    std::thread::scope(|scope| {
+        let askers: Vec<_> = (0..ASKERS).map(|_| scope.spawn(ask)).collect();
+        all_here.wait();
+        for version in 1..=RAISES {
+            block_on(oracle.raise_schema_version(version)).unwrap();
+            let sweep = block_on(oracle.timestamp()).unwrap().timestamp;
+            sweeps.lock().unwrap().push(sweep);
+        }
+        over.store(true, SeqCst);
+        askers.into_iter().for_each(|asker| asker.join().unwrap());
+    });
+}
+
+/// `sweeps`: the timestamp of the sweep that followed the raise to version 1, to version 2, ...
+fn check_versions(stamps: &[Stamp], sweeps: &[Timestamp]) {
+    for Stamp { timestamp, schema_version } in stamps {
+        let swept = sweeps.partition_point(|sweep| sweep < timestamp) as u64;
+        let facts = format!("version {schema_version} at {timestamp}, above sweep {swept}");
+        assert!(*schema_version >= swept, "{facts}");
+    }
 }
 
 #[test]

@@ -190,6 +190,32 @@ fn who_resigns_is_succeeded_at_once_and_serves_nothing_more() {
 }
 
 #[test]
+fn h42_who_resigns_serves_nothing_from_the_moment_its_record_may_say_so() {
+    run(async |world| {
+        let first = start(&world, "a:1", 1.0);
+        let old = first.leads(&world).await;
+        let last = next(&old).await;
+        let second = start(&world, "b:1", 1.0);
+        world.sleep_ms(1000).await;
+        let slow = world.store.on(Op::System, "oracle", 1, Fault::HoldReply);
+        let node = first.node.clone();
+        let resigned = world.beside(async move { node.resign().await });
+        slow.arrived().await;
+        let oracle = second.leads(&world).await;
+        let new = next(&oracle).await;
+        assert!(new > last);
+        // Another leads, and the one that resigns does not know yet that its record was written.
+        assert_eq!(old.timestamp_in_memory(), None, "after {new}");
+        let asked = world.beside(async move { old.timestamp().await });
+        world.sleep_ms(1).await;
+        slow.release();
+        resigned.await.unwrap().unwrap();
+        assert!(matches!(asked.await.unwrap(), Err(Error::Oracle(_))));
+        assert!(next(&oracle).await > new);
+    });
+}
+
+#[test]
 fn h43_a_lost_reply_of_any_write_changes_nothing_but_the_time() {
     for fault in [Fault::DropReply, Fault::Late, Fault::Fail, Fault::Duplicate] {
         for nth in 0..6 {

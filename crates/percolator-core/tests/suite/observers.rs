@@ -120,6 +120,39 @@ fn h56_what_keeps_failing_is_set_aside_and_comes_back_by_replay() {
     });
 }
 
+#[test]
+fn h47_h56_setting_a_change_aside_spares_the_notification_of_a_later_write() {
+    run_both(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let broken = Arc::new(AtomicBool::new(true));
+        let observer_broken = broken.clone();
+        let failing = observer(move |tx, change| {
+            let broken = observer_broken.load(SeqCst);
+            Box::pin(async move {
+                match broken {
+                    true => Err(Error::application("it was told to fail")),
+                    false => add(tx, &change.table, &change.row, &COUNT, 1).await,
+                }
+            })
+        });
+        let options = WorkerOptions { failures_max: 1, ..one_thread() };
+        let registration = Registration::strong("o", "t", BAL, failing);
+        let workers = client.observe(vec![registration], options).await.unwrap();
+        let aside = world.store.on(Op::SetAside, "r", 1, Fault::Hold);
+        set(&client, &table, &[("r", "1")]).await;
+        aside.arrived().await;
+        broken.store(false, SeqCst);
+        set(&client, &table, &[("r", "2")]).await;
+        aside.release();
+        let report = client.wait_idle(None).await.unwrap();
+        assert!(report.idle && report.set_aside.len() == 1, "{report:?}");
+        let ran = get_column(&client, &table, "r", &COUNT).await;
+        assert_eq!(ran.as_deref(), Some("1"), "nobody was notified of the later write");
+        workers.stop().await;
+    });
+}
+
 /// An oracle that can be switched off, or keep its replies back.
 #[derive(Debug)]
 struct Moody {

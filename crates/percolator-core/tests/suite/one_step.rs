@@ -4,18 +4,19 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use bigtable::{
-    COMMIT_ROWS_MAX, CommitRows, Error as StoreError, RowsOutcome, Store, Table as StoreTable,
-    TableSchema,
+    AtCommit, COMMIT_ROWS_MAX, CommitRows, Error as StoreError, Mutation, RowsOutcome, Store,
+    Table as StoreTable, TableSchema,
 };
 use percolator_core::{
     AbortReason, Client, CommitPath, Error, Incarnation, Options, Registration, Services,
     Timestamp, WindowOracle, async_trait,
 };
 
-use crate::faults::{Fault, FaultyStore, LOCK, NOTIFY, Op, ROLLBACK, WRITE};
+use crate::faults::{Caught, Fault, FaultyStore, LOCK, NOTIFY, Op, ROLLBACK, WRITE};
 use crate::notifications::{COUNT, one_thread, register};
 use crate::world::{
-    A, B, BAL, World, add, counting, get, get_column, is_aborted, number, run, set, writing,
+    A, B, BAL, World, add, counting, get, get_column, is_aborted, number, observer, run, set,
+    writing,
 };
 
 /// What becomes of a request.
@@ -28,6 +29,28 @@ enum Fate {
     Late,
     /// It is refused with `Unavailable`.
     Refused,
+    /// Its timestamp is taken, and the test says when it is published, and when its sender is told.
+    Slow,
+}
+
+/// The timestamp of a commit, which was taken before what it writes is.
+#[derive(Debug)]
+struct Taken {
+    at: Arc<dyn AtCommit>,
+    commit_ts: Mutex<Option<Timestamp>>,
+    written: bool,
+}
+
+impl AtCommit for Taken {
+    fn timestamp(&self) -> Option<Timestamp> {
+        let mut commit_ts = self.commit_ts.lock().unwrap();
+        *commit_ts = commit_ts.or_else(|| self.at.timestamp());
+        commit_ts.filter(|_| self.written)
+    }
+
+    fn mutations(&self, row: usize, commit_ts: Timestamp) -> Vec<Mutation> {
+        self.at.mutations(row, commit_ts)
+    }
 }
 
 /// The world's store, with commits in one step.
@@ -37,6 +60,9 @@ struct OneStep {
     fates: Mutex<VecDeque<Fate>>,
     late: Mutex<Vec<CommitRows>>,
     committed: Mutex<usize>,
+    /// Released when a slow commit may be published, and when its sender may be told.
+    publish: Arc<Caught>,
+    reply: Arc<Caught>,
 }
 
 impl OneStep {
@@ -46,6 +72,8 @@ impl OneStep {
             fates: Mutex::new(fates.iter().copied().collect()),
             late: Mutex::default(),
             committed: Mutex::default(),
+            publish: Caught::gate(),
+            reply: Caught::gate(),
         })
     }
 
@@ -63,6 +91,25 @@ impl OneStep {
         let outcome = self.inner.inner.commit_rows(request).await;
         *self.committed.lock().unwrap() +=
             usize::from(matches!(outcome, Ok(RowsOutcome::Committed(_))));
+        outcome
+    }
+
+    async fn apply_slowly(&self, request: CommitRows) -> bigtable::Result<RowsOutcome> {
+        let published = self.inner.begin_publishing();
+        let taken = |commit_ts, written| {
+            let at = request.at.clone();
+            Arc::new(Taken { at, commit_ts: Mutex::new(commit_ts), written })
+        };
+        let first = taken(None, false);
+        // Predicates and timestamp: nothing is written.
+        let asked = CommitRows { at: first.clone(), ..request.clone() };
+        let outcome = self.inner.inner.commit_rows(asked).await?;
+        assert_eq!(outcome, RowsOutcome::NoTimestamp, "nothing is in the way");
+        self.publish.opened().await;
+        let commit_ts = *first.commit_ts.lock().unwrap();
+        let outcome = self.apply(CommitRows { at: taken(commit_ts, true), ..request }).await;
+        published.release();
+        self.reply.opened().await;
         outcome
     }
 
@@ -124,6 +171,7 @@ impl Store for OneStep {
                 self.late.lock().unwrap().push(request);
                 Err(unknown())
             }
+            Fate::Slow => self.apply_slowly(request).await,
             Fate::Refused => Err(StoreError::Unavailable { why: "busy".to_owned() }),
         }
     }
@@ -384,5 +432,47 @@ fn weak_notifications_go_with_the_commit_and_observers_run() {
         assert_eq!(world.raw(&table, "m", WRITE, &BAL).await, [commit_ts]);
         assert_eq!(store.committed(), 4, "the writer and three runs");
         world.audit(&table).await;
+    });
+}
+
+/// An observer in table `b` writes to table `a`, which is observed, too. Its commit takes the notification in
+/// `b` away and leaves one in `a`: whoever looks at `a` before and at `b` afterwards finds neither.
+#[test]
+fn h48_nothing_is_idle_while_a_commit_in_one_step_is_not_published() {
+    run(async |world| {
+        let store = OneStep::over(&world, &[]);
+        let worker = store.client(&world, Options::default()).await;
+        let (a, b) = (worker.table("a").await.unwrap(), worker.table("b").await.unwrap());
+        let target = a.clone();
+        let copies = observer(move |tx, change| {
+            let target = target.clone();
+            Box::pin(async move { tx.set(&target, change.row.clone(), &BAL, "copy") })
+        });
+        let registrations = vec![
+            Registration::strong("copies", "b", BAL, copies),
+            Registration::strong("counts", "a", BAL, counting(COUNT)),
+        ];
+        let workers = worker.observe(registrations, one_thread()).await.unwrap();
+        let beside = Arc::new(world.store.beside());
+        let services = Services { store: beside.clone(), ..worker.services().clone() };
+        let waiter = Client::open(services, Options::default()).await.unwrap();
+        store.fates.lock().unwrap().extend([Fate::Applied, Fate::Slow]);
+        set(&worker, &b, &[("r", "1")]).await;
+        while !world.store.is_publishing() {
+            world.sleep_ms(1).await;
+        }
+        let second =
+            beside.when(1, Fault::Hold, |request| request.op == Op::Scan && request.table == "b");
+        let mut idle = world.beside(async move { waiter.wait_idle(None).await });
+        world.sleep_ms(1).await;
+        store.publish.release();
+        world.sleep_ms(1).await;
+        second.release();
+        world.sleep_ms(1).await;
+        assert!(idle.try_recv().unwrap().is_none(), "it is told idle, and table a is dirty");
+        store.reply.release();
+        assert!(idle.await.unwrap().unwrap().idle);
+        assert_eq!(get_column(&worker, &a, "r", &COUNT).await.as_deref(), Some("1"));
+        workers.stop().await;
     });
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bigtable::{MemoryStore, Store, TableSchema, Timestamp};
 use percolator_core::testing::{VirtualRuntime, client_on};
-use percolator_core::{AbortReason, Client, Error, GcOptions, Options, Result, Table};
+use percolator_core::{AbortReason, Client, Error, GcOptions, Options, Result, Runtime, Table};
 
 use crate::faults::{DATA, Fault, LOCK, Op, WRITE};
 use crate::world::{BAL, Process, World, get, run_unfenced, set, writing};
@@ -275,6 +275,25 @@ fn h04_h35_a_transaction_whose_registration_lapsed_does_not_commit() {
             assert_eq!(get(&other, &table, row).await, None);
         }
         assert_eq!(world.cells(&table, LOCK).await, 0);
+    });
+}
+
+/// A commit that is sent in the last life of a request before its owner lapses may be applied when it has.
+#[test]
+fn h04_h35_no_commit_is_sent_that_could_be_applied_after_the_registration_lapsed() {
+    run_unfenced(LIFE, async |world| {
+        let (owner, other) = (process(&world).await, world.client().await);
+        let table = owner.client.table("t").await.unwrap();
+        let tx = writing(&owner.client, &table, &[("a", "1"), ("b", "1")]).await;
+        owner.crash();
+        // Five sixths of a term are its own; half a life of a request is left of them.
+        world.runtime.sleep(TERM * 5 / 6 - LIFE / 2).await;
+        let result = tx.commit().await;
+        assert!(is_too_old(&result), "{result:?}");
+        assert_eq!(world.store.count(Op::CommitPrimary), 0, "it was sent");
+        for row in ["a", "b"] {
+            assert_eq!(get(&other, &table, row).await, None);
+        }
     });
 }
 

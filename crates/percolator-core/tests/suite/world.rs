@@ -54,11 +54,16 @@ pub(crate) fn run_unfenced<T>(life: Duration, test: impl AsyncFnOnce(World) -> T
     run_over(Arc::new(bigtable::MemoryStore::new().without_floors(life)), 1, test)
 }
 
-fn run_over<T>(store: Arc<dyn Store>, seed: u64, test: impl AsyncFnOnce(World) -> T) -> T {
+/// Switches off the defence that the environment names, if any.
+pub(crate) fn switch_off_if_told() {
     #[cfg(mutants)]
     if let Ok(name) = std::env::var("PERCOLATOR_MUTANT") {
         assert!(percolator_core::mutants::switch_off(&name), "no mutant {name}");
     }
+}
+
+fn run_over<T>(store: Arc<dyn Store>, seed: u64, test: impl AsyncFnOnce(World) -> T) -> T {
+    switch_off_if_told();
     let runtime = VirtualRuntime::new(seed);
     runtime.clone().block_on(async move { test(World::open(runtime, store).await).await })
 }

@@ -23,7 +23,7 @@ use crate::{EACH, MEMORY, NEWEST, PLAIN, SPILL, everything, open, set};
 
 /// What a batch is held before, by what the engine logs there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Place {
     /// Its record goes to the journal's file and is synced next.
     Sync,
     /// It is durable, and none of its items is in the tables.
@@ -95,6 +95,17 @@ fn held(
     place: Place,
     meanwhile: impl FnOnce(),
 ) {
+    let write = || {
+        let sets = || EACH.iter().map(|family| set(family, at, value)).collect();
+        let requests = rows.iter().map(|row| request(row, sets())).collect();
+        let replies = block_on(table.check_and_mutate_rows(requests));
+        replies.into_iter().for_each(|reply| assert!(!reply.unwrap()));
+    };
+    hold(place, write, meanwhile);
+}
+
+/// Has `write` write one batch on a thread of its own, held at a place, and does `meanwhile` while it is.
+pub(crate) fn hold(place: Place, write: impl FnOnce() + Send, meanwhile: impl FnOnce()) {
     listen();
     let ((reached, is_reached), (let_go, release)) = (channel(), channel());
     std::thread::scope(|scope| {
@@ -102,11 +113,8 @@ fn held(
         let let_go = let_go;
         let writer = scope.spawn(move || {
             HOLD.set(Some(Hold { place, reached, release }));
-            let sets = || EACH.iter().map(|family| set(family, at, value)).collect();
-            let requests = rows.iter().map(|row| request(row, sets())).collect();
-            let replies = block_on(table.check_and_mutate_rows(requests));
+            write();
             assert!(HOLD.take().is_none(), "the engine no longer says where it is");
-            replies.into_iter().for_each(|reply| assert!(!reply.unwrap()));
         });
         is_reached.recv().expect("the batch is held");
         meanwhile();
