@@ -28,7 +28,7 @@ pub(crate) struct Book {
     pub(crate) notified: Vec<(Timestamp, Cell, Option<Timestamp>)>,
     /// What weak observers handled: where, and the start timestamp of the run.
     pub(crate) weak_runs: Vec<(Cell, Timestamp)>,
-    /// What the batch observer exported.
+    /// What the batch observer handled: where, and the start timestamp of the run.
     pub(crate) exported: Vec<(Cell, Timestamp)>,
     /// When the schema first named the strong observers.
     pub(crate) observed_since: Option<Duration>,

@@ -26,6 +26,7 @@ mod names;
 mod nemesis;
 mod oracle;
 mod process;
+mod publishing;
 mod random;
 mod regressions;
 mod remote_store;

@@ -19,6 +19,7 @@ pub(crate) fn unleash(world: &Arc<World>) {
     every(world, on.kill, async |world| kill(&world));
     every(world, on.clock_step, async |world| step_clock(&world));
     every(world, on.store_kill, kill_store);
+    every(world, on.write_failure, fail_write);
     every(world, on.oracle, replace_oracle);
     every(world, on.session_loss, async |world| lose_session(&world));
     every(world, on.lock_restart, async |world| restart_locks(&world));
@@ -116,6 +117,13 @@ fn step_clock(world: &World) {
 async fn kill_store(world: Arc<World>) {
     note(&world, Fault::StoreKill, world.store.process);
     world.store.kill();
+    world.sleep_ms(world.between(1, 300)).await;
+    world.store.restart();
+}
+
+async fn fail_write(world: Arc<World>) {
+    note(&world, Fault::WriteFailure, world.store.process);
+    world.store.fail_next_write();
     world.sleep_ms(world.between(1, 300)).await;
     world.store.restart();
 }

@@ -17,7 +17,7 @@ use crate::process::ProcessRuntime;
 use crate::report::Report;
 use crate::restrictions::Restrictions;
 use crate::tally::{Fault, Sometimes};
-use crate::workload::{self, LATE, observe, with_late};
+use crate::workload::{self, LATE, Observers, observe, with_late};
 use crate::world::World;
 use crate::{findings, nemesis};
 
@@ -161,22 +161,29 @@ fn start_workers(world: &Arc<World>) -> Vec<oneshot::Receiver<()>> {
     if !world.mix.observes() {
         return all;
     }
+    let mut start = |observers| {
+        let life = move |world, member| worker_life(world, member, observers);
+        all.push(supervise(world, life));
+    };
     if !world.one_in(4) {
-        all.push(supervise(world, async |world, member| worker_life(world, member, false).await));
+        start(Observers::First);
+    }
+    if world.one_in(2) {
+        start(Observers::One);
     }
     if with_late(world) {
-        all.push(supervise(world, async |world, member| worker_life(world, member, true).await));
+        start(Observers::WithLate);
     }
     all
 }
 
-async fn worker_life(world: Arc<World>, member: ProcessRuntime, late: bool) {
-    if late {
+async fn worker_life(world: Arc<World>, member: ProcessRuntime, observers: Observers) {
+    if observers == Observers::WithLate {
         world.sleep_ms(world.between(1, 1500)).await;
         world.tally.fault(Fault::Registration);
     }
     let session = Session::open(&world, world.client(&member).await).await;
-    let workers = observe(&session, late).await;
+    let workers = observe(&session, observers).await;
     while !world.is_healed() {
         world.sleep_ms(50).await;
     }
@@ -240,7 +247,8 @@ async fn collect_all(world: &World, session: &Session) -> Result<Option<Finding>
 async fn drain(world: &Arc<World>, session: &Session, healed: Duration) -> Result<Vec<Finding>> {
     let deadline = healed + REST;
     // What is still on its way arrives: nothing that comes later may disturb the rest.
-    while world.transport.in_flight() > 0 && world.now() < deadline {
+    let rests = || world.transport.in_flight() == 0 && world.store.is_at_rest();
+    while !rests() && world.now() < deadline {
         world.sleep_ms(50).await;
     }
     let workers = final_workers(world).await;
@@ -321,7 +329,7 @@ async fn final_workers(world: &Arc<World>) -> Option<Workers> {
     let late = registered.iter().any(|entry| entry.observer == OBSERVERS[usize::from(LATE)]);
     let all = workload::OBSERVED.iter().map(|(observer, _)| *observer);
     world.book().registered = all.filter(|observer| late || *observer != LATE).collect();
-    Some(observe(&session, late).await)
+    Some(observe(&session, if late { Observers::WithLate } else { Observers::First }).await)
 }
 
 /// Reads everything, so that whoever left a lock is judged.

@@ -2,16 +2,18 @@
 //!
 //! Mutations gather in a group until the next sync, and are applied and answered then: nothing is
 //! visible before it is durable. A kill in between loses a tail of the group (a torn log) and applies
-//! the rest without answering. Reads are answered at once.
+//! the rest without answering. Reads are answered at once, but for those that wait for a commit in one step
+//! (`publishing.rs`). The store answers scans in pages of its own size.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bigtable::{
-    AtCommit, CommitRow, CommitRows, ConditionalMutation, Error, Glance, Glanced, MemoryStore, Row,
-    RowKey, RowRange, RowsOutcome, Selection, Store, Table, TimeRange, Timestamp,
+    AtCommit, CommitRow, CommitRows, ConditionalMutation, Error, Glance, Glanced, MemoryStore,
+    Mutation, PageLimit, Row, RowKey, RowRange, RowsOutcome, Selection, Store, Table, TimeRange,
+    Timestamp,
 };
 use bytes::Bytes;
 use futures::FutureExt;
@@ -20,6 +22,7 @@ use crate::codec::{RowPart, RowRead, StoreReply, StoreRequest, decode, encode};
 use crate::executor::{Executor, ProcessId};
 use crate::journal::{Applied, Journal, LookUp};
 use crate::names::{LOCK, NOTIFY, is_schema, notify_table_number, table_number};
+use crate::publishing::Publishing;
 use crate::swarm::Swarm;
 use crate::tally::{Sometimes, Tally};
 use crate::transport::{ReplyTo, Server, Transport};
@@ -29,19 +32,30 @@ const READY: &str = "the store in memory answers at once";
 /// The server.
 pub(crate) struct StoreServer {
     pub(crate) process: ProcessId,
-    executor: Executor,
+    pub(crate) executor: Executor,
     transport: Transport,
-    tally: Arc<Tally>,
+    pub(crate) tally: Arc<Tally>,
     inner: MemoryStore,
     sync_max: Duration,
+    /// How long a commit in one step takes at most between its timestamp and its publication.
+    pub(crate) publish_max: Duration,
+    page_rows_max: usize,
     refuses: bool,
     state: Mutex<State>,
     journal: Mutex<Journal>,
 }
 
-struct State {
-    down: bool,
-    group: Vec<Pending>,
+pub(crate) struct State {
+    pub(crate) down: bool,
+    /// Counts how often the store went down.
+    pub(crate) life: u64,
+    /// Whether the next write fails.
+    pub(crate) failing: bool,
+    /// What the next sync is for.
+    pub(crate) group: Vec<Pending>,
+    /// What is synced, and applied next.
+    pub(crate) queue: VecDeque<Pending>,
+    pub(crate) publishing: Option<Publishing>,
     tables: BTreeMap<Bytes, Arc<dyn Table>>,
     boundaries: Vec<RowKey>,
     /// Requests to commit several rows, by number.
@@ -56,10 +70,10 @@ enum Step {
 }
 
 /// A mutation that waits for the next sync.
-struct Pending {
-    request: StoreRequest,
-    from: ProcessId,
-    reply: ReplyTo,
+pub(crate) struct Pending {
+    pub(crate) request: StoreRequest,
+    pub(crate) from: ProcessId,
+    pub(crate) reply: ReplyTo,
 }
 
 impl fmt::Debug for StoreServer {
@@ -82,10 +96,16 @@ impl StoreServer {
             tally: tally.clone(),
             inner: new_store(swarm),
             sync_max: swarm.sync_max,
+            publish_max: swarm.publish_max,
+            page_rows_max: swarm.page_rows_max,
             refuses: swarm.refuses,
             state: Mutex::new(State {
                 down: false,
+                life: 0,
+                failing: false,
                 group: Vec::new(),
+                queue: VecDeque::new(),
+                publishing: None,
                 tables: BTreeMap::new(),
                 boundaries: Vec::new(),
                 steps: BTreeMap::new(),
@@ -94,7 +114,7 @@ impl StoreServer {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,29 +134,17 @@ impl StoreServer {
     /// Takes the store down: of the mutations that wait for a sync, some first ones made it to the
     /// log, and nobody is told.
     pub(crate) fn kill(&self) {
-        let group = {
-            let mut state = self.state();
-            state.down = true;
-            std::mem::take(&mut state.group)
-        };
-        let kept = self.executor.draw(|rng| rng.below(group.len() as u64 + 1)) as usize;
-        self.executor.note("torn", (kept as u64, group.len() as u64), || {
-            format!("{kept} of {} unsynced mutations are kept", group.len())
-        });
-        if kept < group.len() {
-            self.tally.happened(Sometimes::TornWalRecovered);
-        }
-        for pending in group.into_iter().take(kept).filter(|p| !self.is_over(&p.reply)) {
-            self.apply(&pending.request, pending.from);
-        }
+        self.state().down = true;
+        self.lose_tail();
     }
 
     pub(crate) fn restart(&self) {
-        self.state().down = false;
+        let mut state = self.state();
+        (state.down, state.failing) = (false, false);
     }
 
     /// Whether a request is not applied any more, because the store has no floor and it took too long.
-    fn is_over(&self, reply: &ReplyTo) -> bool {
+    pub(crate) fn is_over(&self, reply: &ReplyTo) -> bool {
         let life = self.inner.request_life_max();
         let over = life.is_some_and(|life| self.executor.now() > reply.sent + life);
         if over {
@@ -162,18 +170,16 @@ impl StoreServer {
         self.state().tables.get(name).expect("a table is opened before it is used").clone()
     }
 
-    fn flush(&self) {
-        let group = std::mem::take(&mut self.state().group);
-        for Pending { request, from, reply } in group {
-            if self.is_over(&reply) {
-                continue;
-            }
-            let result = self.apply(&request, from);
-            reply.send(encode(&result));
+    fn flush(self: &Arc<Self>) {
+        {
+            let mut state = self.state();
+            let group = std::mem::take(&mut state.group);
+            state.queue.extend(group);
         }
+        self.proceed();
     }
 
-    fn read(&self, request: &StoreRequest) -> StoreReply {
+    pub(crate) fn read(&self, request: &StoreRequest) -> StoreReply {
         let reply = match request {
             StoreRequest::Read(table, read) => self.read_row(table, read).map(StoreReply::Row),
             StoreRequest::ReadMany(table, reads) => {
@@ -182,7 +188,12 @@ impl StoreServer {
             }
             StoreRequest::Scan(table, range, select, limit) => {
                 let table = self.table(table);
-                let scan = table.scan(range, select, *limit).now_or_never().expect(READY);
+                let rows_max = limit.rows_max.min(self.page_rows_max);
+                let limit = PageLimit { rows_max, ..*limit };
+                let scan = table.scan(range, select, limit).now_or_never().expect(READY);
+                if scan.as_ref().is_ok_and(|page| page.resume.is_some()) {
+                    self.tally.happened(Sometimes::PagedScan);
+                }
                 self.note_too_old(scan).map(StoreReply::Page)
             }
             StoreRequest::Tablets(table) => Ok(StoreReply::Tablets(self.tablets(table))),
@@ -203,7 +214,7 @@ impl StoreServer {
 
     /// What is at hand without a request. A store that is down shows nothing.
     pub(crate) fn glance(&self, name: &Bytes, at: Glance<'_>) -> Result<Glanced, Error> {
-        if self.state().down {
+        if self.state().down || self.hides(name, &at) {
             return Ok(Glanced::Nothing);
         }
         let glanced = self.note_too_old(self.table(name).glance(at));
@@ -242,7 +253,7 @@ impl StoreServer {
         tablets
     }
 
-    fn apply(&self, request: &StoreRequest, from: ProcessId) -> StoreReply {
+    pub(crate) fn apply(&self, request: &StoreRequest, from: ProcessId) -> StoreReply {
         let reply = match request {
             StoreRequest::Mutate(table, request) => {
                 let table = self.table(table);
@@ -277,6 +288,13 @@ impl StoreServer {
         from: ProcessId,
     ) -> Result<bool, Error> {
         let table = self.table(name);
+        let locks = |m: &Mutation| matches!(m, Mutation::Set { family, .. } if *family == LOCK);
+        if table_number(name).is_some()
+            && request.otherwise.iter().any(locks)
+            && self.transport.is_overloaded()
+        {
+            return Err(StoreServer::overloaded());
+        }
         let checked = table.check_and_mutate_row(request.clone()).now_or_never().expect(READY);
         if let Ok(matched) = checked
             && is_schema(name, &request.row)
@@ -294,6 +312,10 @@ impl StoreServer {
     fn refuse(&self, request: &StoreRequest, reply: ReplyTo, why: &str) {
         let mut answer = StoreReply::Failed(unavailable(why));
         if let StoreRequest::CommitRows(number, ..) = request {
+            if self.is_publishing(*number) {
+                // Of a copy that is being written nobody can say that it was refused.
+                return;
+            }
             let steps = &mut self.state().steps;
             match steps.get(number) {
                 // Another copy was faster.
@@ -324,6 +346,34 @@ impl StoreServer {
             Some(Step::Answered(reply)) => return reply.clone(),
             None => return StoreReply::Failed(unavailable("a request of nobody")),
         };
+        let reply = self.commit_rows_at(at, above, rows, from);
+        self.answered(number, &reply);
+        reply
+    }
+
+    /// What a request to commit several rows is asked for at the commit, if it has no answer yet.
+    pub(crate) fn expected(&self, number: u64) -> Option<Arc<dyn AtCommit>> {
+        match self.state().steps.get(&number)? {
+            Step::Expected(at) => Some(at.clone()),
+            Step::Answered(_) => None,
+        }
+    }
+
+    /// From now on this is the answer, to every copy of the request.
+    pub(crate) fn answered(&self, number: u64, reply: &StoreReply) {
+        if matches!(reply, StoreReply::NoTimestamp) {
+            self.tally.happened(Sometimes::OneStepWithoutTimestamp);
+        }
+        self.state().steps.insert(number, Step::Answered(reply.clone()));
+    }
+
+    pub(crate) fn commit_rows_at(
+        &self,
+        at: Arc<dyn AtCommit>,
+        above: Timestamp,
+        rows: &[RowPart],
+        from: ProcessId,
+    ) -> StoreReply {
         let row = |part: &RowPart| CommitRow {
             table: String::from_utf8_lossy(&part.table).into(),
             row: part.request.row.clone(),
@@ -331,7 +381,7 @@ impl StoreServer {
         };
         let rows_of = rows.iter().map(row).collect();
         let request = CommitRows { rows: rows_of, above, bytes: 0, at: at.clone() };
-        let reply = match self.inner.commit_rows(request).now_or_never().expect(READY) {
+        match self.inner.commit_rows(request).now_or_never().expect(READY) {
             Ok(RowsOutcome::Committed(commit_ts)) => {
                 self.tally.happened(Sometimes::OneStepCommitted);
                 for (index, part) in rows.iter().enumerate() {
@@ -347,14 +397,9 @@ impl StoreServer {
                 self.tally.happened(Sometimes::OneStepRejected);
                 StoreReply::Rejected(row as u64)
             }
-            Ok(RowsOutcome::NoTimestamp) => {
-                self.tally.happened(Sometimes::OneStepWithoutTimestamp);
-                StoreReply::NoTimestamp
-            }
+            Ok(RowsOutcome::NoTimestamp) => StoreReply::NoTimestamp,
             Err(error) => StoreReply::Failed(error),
-        };
-        self.state().steps.insert(number, Step::Answered(reply.clone()));
-        reply
+        }
     }
 
     /// Enters a conditional mutation of an application's table into the journal.
@@ -411,13 +456,14 @@ impl Server for StoreEndpoint {
             | StoreRequest::ReadMany(..)
             | StoreRequest::Scan(..)
             | StoreRequest::Tablets(_) => {
+                let Some((request, reply)) = store.wait(request, reply) else { return };
                 let answer = store.read(&request);
                 store.executor.note("read", (0, 0), || format!("{request:?}: {answer:?}"));
                 reply.send(encode(&answer));
             }
             _ if store.sync_max.is_zero() => {
-                let answer = store.apply(&request, from);
-                reply.send(encode(&answer));
+                store.state().queue.push_back(Pending { request, from, reply });
+                store.proceed();
             }
             _ => {
                 let mut state = store.state();

@@ -21,6 +21,8 @@ pub(crate) struct Weather {
     pub(crate) late_duplicate: u64,
     pub(crate) late_max: Duration,
     pub(crate) busy: u64,
+    /// Of requests that place locks.
+    pub(crate) overloaded: u64,
 }
 
 /// A seed's world.
@@ -30,6 +32,10 @@ pub(crate) struct Swarm {
     pub(crate) timeout: Duration,
     /// How long the store gathers mutations before it syncs them; zero for each by itself.
     pub(crate) sync_max: Duration,
+    /// How long a commit in one step takes at most between its timestamp and its publication.
+    pub(crate) publish_max: Duration,
+    /// Most rows of a page, whatever was asked for.
+    pub(crate) page_rows_max: usize,
     /// Whether a store that is down says so.
     pub(crate) refuses: bool,
     /// Whether the mutations of one request travel apart.
@@ -76,6 +82,7 @@ pub(crate) struct Intervals {
     pub(crate) tablet_move: Option<Duration>,
     pub(crate) floor: Option<Duration>,
     pub(crate) ghost: Option<Duration>,
+    pub(crate) write_failure: Option<Duration>,
 }
 
 impl Weather {
@@ -91,6 +98,7 @@ impl Weather {
             late_duplicate: 0,
             late_max: Duration::ZERO,
             busy: 0,
+            overloaded: 0,
         }
     }
 
@@ -105,6 +113,7 @@ impl Weather {
             late_duplicate: rate(rng, 200),
             late_max: Duration::from_millis(rng.between(200, 20_000)),
             busy: rate(rng, 200),
+            overloaded: rate(rng, 200),
         }
     }
 }
@@ -119,6 +128,8 @@ impl Swarm {
             weather,
             timeout: Duration::from_millis(rng.between(50, 500)),
             sync_max: Duration::from_micros(*rng.pick(&[0, 300, 3000]).unwrap_or(&0)),
+            publish_max: Duration::from_micros(*rng.pick(&[0, 300, 3000, 20_000]).unwrap_or(&0)),
+            page_rows_max: *rng.pick(&[1, 3, 20, usize::MAX]).unwrap_or(&usize::MAX),
             refuses: rng.below(2) == 0,
             splits_batches: rng.below(2) == 0,
             batch_delay: Duration::from_micros(*rng.pick(&[0, 300, 3000]).unwrap_or(&0)),
@@ -178,6 +189,7 @@ impl Intervals {
             tablet_move: some(20, 500),
             floor: some(20, 500),
             ghost: some(20, 500),
+            write_failure: some(200, 3000),
         }
     }
 }

@@ -70,6 +70,10 @@ kinds! {
         Registration = "late_registration",
         /// A copy of a prewrite that arrived beyond its deadline, after a collection.
         Ghost = "ghost",
+        /// A write of the store that failed, with all that waited for it.
+        WriteFailure = "write_failure",
+        /// A request that found no room for its locks.
+        Overloaded = "overloaded",
     }
 }
 
@@ -137,18 +141,38 @@ kinds! {
         Lapsed = "lapsed",
         /// A lock was placed where garbage collection had taken what would have rejected it.
         LateLock = "late_lock",
+        /// A reader waited for a commit in one step that was not published yet.
+        WaitedForPending = "waited_for_pending",
+        /// A write of the store failed, and it refused everything until it was started again.
+        WriteFailed = "write_failed",
+        /// A scan went over several pages.
+        PagedScan = "paged_scan",
+        /// A batch's transaction did not commit.
+        BatchAborted = "batch_aborted",
+        /// Workers ran a part of a column's observers.
+        PartlyObserved = "partly_observed",
     }
 }
 
 /// Counters of one run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tally {
     messages: AtomicU64,
-    faults: [AtomicU64; 32],
-    sometimes: [AtomicU64; 32],
+    faults: [AtomicU64; KINDS_MAX],
+    sometimes: [AtomicU64; KINDS_MAX],
 }
 
-const _: () = assert!(Fault::ALL.len() <= 32 && Sometimes::ALL.len() <= 32);
+/// More than there are kinds of anything.
+const KINDS_MAX: usize = 64;
+
+const _: () = assert!(Fault::ALL.len() <= KINDS_MAX && Sometimes::ALL.len() <= KINDS_MAX);
+
+impl Default for Tally {
+    fn default() -> Self {
+        let none = || [const { AtomicU64::new(0) }; KINDS_MAX];
+        Tally { messages: AtomicU64::new(0), faults: none(), sometimes: none() }
+    }
+}
 
 impl Tally {
     pub(crate) fn message(&self) {

@@ -125,6 +125,16 @@ impl Transport {
         is
     }
 
+    /// Whether a store has no room for the locks of this request.
+    pub(crate) fn is_overloaded(&self) -> bool {
+        let overloaded = self.state().weather.overloaded;
+        let is = overloaded > 0 && self.shared.executor.draw(|rng| rng.chance(overloaded));
+        if is {
+            self.shared.tally.fault(Fault::Overloaded);
+        }
+        is
+    }
+
     /// Asks a server and waits for its answer; `None` when none came in time.
     pub(crate) async fn call(
         &self,

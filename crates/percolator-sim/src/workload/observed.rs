@@ -8,8 +8,10 @@
 //!     f:e  -o4-> f:e              counts down to zero on its own column
 //!     f:g  -o5-> f:h              fails as long as the world is broken
 //! t8  f:a  -o6-> f:b              weak
-//!     f:c  -o7->                  weak, in batches: an export
+//!     f:c  -o7-> f:e              weak, in batches: counts its runs, and writes f:d, as notifiers do
 //! ```
+//!
+//! Some processes run one of the observers of f:a alone, and must leave the others theirs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use percolator_core::{
 use crate::book::{Log, Session};
 use crate::history::{Cell, Finding, Run};
 use crate::names::{ACK, COLUMNS, OBSERVERS, TABLES, cell as named, row_key};
+use crate::tally::Sometimes;
 use crate::workload::cell;
 use crate::world::World;
 
@@ -37,9 +40,24 @@ const DOWN: u8 = 4;
 const FRAGILE: u8 = 6;
 const NOTIFIED: u8 = 0;
 const EXPORTED: u8 = 2;
+/// Written by notifiers and by batches, which so run into each other.
+const CONTENDED: u8 = 3;
+/// Where batches count their runs.
+const BATCHED: u8 = 4;
 const COUNTING: u8 = 1;
 /// The observer that is registered while writers run.
 pub(crate) const LATE: u8 = 8;
+
+/// Which observers a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Observers {
+    /// Those that are registered before there are any writers.
+    First,
+    /// These, and the late one.
+    WithLate,
+    /// One of those that share a column, and nothing else.
+    One,
+}
 
 /// The strong observers, each with the table and the column it observes.
 pub(crate) const OBSERVED: &[(u8, (u8, u8))] = &[
@@ -123,7 +141,7 @@ async fn copy(
     }
 }
 
-/// The batch observer: it tells another system, which nothing takes back.
+/// The batch observer.
 struct Export {
     world: Arc<World>,
 }
@@ -134,8 +152,17 @@ impl BatchObserver for Export {
         if self.world.broken.load(Ordering::Relaxed) && self.world.one_in(4) {
             return Err(Error::application("the other system is down"));
         }
-        let cells = changes.iter().filter_map(changed).map(|cell| (cell, tx.start_ts()));
-        self.world.book().exported.extend(cells);
+        let cells: Vec<Cell> = changes.iter().filter_map(changed).collect();
+        let start_ts = tx.start_ts();
+        self.world.book().exported.extend(cells.iter().map(|cell| (*cell, start_ts)));
+        let mut log = Log::of(&self.world, tx);
+        for (change, cell) in changes.iter().zip(cells) {
+            let (counted, contended) =
+                (Cell { column: BATCHED, ..cell }, Cell { column: CONTENDED, ..cell });
+            let old = log.get(tx, &change.table, counted).await?.map_or(0, |body| body.len());
+            log.set(tx, &change.table, counted, &vec![b'1'; old + 1])?;
+            log.set(tx, &change.table, contended, b"")?;
+        }
         Ok(())
     }
 }
@@ -145,7 +172,7 @@ fn changed(change: &Change) -> Option<Cell> {
 }
 
 /// Registers the observers and starts workers, however often it takes.
-pub(crate) async fn observe(session: &Session, late: bool) -> Workers {
+pub(crate) async fn observe(session: &Session, observers: Observers) -> Workers {
     let world = &session.world;
     let options = WorkerOptions {
         threads: world.between(1, 3) as usize,
@@ -158,9 +185,13 @@ pub(crate) async fn observe(session: &Session, late: bool) -> Workers {
         jump: world.between(0, 3) > 0,
     };
     loop {
-        match session.client.observe(registrations(world, late), options.clone()).await {
+        match session.client.observe(registrations(world, observers), options.clone()).await {
             Ok(workers) => {
-                world.book().observed_since.get_or_insert(world.now());
+                if observers == Observers::One {
+                    world.tally.happened(Sometimes::PartlyObserved);
+                } else {
+                    world.book().observed_since.get_or_insert(world.now());
+                }
                 return workers;
             }
             Err(_) => world.sleep_ms(world.between(1, 30)).await,
@@ -173,13 +204,16 @@ pub(crate) fn with_late(world: &World) -> bool {
     world.mix.observes() && world.one_in(2)
 }
 
-fn registrations(world: &Arc<World>, late: bool) -> Vec<Registration> {
+fn registrations(world: &Arc<World>, observers: Observers) -> Vec<Registration> {
     let strong = |number: u8, column: u8| {
         let observer = Numbered { world: world.clone(), number };
         let column = COLUMNS[usize::from(column)].clone();
         let name = OBSERVERS[usize::from(number)];
         Registration::strong(name, TABLES[usize::from(TABLE)], column, observer)
     };
+    if observers == Observers::One {
+        return vec![strong(world.between(0, 2) as u8, SOURCE)];
+    }
     let mut all = vec![
         strong(0, SOURCE),
         strong(COUNTING, SOURCE),
@@ -188,7 +222,7 @@ fn registrations(world: &Arc<World>, late: bool) -> Vec<Registration> {
         strong(4, DOWN),
         strong(5, FRAGILE),
     ];
-    if late {
+    if observers == Observers::WithLate {
         all.push(strong(LATE, SOURCE));
     }
     let weak = Numbered { world: world.clone(), number: 6 };
@@ -228,7 +262,7 @@ pub(super) async fn notifier(session: &Session) -> Result<()> {
     let mut tx = session.begin().await?;
     let row = world.between(0, ROWS - 1);
     if !world.one_in(4) {
-        tx.set(cell(WEAK, row, 3), b"")?;
+        tx.set(cell(WEAK, row, CONTENDED), b"")?;
     }
     if world.one_in(2) {
         tx.notify(cell(WEAK, row, NOTIFIED))?;
@@ -262,6 +296,15 @@ pub(super) async fn verify(session: &Session) -> Result<Vec<Finding>> {
             }
         }
     }
+    for row in 0..ROWS {
+        let runs = batch_runs(&session.world, cell(WEAK, row, EXPORTED));
+        let counted = session.begin().await?.get(cell(WEAK, row, BATCHED)).await?;
+        let counted = counted.map_or(0, |body| body.len());
+        if runs != counted {
+            let facts = format!("row {row}: {runs} batches left {counted} effects");
+            findings.push(Finding { property: "batch effects", facts });
+        }
+    }
     findings.extend(unhandled(&session.world));
     findings.extend(unnotified(&session.world));
     Ok(findings)
@@ -276,6 +319,19 @@ fn committed_runs(world: &World, observer: u8, of: Cell) -> usize {
         .filter(|run| journal.committed.contains_key(&run.start_ts))
         .map(|run| run.start_ts)
         .collect();
+    committed.len()
+}
+
+/// How many batches with this change have committed.
+fn batch_runs(world: &World, of: Cell) -> usize {
+    let (book, journal) = (world.book(), world.store.journal());
+    let runs = book.exported.iter().filter(|(cell, _)| *cell == of);
+    let (committed, failed): (BTreeSet<Timestamp>, BTreeSet<Timestamp>) = runs
+        .map(|(_, start_ts)| *start_ts)
+        .partition(|start_ts| journal.committed.contains_key(start_ts));
+    if !failed.is_empty() {
+        world.tally.happened(Sometimes::BatchAborted);
+    }
     committed.len()
 }
 
@@ -300,10 +356,7 @@ fn unnotified(world: &World) -> Vec<Finding> {
 /// Weak notifications whose transaction committed, and that no run handled which began later.
 fn unhandled(world: &World) -> Vec<Finding> {
     let (book, journal) = (world.book(), world.store.journal());
-    let committed = |(at, start): &&(Cell, Timestamp)| {
-        // A run of the weak observer writes; the export's effect is outside, at once.
-        at.column == EXPORTED || journal.committed.contains_key(start)
-    };
+    let committed = |(_, start): &&(Cell, Timestamp)| journal.committed.contains_key(start);
     let handled: Vec<(Cell, Timestamp)> =
         book.weak_runs.iter().chain(&book.exported).filter(committed).copied().collect();
     let mut findings = Vec::new();
