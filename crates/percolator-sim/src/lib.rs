@@ -46,6 +46,7 @@ pub mod check;
 pub mod crash_points;
 pub mod history;
 pub mod model;
+pub mod threads;
 pub mod typed_ops;
 
 pub use minimise::{Minimal, minimise};

@@ -71,6 +71,20 @@ enum Command {
     /// Explores small models of the protocol to exhaustion. Exits with 3 when one shows something
     /// wrong, or is not exhausted.
     Model,
+    /// Runs the core over the store on disk, with threads, and judges what they saw. Exits with 3 when
+    /// anything is found wrong. What is drawn follows from the seed; how the threads meet does not.
+    Threads {
+        /// For how long, in seconds.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// The seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Without this defence.
+        #[cfg(mutants)]
+        #[arg(long)]
+        mutant: Option<String>,
+    },
     /// Switches off one defence after the other, and prints what misses it. Exits with 3 when nothing
     /// does.
     Mutants {
@@ -109,6 +123,17 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Minimise { seed } => minimise(seed),
         Command::CrashPoints => percolator_sim::crash_points::run(&mut std::io::stdout())? == 0,
         Command::Model => percolator_sim::model::run(&mut std::io::stdout())?,
+        #[cfg(mutants)]
+        Command::Threads { seconds, seed, mutant } => {
+            mutants::switch_off(mutant.as_deref())?;
+            let time = std::time::Duration::from_secs(seconds);
+            percolator_sim::threads::run(time, seed, &mut std::io::stdout())? == 0
+        }
+        #[cfg(not(mutants))]
+        Command::Threads { seconds, seed } => {
+            let time = std::time::Duration::from_secs(seconds);
+            percolator_sim::threads::run(time, seed, &mut std::io::stdout())? == 0
+        }
         Command::Mutants { seeds, names } => mutants::run(seeds, &names)?,
         #[cfg(mutants)]
         Command::RunMutant { mutant, means, seeds } => {

@@ -302,16 +302,25 @@ fn ends_within(child: &mut Child, limit: Duration) -> anyhow::Result<Option<Exit
     Ok(None)
 }
 
+/// Switches off the defence of this name, if one is given.
+#[cfg(mutants)]
+pub(crate) fn switch_off(mutant: Option<&str>) -> anyhow::Result<()> {
+    match mutant {
+        Some(name)
+            if !percolator_core::mutants::switch_off(name)
+                && !bigtable_fjall::mutants::switch_off(name) =>
+        {
+            bail!("there is no mutant {name}")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What the child does: looks for one mutant, and prints on one line what found it. What was found in
 /// words goes to standard error.
 #[cfg(mutants)]
 pub(crate) fn look(mutant: Option<&str>, means: Means, seeds: u64) -> anyhow::Result<bool> {
-    if let Some(name) = mutant
-        && !percolator_core::mutants::switch_off(name)
-        && !bigtable_fjall::mutants::switch_off(name)
-    {
-        bail!("there is no mutant {name}");
-    }
+    switch_off(mutant)?;
     // A panic is a finding like any other.
     std::panic::set_hook(Box::new(|_| {}));
     let (by, count) = match means {

@@ -1,0 +1,315 @@
+//! Store, oracle and runtime of a threaded run, and what it writes down of them.
+//!
+//! Time is a counter that every event advances, whichever thread it happens on. A mutation enters the record
+//! when the store has answered it, in no particular order: what is made of it must not depend on one.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use bigtable::{
+    CommitRows, ConditionalMutation, Error, Glance, Glanced, Mutation, Page, PageLimit, Row,
+    RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema, TimeRange,
+    Timestamp,
+};
+use futures::future::BoxFuture;
+use percolator_core::{Oracle, Result, Runtime, Stamp, async_trait};
+
+use crate::history::{Cell, Finding, Record, Run, Txn};
+use crate::names::{ROLLBACK, WRITE, cell};
+use crate::random::Rng;
+
+/// What happened in a run.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    /// Counts events.
+    clock: AtomicU64,
+    state: Mutex<Noted>,
+}
+
+/// What was written down.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Noted {
+    pub(super) txns: Vec<Txn>,
+    pub(super) views: Vec<(Timestamp, Vec<crate::history::Op>)>,
+    pub(super) runs: Vec<Run>,
+    pub(super) stamps: Vec<(Timestamp, Duration, Duration)>,
+    pub(super) records: Vec<Record>,
+    pub(super) tombs: Vec<(Cell, Timestamp)>,
+    /// Of which cells records were dropped.
+    dropped: Vec<(Cell, TimeRange)>,
+    pub(super) findings: Vec<Finding>,
+    /// Reads and commits that were refused because collection was faster.
+    pub(super) too_old: u64,
+}
+
+impl Events {
+    pub(super) fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time, later than any before.
+    pub(super) fn tick(&self) -> Duration {
+        Duration::from_nanos(self.clock.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    /// Something is wrong.
+    pub(super) fn find(&self, property: &'static str, facts: String) {
+        self.noted().findings.push(Finding { property, facts });
+    }
+
+    fn enter(&self, table: &str, row: &RowKey, effect: &[Mutation]) {
+        let mut noted = self.noted();
+        for mutation in effect {
+            match mutation {
+                Mutation::Set { family, qualifier, timestamp, value } => {
+                    let Some(cell) = cell(table.as_bytes(), row, qualifier) else { continue };
+                    if *family == ROLLBACK {
+                        noted.tombs.push((cell, *timestamp));
+                    } else if *family == WRITE {
+                        match record(cell, *timestamp, value) {
+                            Some(record) => noted.records.push(record),
+                            None => {
+                                let facts = format!("{cell:?} at {timestamp}: {value:?}");
+                                noted.findings.push(Finding { property: "records", facts });
+                            }
+                        }
+                    }
+                }
+                Mutation::Delete { family, qualifier, time } if *family == WRITE => {
+                    let cell = cell(table.as_bytes(), row, qualifier);
+                    noted.dropped.extend(cell.map(|cell| (cell, *time)));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Noted {
+    /// The records that garbage collection has dropped.
+    pub(super) fn collected(&self) -> BTreeSet<(Cell, Timestamp)> {
+        let of = |(cell, time): &(Cell, TimeRange)| {
+            let in_range = |r: &&Record| r.cell == *cell && time.contains(r.commit_ts);
+            self.records.iter().filter(in_range).map(|r| (r.cell, r.start_ts)).collect::<Vec<_>>()
+        };
+        self.dropped.iter().flat_map(of).collect()
+    }
+}
+
+/// A write record: what it points at, and whether it is a delete.
+fn record(cell: Cell, commit_ts: Timestamp, value: &[u8]) -> Option<Record> {
+    let (start_ts, rest) = value.split_first_chunk::<8>()?;
+    let start_ts = Timestamp::new(u64::from_be_bytes(*start_ts))?;
+    Some(Record { cell, commit_ts, start_ts, delete: rest.first()? & 1 != 0 })
+}
+
+/// A store whose mutations are written down.
+#[derive(Debug)]
+pub(super) struct RecordedStore<S> {
+    pub(super) inner: S,
+    pub(super) events: Arc<Events>,
+}
+
+#[async_trait]
+impl<S: Store> Store for RecordedStore<S> {
+    async fn open_table(
+        &self,
+        name: &str,
+        schema: &TableSchema,
+    ) -> bigtable::Result<Arc<dyn Table>> {
+        let inner = self.inner.open_table(name, schema).await?;
+        Ok(Arc::new(RecordedTable { inner, events: self.events.clone() }))
+    }
+
+    async fn table_names(&self) -> bigtable::Result<Vec<String>> {
+        self.inner.table_names().await
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.inner.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> bigtable::Result<()> {
+        self.inner.raise_floor(floor).await
+    }
+
+    async fn reclaim(&self) -> bigtable::Result<()> {
+        self.inner.reclaim().await
+    }
+
+    fn commits_rows(&self) -> bool {
+        self.inner.commits_rows()
+    }
+
+    async fn commit_rows(&self, request: CommitRows) -> bigtable::Result<RowsOutcome> {
+        let outcome = self.inner.commit_rows(request.clone()).await?;
+        if let RowsOutcome::Committed(commit_ts) = outcome {
+            for (index, part) in request.rows.iter().enumerate() {
+                let effect = request.at.mutations(index, commit_ts);
+                self.events.enter(&part.table, &part.row, &effect);
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn locality_groups(&self) -> bool {
+        self.inner.locality_groups()
+    }
+
+    fn pressure(&self) -> f64 {
+        self.inner.pressure()
+    }
+}
+
+#[derive(Debug)]
+struct RecordedTable {
+    inner: Arc<dyn Table>,
+    events: Arc<Events>,
+}
+
+impl RecordedTable {
+    fn enter(&self, request: &ConditionalMutation, result: &bigtable::Result<bool>) {
+        match result {
+            Ok(true) => self.events.enter(self.inner.name(), &request.row, &request.then),
+            Ok(false) => self.events.enter(self.inner.name(), &request.row, &request.otherwise),
+            Err(error @ (Error::Unknown { .. } | Error::Files { .. })) => {
+                self.events.find("sound disk", format!("row {}: {error}", request.row));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+#[async_trait]
+impl Table for RecordedTable {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> bigtable::Result<Row> {
+        self.inner.read_row(row, select).await
+    }
+
+    fn glance(&self, at: Glance<'_>) -> bigtable::Result<Glanced> {
+        self.inner.glance(at)
+    }
+
+    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> bigtable::Result<Vec<Row>> {
+        self.inner.read_rows(rows, select).await
+    }
+
+    async fn scan(
+        &self,
+        range: &RowRange,
+        select: &Selection,
+        limit: PageLimit,
+    ) -> bigtable::Result<Page> {
+        self.inner.scan(range, select, limit).await
+    }
+
+    async fn mutate_row(&self, request: RowMutation) -> bigtable::Result<()> {
+        self.inner.mutate_row(request).await
+    }
+
+    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> bigtable::Result<bool> {
+        let result = self.inner.check_and_mutate_row(request.clone()).await;
+        self.enter(&request, &result);
+        result
+    }
+
+    async fn check_and_mutate_rows(
+        &self,
+        requests: Vec<ConditionalMutation>,
+    ) -> Vec<bigtable::Result<bool>> {
+        let results = self.inner.check_and_mutate_rows(requests.clone()).await;
+        requests.iter().zip(&results).for_each(|(request, result)| self.enter(request, result));
+        results
+    }
+
+    async fn tablets(&self) -> bigtable::Result<Vec<RowRange>> {
+        self.inner.tablets().await
+    }
+}
+
+/// An oracle whose timestamps are written down, those that commits in one step take from its memory, too.
+#[derive(Debug)]
+pub(super) struct RecordedOracle<O> {
+    pub(super) inner: O,
+    pub(super) events: Arc<Events>,
+}
+
+#[async_trait]
+impl<O: Oracle> Oracle for RecordedOracle<O> {
+    async fn timestamp(&self) -> Result<Stamp> {
+        let asked = self.events.tick();
+        let stamp = self.inner.timestamp().await?;
+        let arrived = self.events.tick();
+        self.events.noted().stamps.push((stamp.timestamp, asked, arrived));
+        Ok(stamp)
+    }
+
+    fn issues_in_memory(&self) -> bool {
+        self.inner.issues_in_memory()
+    }
+
+    fn timestamp_in_memory(&self) -> Option<Stamp> {
+        let asked = self.events.tick();
+        let stamp = self.inner.timestamp_in_memory()?;
+        let arrived = self.events.tick();
+        self.events.noted().stamps.push((stamp.timestamp, asked, arrived));
+        Some(stamp)
+    }
+
+    async fn peek(&self) -> Result<Timestamp> {
+        self.inner.peek().await
+    }
+
+    async fn schema_version(&self) -> Result<u64> {
+        self.inner.schema_version().await
+    }
+
+    async fn raise_schema_version(&self, version: u64) -> Result<()> {
+        self.inner.raise_schema_version(version).await
+    }
+}
+
+/// Real time, and real threads.
+#[derive(Debug)]
+pub(super) struct Threads {
+    pub(super) handle: tokio::runtime::Handle,
+    pub(super) began: Instant,
+    random: AtomicU64,
+}
+
+impl Threads {
+    pub(super) fn new(handle: tokio::runtime::Handle, seed: u64) -> Self {
+        Threads { handle, began: Instant::now(), random: AtomicU64::new(seed) }
+    }
+}
+
+impl Runtime for Threads {
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        let _entered = self.handle.enter();
+        Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.handle.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        let drawn = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        Rng::new(drawn).next()
+    }
+}
