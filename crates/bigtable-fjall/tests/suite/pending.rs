@@ -1,6 +1,8 @@
 //! Readers of rows whose commit in one step is in flight: its timestamp is issued, its batch is not
 //! published.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::pin::pin;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
