@@ -1,4 +1,4 @@
-//! The defences of the store that can be switched off, one at a time: see [`bigtable::mutants`].
+//! The defences of the store that can be switched off, one at a time: see `bigtable::mutants`.
 //!
 //! The simulator runs no line of this crate, so each has a test of this crate's suite that notices.
 

@@ -1,4 +1,4 @@
-//! The defences of the protocol that can be switched off, one at a time: see [`bigtable::mutants`].
+//! The defences of the protocol that can be switched off, one at a time: see `bigtable::mutants`.
 
 pub(crate) use bigtable::mutants::off;
 
