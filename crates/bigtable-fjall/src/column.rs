@@ -62,6 +62,42 @@ fn visit_versions(
     Ok(())
 }
 
+/// Whether any version of any column under the prefix `family` lies in `time` and has a value that is
+/// `wanted`.
+pub(crate) fn any_in_family(
+    stored: Stored<'_>,
+    family: &Key,
+    time: TimeRange,
+    wanted: impl Fn(&[u8]) -> bool,
+) -> Result<bool, Fault> {
+    let (from, end) = (Bound::Included(&**family), family.end());
+    let (Stored::Versions(cells) | Stored::NewestApart(cells, _)) = stored;
+    let mut entries = cells.range(from, Bound::Excluded(&end));
+    let in_time = |key: &[u8]| timestamp_of(key).is_ok_and(|at| time.contains(at));
+    match stored {
+        Stored::Versions(_) => {
+            while let Some((_, value)) = entries.next(in_time)? {
+                if value.is_some_and(|value| wanted(&value)) {
+                    return Ok(true);
+                }
+            }
+        }
+        Stored::NewestApart(..) => {
+            let mut found = false;
+            while let Some((key, _)) = entries.next(|_| false)? {
+                visit(stored, &Key::from_prefix(&key), time, u32::MAX, |version| {
+                    found = wanted(version.value());
+                    if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })?;
+                if found {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// The version that a key names.
 pub(crate) fn timestamp_of(key: &[u8]) -> Result<Timestamp, Fault> {
     let timestamp = Shape::of(key).and_then(|shape| shape.timestamp);

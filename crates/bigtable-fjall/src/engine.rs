@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use bigtable::{ColumnSelect, Error, Family, Probe, Result, Row, RowKey, Selection};
+use bigtable::{ColumnSelect, Error, Family, Probe, Qualifiers, Result, Row, RowKey, Selection};
 use bigtable::{TableSchema, Timestamp};
 use fjall::{Database, PersistMode};
 use smallvec::SmallVec;
 
 use crate::catalog::Catalog;
-use crate::column::visit;
+use crate::column::{any_in_family, visit};
 use crate::directory::Directory;
 use crate::fault::{self, Fault};
 use crate::group::{Group, Stored};
@@ -363,16 +363,24 @@ impl<'a> View<'a> {
         probe: &Probe,
     ) -> std::result::Result<bool, Fault> {
         use std::ops::ControlFlow::{Break, Continue};
-        let Probe { family, qualifier, time, value_prefix } = probe;
+        let Probe { family, qualifiers, time, value_prefix } = probe;
         let FamilyInfo { number, group, .. } = table.family(family);
         let stored = self.stored(&table.groups[*group]);
         if stored.is_empty_map() {
             return Ok(false);
         }
+        let wanted = |value: &[u8]| value_prefix.as_ref().is_none_or(|p| value.starts_with(p));
+        let qualifier = match qualifiers {
+            Qualifiers::Is(qualifier) => qualifier,
+            Qualifiers::All => {
+                let family = Key::family(table.id, row.as_bytes(), *number);
+                return any_in_family(stored, &family, *time, wanted);
+            }
+        };
         let key = Key::column(table.id, row.as_bytes(), *number, qualifier);
         let mut found = false;
         visit(stored, &key, *time, u32::MAX, |version| {
-            found = value_prefix.as_ref().is_none_or(|p| version.value().starts_with(p));
+            found = wanted(version.value());
             if found { Break(()) } else { Continue(()) }
         })?;
         Ok(found)

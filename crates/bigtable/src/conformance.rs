@@ -127,7 +127,7 @@ cases! {
         deleting_the_newest, deleting_the_oldest, many_families_at_once, reclaiming, limits, unknown_family, refused_as_a_whole,
     } threads: false,
     conditional {
-        any_probe, nothing_probed, probed_times, value_prefixes, both_branches, repeated, batches,
+        any_probe, nothing_probed, probed_times, probed_families, value_prefixes, both_branches, repeated, batches,
     } threads: false,
     floor { refuses_what_is_older, refuses_glances, never_goes_back, not_asked_for } threads: false,
     tables { apart_from_each_other, opened_twice, other_schemas, names, tablets } threads: false,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{Error, Family, QUALIFIER_BYTES_MAX, Result, RowKey};
+use crate::{Error, Family, QUALIFIER_BYTES_MAX, Qualifiers, Result, RowKey};
 use crate::{TableSchema, TimeRange, Timestamp, VALUE_BYTES_MAX};
 
 /// One change to a row. The mutations of one request apply in their order and all at once.
@@ -69,19 +69,22 @@ impl Mutation {
     }
 }
 
-/// "A cell of this column exists in this time range", optionally "whose value begins so".
+/// "A cell of this column, or of any column of this family, exists in this time range", optionally "whose
+/// value begins so".
 ///
 /// ```
-/// use bigtable::{Family, Probe, TimeRange};
+/// use bigtable::{Family, Probe, Qualifiers, TimeRange};
 /// let any_lock = Probe::new(Family::from_static("lock"), "bal", TimeRange::ALL);
 /// assert!(any_lock.value_prefix.is_none());
+/// let of_any_column = Probe::family(Family::from_static("lock"), TimeRange::ALL);
+/// assert_eq!(of_any_column.qualifiers, Qualifiers::All);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
-    /// The column's family.
+    /// The family.
     pub family: Family,
-    /// The column's qualifier.
-    pub qualifier: Bytes,
+    /// The columns looked at.
+    pub qualifiers: Qualifiers,
     /// The versions looked at.
     pub time: TimeRange,
     /// If given, only cells whose value begins with these bytes count.
@@ -89,9 +92,15 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// A probe for any value.
+    /// A probe of one column for any value.
     pub fn new(family: Family, qualifier: impl Into<Bytes>, time: TimeRange) -> Self {
-        Probe { family, qualifier: qualifier.into(), time, value_prefix: None }
+        let qualifiers = Qualifiers::Is(qualifier.into());
+        Probe { family, qualifiers, time, value_prefix: None }
+    }
+
+    /// A probe of all columns of a family for any value. Its length does not depend on any name.
+    pub fn family(family: Family, time: TimeRange) -> Self {
+        Probe { family, qualifiers: Qualifiers::All, time, value_prefix: None }
     }
 
     /// Restricts the probe to cells whose value begins with `prefix`.
@@ -102,7 +111,10 @@ impl Probe {
     }
 
     pub(crate) fn check(&self, schema: &TableSchema) -> Result<()> {
-        check_column(schema, &self.family, &self.qualifier)
+        match &self.qualifiers {
+            Qualifiers::All => schema.check_family(&self.family).map(drop),
+            Qualifiers::Is(qualifier) => check_column(schema, &self.family, qualifier),
+        }
     }
 }
 

@@ -93,7 +93,7 @@ fn of_column(column: &ColumnSelect) -> Option<RowFilter> {
 /// `InvalidRequest` if it is too long for the API and must not be coarse.
 pub(crate) fn of_predicate(probes: &[Probe], may_be_coarse: bool) -> Result<RowFilter> {
     let nothing = || filter(Filter::BlockAllFilter(true));
-    let exact = grouped(probes, |probe| Some(&probe.qualifier)).unwrap_or_else(nothing);
+    let exact = grouped(probes, named).unwrap_or_else(nothing);
     let bytes = exact.encoded_len();
     if bytes <= FILTER_BYTES_MAX {
         return Ok(exact);
@@ -105,6 +105,14 @@ pub(crate) fn of_predicate(probes: &[Probe], may_be_coarse: bool) -> Result<RowF
         )));
     }
     Ok(grouped(probes, |_| None).unwrap_or_else(nothing))
+}
+
+/// The column that a probe is about; `None` if it is about a family.
+fn named(probe: &Probe) -> Option<&Bytes> {
+    match &probe.qualifiers {
+        Qualifiers::All => None,
+        Qualifiers::Is(qualifier) => Some(qualifier),
+    }
 }
 
 /// Probes that differ in their columns alone.

@@ -1,7 +1,7 @@
 //! Conditional mutations: what a predicate sees, and what is applied.
 
 use super::fixture::*;
-use crate::{ConditionalMutation, Error, Probe, Store, TimeRange};
+use crate::{ConditionalMutation, Error, Family, Probe, Store, TimeRange};
 
 pub(super) async fn any_probe(store: &dyn Store) {
     let table = &*table(store, "cond_any").await;
@@ -61,6 +61,48 @@ pub(super) async fn probed_times(store: &dyn Store) {
             let time = TimeRange::since(ts(from));
             let got = finds(table, b"r", vec![probe(f, b"q", time)]).await;
             assert_eq!(got, from <= 8, "{f}: any version at or above {from}");
+        }
+    }
+}
+
+pub(super) async fn probed_families(store: &dyn Store) {
+    let table = &*table(store, "cond_families").await;
+    let any = |f: &Family, time| vec![Probe::family(f.clone(), time)];
+    for f in &EACH {
+        // Neighbours in the order of keys: no cell of theirs counts.
+        for other in EACH.iter().filter(|other| *other != f) {
+            mutate(table, b"r", [set(other, b"q", 5, "v")]).await;
+        }
+        for row in [&b"q"[..], b"r\0", b"s"] {
+            mutate(table, row, [set(f, b"q", 5, "v")]).await;
+        }
+        assert!(!finds(table, b"r", any(f, TimeRange::ALL)).await, "{f}: an empty row");
+        let cells = [set(f, b"", 2, "ab"), set(f, b"q", 4, "cd"), set(f, b"q", 6, "ef")];
+        mutate(table, b"r", cells).await;
+        mutate(table, b"r", [set(f, b"\xff\xff", 8, "gh")]).await;
+        for at in 0..=9 {
+            let got = finds(table, b"r", any(f, TimeRange::at(ts(at)))).await;
+            assert_eq!(got, [2, 4, 6, 8].contains(&at), "{f}: any column at {at}");
+        }
+        for (prefix, time, want) in [
+            ("c", TimeRange::ALL, true),
+            ("c", TimeRange::at(ts(6)), false),
+            ("cd", from_to(3, 5), true),
+            ("x", TimeRange::ALL, false),
+            ("gh", TimeRange::since(ts(8)), true),
+        ] {
+            let probe = Probe::family(f.clone(), time).with_value_prefix(prefix);
+            let got = finds(table, b"r", vec![probe]).await;
+            assert_eq!(got, want, "{f}: a value that begins with {prefix:?} in {time:?}");
+        }
+        let gone = [b"".as_slice(), b"q", b"\xff\xff"].map(|q| delete(f, q, TimeRange::ALL));
+        mutate(table, b"r", gone).await;
+        assert!(!finds(table, b"r", any(f, TimeRange::ALL)).await, "{f}: all is deleted");
+        for row in [&b"q"[..], b"r\0", b"s"] {
+            mutate(table, row, [delete(f, b"q", TimeRange::ALL)]).await;
+        }
+        for other in EACH.iter().filter(|other| *other != f) {
+            mutate(table, b"r", [delete(other, b"q", TimeRange::ALL)]).await;
         }
     }
 }

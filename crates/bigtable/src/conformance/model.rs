@@ -45,8 +45,13 @@ impl Model {
 
     fn finds(&self, row: &RowKey, probe: &Probe) -> bool {
         let prefix = probe.value_prefix.clone().unwrap_or_default();
+        let named = |qualifier: &Bytes| match &probe.qualifiers {
+            Qualifiers::All => true,
+            Qualifiers::Is(wanted) => wanted == qualifier,
+        };
         self.0.iter().any(|(place, value)| {
-            (&place.row, &place.family, &place.qualifier) == (row, &probe.family, &probe.qualifier)
+            (&place.row, &place.family) == (row, &probe.family)
+                && named(&place.qualifier)
                 && probe.time.contains(place.at.0)
                 && value.starts_with(&prefix)
         })
@@ -162,7 +167,10 @@ impl Random {
     fn predicate(&mut self) -> Vec<Probe> {
         let count = self.below(4);
         let probe = |random: &mut Random| {
-            let probe = Probe::new(random.family(), random.qualifier(), random.time());
+            let probe = match random.below(4) {
+                0 => Probe::family(random.family(), random.time()),
+                _ => Probe::new(random.family(), random.qualifier(), random.time()),
+            };
             match random.below(3) {
                 0 => probe.with_value_prefix(vec![b'a' + random.below(3) as u8; random.below(3)]),
                 _ => probe,

@@ -120,13 +120,22 @@ impl Data {
     }
 
     pub(super) fn finds(&self, row: &RowKey, probe: &Probe) -> bool {
-        let Some(versions) = self.versions(row, &probe.family, &probe.qualifier) else {
-            return false;
-        };
-        versions.within(probe.time).iter().any(|(_, value)| match &probe.value_prefix {
+        let wanted = |value: &Bytes| match &probe.value_prefix {
             Some(prefix) => value.starts_with(prefix),
             None => true,
-        })
+        };
+        let holds = |versions: &Versions| {
+            versions.within(probe.time).iter().any(|(_, value)| wanted(value))
+        };
+        match &probe.qualifiers {
+            Qualifiers::Is(qualifier) => {
+                self.versions(row, &probe.family, qualifier).is_some_and(holds)
+            }
+            Qualifiers::All => {
+                let columns = self.families[self.position(&probe.family)].rows.get(row);
+                columns.is_some_and(|columns| columns.0.values().any(holds))
+            }
+        }
     }
 
     /// By how many cells the mutations would change a locality group.

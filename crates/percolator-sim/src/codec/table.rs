@@ -104,7 +104,7 @@ wire_struct! {
     Selection { columns, above }
     RowRange { start, end }
     RowMutation { row, mutations, sync }
-    Probe { family, qualifier, time, value_prefix }
+    Probe { family, qualifiers, time, value_prefix }
     ConditionalMutation { row, predicate, then, otherwise, above, sync }
     Cell { family, qualifier, timestamp, value }
     Row { key, cells }
@@ -214,10 +214,12 @@ mod tests {
     }
 
     fn conditional() -> impl Strategy<Value = ConditionalMutation> {
-        let probe = (family(), bytes(), time(), option::of(bytes())).prop_map(
-            |(family, qualifier, time, value_prefix)| Probe {
+        let qualifiers =
+            option::of(bytes()).prop_map(|named| named.map_or(Qualifiers::All, Qualifiers::Is));
+        let probe = (family(), qualifiers, time(), option::of(bytes())).prop_map(
+            |(family, qualifiers, time, value_prefix)| Probe {
                 family,
-                qualifier,
+                qualifiers,
                 time,
                 value_prefix,
             },

@@ -297,7 +297,11 @@ fn selection_hash(select: &Selection) -> u64 {
 fn mutation_hash(request: &ConditionalMutation) -> u64 {
     let mut hasher = DefaultHasher::new();
     request.above.hash(&mut hasher);
-    for Probe { family, qualifier, time, value_prefix } in &request.predicate {
+    for Probe { family, qualifiers, time, value_prefix } in &request.predicate {
+        let qualifier = match qualifiers {
+            Qualifiers::All => None,
+            Qualifiers::Is(qualifier) => Some(qualifier),
+        };
         (family.as_str(), qualifier, time.from, time.to, value_prefix).hash(&mut hasher);
     }
     for (side, mutations) in [&request.then, &request.otherwise].into_iter().enumerate() {
