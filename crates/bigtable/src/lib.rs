@@ -25,6 +25,7 @@
 mod commit_rows;
 mod error;
 mod glance;
+mod limits;
 mod mutation;
 mod row;
 mod schema;
@@ -41,6 +42,7 @@ pub use bytes::Bytes;
 pub use commit_rows::{AtCommit, COMMIT_ROWS_MAX, CommitRow, CommitRows, RowsOutcome};
 pub use error::{Error, Result};
 pub use glance::{Glance, Glanced};
+pub use limits::{Limits, RequestSize};
 pub use memory::MemoryStore;
 pub use mutation::{ConditionalMutation, Mutation, Probe, RowMutation};
 pub use row::{Cell, Family, Row, RowKey};

@@ -21,8 +21,8 @@ use async_trait::async_trait;
 use crate::Table;
 use crate::store::check_table_name;
 use crate::{
-    CommitRows, ConditionalMutation, Error, Glance, Glanced, Layout, LocalityGroup, Mutation,
-    OnFull, Page,
+    CommitRows, ConditionalMutation, Error, Glance, Glanced, Layout, Limits, LocalityGroup,
+    Mutation, OnFull, Page, RequestSize,
 };
 use crate::{PageLimit, Result, Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store};
 use crate::{TableSchema, Timestamp};
@@ -83,6 +83,18 @@ impl MemoryStore {
     /// ```
     pub fn without_floors(self, request_life_max: Duration) -> Self {
         MemoryStore { request_life_max: Some(request_life_max), ..self }
+    }
+
+    /// An empty store that refuses what is beyond these limits, so that tests and simulations run what is
+    /// done on such stores.
+    ///
+    /// ```
+    /// use bigtable::{Limits, MemoryStore, Store};
+    /// let limits = Limits { mutations_max: Some(100), ..Limits::default() };
+    /// assert_eq!(MemoryStore::new().with_limits(limits).limits(), limits);
+    /// ```
+    pub fn with_limits(self, limits: Limits) -> Self {
+        MemoryStore { shared: Arc::new(Shared { limits, ..Shared::default() }), ..self }
     }
 
     fn tables(&self) -> MutexGuard<'_, BTreeMap<String, Arc<MemoryTable>>> {
@@ -239,6 +251,10 @@ impl Store for MemoryStore {
         self.request_life_max
     }
 
+    fn limits(&self) -> Limits {
+        self.shared.limits
+    }
+
     fn pressure(&self) -> f64 {
         let groups = self.shared.groups.lock().expect(NO_PANIC);
         groups.values().map(|(_, gauge)| gauge.fill()).fold(0.0, f64::max)
@@ -248,6 +264,7 @@ impl Store for MemoryStore {
 /// What the tables of a store have in common.
 #[derive(Debug, Default)]
 struct Shared {
+    limits: Limits,
     floor: AtomicU64,
     groups: Mutex<BTreeMap<String, (LocalityGroup, Arc<Gauge>)>>,
 }
@@ -386,11 +403,14 @@ impl Table for MemoryTable {
 
     async fn mutate_row(&self, request: RowMutation) -> Result<()> {
         request.check(&self.schema)?;
+        let row = RequestSize::of_row(request.row.as_bytes());
+        self.shared.limits.check(request.mutations.iter().fold(row, RequestSize::and))?;
         self.apply(&mut self.write(), &request.row, &request.mutations)
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
         request.check(&self.schema)?;
+        self.shared.limits.check(request.size())?;
         let mut data = self.write();
         self.shared.check_floor(request.above)?;
         let holds = request.predicate.iter().any(|probe| data.finds(&request.row, probe));

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use futures::future::try_join_all;
 
 use crate::{
-    CommitRows, ConditionalMutation, Error, Glance, Glanced, Page, PageLimit, Result, Row, RowKey,
+    CommitRows, ConditionalMutation, Error, Glance, Glanced, Limits, Page, PageLimit, Result, Row,
+    RowKey,
 };
 use crate::{RowMutation, RowRange, RowsOutcome, Selection, TableSchema, Timestamp};
 
@@ -90,6 +91,13 @@ pub trait Store: Send + Sync + Debug {
     /// is refused there, and who removes what a late request could still build on waits for that.
     fn request_life_max(&self) -> Option<Duration> {
         None
+    }
+
+    /// The largest requests that the store takes, always. A larger one may be refused, as
+    /// [`InvalidRequest`](crate::Error::InvalidRequest). [`commit_rows`](Store::commit_rows) has no limits but
+    /// those of names and values.
+    fn limits(&self) -> Limits {
+        Limits::default()
     }
 
     /// How full the fullest bounded in-memory locality group is: 0 empty, 1 at its bound. Those who

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use bigtable::{ConditionalMutation, Error, Mutation, Page, PageLimit};
+use bigtable::{ConditionalMutation, Error, Mutation, Page, PageLimit, RequestSize};
 use bigtable::{Result, Row, RowKey};
 use bigtable::{RowMutation, RowRange, Selection, Table, TableSchema, TimeRange};
 use futures::StreamExt;
@@ -20,6 +20,7 @@ use super::gather::Gather;
 use super::merge::Merger;
 use super::retry::{Attempts, once, repeat};
 use super::status::{is_broken, of_mutation, of_read};
+use crate::filter::FILTER_BYTES_MAX;
 use crate::proto::data::mutation::{DeleteFromColumn, Mutation as Wire, SetCell};
 use crate::proto::data::row_range::{EndKey, StartKey};
 use crate::proto::data::{
@@ -32,6 +33,18 @@ use crate::time;
 pub(super) const IN_FLIGHT_MAX: usize = 64;
 /// Most mutations that the API takes in one request.
 pub(super) const MUTATIONS_MAX: usize = 100_000;
+/// Largest request, in bytes. Every server of the API takes one with a cell of this size, and what stands
+/// around it.
+const REQUEST_BYTES_MAX: usize = 100 << 20;
+/// What the client sends.
+pub(super) const LIMITS: bigtable::Limits = bigtable::Limits {
+    row_key_bytes_max: bigtable::ROW_KEY_BYTES_MAX,
+    qualifier_bytes_max: bigtable::QUALIFIER_BYTES_MAX,
+    value_bytes_max: bigtable::VALUE_BYTES_MAX,
+    mutations_max: Some(MUTATIONS_MAX),
+    request_bytes_max: Some(REQUEST_BYTES_MAX),
+    predicate_bytes_max: Some(FILTER_BYTES_MAX),
+};
 /// Most samples that are taken for a table's tablets.
 const TABLETS_MAX: usize = 1_000_000;
 
@@ -89,14 +102,16 @@ impl GrpcTable {
         request: &ConditionalMutation,
     ) -> Result<CheckAndMutateRowRequest> {
         request.check(&self.schema)?;
+        // Of a predicate the filter's own length decides.
+        LIMITS.check(RequestSize { predicate_bytes: 0, ..request.size() })?;
         let predicate = filter::of_predicate(&request.predicate, request.then.is_empty())?;
         Ok(CheckAndMutateRowRequest {
             table_name: self.path.clone(),
             app_profile_id: self.app_profile.clone(),
             row_key: request.row.to_bytes(),
             predicate_filter: Some(predicate),
-            true_mutations: wire_mutations(&request.then)?,
-            false_mutations: wire_mutations(&request.otherwise)?,
+            true_mutations: wire_mutations(&request.then),
+            false_mutations: wire_mutations(&request.otherwise),
             ..CheckAndMutateRowRequest::default()
         })
     }
@@ -270,7 +285,9 @@ impl Table for GrpcTable {
 
     async fn mutate_row(&self, request: RowMutation) -> Result<()> {
         request.check(&self.schema)?;
-        let mutations = wire_mutations(&request.mutations)?;
+        let row = RequestSize::of_row(request.row.as_bytes());
+        LIMITS.check(request.mutations.iter().fold(row, RequestSize::and))?;
+        let mutations = wire_mutations(&request.mutations);
         if mutations.is_empty() {
             return Ok(());
         }
@@ -369,14 +386,8 @@ fn wire_range(range: &RowRange) -> data::RowRange {
     data::RowRange { start_key, end_key }
 }
 
-fn wire_mutations(mutations: &[Mutation]) -> Result<Vec<data::Mutation>> {
-    if mutations.len() > MUTATIONS_MAX {
-        return Err(Error::invalid(format!(
-            "{} mutations of one row, the API takes {MUTATIONS_MAX}",
-            mutations.len()
-        )));
-    }
-    Ok(mutations.iter().filter_map(wire_mutation).collect())
+pub(super) fn wire_mutations(mutations: &[Mutation]) -> Vec<data::Mutation> {
+    mutations.iter().filter_map(wire_mutation).collect()
 }
 
 /// A mutation; `None` if it does nothing.

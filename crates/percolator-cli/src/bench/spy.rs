@@ -209,6 +209,10 @@ impl Store for Spy {
         outcome
     }
 
+    fn limits(&self) -> bigtable::Limits {
+        self.store.limits()
+    }
+
     fn locality_groups(&self) -> bool {
         self.store.locality_groups()
     }

@@ -1,10 +1,13 @@
 //! Selections and predicates within the API's bounds, and beyond.
 
-use bigtable::{Cell, Error, Family, Probe, Row, RowKey, Selection, TimeRange, Timestamp};
+use bigtable::{Cell, Error, Family, Mutation, Probe, RequestSize, Row, RowKey, Selection};
+use bigtable::{TimeRange, Timestamp};
 use prost::Message;
 
 use crate::client::filter::{of_predicate, of_selection};
+use crate::client::table::wire_mutations;
 use crate::filter::FILTER_BYTES_MAX;
+use crate::proto::data::CheckAndMutateRowRequest;
 use crate::proto::data::row_filter::Filter;
 
 const LOCK: Family = Family::from_static("lock");
@@ -46,6 +49,54 @@ fn a_predicate_beyond_the_bound_is_coarse_or_refused() {
     match of_predicate(&probes, false) {
         Err(Error::InvalidRequest(what)) => assert!(what.contains("fewer columns"), "{what}"),
         other => panic!("{other:?}"),
+    }
+}
+
+/// Core compares sizes with limits, and relies on it that no encoding is longer.
+#[test]
+fn no_request_is_longer_than_its_size() {
+    let times = [
+        TimeRange::ALL,
+        TimeRange::at(ts(7)),
+        TimeRange::since(Timestamp::MAX),
+        TimeRange::at(ts(1)),
+    ];
+    let prefixes = [None, Some(0), Some(31), Some(9000)];
+    for q in [0, 1, 200, 9000, 16_384] {
+        let qualifier = vec![0xff; q];
+        let mutations = [
+            Mutation::set(WRITE, qualifier.clone(), Timestamp::MAX, vec![0; 300]),
+            Mutation::set(LOCK, qualifier.clone(), ts(0), vec![0; 70_000]),
+            Mutation::delete(Family::from_static("rollback"), qualifier.clone(), times[1]),
+            Mutation::delete(LOCK, qualifier.clone(), TimeRange::below(Timestamp::MAX)),
+        ];
+        let row = RequestSize::of_row(b"");
+        for mutation in &mutations {
+            let request = CheckAndMutateRowRequest {
+                false_mutations: wire_mutations(std::slice::from_ref(mutation)),
+                ..CheckAndMutateRowRequest::default()
+            };
+            assert!(request.encoded_len() <= row.and(mutation).bytes, "{q}: {mutation:?}");
+        }
+        for time in times {
+            for prefix in prefixes {
+                let mut probes = vec![
+                    Probe::new(LOCK, qualifier.clone(), time),
+                    Probe::family(LOCK, time),
+                    Probe::family(WRITE, TimeRange::since(ts(9))),
+                ];
+                for probe in &mut probes {
+                    probe.value_prefix = prefix.map(|n| vec![0xfe; n].into());
+                }
+                for probes in [&probes[..1], &probes[..2], &probes] {
+                    let bytes = probes.iter().map(Probe::bytes_max).sum::<usize>();
+                    match of_predicate(probes, false) {
+                        Ok(filter) => assert!(filter.encoded_len() <= bytes, "{probes:?}"),
+                        Err(_) => assert!(bytes > FILTER_BYTES_MAX, "{probes:?}"),
+                    }
+                }
+            }
+        }
     }
 }
 
