@@ -72,6 +72,15 @@ pub struct PrimaryCommitted {
     commit_ts: Timestamp,
 }
 
+/// Whether the store refuses a commit for good, and has not applied this request.
+fn ends(error: &bigtable::Error) -> bool {
+    match error {
+        bigtable::Error::TooOld { .. } => true,
+        bigtable::Error::InvalidRequest(_) => !off(mutants::REFUSED_COMMIT_IS_UNKNOWN),
+        _ => false,
+    }
+}
+
 /// How many transactions of a client commit their secondaries in the background.
 #[derive(Debug, Default)]
 pub(crate) struct Background(AtomicUsize);
@@ -97,7 +106,8 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::Aborted`] when it did not and never will commit, [`Error::Unknown`] when that could not
-    /// be found out before the deadline, [`Error::Invalid`] when a written column is notify-only.
+    /// be found out before the deadline, [`Error::Invalid`] when a written column is notify-only, or when
+    /// the store could not take a request that the commit of one of the rows needs.
     pub async fn commit(mut self) -> Result<Timestamp> {
         let client = self.client.clone();
         let Some(plan) = Plan::of(&mut self).await? else {
@@ -141,6 +151,7 @@ impl Transaction {
 
     async fn prewrite_plan(self, plan: Plan) -> Result<Prewritten> {
         let Transaction { client, notifications, .. } = self;
+        client.check_limits(&plan)?;
         let mut pulse = Pulse::new(&plan, client.runtime().now());
         let early = match off(mutants::COMMIT_TS_FIRST) {
             true => client.oracle().timestamp().await.ok(),
@@ -274,8 +285,7 @@ impl Client {
         let (runtime, started) = (self.runtime(), self.runtime().now());
         let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
         let (start_ts, cells) = (plan.start_ts, row.locked());
-        let column = &plan.primary.column;
-        let mut request = rows::commit_primary(&row.row, column, start_ts, commit_ts, &cells);
+        let mut request = rows::commit_primary(&row.row, start_ts, commit_ts, &cells);
         request.then.extend(row.handled.iter().cloned());
         // Whether an earlier request may have committed, or may yet.
         let mut asked = false;
@@ -295,11 +305,17 @@ impl Client {
                     Ok(None) => "its primary lock is there, but was not a moment ago".to_owned(),
                     Err(error) => error.without_advice(),
                 },
-                Err(bigtable::Error::TooOld { .. }) => match self.outlived(plan, asked).await {
-                    Ok(Some(decided)) => return decided,
-                    Ok(None) => "its primary cannot be reached".to_owned(),
-                    Err(error) => error.without_advice(),
-                },
+                Err(error) if ends(&error) => {
+                    let reason = match error {
+                        bigtable::Error::TooOld { .. } => AbortReason::TooOld,
+                        error => AbortReason::Store(error),
+                    };
+                    match self.refused(plan, asked, reason).await {
+                        Ok(Some(decided)) => return decided,
+                        Ok(None) => "its primary cannot be reached".to_owned(),
+                        Err(error) => error.without_advice(),
+                    }
+                }
                 Err(error) => {
                     asked |= matches!(error, bigtable::Error::Unknown { .. });
                     Error::Store(error).without_advice()
@@ -364,10 +380,16 @@ impl Client {
         Ok(Some(Err(self.aborted(plan, AbortReason::RolledBack))))
     }
 
-    /// Ends a transaction whose commit was refused because its start timestamp fell below the store's
-    /// floor. If it was `asked` for before, that request may have committed, and garbage collection may
-    /// have taken the evidence (H06): then only what the primary's row still holds is believed.
-    async fn outlived(&self, plan: &Plan, asked: bool) -> Result<Option<Result<Timestamp>>> {
+    /// Ends a transaction whose commit was refused for good: because its start timestamp fell below the
+    /// store's floor, or because the store does not take such a request (H70). If the commit was `asked` for
+    /// before, that request may have committed, and garbage collection may have taken the evidence (H06):
+    /// then only what the primary's row still holds is believed.
+    async fn refused(
+        &self,
+        plan: &Plan,
+        asked: bool,
+        reason: AbortReason,
+    ) -> Result<Option<Result<Timestamp>>> {
         if asked && self.own_status(&plan.primary, plan.start_ts).await? != OwnStatus::Locked {
             return self.without_lock(plan, asked).await;
         }
@@ -376,8 +398,12 @@ impl Client {
         let unsure = asked && self.unfenced().is_some() && self.is_outlived(plan.start_ts);
         Ok(match aborted {
             Abort::Done if unsure => self.without_lock(plan, asked).await?,
-            Abort::Done => Some(Err(self.aborted(plan, AbortReason::TooOld))),
+            Abort::Done => Some(Err(self.aborted(plan, reason))),
             Abort::AlreadyCommitted => self.without_lock(plan, asked).await?,
+            // It was never asked for, and will not be: whoever meets the locks rolls them back.
+            Abort::Unreachable if !asked && !matches!(reason, AbortReason::TooOld) => {
+                Some(Err(self.aborted(plan, reason)))
+            }
             Abort::Unreachable => None,
         })
     }

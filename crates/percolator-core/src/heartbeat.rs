@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::{Client, rows};
 
 /// How many values the primary lock may have before its owner stops renewing it.
-const VALUES_MAX: usize = 16;
+pub(crate) const VALUES_MAX: usize = 16;
 
 /// What a transaction knows of its own primary lock.
 #[derive(Debug)]

@@ -32,6 +32,7 @@ mod heartbeat;
 mod hints;
 mod inspect;
 mod layout;
+mod limits;
 mod lock;
 mod lock_service;
 #[doc(hidden)]

@@ -18,6 +18,9 @@ const FLAG_DELETE: u8 = 1;
 const FLAG_NOTIFY: u8 = 2;
 const FLAG_SHORT_VALUE: u8 = 4;
 
+/// Tag, version, flags, owner, wall time and lifetime.
+pub(crate) const HEAD_BYTES: usize = 31;
+
 /// The value prefix that every primary lock has and no secondary lock.
 pub(crate) const PRIMARY_PREFIX: &[u8] = &[PRIMARY];
 
@@ -83,6 +86,22 @@ impl Lock {
             put_bytes32(&mut out, value);
         }
         out.freeze()
+    }
+
+    /// The value prefix that tells this lock from those that its owner puts in its place: of one start
+    /// timestamp and cell they differ in the wall time alone. It is short, whatever the lock holds.
+    pub(crate) fn head(&self) -> Bytes {
+        let mut encoded = self.encode();
+        encoded.truncate(HEAD_BYTES);
+        encoded
+    }
+
+    /// How many bytes the record has.
+    pub(crate) fn encoded_len(&self) -> usize {
+        let primary = self.primary.as_ref().map_or(0, |primary| {
+            6 + primary.table.len() + primary.row.as_bytes().len() + primary.column.as_bytes().len()
+        });
+        HEAD_BYTES + primary + self.short_value.as_ref().map_or(0, |value| 4 + value.len())
     }
 
     pub(crate) fn decode(value: &Bytes) -> Result<Self> {
@@ -152,7 +171,19 @@ mod tests {
     proptest! {
         #[test]
         fn encoding_round_trips(lock in locks()) {
+            prop_assert_eq!(lock.encode().len(), lock.encoded_len());
             prop_assert_eq!(Lock::decode(&lock.encode()).unwrap(), lock);
+        }
+
+        /// H15, H16: what tells a lock from its owner's next one is in its head, and the tag is, too.
+        #[test]
+        fn a_lock_renewed_has_another_head(lock in locks(), later in 1..u64::MAX) {
+            let wall_ms = lock.wall_ms.wrapping_add(later);
+            let renewed = Lock { wall_ms, ..lock.clone() };
+            prop_assert_ne!(renewed.head(), lock.head());
+            prop_assert!(lock.encode().starts_with(&lock.head()));
+            prop_assert_eq!(lock.head().len(), HEAD_BYTES);
+            prop_assert_eq!(lock.head().starts_with(PRIMARY_PREFIX), lock.primary.is_none());
         }
 
         /// H65: "begins with" must mean "is", also where the primary's qualifier is empty.

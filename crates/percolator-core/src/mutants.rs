@@ -99,6 +99,16 @@ bigtable::mutants! {
         by "h59_an_old_version_comes_with_timestamps_below_the_sweep_s",
     SCANS_ONE_TABLET "scans-one-tablet" "H61",
     STALE_STAYS "stale-stays" "H62",
+    ONE_LOCK_STANDS_FOR_ALL "one-lock-stands-for-all" "H69"
+        by "h69_an_abort_leaves_no_lock_in_the_row_of_the_primary",
+    A_PROBE_FOR_EACH_LOCK "a-probe-for-each-lock" "H70"
+        by "h70_a_wide_row_is_committed_and_rolled_back_whatever_a_predicate_may_hold",
+    WHOLE_LOCK_IS_COMPARED "whole-lock-is-compared" "H70"
+        by "h70_heartbeats_that_get_no_reply_stay_within_the_limit_of_a_predicate",
+    LIMITS_UNASKED "limits-unasked" "H70"
+        by "h70_a_row_whose_commit_could_not_be_sent_is_refused_before_it_is_locked",
+    REFUSED_COMMIT_IS_UNKNOWN "refused-commit-is-unknown" "H70"
+        by "h70_a_commit_that_the_store_refuses_for_good_is_aborted_at_once",
 }
 
 /// Keeps a timestamp for the client's next transaction, and returns the one kept before.

@@ -20,7 +20,7 @@ use crate::column::{Cell, Table};
 use crate::layout::{LOCK, ROLLBACK, WRITE};
 use crate::lock::Lock;
 use crate::mutants::{self, off};
-use crate::rows::{self, LockedCell};
+use crate::rows::{self, LockedCell, size};
 use crate::verdicts::Verdict;
 use crate::write::Write;
 use crate::{Client, Column, Result};
@@ -173,7 +173,8 @@ impl Client {
         Ok(())
     }
 
-    /// Applies it to what is there now; `false` when too long has passed since that was seen.
+    /// Applies it to what is there now; `false` when too long has passed since that was seen, or when there
+    /// is more than one request takes.
     async fn apply_to_locks_seen(&self, met: &MetLock, verdict: Verdict) -> Result<bool> {
         let Cell { table, row, .. } = &met.cell;
         let select = Selection::default().family(LOCK, TimeRange::at(met.start_ts), 1);
@@ -187,13 +188,17 @@ impl Client {
         if cells.is_empty() {
             return Ok(true);
         }
+        let locked = cells.len();
+        let mut part = |of| cells.truncate(size::fitting(&self.limits(), row, &cells, of));
         match self.verdict_on_locks_seen(met.start_ts, verdict, looked).await? {
             None => return Ok(off(mutants::TOO_LATE_IS_DONE)),
             Some(Verdict::RolledBack) => {
+                part(size::roll_back_of_cell);
                 let request = rows::roll_back(row, met.start_ts, &cells);
                 table.store().check_and_mutate_row(request).await?;
             }
             Some(Verdict::Committed(commit_ts)) => {
+                part(size::commit_of_cell);
                 if off(mutants::ROLL_FORWARD_FORGETS_NOTIFY) {
                     cells.iter_mut().for_each(|cell| cell.lock.notify = false);
                 }
@@ -211,7 +216,7 @@ impl Client {
                 }
             }
         }
-        Ok(true)
+        Ok(cells.len() == locked)
     }
 
     /// The verdict that the primary's row holds, for an owner who lost the reply of its commit.

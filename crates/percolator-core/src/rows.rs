@@ -3,6 +3,29 @@
 //!
 //! The owner and whoever cleans up after it use the *same* builders, so that a roll-forward leaves
 //! exactly what the commit would have left, notification included (H49).
+//!
+//! # Which lock stands for a transaction in a row
+//!
+//! A commit, a roll-forward and a roll-back of a row ask for *any* lock at `s` in the row, whatever its
+//! column. That is right and enough for three reasons (H69):
+//!
+//! * *A lock at `s` is a lock of this transaction.* Start timestamps are never given twice, and nothing but
+//!   a prewrite of `s` places a lock at `s`: it places all locks of the row in one mutation. A heartbeat
+//!   only replaces the primary lock that it found.
+//! * *Locks of one row may leave apart from each other.* A roll-back of the primary and an abort by the owner
+//!   take the primary lock alone, with its tomb; commit and roll-back take all that are left; a resolver
+//!   takes a row too wide for one request in parts. So no single lock stands for the others, and who asks
+//!   for one column would leave the rest locked. "Any lock at `s`" is true until the last one has left.
+//! * *What is written twice is the same.* The builder of each mutation names exact versions: while a lock of
+//!   `s` is left in the row, collection has not passed `s`, and a repeated part changes nothing.
+//!
+//! The condition has the same length however many columns a row has and however long their names are. So has
+//! that of a heartbeat and of a roll-back *on this very lock*: they compare the head of the lock, which names
+//! owner and wall time, and not what it carries. A longer one could not be sent to a store that bounds
+//! its predicates, and the row would stay locked for ever. How large the mutations can become is in
+//! [`size`]; prewrite asks before it places a lock whether the store takes them (H70).
+
+pub(crate) mod size;
 
 use bigtable::{ConditionalMutation, Mutation, Probe, RowKey, TimeRange, Timestamp};
 use bytes::Bytes;
@@ -112,20 +135,19 @@ fn push_commit(
     }
 }
 
-/// Commit and roll-forward of one row: "if the lock is there: write, unlock, notify; else nothing"
-/// (H12). The cells are all those of the row that the transaction locked; they were locked in one
-/// mutation and leave it in one, so the first stands for all.
+/// Commit and roll-forward of one row: "if a lock of it is there: write, unlock, notify; else nothing"
+/// (H12). The cells are all those of the row that the transaction locked, or the first of them where there
+/// are too many for one request.
 pub(crate) fn commit(
     row: &RowKey,
     start_ts: Timestamp,
     commit_ts: Timestamp,
     cells: &[LockedCell],
 ) -> ConditionalMutation {
-    let mut request = ConditionalMutation::new(row);
+    let predicate = any_lock(start_ts, cells);
+    let mut request = ConditionalMutation { predicate, ..ConditionalMutation::new(row) };
     for LockedCell { column, lock } in cells {
-        let q = || column.to_bytes();
-        request.predicate.push(Probe::new(LOCK, q(), TimeRange::at(start_ts)));
-        request.then.push(Mutation::delete(LOCK, q(), TimeRange::at(start_ts)));
+        request.then.push(Mutation::delete(LOCK, column.to_bytes(), TimeRange::at(start_ts)));
         push_commit(&mut request.then, column, lock, start_ts, commit_ts);
     }
     if off(mutants::BLIND_COMMIT) {
@@ -138,13 +160,12 @@ pub(crate) fn commit(
 /// start timestamp fell below the store's floor is refused.
 pub(crate) fn commit_primary(
     row: &RowKey,
-    primary: &Column,
     start_ts: Timestamp,
     commit_ts: Timestamp,
     cells: &[LockedCell],
 ) -> ConditionalMutation {
     ConditionalMutation {
-        predicate: vec![primary_lock(primary, start_ts)],
+        predicate: vec![primary_lock(start_ts)],
         above: Some(start_ts),
         ..commit(row, start_ts, commit_ts, cells)
     }
@@ -156,9 +177,9 @@ pub(crate) fn roll_back(
     start_ts: Timestamp,
     cells: &[LockedCell],
 ) -> ConditionalMutation {
-    let mut request = ConditionalMutation::new(row);
+    let predicate = any_lock(start_ts, cells);
+    let mut request = ConditionalMutation { predicate, ..ConditionalMutation::new(row) };
     for LockedCell { column, lock } in cells {
-        request.predicate.push(Probe::new(LOCK, column.to_bytes(), TimeRange::at(start_ts)));
         request.then.extend(undo(column, start_ts, lock));
     }
     request
@@ -171,10 +192,8 @@ pub(crate) fn roll_back_primary_lock(
     start_ts: Timestamp,
     lock: &Lock,
 ) -> ConditionalMutation {
-    let at = TimeRange::at(start_ts);
-    let seen = Probe::new(LOCK, primary.to_bytes(), at).with_value_prefix(lock.encode());
-    let mut request =
-        ConditionalMutation { predicate: vec![seen], ..ConditionalMutation::new(row) };
+    let predicate = vec![this_lock(start_ts, lock)];
+    let mut request = ConditionalMutation { predicate, ..ConditionalMutation::new(row) };
     request.then.extend(undo(primary, start_ts, lock));
     if !off(mutants::NO_TOMB_ON_ROLLBACK) {
         request.then.push(tomb(primary, start_ts));
@@ -193,7 +212,7 @@ pub(crate) fn roll_back_missing_primary(
     start_ts: Timestamp,
 ) -> ConditionalMutation {
     ConditionalMutation {
-        predicate: vec![primary_lock(primary, start_ts), committed(primary, start_ts)],
+        predicate: vec![primary_lock(start_ts), committed(primary, start_ts)],
         otherwise: match off(mutants::NO_TOMB_ON_MISSING_PRIMARY) {
             true => Vec::new(),
             false => vec![tomb(primary, start_ts)],
@@ -229,12 +248,10 @@ pub(crate) fn heartbeat(
     old: &[Lock],
     new: &Lock,
 ) -> ConditionalMutation {
-    let at = TimeRange::at(start_ts);
-    let is = |old: &Lock| Probe::new(LOCK, primary.to_bytes(), at).with_value_prefix(old.encode());
     let then = vec![Mutation::set(LOCK, primary.to_bytes(), start_ts, new.encode())];
     let otherwise = if off(mutants::BLIND_HEARTBEAT) { then.clone() } else { Vec::new() };
     ConditionalMutation {
-        predicate: old.iter().map(is).collect(),
+        predicate: old.iter().map(|old| this_lock(start_ts, old)).collect(),
         then,
         otherwise,
         ..ConditionalMutation::new(row)
@@ -264,8 +281,29 @@ pub(crate) fn notify(
     ConditionalMutation { otherwise, ..ConditionalMutation::new(row) }
 }
 
-fn primary_lock(primary: &Column, start_ts: Timestamp) -> Probe {
-    Probe::new(LOCK, primary.to_bytes(), TimeRange::at(start_ts)).with_value_prefix(PRIMARY_PREFIX)
+/// Finds any lock that a transaction has in the row.
+fn any_lock(start_ts: Timestamp, cells: &[LockedCell]) -> Vec<Probe> {
+    let at = TimeRange::at(start_ts);
+    let named = |cell: &LockedCell| Probe::new(LOCK, cell.column.to_bytes(), at);
+    if off(mutants::A_PROBE_FOR_EACH_LOCK) {
+        return cells.iter().map(named).collect();
+    }
+    if off(mutants::ONE_LOCK_STANDS_FOR_ALL) {
+        let shortest = cells.iter().min_by_key(|cell| cell.column.as_bytes().len());
+        return shortest.map(named).into_iter().collect();
+    }
+    vec![Probe::family(LOCK, at)]
+}
+
+/// Finds the transaction's primary lock, in the row that has it: no other lock at `s` begins so.
+fn primary_lock(start_ts: Timestamp) -> Probe {
+    Probe::family(LOCK, TimeRange::at(start_ts)).with_value_prefix(PRIMARY_PREFIX)
+}
+
+/// Finds exactly this lock, and none that its owner has put in its place.
+fn this_lock(start_ts: Timestamp, lock: &Lock) -> Probe {
+    let value = if off(mutants::WHOLE_LOCK_IS_COMPARED) { lock.encode() } else { lock.head() };
+    Probe::family(LOCK, TimeRange::at(start_ts)).with_value_prefix(value)
 }
 
 fn committed(cell: &Column, start_ts: Timestamp) -> Probe {

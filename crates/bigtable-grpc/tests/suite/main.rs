@@ -30,6 +30,8 @@ mod rollback;
 mod scripts;
 #[path = "../../../percolator-core/tests/suite/stress.rs"]
 mod stress;
+#[path = "../../../percolator-core/tests/suite/wide.rs"]
+mod wide;
 #[allow(dead_code, reason = "some of it is for tests that are not here")]
 #[path = "../../../percolator-core/tests/suite/world.rs"]
 mod world;
@@ -37,7 +39,7 @@ mod world;
 use std::process::Command;
 
 /// The modules of `percolator-core`'s suite.
-const SUITE: [&str; 8] = [
+const SUITE: [&str; 9] = [
     "apart::",
     "commit::",
     "hazards::",
@@ -46,6 +48,7 @@ const SUITE: [&str; 8] = [
     "rollback::",
     "scripts::",
     "stress::",
+    "wide::",
 ];
 
 /// Runs them in a process of their own, which finds the emulator by its environment.

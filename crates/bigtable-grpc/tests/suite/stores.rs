@@ -19,8 +19,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bigtable::{
-    ConditionalMutation, Page, PageLimit, Result, Row, RowKey, RowMutation, RowRange, Selection,
-    Store, Table, TableSchema, Timestamp,
+    ConditionalMutation, Limits, Page, PageLimit, Result, Row, RowKey, RowMutation, RowRange,
+    Selection, Store, Table, TableSchema, Timestamp,
 };
 use bigtable_fjall::{Durability, Options};
 use bigtable_grpc::{ClientOptions, GrpcStore, Server};
@@ -70,6 +70,11 @@ pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
         }
     };
     Arc::new(store)
+}
+
+/// An empty store: all of them take requests of a limited size.
+pub(crate) fn limited() -> Arc<dyn Store> {
+    store(false)
 }
 
 fn connect(address: &str, instance: &str) -> GrpcStore {
@@ -139,6 +144,10 @@ impl Store for Blocking {
 
     fn request_life_max(&self) -> Option<Duration> {
         self.inner.request_life_max()
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
     }
 }
 

@@ -151,10 +151,11 @@ impl Client {
         plan: Plan,
         pace: &mut Pace,
     ) -> Result<Option<ConditionalMutation>> {
+        let limit = self.limits().mutations_max.unwrap_or(MUTATIONS_MAX);
         let mut requests = plan.first;
         let mut last: Vec<Mutation> = Vec::new();
         for mut mutations in plan.cells.into_values() {
-            if last.len() + mutations.len() > MUTATIONS_MAX && !last.is_empty() {
+            if last.len() + mutations.len() > limit.min(MUTATIONS_MAX) && !last.is_empty() {
                 requests.push(std::mem::take(&mut last));
             }
             last.append(&mut mutations);

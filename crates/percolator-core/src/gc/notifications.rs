@@ -10,6 +10,7 @@ use crate::gc::GcCounts;
 use crate::gc::collect::Bounds;
 use crate::gc::pace::Pace;
 use crate::layout::NOTIFY;
+use crate::limits::in_requests;
 use crate::{Client, Column, Result, Table};
 
 /// Most rows of one page.
@@ -43,14 +44,14 @@ impl Client {
         Ok(())
     }
 
-    /// The request that drops a row's stale notifications, those that were seen and no others.
+    /// The requests that drop a row's stale notifications, those that were seen and no others.
     async fn drop_stale(
         &self,
         table: &Table,
         found: &Row,
         bounds: &Bounds,
         counts: &mut GcCounts,
-    ) -> Result<Option<ConditionalMutation>> {
+    ) -> Result<Vec<ConditionalMutation>> {
         let row = table.notified_row(&found.key)?;
         let mut otherwise = Vec::new();
         for versions in found.cells.chunk_by(|a, b| a.qualifier == b.qualifier) {
@@ -64,7 +65,6 @@ impl Client {
                 Mutation::delete(NOTIFY, column.to_bytes(), TimeRange::at(version.timestamp))
             }));
         }
-        let request = ConditionalMutation { otherwise, ..ConditionalMutation::new(&found.key) };
-        Ok((!request.otherwise.is_empty()).then_some(request))
+        Ok(in_requests(&self.limits(), &found.key, otherwise))
     }
 }

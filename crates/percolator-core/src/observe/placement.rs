@@ -36,6 +36,7 @@ use futures::future::join_all;
 
 use crate::column::{Cell, Table};
 use crate::layout::NOTIFY;
+use crate::limits::in_requests;
 use crate::prewrite::is_final;
 use crate::runtime::Backoff;
 use crate::{Client, Column, Error, Result, Timestamp, rows};
@@ -147,18 +148,20 @@ impl Client {
         at: Timestamp,
     ) -> Result<()> {
         let cells: Vec<&Cell> = cells.iter().collect();
-        let mut left: Vec<&[&Cell]> =
-            cells.chunk_by(|a, b| a.table == b.table && a.row == b.row).collect();
-        let request = |cells: &&[&Cell]| {
+        let limits = self.limits();
+        let mut left: Vec<(&Table, ConditionalMutation)> = Vec::new();
+        for cells in cells.chunk_by(|a, b| a.table == b.table && a.row == b.row) {
             let columns: Vec<_> = cells.iter().map(|cell| cell.column.clone()).collect();
-            cells[0].table.notify(&cells[0].row, &columns, at)
-        };
+            let request = cells[0].table.notify(&cells[0].row, &columns, at);
+            let requests = in_requests(&limits, &request.row, request.otherwise);
+            left.extend(requests.into_iter().map(|request| (&cells[0].table, request)));
+        }
         let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
         for last in (0..TRIES_MAX).rev().map(|more| more == 0) {
-            let tables = left.chunk_by(|a, b| a[0].table == b[0].table);
+            let tables = left.chunk_by(|a, b| a.0 == b.0);
             let batches = tables.map(|rows| {
-                let requests = rows.iter().map(request).collect();
-                rows[0][0].table.notify_store().check_and_mutate_rows(requests)
+                let requests = rows.iter().map(|(_, request)| request.clone()).collect();
+                rows[0].0.notify_store().check_and_mutate_rows(requests)
             });
             let results = join_all(batches).await.into_iter().flatten();
             let mut failed = Vec::new();

@@ -194,7 +194,9 @@ impl Client {
             let at = TimeRange::at(aside.version);
             let column = || aside.column.to_bytes();
             let request = ConditionalMutation {
-                predicate: vec![Probe::new(FAILED, column(), at)],
+                // What another column left at this time counts, too, because a name may be too long for
+                // a predicate: a notification that is brought back twice is found stale.
+                predicate: vec![Probe::family(FAILED, at)],
                 then: vec![
                     Mutation::delete(FAILED, column(), at),
                     Mutation::set(NOTIFY, column(), aside.version, Bytes::new()),

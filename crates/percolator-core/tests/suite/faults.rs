@@ -5,12 +5,13 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bigtable::{
-    ConditionalMutation, Error, Family, Mutation, Page, PageLimit, Result, Row, RowKey,
+    ConditionalMutation, Error, Family, Limits, Mutation, Page, PageLimit, Result, Row, RowKey,
     RowMutation, RowRange, Selection, Store, Table, TableSchema, Timestamp,
 };
 use percolator_core::testing::VirtualRuntime;
@@ -81,6 +82,8 @@ pub(crate) enum Fault {
     DropReply,
     /// It is refused with `Unavailable`.
     Fail,
+    /// It is refused with `InvalidRequest`.
+    Refuse,
 }
 
 type Matches = Box<dyn Fn(&Request) -> bool + Send + Sync>;
@@ -199,6 +202,7 @@ struct Shared {
     /// Where each table is cut into tablets.
     boundaries: Mutex<Vec<RowKey>>,
     unpublished: Unpublished,
+    states_limits: AtomicBool,
 }
 
 /// What is released when the commit in one step that is in flight, if any, is published.
@@ -219,6 +223,7 @@ impl FaultyStore {
             weather: Mutex::default(),
             boundaries: Mutex::default(),
             unpublished: Arc::default(),
+            states_limits: AtomicBool::new(true),
         };
         FaultyStore { inner, shared: Arc::new(shared) }
     }
@@ -270,6 +275,17 @@ impl FaultyStore {
         *self.shared.boundaries.lock().unwrap() = boundaries;
     }
 
+    /// Whether the store states its limits, as those did not that older programs were written for. It has
+    /// them all the same.
+    pub(crate) fn state_limits(&self, yes: bool) {
+        self.shared.states_limits.store(yes, Ordering::SeqCst);
+    }
+
+    /// The limits that it has, whether it states them or not.
+    pub(crate) fn inner_limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
     /// The requests so far, in the order in which they were made.
     pub(crate) fn trace(&self) -> Vec<Request> {
         self.shared.trace.lock().unwrap().clone()
@@ -311,6 +327,13 @@ impl Store for FaultyStore {
 
     fn request_life_max(&self) -> Option<Duration> {
         self.inner.request_life_max()
+    }
+
+    fn limits(&self) -> Limits {
+        match self.shared.states_limits.load(Ordering::SeqCst) {
+            true => self.inner.limits(),
+            false => Limits::default(),
+        }
     }
 }
 
@@ -413,6 +436,7 @@ impl FaultyTable {
                 Err(unknown())
             }
             Fault::Fail => Err(unavailable()),
+            Fault::Refuse => Err(Error::invalid("by rule")),
         }
     }
 }

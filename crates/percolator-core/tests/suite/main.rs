@@ -26,4 +26,5 @@ mod stores;
 mod stress;
 mod table_locks;
 mod unfenced;
+mod wide;
 mod world;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use bigtable::{MemoryStore, Store};
+use bigtable::{Limits, MemoryStore, Store};
 
 /// Whether the stores have a floor, so that garbage can be collected.
 pub(crate) const FLOOR: bool = true;
@@ -19,4 +19,15 @@ pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
         true => Arc::new(MemoryStore::new()),
         false => Arc::new(MemoryStore::without_locality_groups()),
     }
+}
+
+/// An empty store that takes requests of a limited size, as those behind google.bigtable.v2 do.
+pub(crate) fn limited() -> Arc<dyn Store> {
+    let limits = Limits {
+        mutations_max: Some(20_000),
+        request_bytes_max: Some(4 << 20),
+        predicate_bytes_max: Some(4096),
+        ..Limits::default()
+    };
+    Arc::new(MemoryStore::without_locality_groups().with_limits(limits))
 }

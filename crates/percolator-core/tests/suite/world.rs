@@ -13,7 +13,7 @@ use percolator_core::{
 };
 
 use crate::faults::{DATA, FaultyStore, LOCK, NOTIFY, NOTIFY_TABLE, ROLLBACK, WRITE};
-use crate::stores::store;
+use crate::stores::{limited, store};
 
 pub(crate) const BAL: Column = Column::literal("bal");
 pub(crate) const A: Column = Column::literal("f:a");
@@ -47,6 +47,11 @@ pub(crate) fn run_both_seed(seed: u64, test: impl AsyncFn(World)) {
 /// Runs a test in a world where notifications lie apart from the rows they are about.
 pub(crate) fn run_apart(test: impl AsyncFnOnce(World)) {
     run_over(store(false), 1, test);
+}
+
+/// Runs a test over a store that takes requests of a limited size.
+pub(crate) fn run_limited<T>(test: impl AsyncFnOnce(World) -> T) -> T {
+    run_over(limited(), 1, test)
 }
 
 /// Runs a test over a store without a floor, whose requests live for so long.
