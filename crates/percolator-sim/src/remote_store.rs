@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::{
-    CommitRow, CommitRows, ConditionalMutation, Error, Glance, Glanced, Page, PageLimit, Result,
-    Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema,
+    CommitRow, CommitRows, ConditionalMutation, Error, Glance, Glanced, Limits, Page, PageLimit,
+    Result, Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema,
     Timestamp,
 };
 use bytes::Bytes;
@@ -99,6 +99,10 @@ impl Store for RemoteStore {
 
     async fn table_names(&self) -> Result<Vec<String>> {
         self.server.inner().table_names().await
+    }
+
+    fn limits(&self) -> Limits {
+        self.server.inner().limits()
     }
 
     fn floor(&self) -> Timestamp {

@@ -485,6 +485,7 @@ fn new_store(swarm: &Swarm) -> MemoryStore {
         true => MemoryStore::without_locality_groups(),
         false => MemoryStore::new(),
     };
+    let store = store.with_limits(swarm.limits);
     match swarm.life {
         Some(life) => store.without_floors(life),
         None => store,

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bigtable::Limits;
 use percolator_core::{CommitPath, Options, Secondaries};
 
 use crate::random::Rng;
@@ -66,6 +67,8 @@ pub(crate) struct Swarm {
     /// Without a floor: how long a request lives at most.
     pub(crate) life: Option<Duration>,
     pub(crate) policy: Policy,
+    /// The largest requests that the store takes.
+    pub(crate) limits: Limits,
 }
 
 /// The mean time between two faults of a kind; `None` if it is off.
@@ -148,12 +151,15 @@ impl Swarm {
             life: None,
             policy: Policy::draw(rng),
             glances: rng.below(2) == 0,
+            limits: Limits::default(),
         };
         if rng.below(3) == 0 {
             // Where requests live briefly, retentions are short, and a pause outlasts them.
             let longest = if rng.below(2) == 0 { 30 } else { 250 };
             swarm.without_floors(Duration::from_millis(rng.between(10, longest)));
         }
+        // From a copy: what is drawn afterwards is what it was before stores had limits.
+        swarm.limits = limits(&mut rng.clone());
         swarm
     }
 
@@ -191,6 +197,19 @@ impl Intervals {
             ghost: some(20, 500),
             write_failure: some(200, 3000),
         }
+    }
+}
+
+/// None in half of the worlds; else such that every protocol action of these workloads can just be sent.
+fn limits(rng: &mut Rng) -> Limits {
+    if rng.below(2) == 0 {
+        return Limits::default();
+    }
+    Limits {
+        mutations_max: Some(rng.between(64, 1000) as usize),
+        request_bytes_max: Some(rng.between(16, 64) as usize * 1024),
+        predicate_bytes_max: Some(rng.between(3200, 20_480) as usize),
+        ..Limits::default()
     }
 }
 
