@@ -49,6 +49,26 @@ async fn a_paused_scan_goes_on() {
     assert_eq!(scan(&*table).await.unwrap(), ("abc".to_owned(), 2));
 }
 
+/// Rows that came before a broken stream are not believed, so they are read again.
+#[tokio::test]
+async fn rows_before_a_broken_stream_are_read_again() {
+    let script = Script::default();
+    let table = open(&script).await.unwrap();
+    script.play(|play| {
+        let broken = End::With(come_back(Code::DataLoss, Duration::ZERO));
+        play.reads.push_back((vec![rows(&["a", "b"])], broken));
+        play.reads.push_back((vec![rows(&["a", "b", "c"])], End::Well));
+    });
+    assert_eq!(scan(&*table).await.unwrap(), ("abc".to_owned(), 1));
+    let starts = script.play(|play| {
+        let start = |request: &data::ReadRowsRequest| {
+            request.rows.clone().unwrap().row_ranges[0].start_key.clone()
+        };
+        play.asked.iter().map(start).collect::<Vec<_>>()
+    });
+    assert_eq!(starts, [None, None], "the second request begins behind rows that were thrown away");
+}
+
 #[tokio::test]
 async fn of_several_rows_those_that_did_not_come_are_asked_for_again() {
     let script = Script::default();
