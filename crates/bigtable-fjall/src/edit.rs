@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::time::Instant;
 
 use bigtable::{ConditionalMutation, Error, Mutation, Result, Row, RowKey, Selection};
 use bigtable::{TableSchema, Timestamp};
@@ -47,7 +46,7 @@ pub struct RowEdit {
     select: Selection,
     decide: Box<dyn Fn(Row) -> Vec<Mutation> + Send + Sync>,
     bytes: usize,
-    until: Option<Instant>,
+    is_late: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 impl RowEdit {
@@ -62,7 +61,7 @@ impl RowEdit {
             select,
             decide: Box::new(decide),
             bytes: EDIT_BYTES,
-            until: None,
+            is_late: None,
         }
     }
 
@@ -74,10 +73,11 @@ impl RowEdit {
         self
     }
 
-    /// Refuses it if its turn comes only then: it is `Unavailable`, and was not applied.
+    /// Refuses it if it is late when its turn comes: it is `Unavailable`, and was not applied. The caller has
+    /// the clock.
     #[must_use]
-    pub fn until(mut self, until: Option<Instant>) -> Self {
-        self.until = until;
+    pub fn unless(mut self, is_late: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.is_late = Some(Box::new(is_late));
         self
     }
 
@@ -154,7 +154,7 @@ impl Request {
     /// `Unavailable` if its turn came too late.
     pub(crate) fn check_time(&self) -> Result<()> {
         match self {
-            Request::Edit(RowEdit { until: Some(until), .. }) if Instant::now() >= *until => {
+            Request::Edit(RowEdit { is_late: Some(is_late), .. }) if is_late() => {
                 let why = "its deadline was over before its turn came; nothing was changed";
                 Err(Error::Unavailable { why: why.to_owned() })
             }

@@ -17,6 +17,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::Status;
 use tower::{Layer, Service};
 
+use crate::Moment;
+
 /// Bounds what requests may hold before they are there, over all services of a server.
 ///
 /// ```
@@ -56,12 +58,12 @@ impl<S> Layer<S> for ArrivalLayer {
 /// When the headers of a request came: [`ArrivalLayer`] leaves it in the request's extensions.
 ///
 /// ```
-/// let came = cluster_net::Came(std::time::Instant::now());
+/// let came = cluster_net::Came(cluster_net::Moment::now());
 /// let mut request = http::Request::new(());
 /// request.extensions_mut().insert(came);
 /// ```
 #[derive(Debug, Clone, Copy)]
-pub struct Came(pub std::time::Instant);
+pub struct Came(pub Moment);
 
 /// The service that [`ArrivalLayer`] makes.
 #[derive(Debug, Clone)]
@@ -85,7 +87,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> S::Future {
-        request.extensions_mut().insert(Came(std::time::Instant::now()));
+        request.extensions_mut().insert(Came(Moment::now()));
         let due = Instant::now() + self.bounds.within;
         let bounds = self.bounds.clone();
         let arriving = |inner| Arriving { inner, due, alarm: None, bytes: 0, bounds };

@@ -1,7 +1,6 @@
 //! Edits, walking backwards, and dropping tables.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use bigtable::{RowKey, RowMutation};
 use bigtable_fjall::{FjallTable, RowEdit};
@@ -46,13 +45,16 @@ fn an_edit_sees_the_row_as_it_is_and_nothing_comes_between() {
 fn an_edit_whose_time_is_over_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (_store, table) = open_own(&dir.path().join("s"));
-    let now = Instant::now();
-    let edit =
-        |row, until| RowEdit::new(row, everything(), |_| vec![set(&PLAIN, 1, "v")]).until(until);
-    let late = block_on(table.edit_row(edit("late", Some(now))));
+    let edit = |row, is_late: Option<bool>| {
+        let edit = RowEdit::new(row, everything(), |_| vec![set(&PLAIN, 1, "v")]);
+        match is_late {
+            Some(is_late) => edit.unless(move || is_late),
+            None => edit,
+        }
+    };
+    let late = block_on(table.edit_row(edit("late", Some(true))));
     assert!(matches!(late, Err(Error::Unavailable { .. })), "{late:?}");
-    let later = Some(now + Duration::from_secs(3600));
-    let results = [edit("late", Some(now)), edit("soon", later), edit("whenever", None)];
+    let results = [edit("late", Some(true)), edit("soon", Some(false)), edit("whenever", None)];
     let results = block_on(table.edit_rows(results.into()));
     assert_eq!(results.iter().map(Result::is_ok).collect::<Vec<_>>(), [false, true, true]);
     for (row, cells) in [("late", 0), ("soon", 1), ("whenever", 1)] {

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bigtable::{ConditionalMutation, Error, Result};
+use cluster_net::Moment;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::batch;
 use super::table::GrpcTable;
@@ -104,14 +104,14 @@ impl<R: Together> Gather<R> {
         let count = waiting.len();
         let full = (count >= self.entries_max).then(|| std::mem::take(&mut *waiting));
         drop(waiting);
-        let now = Instant::now();
+        let now = Moment::now();
         if let Some(full) = full {
             self.runtime.spawn(deliver(table.clone(), full, now));
         } else if count == 1 {
-            let (pause, table, due) = (Pause(Some(self.clone())), table.clone(), now + self.delay);
+            let (pause, table, delay) = (Pause(Some(self.clone())), table.clone(), self.delay);
             self.runtime.spawn(async move {
-                tokio::time::sleep_until(due).await;
-                deliver(table, pause.over(), due).await;
+                tokio::time::sleep(delay).await;
+                deliver(table, pause.over(), now.later(delay)).await;
             });
         }
         answer
@@ -119,7 +119,7 @@ impl<R: Together> Gather<R> {
 }
 
 /// Sends what has gathered, unless it is too late for that. Then it can be repeated.
-async fn deliver<R: Together>(table: GrpcTable, gathered: Vec<Waiting<R>>, due: Instant) {
+async fn deliver<R: Together>(table: GrpcTable, gathered: Vec<Waiting<R>>, due: Moment) {
     let late = due.elapsed();
     if late <= LATE_MAX {
         return R::deliver(table, gathered).await;

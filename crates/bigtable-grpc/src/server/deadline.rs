@@ -4,10 +4,10 @@
 //! garbage collection without a floor relies on it. So what waits in the engine's queue while the process
 //! stands still, or the disk does, is looked at again when its turn comes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bigtable_fjall::RowEdit;
-use cluster_net::Came;
+use cluster_net::{Came, Moment};
 use tonic::Request;
 
 /// The header with the time that a client gives a request.
@@ -15,19 +15,22 @@ const TIMEOUT: &str = "grpc-timeout";
 
 /// Until when a request may be applied: for ever, if its client does not say.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Deadline(Option<Instant>);
+pub(crate) struct Deadline(Option<Moment>);
 
 impl Deadline {
     /// That of a request, counted from when its headers came.
     pub(crate) fn of<T>(request: &Request<T>) -> Self {
-        let came = request.extensions().get::<Came>().map_or_else(Instant::now, |came| came.0);
+        let came = request.extensions().get::<Came>().map_or_else(Moment::now, |came| came.0);
         let header = request.metadata().get(TIMEOUT).and_then(|value| value.to_str().ok());
-        Deadline(header.and_then(timeout).and_then(|timeout| came.checked_add(timeout)))
+        Deadline(header.and_then(timeout).map(|timeout| came.later(timeout)))
     }
 
     /// The edit with this deadline.
     pub(crate) fn of_edit(self, edit: RowEdit) -> RowEdit {
-        edit.until(self.0)
+        match self.0 {
+            Some(until) => edit.unless(move || until.is_over()),
+            None => edit,
+        }
     }
 }
 
@@ -68,13 +71,14 @@ mod tests {
 
     #[test]
     fn the_time_of_a_request_counts_from_when_it_came() {
-        let hour_ago = Instant::now().checked_sub(Duration::from_secs(3600));
         let mut request = Request::new(());
         assert!(Deadline::of(&request).0.is_none());
         request.set_timeout(Duration::from_secs(60));
-        assert!(Deadline::of(&request).0.is_some_and(|until| until > Instant::now()));
-        let Some(hour_ago) = hour_ago else { return };
-        request.extensions_mut().insert(Came(hour_ago));
-        assert!(Deadline::of(&request).0.is_some_and(|until| until < Instant::now()));
+        assert!(Deadline::of(&request).0.is_some_and(|until| !until.is_over()));
+        let came = Moment::now();
+        request.extensions_mut().insert(Came(came));
+        assert_eq!(Deadline::of(&request).0, Some(came.later(Duration::from_secs(60))));
+        request.set_timeout(Duration::ZERO);
+        assert!(Deadline::of(&request).0.is_some_and(Moment::is_over));
     }
 }

@@ -1,0 +1,77 @@
+//! The clock of everything that must not happen too late.
+//!
+//! It goes on while the machine sleeps. The clocks of `std` and of tokio stand still then on Linux: a request
+//! that waited through an hour of sleep would look milliseconds old, and be applied when its sender has
+//! long been told that it never will be.
+
+use std::time::Duration;
+#[cfg(not(target_os = "linux"))]
+use std::time::Instant;
+
+/// A moment on a clock that goes on while the machine sleeps, and is never set.
+///
+/// ```
+/// use std::time::Duration;
+/// let begun = cluster_net::Moment::now();
+/// let due = begun.later(Duration::from_secs(60));
+/// assert!(!due.is_over() && due.elapsed() == Duration::ZERO);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(Duration);
+
+impl Moment {
+    /// The present.
+    #[cfg(target_os = "linux")]
+    pub fn now() -> Self {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
+        Moment(seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0)))
+    }
+
+    /// The present. Elsewhere `std` has the clock of that kind, or none has.
+    #[cfg(not(target_os = "linux"))]
+    pub fn now() -> Self {
+        static FIRST: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        Moment(FIRST.get_or_init(Instant::now).elapsed())
+    }
+
+    /// The moment so much later.
+    #[must_use]
+    pub fn later(self, by: Duration) -> Self {
+        Moment(self.0.saturating_add(by))
+    }
+
+    /// How long ago it was; nothing if it is to come.
+    pub fn elapsed(self) -> Duration {
+        Moment::now().0.saturating_sub(self.0)
+    }
+
+    /// Whether it has come.
+    pub fn is_over(self) -> bool {
+        Moment::now() >= self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_pass() {
+        let then = Moment::now();
+        assert!(then.is_over());
+        assert!(!then.later(Duration::from_secs(3600)).is_over());
+        assert!(!then.later(Duration::MAX).is_over());
+        assert_eq!(then.later(Duration::from_secs(3600)).elapsed(), Duration::ZERO);
+    }
+
+    /// The clock of the machine's uptime counts sleep; that of `std` does not.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn it_is_the_clock_that_counts_sleep() {
+        let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
+        let seconds: f64 = uptime.split(' ').next().unwrap().parse().unwrap();
+        let apart = (Moment::now().0.as_secs_f64() - seconds).abs();
+        assert!(apart < 60.0, "{apart} seconds from /proc/uptime");
+    }
+}
