@@ -172,8 +172,9 @@ impl LockService for TableLocks {
         let claim = Claim::new(owner, lifetime, &*inner.runtime);
         let mut taken = inner.replace(&place, None, claim).await?;
         if !taken && let Some(other) = inner.read(&place).await? {
-            taken =
-                inner.ran_out(&place, other) && inner.replace(&place, Some(other), claim).await?;
+            // The claim of a process that is gone need not run out.
+            let free = inner.ran_out(&place, other) || !self.is_alive(other.owner).await?;
+            taken = free && inner.replace(&place, Some(other), claim).await?;
         }
         if taken {
             inner.state().held.insert(name.to_vec(), claim);

@@ -121,6 +121,8 @@ fn advisory_locks_exclude_and_run_out_on_the_observers_clock() {
         let (a, b) = (process(&world, 1.0).await, process(&world, 1.0).await);
         let (one, two) = (Incarnation(1), Incarnation(2));
         for name in [Vec::new(), b"row".to_vec(), vec![0xff; 5000], vec![0xff; 5001]] {
+            a.register(one).await.unwrap();
+            b.register(two).await.unwrap();
             assert!(a.try_lock(&name, one, 5 * SECOND).await.unwrap());
             assert!(!b.try_lock(&name, two, 5 * SECOND).await.unwrap());
             assert!(!a.try_lock(&name, one, 5 * SECOND).await.unwrap(), "nor its holder again");
@@ -139,6 +141,25 @@ fn advisory_locks_exclude_and_run_out_on_the_observers_clock() {
             world.sleep_ms(1).await;
             assert!(a.try_lock(&name, one, 5 * SECOND).await.unwrap());
         }
+    });
+}
+
+/// A row that a dead worker had locked waits for its token, not for the lock's whole lifetime.
+#[test]
+fn h17_an_advisory_lock_of_the_dead_is_free_once_its_token_is_gone() {
+    run(async |world| {
+        let (a, b) = (process(&world, 1.0).await, process(&world, 1.0).await);
+        let (one, two) = (Incarnation(1), Incarnation(2));
+        a.register(one).await.unwrap();
+        b.register(two).await.unwrap();
+        assert!(a.try_lock(b"row", one, 60 * SECOND).await.unwrap());
+        let since = now(&world);
+        drop(a);
+        while !b.try_lock(b"row", two, 60 * SECOND).await.unwrap() {
+            world.sleep_ms(100).await;
+        }
+        let took = now(&world) - since;
+        assert!(took < LIFETIME.mul_f64(1.3), "{took:?}");
     });
 }
 
