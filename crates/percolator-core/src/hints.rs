@@ -7,27 +7,34 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
 use crate::Column;
 use crate::column::Cell;
 
-/// Most hints that wait at a time.
+/// Most hints that wait at a time for the workers of one `observe`.
 const HINTS_MAX: usize = 200_000;
 
+/// The hints of a client: a queue for each of its `observe`s, with the cells that it has observers for.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
-    /// How many take hints; without workers none are kept.
+    /// How many queues there are; without workers no hint is kept.
     wanted: AtomicUsize,
+    queues: Mutex<Vec<Weak<Queue>>>,
+}
+
+/// The hints for the workers of one `observe`.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// The columns whose changes are hinted at. Batch observers collect theirs themselves.
+    columns: BTreeMap<String, BTreeSet<Column>>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Cell>,
-    /// Columns whose observers collect their changes themselves, and need no hints.
-    batched: BTreeSet<(String, Column)>,
     /// What is in the queue: several changes of one cell need one visit (message collapsing).
     waiting: BTreeSet<Cell>,
     sleepers: BTreeMap<u64, Waker>,
@@ -35,41 +42,64 @@ struct State {
 }
 
 impl Hints {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Queue>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Workers begin to take hints, but not of `batched` columns.
-    pub(crate) fn begin(&self, batched: impl Iterator<Item = (String, Column)>) {
-        self.state().batched.extend(batched);
-        self.wanted.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Workers cease to take hints.
-    pub(crate) fn end(&self) {
-        if self.wanted.fetch_sub(1, Ordering::Relaxed) == 1 {
-            let mut state = self.state();
-            state.queue.clear();
-            state.waiting.clear();
-            state.batched.clear();
+    /// Begins to keep hints at changes of these columns, until the queue is dropped.
+    pub(crate) fn begin(&self, columns: impl Iterator<Item = (String, Column)>) -> Arc<Queue> {
+        let mut of: BTreeMap<String, BTreeSet<Column>> = BTreeMap::new();
+        for (table, column) in columns {
+            of.entry(table).or_default().insert(column);
         }
+        let queue = Arc::new(Queue { columns: of, state: Mutex::default() });
+        let mut queues = self.queues();
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(&queue));
+        self.wanted.store(queues.len(), Ordering::Relaxed);
+        queue
     }
 
+    /// Tells every queue that wants the cell.
     pub(crate) fn push(&self, cell: Cell) {
         if self.wanted.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut state = self.state();
-        let collected = |(table, column): &(String, Column)| {
-            *column == cell.column && table == cell.table.name()
-        };
-        if state.batched.iter().any(collected)
-            || state.queue.len() >= HINTS_MAX
-            || !state.waiting.insert(cell.clone())
-        {
+        let mut ended = false;
+        let mut queues = self.queues();
+        for queue in queues.iter() {
+            match queue.upgrade() {
+                Some(queue) => queue.push(&cell),
+                None => ended = true,
+            }
+        }
+        if ended {
+            queues.retain(|queue| queue.strong_count() > 0);
+            self.wanted.store(queues.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// How many hints wait, in all queues.
+    pub(crate) fn len(&self) -> usize {
+        self.queues().iter().filter_map(Weak::upgrade).map(|queue| queue.len()).sum()
+    }
+}
+
+impl Queue {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn push(&self, cell: &Cell) {
+        let columns = self.columns.get(cell.table.name());
+        if !columns.is_some_and(|columns| columns.contains(&cell.column)) {
             return;
         }
-        state.queue.push_back(cell);
+        let mut state = self.state();
+        if state.queue.len() >= HINTS_MAX || !state.waiting.insert(cell.clone()) {
+            return;
+        }
+        state.queue.push_back(cell.clone());
         let sleeper = state.sleepers.pop_first();
         drop(state);
         if let Some((_, waker)) = sleeper {
@@ -89,7 +119,7 @@ impl Hints {
         self.state().waiting.contains(cell)
     }
 
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.state().queue.len()
     }
 
@@ -119,7 +149,7 @@ impl Hints {
 
 /// Leaves the sleepers when the wait is given up.
 struct Sleeper<'a> {
-    hints: &'a Hints,
+    hints: &'a Queue,
     id: Option<u64>,
 }
 

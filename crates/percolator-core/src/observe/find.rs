@@ -125,7 +125,7 @@ impl Context {
         for cell in &row.cells {
             let column = Column::from_stored(cell.qualifier.clone());
             let cell = Cell { table: table.clone(), row: notified.clone(), column };
-            if self.client.hints().is_waiting(&cell) {
+            if self.hints.is_waiting(&cell) {
                 continue;
             }
             if self.visit(&cell).await? == Visit::Met && self.options.jump {

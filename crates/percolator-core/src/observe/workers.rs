@@ -10,6 +10,7 @@ use futures::channel::oneshot;
 use futures::future::{Shared, join_all, select};
 
 use crate::column::{COLUMN_BYTES_MAX, Cell, Table};
+use crate::hints::Queue;
 use crate::observe::find::Places;
 use crate::observe::handle::Visit;
 use crate::observe::set_aside::Failures;
@@ -80,6 +81,7 @@ pub struct Workers {
 /// What the workers of a process share.
 #[derive(Debug)]
 pub(super) struct Context {
+    pub(super) hints: Arc<Queue>,
     pub(super) client: Client,
     pub(super) options: WorkerOptions,
     pub(super) failures: Failures,
@@ -130,10 +132,6 @@ impl Client {
         let context = Arc::new(context);
         self.register(&wanted).await?;
         context.check_batched_columns()?;
-        let batched = context.observers.iter().filter(|(_, registrations)| {
-            registrations.iter().any(|r| matches!(r.runner, Runner::Batch(..)))
-        });
-        self.hints().begin(batched.map(|(cell, _)| cell.clone()));
         let mut ended = Vec::new();
         for _ in 0..context.options.threads.max(1) {
             let context = context.clone();
@@ -172,7 +170,6 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         self.context.stopping.store(true, Ordering::SeqCst);
-        self.context.client.hints().end();
         self.stop.take();
     }
 }
@@ -203,7 +200,11 @@ impl Context {
         for (name, columns) in scanned {
             tables.push((client.table(&name).await?, columns));
         }
+        let each = observers.iter().filter(|(_, registrations)| {
+            !registrations.iter().any(|r| matches!(r.runner, Runner::Batch(..)))
+        });
         let context = Context {
+            hints: client.hints().begin(each.map(|(column, _)| column.clone())),
             client: client.clone(),
             options,
             failures: Failures::default(),
@@ -240,7 +241,7 @@ impl Context {
                 };
                 next_scan = self.runtime().now() + idle;
             }
-            match self.client.hints().pop() {
+            match self.hints.pop() {
                 Some(cell) => {
                     idle = period;
                     next_scan = next_scan.min(self.runtime().now() + idle);
@@ -279,13 +280,13 @@ impl Context {
             // Not beyond the end of the workers: it holds the client, and with it the store.
             context.rest(delay).await;
             context.delayed.fetch_sub(1, Ordering::Relaxed);
-            context.client.hints().push(cell);
+            context.hints.push(&cell);
         }));
     }
 
     /// Waits for a hint, for this long, or for the end of the workers, whichever comes first.
     async fn pause(&self, longest: Duration) {
-        let arrival = std::pin::pin!(self.client.hints().arrival());
+        let arrival = std::pin::pin!(self.hints.arrival());
         select(arrival, std::pin::pin!(self.rest(longest))).await;
     }
 

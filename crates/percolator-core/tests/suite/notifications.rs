@@ -10,7 +10,8 @@ use percolator_core::{
 
 use crate::faults::{Fault, NOTIFY, Op, Weather};
 use crate::world::{
-    BAL, World, add, counting, get, get_column, observer, run_both, run_both_seed, set, writing,
+    A, B, BAL, World, add, counting, get, get_column, observer, run_both, run_both_seed, set,
+    writing,
 };
 
 pub(crate) const COUNT: Column = Column::literal("f:count");
@@ -29,6 +30,30 @@ pub(crate) async fn observe(client: &Client, name: &str, observer: impl Observer
 /// Puts an observer into the schema without running it.
 pub(crate) async fn register(client: &Client, name: &str) {
     observe(client, name, observer(|_, _| Box::pin(async { Ok(()) }))).await.stop().await;
+}
+
+/// Workers of one client for different columns each have their own hints.
+#[test]
+fn h61_a_hint_is_not_taken_by_workers_that_have_no_observer_for_it() {
+    run_both(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let rarely = Duration::from_secs(1000);
+        let options = WorkerOptions { scan_period: rarely, idle_max: rarely, ..one_thread() };
+        let mut all = Vec::new();
+        for (name, column, count) in [("a", A, COUNT), ("b", B, Column::literal("f:other"))] {
+            let strong = Registration::strong(name, "t", column, counting(count));
+            all.push(client.observe(vec![strong], options.clone()).await.unwrap());
+        }
+        world.sleep_ms(100).await;
+        for n in 1..=20 {
+            client.transact(async |mut tx| tx.set(&table, "r", &A, n.to_string())).await.unwrap();
+            world.sleep_ms(100).await;
+            let count = get_column(&client, &table, "r", &COUNT).await;
+            assert_eq!(count, Some(n.to_string()), "the hint was lost");
+        }
+        drop(all);
+    });
 }
 
 async fn idle(world: &World, client: &Client) {
