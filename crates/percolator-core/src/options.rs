@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+/// Longest key of a row that a transaction writes, in bytes, on every store.
+pub const ROW_KEY_BYTES_MAX: usize = bigtable::ROW_KEY_BYTES_MAX - 1;
 /// Most cells one transaction may write.
 pub const TRANSACTION_CELLS_MAX: usize = 100_000;
 /// Most bytes, keys and values together, that one transaction may write.

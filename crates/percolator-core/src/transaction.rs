@@ -10,7 +10,7 @@ use crate::column::Cell;
 use crate::gc::Open;
 use crate::get::{Patience, selection};
 use crate::mutants::{self, off};
-use crate::options::{TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
+use crate::options::{ROW_KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
 use crate::oracle::Stamp;
 use crate::read_ahead::Cache;
 use crate::schema::Strength;
@@ -47,7 +47,8 @@ pub struct Transaction {
     pub(crate) buffer: Buffer,
     /// Weak notifications to leave at the commit timestamp.
     pub(crate) notifications: BTreeSet<Cell>,
-    /// The cell whose row decides; the first written one unless an observer's acknowledgement.
+    /// The cell whose row decides; if none is given, the first written one in the order of tables, rows
+    /// and columns. An observer's transaction gives its acknowledgement.
     pub(crate) primary: Option<Cell>,
     /// What the commit of the primary's row does besides (see [`RowPlan`](crate::plan::RowPlan)).
     pub(crate) handled: Vec<Mutation>,
@@ -225,6 +226,7 @@ impl Transaction {
     pub fn notify(&mut self, table: &Table, row: impl Into<RowKey>, column: &Column) -> Result<()> {
         let row = row.into();
         check_row(&row)?;
+        check_new_row(&row)?;
         table.check_notify_key(&row)?;
         match self.client.known_schema().strength(table.name(), column) {
             Some(Strength::Weak) => {}
@@ -265,6 +267,9 @@ impl Transaction {
         value: Option<Bytes>,
     ) -> Result<()> {
         check_row(&row)?;
+        if value.is_some() {
+            check_new_row(&row)?;
+        }
         table.check_notify_key(&row)?;
         if column.is_ack() {
             return Err(Error::Invalid(format!("column {column} is Percolator's own")));
@@ -322,6 +327,20 @@ fn too_large(what: &str, max: usize) -> Error {
     Error::Invalid(format!(
         "the transaction has more than {max} {what}: split it into several transactions"
     ))
+}
+
+/// A row is written under a key that every store takes, so that a program meets the limit wherever it runs
+/// first. Rows that older programs wrote can be read and deleted.
+fn check_new_row(row: &RowKey) -> Result<()> {
+    match row.as_bytes().len() {
+        0..=ROW_KEY_BYTES_MAX => Ok(()),
+        n => Err(Error::Invalid(format!(
+            "a row key of {n} bytes: at most {ROW_KEY_BYTES_MAX} are allowed, one less than the store's \
+             {}, because notifications need a byte of it on stores without locality groups; use a hash of \
+             it as the key",
+            bigtable::ROW_KEY_BYTES_MAX
+        ))),
+    }
 }
 
 pub(crate) fn check_row(row: &RowKey) -> Result<()> {

@@ -87,7 +87,7 @@ impl Oracle {
         let server = OracleServer::start(node, listener, options)?;
         match context.out.json {
             true => context.out.line(&json!({ "address": address.to_string() }).to_string())?,
-            false => context.out.line(&format!("oracle listening on {address}"))?,
+            false => context.out.line(&address.to_string())?,
         }
         asked_to_end(&context.interrupt).await?;
         server.stop().await?;
