@@ -31,6 +31,7 @@ use crate::key::Key;
 use crate::mutants::{self, off};
 use crate::queue::{GROUP_BYTES_MAX, GROUP_OPS_MAX, Outcome, Reply, RowsWork, STOPPED, Work};
 use crate::recent::using;
+use crate::room::Use;
 
 /// A request that is being committed.
 enum Job<'a> {
@@ -186,6 +187,7 @@ impl Engine {
         len: usize,
         jobs: impl Iterator<Item = Job<'a>>,
     ) -> Outcomes {
+        self.look_at_disk(lead);
         let mut sync = self.sync();
         let mut batch = Batch::default();
         let mut outcomes = Outcomes::with_capacity(len);
@@ -197,12 +199,12 @@ impl Engine {
             for job in jobs {
                 let outcome = match job {
                     Job::Row(table, request) => {
-                        let outcome = self.prepare(view, table, request, &mut batch);
+                        let outcome = self.prepare(lead, view, (table, request), &mut batch);
                         sync |= request.sync() && outcome.is_ok();
                         outcome.map(Outcome::Matched)
                     }
                     Job::Rows(work) => {
-                        let outcome = self.examine(view, work);
+                        let outcome = self.examine(lead, view, work);
                         if matches!(outcome, Ok(Outcome::NoTimestamp)) {
                             admitted.push((outcomes.len(), work));
                         }
@@ -247,9 +249,9 @@ impl Engine {
     /// Evaluates a request against the published state and adds its writes to the batch.
     fn prepare(
         &self,
+        lead: &Lead,
         view: View<'_>,
-        table: &TableInfo,
-        request: &Request,
+        (table, request): (&TableInfo, &Request),
         batch: &mut Batch,
     ) -> Result<bool> {
         table.check_there()?;
@@ -257,6 +259,9 @@ impl Engine {
         request.check_time()?;
         let mut evaluate = || {
             let decision = request.decide(table, view)?;
+            if let Err(full) = self.admit_row(lead, table, &decision.mutations) {
+                return Ok((false, Err(full)));
+            }
             let mut draft = Draft::new(view);
             for mutation in &*decision.mutations {
                 draft.apply(table, request.row(), mutation)?;
@@ -268,7 +273,7 @@ impl Engine {
     }
 
     /// Evaluates the predicates of several rows: rejected, or nothing so far but a timestamp.
-    fn examine(&self, view: View<'_>, work: &RowsWork) -> Result<Outcome> {
+    fn examine(&self, lead: &Lead, view: View<'_>, work: &RowsWork) -> Result<Outcome> {
         self.check_floor(Some(work.request.above))?;
         let rows = work.tables.iter().zip(&work.request.rows);
         for (index, (table, row)) in rows.enumerate() {
@@ -280,6 +285,7 @@ impl Engine {
                 }
             }
         }
+        self.admit(lead, Use::Growth, work.request.bytes as u64)?;
         Ok(Outcome::NoTimestamp)
     }
 

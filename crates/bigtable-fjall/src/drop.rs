@@ -18,6 +18,7 @@ use crate::group::{Cells, Group};
 use crate::key::Key;
 use crate::memory::MemoryChange;
 use crate::puts::Puts;
+use crate::room::Use;
 use crate::seal::bytes_of;
 
 /// Keys removed in one batch, for which the commit lock is held.
@@ -28,13 +29,15 @@ impl Engine {
     pub(crate) fn drop_table(&self, name: &str) -> Result<()> {
         let reading = |fault: Fault| self.read_error(&fault);
         let info = {
-            let _lead = self.wait_to_lead()?;
+            let lead = self.wait_to_lead()?;
             let Ok(info) = self.table_named(name) else {
                 return match self.catalog.table(name).map_err(reading)? {
                     None => Ok(()),
                     Some(_) => Err(Error::invalid(format!("table {name} was not opened"))),
                 };
             };
+            self.look_at_disk(&lead);
+            self.admit(&lead, Use::Upkeep, 0)?;
             info.dropped.store(true, Ordering::SeqCst);
             info
         };
@@ -57,6 +60,8 @@ impl Engine {
     /// Removes some of the table's cells in a group; returns whether there may be more.
     fn remove_some(&self, table: &TableInfo, group: &Group) -> Result<bool> {
         let lead = self.wait_to_lead()?;
+        self.look_at_disk(&lead);
+        self.admit(&lead, Use::Upkeep, 0)?;
         let prefix = Key::table(table.id);
         // The history goes first: without a pack under the column's own key nothing would know of it.
         let keyspaces = [(group.history.as_ref(), true), (Some(&group.cells), false)];

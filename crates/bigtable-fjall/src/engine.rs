@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 
 use crate::catalog::Catalog;
 use crate::column::{any_in_family, visit};
+use crate::condition::Watched;
 use crate::directory::Directory;
 use crate::fault::{self, Fault};
 use crate::group::{Group, Stored};
@@ -37,6 +38,7 @@ use crate::pending::Pending;
 use crate::published::{Batches, Published};
 use crate::queue::Queue;
 use crate::recent::Recent;
+use crate::room::{Disk, Room};
 use crate::row::{Chosen, read_column};
 
 /// After so many batches without a reader a run of mutations opens no snapshots.
@@ -60,6 +62,10 @@ pub(crate) struct Engine {
     unread: AtomicU64,
     pub(crate) batches: Batches,
     floor: AtomicU64,
+    /// The file system of the store's directory.
+    pub(crate) disk: Disk,
+    /// Whether the store takes writes, for those who want to know when that changes.
+    pub(crate) condition: Arc<Watched>,
     /// Why nothing is answered any more.
     failed: OnceLock<Error>,
     /// The commit lock: whoever holds it may change the store.
@@ -84,6 +90,7 @@ pub(crate) struct Opened {
     pub(crate) catalog: Catalog,
     pub(crate) journals: Journals,
     pub(crate) recovery: Option<Recovery>,
+    pub(crate) disk: Disk,
 }
 
 impl Drop for Engine {
@@ -105,6 +112,7 @@ pub(crate) struct Lead {
     pub(crate) ids_from: u32,
     /// What batches have put into write buffers since full ones were last looked for, in bytes.
     pub(crate) unlooked: Cell<u64>,
+    pub(crate) room: Room,
 }
 
 /// An open table.
@@ -119,6 +127,8 @@ pub(crate) struct TableInfo {
     pub(crate) families: Vec<FamilyInfo>,
     /// Set under the commit lock when the table is dropped.
     pub(crate) dropped: AtomicBool,
+    /// Whether its writes may use the last of the disk (`room.rs`).
+    pub(crate) upkeep: AtomicBool,
 }
 
 /// A family of an open table.
@@ -140,6 +150,10 @@ impl TableInfo {
         }
     }
 
+    pub(crate) fn is_upkeep(&self) -> bool {
+        self.upkeep.load(Ordering::Relaxed)
+    }
+
     /// A family of the table; requests are checked before they come here.
     pub(crate) fn family(&self, family: &Family) -> &FamilyInfo {
         let found = self.families.iter().find(|info| info.family == *family);
@@ -154,7 +168,7 @@ impl TableInfo {
 
 impl Engine {
     pub(crate) fn new(opened: Opened, directory: Directory) -> std::result::Result<Self, Fault> {
-        let Opened { path, options, db, catalog, journals, recovery } = opened;
+        let Opened { path, options, db, catalog, journals, recovery, disk } = opened;
         let floor = catalog.floor()?;
         Ok(Engine {
             path,
@@ -164,6 +178,8 @@ impl Engine {
             unread: AtomicU64::new(UNREAD_MAX),
             batches: Batches::default(),
             floor: AtomicU64::new(floor.as_u64()),
+            disk,
+            condition: Arc::default(),
             failed: OnceLock::new(),
             lead: Mutex::default(),
             queue: Queue::new(options.group_rows_max),

@@ -8,7 +8,7 @@
 //!        |            |
 //!        '── committer: predicates, one batch, durable, publish     (commit.rs, edit.rs, draft.rs,
 //!                     |                                            queue.rs, pending.rs, recent.rs,
-//!                     |                                            seal.rs)
+//!                     |                                            seal.rs, room.rs)
 //!                     |
 //!     keyspaces:  .catalog | <group> | <group>.history | ...        (catalog.rs, group.rs, key.rs,
 //!                                                                  pack.rs)
@@ -31,6 +31,7 @@
 mod catalog;
 mod column;
 mod commit;
+mod condition;
 mod directory;
 mod draft;
 mod drop;
@@ -54,12 +55,14 @@ mod puts;
 mod queue;
 mod recent;
 mod reclaim;
+mod room;
 mod row;
 mod scan;
 mod seal;
 mod store;
 mod table;
 
+pub use condition::Condition;
 pub use edit::RowEdit;
 #[doc(hidden)]
 pub use key::check as check_key;

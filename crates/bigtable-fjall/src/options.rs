@@ -47,6 +47,9 @@ pub struct Options {
     pub pack_bytes_max: usize,
     /// Most rows that are committed as one batch, with one sync. One commits each by itself.
     pub group_rows_max: usize,
+    /// Names of tables that are written on when the disk is almost full, for as long as the last of the
+    /// reserve lasts: small records that others depend on in order to read or to clean up.
+    pub upkeep_tables: Vec<String>,
 }
 
 impl Default for Options {
@@ -60,6 +63,7 @@ impl Default for Options {
             pack_versions_max: 8,
             pack_bytes_max: 512,
             group_rows_max: 1024,
+            upkeep_tables: Vec::new(),
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::engine::Engine;
 use crate::fault::{self, Fault};
 use crate::group::Group;
 use crate::puts::Puts;
+use crate::room::Use;
 
 /// The least that must have been removed from a keyspace to be worth a merge.
 const REMOVED_MIN: u64 = 1000;
@@ -90,33 +91,39 @@ impl Work {
             let (keyspace, removed) =
                 (group.keyspace(*history), &group.removed[usize::from(*history)]);
             let counted = removed.swap(0, Ordering::Relaxed);
-            if let Err(error) = self.merge(keyspace) {
+            let merged = self.merge(keyspace);
+            if !matches!(merged, Ok(true)) {
                 removed.fetch_add(counted, Ordering::Relaxed);
-                return Err(fault(error));
             }
+            merged.map_err(fault)?;
         }
         let merged: Vec<_> =
             worth.iter().map(|(group, history)| group.keyspace(*history)).collect();
         self.settle(&merged)
     }
 
-    /// Merges all of a keyspace into its last level.
-    fn merge(&self, keyspace: &Keyspace) -> std::result::Result<(), Fault> {
+    /// Merges all of a keyspace into its last level; returns `false` if the disk has no room for that.
+    fn merge(&self, keyspace: &Keyspace) -> std::result::Result<bool, Fault> {
         {
             // A snapshot of earlier days keeps what was removed since. Not one that was kept for readers
             // while a batch is written.
-            let _lead = self.engine.lead.lock().map_err(|_| fjall::Error::Poisoned)?;
+            let lead = self.engine.lead.lock().map_err(|_| fjall::Error::Poisoned)?;
+            // The merge writes all of it again before it removes anything. Upkeep may use the same space:
+            // a merge is what gives the space of removed cells back.
+            if !self.engine.admits_merge(&lead, keyspace) {
+                return Ok(false);
+            }
             self.engine.forget_snapshot();
         }
         self.write_out(keyspace)?;
         if self.is_stopping() {
-            return Ok(());
+            return Ok(true);
         }
         keyspace.major_compact()?;
         if keyspace.is_kv_separated() && keyspace.fragmented_blob_bytes() > 0 {
             keyspace.major_compact()?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Has the engine let go of the files that were merged, and of the journal of what they held: it
@@ -127,7 +134,8 @@ impl Work {
             return Ok(());
         }
         {
-            let _lead = self.engine.wait_to_lead()?;
+            let lead = self.engine.wait_to_lead()?;
+            self.engine.admit(&lead, Use::Upkeep, 0)?;
             let mut puts = Puts::default();
             for keyspace in merged {
                 puts.remove(keyspace, NO_KEY);

@@ -130,7 +130,7 @@ fn first_level(options: &Options) -> Leveled {
         .with_level_ratio_policy(vec![NO_LEVEL_TOO_LARGE])
 }
 
-fn file_bytes(options: &Options) -> u64 {
+pub(crate) fn file_bytes(options: &Options) -> u64 {
     RUN_FILE_BUFFERS * options.write_buffer_bytes.clamp(1, WRITE_BUFFER_BYTES_MAX)
 }
 

@@ -11,6 +11,7 @@ use bigtable::{Timestamp, check_table_name};
 use fjall::{Database, KeyspaceCreateOptions};
 
 use crate::catalog::{self, Catalog, ensure};
+use crate::condition::Condition;
 use crate::directory::{Directory, guarded};
 use crate::engine::{Engine, FamilyInfo, Lead, Opened, TableInfo};
 use crate::fault::{self, Fault};
@@ -21,6 +22,7 @@ use crate::opening::{self, Recovery};
 use crate::options::Options;
 use crate::puts::Puts;
 use crate::reclaim::Reclaiming;
+use crate::room::{Disk, FILES_BYTES, Use};
 use crate::table::FjallTable;
 
 /// Threads of the engine: one writes new cells out, and compacts. Of several, the first does not compact: it
@@ -93,6 +95,7 @@ impl FjallStore {
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<FjallStore> {
         let dir = dir.as_ref();
         let mut directory = Directory::open(dir)?;
+        let disk = Disk::of(dir).map_err(|e| fault::io(dir, "opening the directory", &e))?;
         let engine_dir = directory.engine();
         let prepared = match directory.is_complete() {
             true => Some(opening::look(dir, &engine_dir, directory.has_inventory())?),
@@ -107,7 +110,8 @@ impl FjallStore {
         });
         let journals = journals.map_err(|e| fault::io(dir, "writing the inventory", &e))?;
         directory.complete()?;
-        let opened = Opened { path: dir.to_owned(), options, db, catalog, journals, recovery };
+        let path = dir.to_owned();
+        let opened = Opened { path, options, db, catalog, journals, recovery, disk };
         let reading = |fault: Fault| fault.at(dir, "reading the catalog");
         let engine = Engine::new(opened, directory).map_err(reading)?;
         let engine = Arc::new(engine);
@@ -166,6 +170,28 @@ impl FjallStore {
         self.running.engine.recovery.as_ref()
     }
 
+    /// How the store was opened.
+    pub fn options(&self) -> &Options {
+        &self.running.engine.options
+    }
+
+    /// Where the store is.
+    pub fn directory(&self) -> &Path {
+        &self.running.engine.path
+    }
+
+    /// Whether the store takes writes; it looks at the disk for that.
+    pub fn condition(&self) -> Condition {
+        self.running.engine.condition()
+    }
+
+    /// Waits until the store is in another condition than this one, as far as requests find out: while
+    /// none come, only [`condition`](FjallStore::condition) does.
+    pub async fn other_condition_than(&self, known: &Condition) -> Condition {
+        let condition = self.running.engine.condition.clone();
+        condition.other_than(known).await
+    }
+
     fn table(&self, info: &Arc<TableInfo>) -> FjallTable {
         FjallTable { store: self.running.clone(), info: info.clone() }
     }
@@ -203,8 +229,10 @@ impl Store for FjallStore {
 
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
         let engine = &*self.running.engine;
-        let _lead = engine.wait_to_lead()?;
+        let lead = engine.wait_to_lead()?;
         if floor > engine.floor() {
+            engine.look_at_disk(&lead);
+            engine.admit(&lead, Use::Upkeep, 0)?;
             let mut puts = Puts::default();
             engine.catalog.put_floor(&mut puts, floor);
             engine.write(puts.into(), true)?;
@@ -261,6 +289,11 @@ impl Engine {
             same &= open.is_none_or(|open| open.schema == *group);
             ensure(same, || catalog::other_group(&group.name))?;
         }
+        if known.is_none() {
+            // Its groups may have to be created as well.
+            self.look_at_disk(lead);
+            self.admit(lead, Use::Growth, FILES_BYTES)?;
+        }
         let mut groups = Vec::new();
         for group in &schema.groups {
             groups.push(self.open_group(lead, group).map_err(|e| reading(e.into()))?);
@@ -276,8 +309,10 @@ impl Engine {
             }
         };
         lead.ids_from = lead.ids_from.max(id + 1);
+        let upkeep = self.options.upkeep_tables.iter().any(|table| table == name);
         let (name, schema, dropped) = (name.to_owned(), schema.clone(), AtomicBool::new(false));
-        Ok(TableInfo { id, name, schema, groups, families, dropped })
+        let upkeep = AtomicBool::new(upkeep);
+        Ok(TableInfo { id, name, schema, groups, families, dropped, upkeep })
     }
 
     pub(crate) fn open_group(

@@ -56,6 +56,12 @@ impl FjallTable {
         checks.into_iter().map(|check| check.and_then(|()| outcome())).collect()
     }
 
+    /// Has writes to this table go on in the last of the disk, as those to
+    /// [`Options::upkeep_tables`](crate::Options::upkeep_tables).
+    pub fn set_upkeep(&self) {
+        self.info.upkeep.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
     /// The key of the last row in the range that has a cell, for walking backwards.
     ///
     /// # Errors

@@ -42,6 +42,21 @@ pub enum Error {
         /// What happened.
         why: String,
     },
+    /// The disk under the store has too little free space, and nothing was applied. Reads go on. Free some
+    /// space: the store then writes again by itself, without being opened again.
+    #[error(
+        "{}: the disk is full: {free} bytes are free, and a write needs {wanted}; nothing was applied, \
+         and reads go on\n  help: free some space on this file system; writes then resume by \
+         themselves", dir.display()
+    )]
+    Full {
+        /// The store's directory.
+        dir: PathBuf,
+        /// Free bytes of its file system.
+        free: u64,
+        /// Free bytes that it takes to write.
+        wanted: u64,
+    },
     /// The mutation may or may not have been applied, or may yet be: read before going on.
     #[error("the outcome of the mutation is unknown ({why}): read before going on")]
     Unknown {
@@ -73,8 +88,10 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Overloaded { .. } | Error::Unavailable { .. } => true,
-            // The floor never goes back; an unknown outcome must be read first; the rest is wrong.
+            // The floor never goes back; a full disk stays full until somebody acts, so its error goes to
+            // the caller at once; an unknown outcome must be read first; the rest is wrong.
             Error::TooOld { .. }
+            | Error::Full { .. }
             | Error::Unknown { .. }
             | Error::InvalidRequest(_)
             | Error::Files { .. } => false,

@@ -185,6 +185,7 @@ fn of_store(error: &bigtable::Error) -> (Exit, &'static str) {
             (Exit::Usage, "`percolator COMMAND --help` shows the form of rows, columns and values")
         }
         bigtable::Error::Files { .. } => (Exit::Usage, "choose another directory"),
+        bigtable::Error::Full { .. } => (Exit::Unreachable, "free some space on that disk"),
         bigtable::Error::Overloaded { .. } | bigtable::Error::Unavailable { .. } => {
             (Exit::Unreachable, "run the command again; nothing was changed")
         }

@@ -32,6 +32,19 @@ pub(crate) const SYSTEM: Family = Family::from_static("system");
 /// The store's table that holds the oracle's window, the observer schema and the format version.
 pub const SYSTEM_TABLE: &str = "percolator.system";
 
+/// The table of liveness tokens.
+pub(crate) const LOCKS_TABLE: &str = "percolator.locks";
+
+/// The tables that a store goes on writing when its disk is almost full: the oracle's record, without which
+/// nobody can read for long, and the tokens of those who hold locks.
+///
+/// ```
+/// assert!(percolator_core::upkeep_tables().contains(&"percolator.locks".to_owned()));
+/// ```
+pub fn upkeep_tables() -> Vec<String> {
+    vec![SYSTEM_TABLE.to_owned(), LOCKS_TABLE.to_owned()]
+}
+
 /// Most locks in memory; a prewrite beyond it is refused and repeated.
 pub const LOCKS_MAX: usize = 1_000_000;
 /// Most notify cells in memory; beyond it they are kept on disk alone.

@@ -95,6 +95,7 @@ impl Percolator {
         let engine = bigtable_fjall::Options {
             durability: options.durability,
             cache_bytes: options.cache_bytes,
+            upkeep_tables: percolator_core::upkeep_tables(),
             ..bigtable_fjall::Options::default()
         };
         let store = FjallStore::open(dir.as_ref(), engine)?;

@@ -6,6 +6,7 @@ mod damage;
 mod edits;
 mod failures;
 mod glance;
+mod full;
 mod kill;
 mod opening;
 mod packs;

@@ -32,6 +32,9 @@ pub(crate) fn of_read(status: &Status) -> Error {
 
 /// What a failed mutation is: whatever does not say that it was refused may have been applied.
 pub(crate) fn of_mutation(status: &Status) -> Error {
+    if let Some(full) = full(status) {
+        return full;
+    }
     match status.code() {
         // Refused by the server before it was looked at. What was made on the way has a cause.
         Code::ResourceExhausted if status.source().is_none() => {
@@ -61,6 +64,18 @@ pub(crate) fn of_mutation(status: &Status) -> Error {
     }
 }
 
+/// The server's disk is full, and nothing was applied. Codes of the API do not say so much, so that this
+/// reads the text of [`Error::Full`], which a server of this project sends.
+fn full(status: &Status) -> Option<Error> {
+    let (dir, rest) = status.message().split_once(": the disk is full: ")?;
+    let (free, rest) = rest.split_once(" bytes are free, and a write needs ")?;
+    let (wanted, _) = rest.split_once("; nothing was applied")?;
+    let ours = status.code() == Code::Unavailable && status.source().is_none();
+    let full =
+        Error::Full { dir: dir.into(), free: free.parse().ok()?, wanted: wanted.parse().ok()? };
+    ours.then_some(full)
+}
+
 /// Whether there was no connection to send the request over, or no credentials.
 pub(crate) fn was_not_sent(status: &Status) -> bool {
     let mut cause = status.source();
@@ -80,6 +95,9 @@ pub(crate) fn is_broken(status: &Status) -> bool {
 
 /// Whether the same request may succeed a moment later.
 pub(crate) fn is_transient(status: &Status) -> bool {
+    if full(status).is_some() {
+        return false;
+    }
     match status.code() {
         Code::Unavailable | Code::DeadlineExceeded | Code::Aborted | Code::ResourceExhausted => {
             true
@@ -108,4 +126,22 @@ fn told(status: &Status) -> String {
         cause = error.source();
     }
     told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_of_the_server_is_known_for_what_it_is() {
+        let full = Error::Full { dir: "/data: a: b".into(), free: 17, wanted: 99 };
+        let status = Status::unavailable(full.to_string());
+        assert_eq!(of_mutation(&status).to_string(), full.to_string());
+        assert!(matches!(of_mutation(&status), Error::Full { free: 17, wanted: 99, .. }));
+        assert!(!is_transient(&status), "repeating at once is of no use");
+        // Nothing else is taken for it.
+        for other in [Status::unavailable("gone"), Status::internal(full.to_string())] {
+            assert!(matches!(of_mutation(&other), Error::Unknown { .. }), "{other:?}");
+        }
+    }
 }

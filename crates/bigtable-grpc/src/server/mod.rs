@@ -9,6 +9,8 @@
 //!        |
 //!   tables.rs          which tables there are, their schemas (schema.rs), durable
 //!        |
+//!   condition.rs       log and health while the store takes no writes
+//!        |
 //!   layout.rs          families and columns of the API as families and columns of the engine
 //!        |
 //!   bigtable-fjall     rows, latches, durability
@@ -24,6 +26,7 @@
 
 mod check;
 mod chunks;
+mod condition;
 mod data;
 mod deadline;
 mod extension;
@@ -168,13 +171,13 @@ impl Server {
             builder = builder.tls_config(tls.for_server())?;
         }
         let (health, health_service) = tonic_health::server::health_reporter();
-        health.set_serving::<BigtableServer<Data>>().await;
         let tables = self.tables;
+        let following = condition::follow(tables.store.clone(), health.clone());
         let stopping = async {
             stop.await;
             health.set_not_serving::<BigtableServer<Data>>().await;
         };
-        builder
+        let serving = builder
             .http2_keepalive_interval(Some(KEEPALIVE))
             .concurrency_limit_per_connection(CONNECTION_REQUESTS_MAX)
             .max_concurrent_streams(CONNECTION_STREAMS_MAX)
@@ -186,9 +189,11 @@ impl Server {
             .add_service(BigtableTableAdminServer::new(table_admin::TableAdmin(tables.clone())))
             .add_service(BigtableInstanceAdminServer::new(instance_admin::InstanceAdmin(tables)))
             .add_service(OperationsServer::new(instance_admin::Operations))
-            .serve_with_incoming_shutdown(Incoming::new(listener, connections_max), stopping)
-            .await?;
-        Ok(())
+            .serve_with_incoming_shutdown(Incoming::new(listener, connections_max), stopping);
+        tokio::select! {
+            served = serving => Ok(served?),
+            never = following => never,
+        }
     }
 }
 

@@ -10,6 +10,8 @@ pub(crate) fn of_engine(error: Error) -> Status {
         Error::InvalidRequest(_) => Status::invalid_argument(text),
         Error::Overloaded { .. } => Status::resource_exhausted(text),
         Error::Unavailable { .. } => Status::unavailable(text),
+        // `client/status.rs` reads the text.
+        Error::Full { .. } => Status::unavailable(text),
         // The outcome is unknown, and nothing will be answered until the server was restarted.
         Error::Unknown { .. } => Status::unknown(text),
         Error::TooOld { .. } => Status::failed_precondition(text),

@@ -31,7 +31,7 @@ const RECORD: &[u8] = b"record";
 /// All tables of the server.
 #[derive(Debug)]
 pub(crate) struct Tables {
-    store: Arc<FjallStore>,
+    pub(super) store: Arc<FjallStore>,
     catalog: FjallTable,
     served: RwLock<BTreeMap<String, Arc<Served>>>,
     /// Held by whoever changes tables or schemas.
@@ -64,6 +64,8 @@ impl Tables {
         let group = LocalityGroup::on_disk("meta", Layout::Versions);
         let schema = TableSchema { groups: vec![group] };
         let catalog = store.open_fjall_table(CATALOG, &schema).await?;
+        // A table is deleted by a record, too.
+        catalog.set_upkeep();
         let mut served = BTreeMap::new();
         let mut deleted = Vec::new();
         for record in records(&catalog).await? {
@@ -72,7 +74,7 @@ impl Tables {
             if record.deleted {
                 deleted.push(record);
             } else {
-                served.insert(record.name.clone(), Arc::new(new_served(engine, record)));
+                served.insert(record.name.clone(), Arc::new(new_served(&store, engine, record)));
             }
         }
         let tables = Tables {
@@ -146,7 +148,7 @@ impl Tables {
         let opened = self.store.open_fjall_table(&engine_name, &schema).await;
         let engine = opened.map_err(of_engine)?;
         self.put(&record).await?;
-        let table = new_served(engine, record);
+        let table = new_served(&self.store, engine, record);
         let schema = table.schema().await;
         self.served.write().await.insert(name.to_owned(), Arc::new(table));
         Ok(schema)
@@ -225,7 +227,11 @@ impl Tables {
     }
 }
 
-fn new_served(engine: FjallTable, record: TableRecord) -> Served {
+fn new_served(store: &FjallStore, engine: FjallTable, record: TableRecord) -> Served {
+    let own_name = record.name.rsplit('/').next().unwrap_or_default();
+    if store.options().upkeep_tables.iter().any(|name| name == own_name) {
+        engine.set_upkeep();
+    }
     Served { engine, schema: Arc::new(RwLock::new(Arc::new(Schema::new(record)))) }
 }
 

@@ -21,10 +21,10 @@ use bigtable::{
 
 use super::LockService;
 use super::claim::{Claim, Place, VERSION, Watches};
+use crate::layout::LOCKS_TABLE as TABLE;
 use crate::lock::Incarnation;
 use crate::{Error, Result, Runtime};
 
-const TABLE: &str = "percolator.locks";
 const CLAIM: Family = Family::from_static("claim");
 
 /// How many renewals a token has in its lifetime.

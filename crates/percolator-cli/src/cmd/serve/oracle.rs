@@ -110,6 +110,7 @@ impl Oracle {
         };
         let options = bigtable_fjall::Options {
             durability: self.durability.into(),
+            upkeep_tables: percolator::upkeep_tables(),
             ..bigtable_fjall::Options::default()
         };
         Ok(Arc::new(FjallStore::open(dir, options)?))

@@ -61,7 +61,11 @@ impl Table {
             )
         })?;
         let durability = self.durability.into();
-        let options = bigtable_fjall::Options { durability, ..bigtable_fjall::Options::default() };
+        let options = bigtable_fjall::Options {
+            durability,
+            upkeep_tables: percolator::upkeep_tables(),
+            ..bigtable_fjall::Options::default()
+        };
         let server = Server::open(&self.data, options).await?;
         let address = listener.local_addr()?;
         let out = context.out;

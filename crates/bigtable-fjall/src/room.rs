@@ -1,0 +1,261 @@
+//! Room on the disk: the committer refuses a request before the disk is so full that the engine fails.
+//!
+//! The engine needs space of its own after a batch is acknowledged: it writes its buffers out as sorted
+//! runs, and merges runs, which takes their size once more until the merge has ended. If it finds no space
+//! it stops. So the committer keeps a reserve free:
+//!
+//! ```text
+//!   growth  upkeep   what the reserve is for
+//!     x       x      all that lies in write buffers, written out
+//!     x       x      journals, manifests and the like                      FILES_BYTES
+//!     x              one merge: the largest keyspace, at most so many files MERGE_FILES
+//!     x              requests that are upkeep                               a write buffer
+//! ```
+//!
+//! A request is **upkeep** if it removes something, or writes to a table that [`Options::upkeep_tables`]
+//! names, and is small. Upkeep goes on in the last of the reserve. Without upkeep nobody could remove
+//! anything from a full disk; readers would wait for locks that nobody can clear; and the oracle
+//! could not reserve timestamps, which readers need. Everything else is growth.
+//!
+//! A refused request was not written at all, so the store answers reads as before. The next request looks
+//! at the disk again. Growth resumes when there is room for one more write buffer than the reserve: the
+//! space of a buffer comes and goes while the engine writes it out.
+//!
+//! Looking costs a system call and a look at each keyspace. While there is room it is done once in
+//! [`RECENT`], and when requests have used up what the last look has found.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bigtable::{Error, Mutation, Result};
+use fjall::Keyspace;
+
+use crate::condition::Condition;
+use crate::engine::{Engine, Lead, TableInfo};
+use crate::options::Options;
+use crate::seal::file_bytes;
+
+/// For so long one look at the disk is believed.
+const RECENT: Duration = Duration::from_millis(10);
+/// How often a byte of a request is written: to the journal, and out of its write buffer.
+const COPIES: u64 = 2;
+/// Most bytes of a request that counts as upkeep.
+const UPKEEP_BYTES_MAX: u64 = 64 << 10;
+/// Space for the journal's last batches, manifests, and file systems that round up.
+pub(crate) const FILES_BYTES: u64 = 1 << 20;
+/// One merge writes at most so many files of a sorted run at a time.
+const MERGE_FILES: u64 = 8;
+
+/// What a request needs space for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    Growth,
+    Upkeep,
+}
+
+impl Use {
+    /// What these mutations of a table are, and how many bytes they write.
+    fn of(table: &TableInfo, mutations: &[Mutation]) -> (Use, u64) {
+        let removes = mutations.iter().any(|one| matches!(one, Mutation::Delete { .. }));
+        let bytes = mutations.iter().map(bytes_of).sum();
+        let upkeep = (removes || table.is_upkeep()) && bytes <= UPKEEP_BYTES_MAX;
+        (if upkeep { Use::Upkeep } else { Use::Growth }, bytes)
+    }
+}
+
+fn bytes_of(mutation: &Mutation) -> u64 {
+    let bytes = match mutation {
+        Mutation::Set { qualifier, value, .. } => qualifier.len() + value.len(),
+        Mutation::Delete { qualifier, .. } => qualifier.len(),
+    };
+    bytes as u64
+}
+
+/// How much space stays free.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Reserve {
+    growth: u64,
+    upkeep: u64,
+    /// What must be free besides before growth resumes.
+    margin: u64,
+}
+
+impl Reserve {
+    /// Of a store with so many bytes in its write buffers, and in the largest of its keyspaces.
+    fn new(options: &Options, buffered: u64, largest: u64) -> Self {
+        let upkeep = buffered.saturating_add(FILES_BYTES);
+        let merge = largest.min(MERGE_FILES.saturating_mul(file_bytes(options)));
+        let growth = upkeep.saturating_add(merge).saturating_add(options.write_buffer_bytes);
+        Reserve { growth, upkeep, margin: options.write_buffer_bytes }
+    }
+
+    fn of(self, what: Use) -> u64 {
+        match what {
+            Use::Growth => self.growth,
+            Use::Upkeep => self.upkeep,
+        }
+    }
+}
+
+/// What the committer knows of the disk. Only the holder of the commit lock asks.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    looked: Cell<Option<Instant>>,
+    /// Free bytes when the disk was last looked at, less what was admitted since.
+    free: Cell<u64>,
+    reserve: Cell<Reserve>,
+    /// Growth was refused, and not admitted since.
+    refused: Cell<bool>,
+}
+
+impl Room {
+    fn is_recent(&self) -> bool {
+        self.looked.get().is_some_and(|looked| looked.elapsed() < RECENT)
+    }
+
+    fn learn(&self, free: u64, reserve: Reserve) {
+        self.looked.set(Some(Instant::now()));
+        self.free.set(free);
+        self.reserve.set(reserve);
+    }
+
+    /// Takes the space of a request, or says how much would have to be free.
+    fn take(&self, what: Use, bytes: u64) -> std::result::Result<(), u64> {
+        let mut wanted = self.reserve.get().of(what).saturating_add(bytes.saturating_mul(COPIES));
+        if what == Use::Growth {
+            if self.refused.get() {
+                wanted = wanted.saturating_add(self.reserve.get().margin);
+            }
+            self.refused.set(self.free.get() < wanted);
+        }
+        if self.free.get() < wanted {
+            return Err(wanted);
+        }
+        self.free.set(self.free.get().saturating_sub(bytes.saturating_mul(COPIES)));
+        Ok(())
+    }
+}
+
+/// The file system that a store lies on.
+#[derive(Debug)]
+pub(crate) struct Disk(File);
+
+impl Disk {
+    pub(crate) fn of(directory: &Path) -> io::Result<Self> {
+        File::open(directory).map(Disk)
+    }
+
+    /// The bytes that this user may still write. A file system that does not say is taken to have room.
+    fn free(&self) -> u64 {
+        let known = rustix::fs::fstatvfs(&self.0);
+        known.map_or(u64::MAX, |known| known.f_bavail.saturating_mul(known.f_frsize))
+    }
+}
+
+impl Engine {
+    /// Looks at the disk, unless that was done a moment ago. Once for each group of requests.
+    pub(crate) fn look_at_disk(&self, lead: &Lead) {
+        if !lead.room.is_recent() {
+            self.look_again(lead);
+        }
+    }
+
+    fn look_again(&self, lead: &Lead) {
+        let groups = lead.groups.iter().flat_map(|group| group.keyspaces());
+        let largest = groups.map(|keyspace| keyspace.disk_space()).max().unwrap_or(0);
+        let reserve = Reserve::new(&self.options, self.db.write_buffer_size(), largest);
+        lead.room.learn(self.disk.free(), reserve);
+    }
+
+    /// Looks whether the disk has room for writes. If requests are being committed they find out.
+    pub(crate) fn condition(&self) -> Condition {
+        if let Ok(lead) = self.lead.try_lock() {
+            self.look_again(&lead);
+            let _ = self.admit(&lead, Use::Growth, 0);
+        }
+        self.condition.get()
+    }
+
+    /// Refuses the mutations of one row if the disk has no room for them.
+    pub(crate) fn admit_row(
+        &self,
+        lead: &Lead,
+        table: &TableInfo,
+        mutations: &[Mutation],
+    ) -> Result<()> {
+        if mutations.is_empty() {
+            return Ok(());
+        }
+        let (what, bytes) = Use::of(table, mutations);
+        self.admit(lead, what, bytes)
+    }
+
+    /// Whether the disk has room to write all of a keyspace again, before the old files are removed.
+    pub(crate) fn admits_merge(&self, lead: &Lead, keyspace: &Keyspace) -> bool {
+        self.look_again(lead);
+        lead.room.free.get() >= lead.room.reserve.get().upkeep.saturating_add(keyspace.disk_space())
+    }
+
+    /// Refuses to write so many bytes if the disk has no room for them.
+    pub(crate) fn admit(&self, lead: &Lead, what: Use, bytes: u64) -> Result<()> {
+        let taken = lead.room.take(what, bytes).or_else(|_| {
+            // The last look may be a few milliseconds old, and the space of then used up.
+            self.look_again(lead);
+            lead.room.take(what, bytes)
+        });
+        match taken {
+            Ok(()) if what == Use::Growth => self.condition.is_writable(),
+            // Upkeep is admitted when growth is not.
+            Ok(()) => {}
+            Err(wanted) => {
+                let free = lead.room.free.get();
+                self.condition.set(Condition::Full { free, wanted });
+                return Err(Error::Full { dir: self.path.clone(), free, wanted });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_reserve_follows_what_the_engine_has_still_to_write() {
+        let options = Options::default();
+        let file = file_bytes(&options);
+        let empty = Reserve::new(&options, 0, 0);
+        assert_eq!(empty, Reserve { upkeep: MIB, growth: 17 * MIB, margin: 16 * MIB });
+        let buffered = Reserve::new(&options, 40 * MIB, 10 * MIB);
+        assert_eq!(buffered, Reserve { upkeep: 41 * MIB, growth: 67 * MIB, ..empty });
+        let large = Reserve::new(&options, 0, 1 << 40);
+        assert_eq!(large.growth - empty.growth, 8 * file, "one merge, however large the store is");
+    }
+
+    #[test]
+    fn growth_is_refused_first_and_upkeep_uses_the_rest() {
+        let room = Room::default();
+        let reserve = Reserve { growth: 1000, upkeep: 400, margin: 50 };
+        room.learn(1050, reserve);
+        assert_eq!(
+            room.take(Use::Growth, 25),
+            Ok(()),
+            "what it writes and the reserve fit exactly"
+        );
+        assert_eq!(room.take(Use::Growth, 1), Err(1002), "the space is taken");
+        assert_eq!(room.take(Use::Upkeep, 300), Ok(()));
+        assert_eq!(room.take(Use::Upkeep, 1), Err(402));
+        room.learn(1051, reserve);
+        assert_eq!(room.take(Use::Growth, 1), Err(1052), "a little space is not enough");
+        room.learn(1052, reserve);
+        assert_eq!(room.take(Use::Growth, 1), Ok(()), "there is space again");
+        room.learn(1002, reserve);
+        assert_eq!(room.take(Use::Growth, 1), Ok(()));
+    }
+}

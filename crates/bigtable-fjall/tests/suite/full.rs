@@ -1,0 +1,162 @@
+//! A disk that becomes full under the open store: it refuses writes and nothing else, and writes again by
+//! itself when there is space.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bigtable::{Error, Mutation, RowKey, RowMutation, Selection, Store, Table, TimeRange};
+use bigtable_fjall::{Condition, Durability, FjallStore, Options};
+use futures::FutureExt;
+use futures::executor::block_on;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::{PLAIN, options, schema, ts};
+
+const MIB: u64 = 1 << 20;
+/// Bytes of a value.
+const VALUE: u64 = 16 << 10;
+
+/// A small file system of its own, until it is dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None`, and says so, where this user may not mount one.
+    fn new(dir: &Path, mib: u64) -> Option<Self> {
+        let options = format!("size={mib}m");
+        let mut mount = Command::new("mount");
+        match mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(dir).output() {
+            Ok(done) if done.status.success() => Some(SmallDisk(dir.to_owned())),
+            _ => {
+                let why = "this user may not mount a tmpfs";
+                let _ = writeln!(std::io::stderr(), "SKIPPED: a full disk, because {why}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+/// The value of a row, different in each, that cannot be compressed.
+fn value(row: u64) -> Vec<u8> {
+    let part = |part: u64| xxh3_64_with_seed(&part.to_le_bytes(), row).to_le_bytes();
+    (0..VALUE / 8).flat_map(part).collect()
+}
+
+fn cell(value: Vec<u8>) -> Mutation {
+    Mutation::set(PLAIN, "q", ts(1), value)
+}
+
+fn write(table: &dyn Table, row: u64) -> Result<(), Error> {
+    block_on(table.mutate_row(RowMutation::new(format!("{row:08}")).mutation(cell(value(row)))))
+}
+
+fn is_there(table: &dyn Table, row: u64) -> Result<bool, Error> {
+    let select = Selection::default().column(PLAIN, "q", TimeRange::ALL, 1);
+    let read = block_on(table.read_row(&RowKey::from(format!("{row:08}")), &select))?;
+    Ok(read.cells.iter().map(|cell| &*cell.value).eq([value(row)]))
+}
+
+fn small(durability: Durability) -> Options {
+    let upkeep_tables = vec!["leases".to_owned()];
+    Options { write_buffer_bytes: MIB, upkeep_tables, ..options(durability) }
+}
+
+/// Writes until one is refused; returns how many were acknowledged, and the refusal.
+fn fill(table: &dyn Table, from: u64) -> (u64, Error) {
+    let refused = (from..).find_map(|row| write(table, row).err().map(|error| (row, error)));
+    refused.expect("a small disk becomes full")
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_nothing_else() {
+    for durability in [Durability::Sync, Durability::Buffered] {
+        let dir = tempfile::tempdir().unwrap();
+        let Some(disk) = SmallDisk::new(dir.path(), 48) else { return };
+        let ballast = disk.0.join("ballast");
+        std::fs::write(&ballast, vec![1; 12 << 20]).unwrap();
+        let store = FjallStore::open(disk.0.join("s"), small(durability)).unwrap();
+        let table = block_on(store.open_table("t", &schema())).unwrap();
+        let leases = block_on(store.open_table("leases", &schema())).unwrap();
+        assert_eq!(store.condition(), Condition::Writable);
+        let writable = Condition::Writable;
+        let mut changed = Box::pin(store.other_condition_than(&writable));
+        assert_eq!((&mut changed).now_or_never(), None);
+
+        let (acknowledged, over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let reads = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::SeqCst) {
+                    let known = acknowledged.load(Ordering::SeqCst).max(1);
+                    let row = reads.fetch_add(1, Ordering::SeqCst) % known;
+                    let read = is_there(&*table, row);
+                    assert!(known == 1 || matches!(read, Ok(true)), "row {row}: {read:?}");
+                }
+            });
+            let done = || over.store(true, Ordering::SeqCst);
+            let _done = Finally(&done);
+            let (rows, error) = fill(&*table, 0);
+            acknowledged.store(rows, Ordering::SeqCst);
+            let Error::Full { free, wanted, .. } = error else { panic!("{error}") };
+            assert!(rows > 100 && free > 2 * MIB && free < wanted, "{rows} {free} {wanted}");
+            assert!(matches!((&mut changed).now_or_never(), Some(Condition::Full { .. })));
+            // It does not get over it, nor worse.
+            for _ in 0..100 {
+                assert!(matches!(write(&*table, rows), Err(Error::Full { .. })));
+            }
+            let before = reads.load(Ordering::SeqCst);
+            let rows = upkeep_goes_on(&store, &*table, &*leases, rows);
+            acknowledged.store(rows, Ordering::SeqCst);
+            while reads.load(Ordering::SeqCst) < before + 2 * rows {
+                std::thread::yield_now();
+            }
+            std::fs::remove_file(&ballast).unwrap();
+            assert_eq!(store.condition(), Condition::Writable, "without a write");
+            write(&*table, rows).unwrap();
+            acknowledged.store(rows + 1, Ordering::SeqCst);
+        });
+        let rows = acknowledged.load(Ordering::SeqCst);
+        drop(changed);
+        drop((table, leases, store));
+        let store = FjallStore::open(disk.0.join("s"), small(durability)).unwrap();
+        let table = block_on(store.open_table("t", &schema())).unwrap();
+        for row in 0..rows {
+            assert!(is_there(&*table, row).unwrap(), "row {row} of {rows}");
+        }
+    }
+}
+
+/// Removals, the floor and what others depend on are written when growth is refused.
+fn upkeep_goes_on(store: &FjallStore, table: &dyn Table, leases: &dyn Table, rows: u64) -> u64 {
+    let clear = Mutation::delete(PLAIN, "other", TimeRange::ALL);
+    block_on(table.mutate_row(RowMutation::new("a lock").mutation(clear.clone())))
+        .expect("a removal");
+    write(leases, 1).expect("what others depend on");
+    let floor = ts(store.floor().as_u64() + 1);
+    block_on(store.raise_floor(floor)).expect("the floor");
+    assert_eq!(store.floor(), floor);
+    // What is large is no upkeep, whatever it says.
+    let large = cell(value(1).repeat(8));
+    let both = RowMutation::new("both").mutation(clear).mutation(large);
+    assert!(matches!(block_on(table.mutate_row(both)), Err(Error::Full { .. })));
+    // A merge may have ended meanwhile, and left space for some rows more.
+    let (rows, _) = fill(table, rows);
+    let another = block_on(store.open_table("another", &schema()));
+    assert!(matches!(another, Err(Error::Full { .. })), "{another:?}");
+    rows
+}
+
+struct Finally<'a>(&'a dyn Fn());
+
+impl Drop for Finally<'_> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
