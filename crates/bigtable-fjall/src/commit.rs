@@ -14,10 +14,11 @@
 //! Invariants: nothing is written outside the commit lock ([`Engine::lead`]). A request is
 //! acknowledged after its batch is published and the in-memory maps have followed; and after full write
 //! buffers are sealed, for which it may have to wait (`seal.rs`). If a batch fails
-//! its callers learn that the outcome is unknown, and the store answers nothing from then on: the
-//! record may be in the journal or not.
+//! the record may be in the journal or not: nothing is answered until the store has cut it off and opened the
+//! engine anew (`reopen.rs`); then its callers learn that it was not applied.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
 use bigtable::{CommitRows, Error, Result, RowsOutcome};
@@ -25,11 +26,11 @@ use smallvec::SmallVec;
 
 use crate::draft::{Batch, Draft};
 use crate::edit::Request;
-use crate::engine::{Engine, Lead, TableInfo, View};
+use crate::engine::{Engine, Failure, Lead, TableInfo, View};
 use crate::fault;
 use crate::key::Key;
 use crate::mutants::{self, off};
-use crate::queue::{GROUP_BYTES_MAX, GROUP_OPS_MAX, Outcome, Reply, RowsWork, STOPPED, Work};
+use crate::queue::{GROUP_BYTES_MAX, Outcome, Reply, RowsWork, STOPPED, Work};
 use crate::recent::using;
 use crate::room::Use;
 
@@ -40,34 +41,50 @@ enum Job<'a> {
 }
 
 /// A request that has been given to the committer.
-enum Begun {
-    Done(Result<bool>),
+pub(crate) enum Begun {
+    Done(Result<Outcome>),
     Waits(Reply),
+}
+
+impl Begun {
+    fn queued(pushed: Result<Reply>) -> Self {
+        match pushed {
+            Ok(reply) => Begun::Waits(reply),
+            Err(error) => Begun::Done(Err(error)),
+        }
+    }
+
+    /// What became of it. Nothing of the engine is held meanwhile.
+    pub(crate) async fn outcome(self) -> Result<Outcome> {
+        match self {
+            Begun::Done(outcome) => outcome,
+            Begun::Waits(reply) => reply.outcome().await,
+        }
+    }
 }
 
 /// Of each request of a group.
 type Outcomes = SmallVec<[Result<Outcome>; 1]>;
 
 impl Engine {
-    /// Commits one request; returns whether its predicate held.
-    pub(crate) async fn commit(&self, table: &Arc<TableInfo>, request: Request) -> Result<bool> {
-        let reply = match self.try_lead()? {
-            Some(lead) => return self.commit_one(&lead, Job::Row(table, &request)).map(matched),
-            None => self.queue.push(Work::Row(table.clone(), request))?,
-        };
-        reply.outcome().await.map(matched)
+    /// Commits one request, or has it wait for the committer thread.
+    pub(crate) fn begin(&self, table: &Arc<TableInfo>, request: Request) -> Begun {
+        match self.try_lead() {
+            Err(error) => Begun::Done(Err(error)),
+            Ok(Some(lead)) => Begun::Done(self.commit_one(&lead, Job::Row(table, &request))),
+            Ok(None) => Begun::queued(self.queue.push(Work::Row(table.clone(), request))),
+        }
     }
 
-    /// Commits a change of several rows.
-    pub(crate) async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
+    /// As [`Engine::begin`], of a change of several rows.
+    pub(crate) fn begin_rows(&self, request: CommitRows) -> Result<Begun> {
         let tables = self.tables_of(&request)?;
         request.check(|row| &tables[row].schema)?;
         let work = RowsWork { tables, request };
-        let reply = match self.try_lead()? {
-            Some(lead) => return self.commit_one(&lead, Job::Rows(&work)).and_then(of_rows),
-            None => self.queue.push(Work::Rows(work))?,
-        };
-        reply.outcome().await.and_then(of_rows)
+        Ok(match self.try_lead()? {
+            Some(lead) => Begun::Done(self.commit_one(&lead, Job::Rows(&work))),
+            None => Begun::queued(self.queue.push(Work::Rows(work))),
+        })
     }
 
     /// The table of each row.
@@ -83,28 +100,9 @@ impl Engine {
         Ok(tables)
     }
 
-    /// Commits several requests; returns whether each one's predicate held.
-    pub(crate) async fn commit_all(
-        &self,
-        table: &Arc<TableInfo>,
-        requests: Vec<Request>,
-    ) -> Vec<Result<bool>> {
-        let mut outcomes = Vec::with_capacity(requests.len());
-        let mut requests = requests.into_iter().peekable();
-        while requests.peek().is_some() {
-            let chunk: Vec<_> = requests.by_ref().take(GROUP_OPS_MAX).collect();
-            for begun in self.begin_all(table, chunk) {
-                outcomes.push(match begun {
-                    Begun::Done(outcome) => outcome,
-                    Begun::Waits(reply) => reply.outcome().await.map(matched),
-                });
-            }
-        }
-        outcomes
-    }
-
-    /// Commits the requests at once, or has them wait for the committer thread.
-    fn begin_all(&self, table: &Arc<TableInfo>, requests: Vec<Request>) -> Vec<Begun> {
+    /// Commits the requests at once, or has them wait for the committer thread. At most
+    /// [`GROUP_OPS_MAX`](crate::queue::GROUP_OPS_MAX) of them.
+    pub(crate) fn begin_all(&self, table: &Arc<TableInfo>, requests: Vec<Request>) -> Vec<Begun> {
         match self.try_lead() {
             Err(error) => requests.iter().map(|_| Begun::Done(Err(error.clone()))).collect(),
             Ok(Some(lead)) => {
@@ -112,10 +110,8 @@ impl Engine {
                 outcomes.into_iter().map(Begun::Done).collect()
             }
             Ok(None) => {
-                let push = |request| match self.queue.push(Work::Row(table.clone(), request)) {
-                    Ok(reply) => Begun::Waits(reply),
-                    Err(error) => Begun::Done(Err(error)),
-                };
+                let push =
+                    |request| Begun::queued(self.queue.push(Work::Row(table.clone(), request)));
                 requests.into_iter().map(push).collect()
             }
         }
@@ -143,7 +139,9 @@ impl Engine {
 
     /// A commit has panicked, so the maps may not match the keyspaces any more.
     fn broken(&self) -> Error {
-        self.fail("a commit has panicked");
+        let problem = "a commit has panicked, so what the store holds in memory is unknown";
+        let remedy = "open the store again, and report what the panic said";
+        self.fail(Failure::Panic(fault::files(&self.path, problem, remedy)));
         self.check_usable().err().unwrap_or(Error::Unavailable { why: STOPPED.to_owned() })
     }
 
@@ -159,7 +157,7 @@ impl Engine {
         lead: &Lead,
         table: &TableInfo,
         requests: &[Request],
-    ) -> Vec<Result<bool>> {
+    ) -> Vec<Result<Outcome>> {
         let mut outcomes = Vec::with_capacity(requests.len());
         let mut left = requests;
         while !left.is_empty() {
@@ -174,7 +172,7 @@ impl Engine {
             let (group, rest) = left.split_at(group.count());
             let each = group.iter().map(|request| Job::Row(table, request));
             let done = self.commit_group(lead, group.len(), each);
-            outcomes.extend(done.into_iter().map(|outcome| outcome.map(matched)));
+            outcomes.extend(done);
             left = rest;
         }
         outcomes
@@ -320,17 +318,12 @@ impl Engine {
         let written = writes.commit(&self.db, sync);
         drop(under_way);
         if let Err(error) = written {
-            self.fail(&fault::engine(&self.path, "writing", &error).to_string());
-            return match error {
-                // Refused before anything was written, because of what happened earlier.
-                fjall::Error::Poisoned => self.check_usable(),
-                error => Err(Error::Unknown { why: format!("writing failed: {error:?}") }),
-            };
+            return Err(self.not_written(&error));
         }
         if let Err(error) = self.journals().after(bytes, number) {
-            let problem = journaling(error).to_string();
-            self.fail(&problem);
-            return Err(Error::Unknown { why: problem });
+            // The batch is as durable as it is to be. Before the next one the engine is opened anew,
+            // and its journals get their names.
+            self.stop(&fjall::Error::Io(error));
         }
         self.forget_snapshot();
         using(self.recent.lock().unwrap_or_else(PoisonError::into_inner), |recent| {
@@ -343,6 +336,21 @@ impl Engine {
             self.memory_mut().apply(memory);
         }
         Ok(())
+    }
+
+    fn not_written(&self, error: &fjall::Error) -> Error {
+        let kind = match error {
+            // Refused before anything was written, because of what happened earlier.
+            fjall::Error::Poisoned => {
+                self.stop(error);
+                return fault::stopped();
+            }
+            fjall::Error::Io(error) => error.kind(),
+            _ => io::ErrorKind::Other,
+        };
+        let problem = fault::engine(&self.path, "writing", error).to_string();
+        self.fail(Failure::Write(problem, kind));
+        fault::undecided()
     }
 
     /// Brings spilled cells back where there is room again.
@@ -404,11 +412,11 @@ impl RowsWork {
     }
 }
 
-fn matched(outcome: Outcome) -> bool {
+pub(crate) fn matched(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Matched(true))
 }
 
-fn of_rows(outcome: Outcome) -> Result<RowsOutcome> {
+pub(crate) fn of_rows(outcome: Outcome) -> Result<RowsOutcome> {
     match outcome {
         Outcome::Committed(commit_ts) => Ok(RowsOutcome::Committed(commit_ts)),
         Outcome::Rejected(row) => Ok(RowsOutcome::Rejected { row }),

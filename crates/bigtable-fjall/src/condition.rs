@@ -31,6 +31,17 @@ pub enum Condition {
         /// Free bytes that it takes to write.
         wanted: u64,
     },
+    /// Its disk fails, and writes are refused with [`Unavailable`](bigtable::Error::Unavailable). Reads
+    /// go on. The store tries again by itself.
+    Failing {
+        /// What happened.
+        why: String,
+    },
+    /// It answers nothing any more but [`Halted`](bigtable::Error::Halted): open it anew.
+    Halted {
+        /// What happened.
+        why: String,
+    },
 }
 
 impl Condition {

@@ -12,6 +12,7 @@
 //! comes while the batch is written may not be able to.
 
 use std::cell::Cell;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -31,7 +32,6 @@ use crate::group::{Group, Stored};
 use crate::journals::Journals;
 use crate::key::Key;
 use crate::memory::Memory;
-use crate::opening::Recovery;
 use crate::mutants::{self, off};
 use crate::options::{Durability, Options};
 use crate::pending::Pending;
@@ -66,8 +66,12 @@ pub(crate) struct Engine {
     pub(crate) disk: Disk,
     /// Whether the store takes writes, for those who want to know when that changes.
     pub(crate) condition: Arc<Watched>,
+    /// How often the store was opened anew in place before (`reopen.rs`).
+    pub(crate) generation: u64,
     /// Why nothing is answered any more.
-    failed: OnceLock<Error>,
+    failed: OnceLock<Failure>,
+    /// Why the engine takes no writes, which came to light between two batches.
+    stopped: OnceLock<String>,
     /// The commit lock: whoever holds it may change the store.
     pub(crate) lead: Mutex<Lead>,
     pub(crate) queue: Queue,
@@ -76,10 +80,18 @@ pub(crate) struct Engine {
     pub(crate) tables: RwLock<Vec<Arc<TableInfo>>>,
     /// The engine's journals, for the holder of the commit lock.
     journals: Mutex<Journals>,
-    pub(crate) recovery: Option<Recovery>,
     /// Last, so that the directory stays locked until the engine's files are closed, whoever is the
     /// last to hold them.
-    _directory: Directory,
+    pub(crate) directory: Arc<Directory>,
+}
+
+/// Why an engine answers nothing any more.
+#[derive(Debug, Clone)]
+pub(crate) enum Failure {
+    /// A batch could not be written, or not be synced: a part of it may be in the journal.
+    Write(String, io::ErrorKind),
+    /// A commit has panicked, so that maps may not match what is on disk.
+    Panic(Error),
 }
 
 /// What an opened store is made of.
@@ -89,7 +101,6 @@ pub(crate) struct Opened {
     pub(crate) db: Database,
     pub(crate) catalog: Catalog,
     pub(crate) journals: Journals,
-    pub(crate) recovery: Option<Recovery>,
     pub(crate) disk: Disk,
 }
 
@@ -167,8 +178,11 @@ impl TableInfo {
 }
 
 impl Engine {
-    pub(crate) fn new(opened: Opened, directory: Directory) -> std::result::Result<Self, Fault> {
-        let Opened { path, options, db, catalog, journals, recovery, disk } = opened;
+    pub(crate) fn new(
+        opened: Opened,
+        directory: Arc<Directory>,
+    ) -> std::result::Result<Self, Fault> {
+        let Opened { path, options, db, catalog, journals, disk } = opened;
         let floor = catalog.floor()?;
         Ok(Engine {
             path,
@@ -180,7 +194,9 @@ impl Engine {
             floor: AtomicU64::new(floor.as_u64()),
             disk,
             condition: Arc::default(),
+            generation: 0,
             failed: OnceLock::new(),
+            stopped: OnceLock::new(),
             lead: Mutex::default(),
             queue: Queue::new(options.group_rows_max),
             options,
@@ -189,8 +205,7 @@ impl Engine {
             catalog,
             db,
             journals: Mutex::new(journals),
-            recovery,
-            _directory: directory,
+            directory,
         })
     }
 
@@ -221,15 +236,30 @@ impl Engine {
     pub(crate) fn check_usable(&self) -> Result<()> {
         match self.failed.get() {
             None => Ok(()),
-            Some(error) => Err(error.clone()),
+            Some(Failure::Write(..)) => Err(fault::untried()),
+            Some(Failure::Panic(error)) => Err(error.clone()),
         }
     }
 
-    /// From now on nothing is answered.
-    pub(crate) fn fail(&self, problem: &str) {
-        let problem = format!("a write failed, so what the disk holds is unknown: {problem}");
-        let remedy = "check the disk and its free space, then reopen the store";
-        let _ = self.failed.set(fault::files(&self.path, problem, remedy));
+    /// Why nothing is answered any more.
+    pub(crate) fn failure(&self) -> Option<&Failure> {
+        self.failed.get()
+    }
+
+    /// Why the engine takes no writes.
+    pub(crate) fn stopped(&self) -> Option<&str> {
+        self.stopped.get().map(String::as_str)
+    }
+
+    /// From now on nothing is answered, until the store was opened anew in place.
+    pub(crate) fn fail(&self, failure: Failure) {
+        let _ = self.failed.set(failure);
+    }
+
+    /// From now on nothing is written, until the store was opened anew in place. What was written is
+    /// readable.
+    pub(crate) fn stop(&self, error: &fjall::Error) {
+        let _ = self.stopped.set(fault::engine(&self.path, "writing", error).to_string());
     }
 
     pub(crate) fn read_error(&self, fault: &Fault) -> Error {

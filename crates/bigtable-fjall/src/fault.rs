@@ -2,11 +2,67 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use bigtable::Error;
 
 /// What to do about damaged files.
 pub(crate) const BACKUP: &str = "restore the directory from a backup; do not remove single files";
+
+/// Why a request whose batch could not be written has no outcome yet: the store finds out what the disk
+/// holds before the caller gets an answer.
+const UNDECIDED: &str = "a write to the disk failed, and it is not yet known what the disk holds";
+
+/// As [`UNDECIDED`], of a request that was not tried.
+const UNTRIED: &str = "a write to the disk failed before";
+const STOPPED: &str = "the engine has stopped";
+const REOPENED: &str =
+    "the disk failed, the store was opened anew, and nothing of this was applied";
+
+/// The failure of the batch itself.
+pub(crate) fn undecided() -> Error {
+    Error::Unknown { why: UNDECIDED.to_owned() }
+}
+
+pub(crate) fn untried() -> Error {
+    Error::Unavailable { why: UNTRIED.to_owned() }
+}
+
+/// The engine takes no writes.
+pub(crate) fn stopped() -> Error {
+    Error::Unavailable { why: STOPPED.to_owned() }
+}
+
+/// The engine was opened anew, and nothing was applied.
+pub(crate) fn reopened() -> Error {
+    Error::Unavailable { why: REOPENED.to_owned() }
+}
+
+/// The engine fails again and again.
+pub(crate) fn failing(left: Duration) -> Error {
+    let why = format!("the disk fails again and again: writes go on in {} s", left.as_secs() + 1);
+    Error::Unavailable { why }
+}
+
+pub(crate) fn is_undecided(error: &Error) -> bool {
+    matches!(error, Error::Unknown { why } if why == UNDECIDED)
+}
+
+fn is_unavailable(error: &Error, wanted: &str) -> bool {
+    matches!(error, Error::Unavailable { why } if why == wanted)
+}
+
+pub(crate) fn is_untried(error: &Error) -> bool {
+    is_unavailable(error, UNTRIED)
+}
+
+pub(crate) fn is_stopped(error: &Error) -> bool {
+    is_unavailable(error, STOPPED)
+}
+
+pub(crate) fn is_reopened(error: &Error) -> bool {
+    is_unavailable(error, REOPENED)
+}
 
 /// What went wrong below the store's interface, before it is known whose files these are.
 #[derive(Debug)]
@@ -49,6 +105,7 @@ pub(crate) fn io(path: &Path, doing: &str, error: &io::Error) -> Error {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "free some space on this file system, then open the store again"
         }
+        io::ErrorKind::FileTooLarge => "raise the limit of a file's size (`ulimit -f`)",
         io::ErrorKind::ReadOnlyFilesystem => "choose a directory on a writable file system",
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "choose a path that names a directory, or nothing yet"

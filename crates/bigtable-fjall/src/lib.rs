@@ -1,7 +1,7 @@
 //! Bigtable tables on disk: the embedded engine, on [fjall](https://docs.rs/fjall).
 //!
 //! ```text
-//!   FjallStore ── FjallTable            what callers hold (traits Store and Table)
+//!   FjallStore ── FjallTable            what callers hold (traits Store and Table; reopen.rs)
 //!        |            |
 //!        |   read, scan: copy in-memory cells, then one snapshot    (column.rs, history.rs, row.rs,
 //!        |            |                                             glance.rs, scan.rs, published.rs)
@@ -25,8 +25,8 @@
 //!   state that its mutations apply to.
 //! * A read opens its snapshot after it has copied the in-memory cells, never before; the snapshot
 //!   shows whole batches only.
-//! * After a failed write nothing is answered any more: what the disk holds is known only after
-//!   the store was opened again.
+//! * After a failed write nothing is answered until the journal was cut behind the last acknowledged
+//!   batch, and the engine was opened anew in place (`reopen.rs`, `tail.rs`).
 
 mod catalog;
 mod column;
@@ -44,9 +44,9 @@ mod history;
 mod journals;
 mod key;
 mod memory;
-mod opening;
 #[doc(hidden)]
 pub mod mutants;
+mod opening;
 mod options;
 mod pack;
 mod pending;
@@ -55,12 +55,14 @@ mod puts;
 mod queue;
 mod recent;
 mod reclaim;
+mod reopen;
 mod room;
 mod row;
 mod scan;
 mod seal;
 mod store;
 mod table;
+mod tail;
 
 pub use condition::Condition;
 pub use edit::RowEdit;

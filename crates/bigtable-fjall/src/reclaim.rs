@@ -74,6 +74,7 @@ impl Reclaiming {
             // Had it panicked, its caller would have learnt of it.
             let _ = thread.join();
         }
+        self.stop.store(false, Ordering::SeqCst);
     }
 }
 

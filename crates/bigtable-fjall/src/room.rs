@@ -35,6 +35,7 @@ use fjall::Keyspace;
 
 use crate::condition::Condition;
 use crate::engine::{Engine, Lead, TableInfo};
+use crate::fault;
 use crate::options::Options;
 use crate::seal::file_bytes;
 
@@ -107,6 +108,8 @@ pub(crate) struct Room {
     /// Free bytes when the disk was last looked at, less what was admitted since.
     free: Cell<u64>,
     reserve: Cell<Reserve>,
+    /// Nothing is written before: the engine was opened anew, more than once of late.
+    rest: Cell<Option<Instant>>,
     /// Growth was refused, and not admitted since.
     refused: Cell<bool>,
 }
@@ -120,6 +123,17 @@ impl Room {
         self.looked.set(Some(Instant::now()));
         self.free.set(free);
         self.reserve.set(reserve);
+    }
+
+    /// Refuses everything until then.
+    pub(crate) fn rest_until(&self, then: Option<Instant>) {
+        self.rest.set(then);
+    }
+
+    /// How long everything is still refused.
+    fn rest(&self) -> Option<Duration> {
+        let left = self.rest.get()?.checked_duration_since(Instant::now())?;
+        (!left.is_zero()).then_some(left)
     }
 
     /// Takes the space of a request, or says how much would have to be free.
@@ -171,12 +185,28 @@ impl Engine {
     }
 
     /// Looks whether the disk has room for writes. If requests are being committed they find out.
-    pub(crate) fn condition(&self) -> Condition {
-        if let Ok(lead) = self.lead.try_lock() {
-            self.look_again(&lead);
-            let _ = self.admit(&lead, Use::Growth, 0);
+    ///
+    /// # Errors
+    /// Those of a write.
+    pub(crate) fn try_admission(&self) -> Result<()> {
+        self.check_usable()?;
+        let Ok(lead) = self.lead.try_lock() else { return Ok(()) };
+        self.look_again(&lead);
+        self.admit(&lead, Use::Growth, 0)
+    }
+
+    /// An error while the engine takes no writes.
+    fn check_engine_writes(&self, lead: &Lead) -> Result<()> {
+        if let Some(why) = self.stopped() {
+            self.condition.set(Condition::Failing { why: why.to_owned() });
+            return Err(fault::stopped());
         }
-        self.condition.get()
+        if let Some(left) = lead.room.rest() {
+            let error = fault::failing(left);
+            self.condition.set(Condition::Failing { why: error.to_string() });
+            return Err(error);
+        }
+        Ok(())
     }
 
     /// Refuses the mutations of one row if the disk has no room for them.
@@ -201,6 +231,7 @@ impl Engine {
 
     /// Refuses to write so many bytes if the disk has no room for them.
     pub(crate) fn admit(&self, lead: &Lead, what: Use, bytes: u64) -> Result<()> {
+        self.check_engine_writes(lead)?;
         let taken = lead.room.take(what, bytes).or_else(|_| {
             // The last look may be a few milliseconds old, and the space of then used up.
             self.look_again(lead);

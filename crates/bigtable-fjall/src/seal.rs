@@ -25,7 +25,6 @@ use fjall::compaction::Leveled;
 use fjall::{AbstractTree, Keyspace, PersistMode};
 
 use crate::engine::{Engine, Lead};
-use crate::fault;
 use crate::options::Options;
 
 /// Full buffers are looked for when so large a part of one may have been filled: a look takes a lock of the
@@ -69,7 +68,7 @@ impl Engine {
         let groups = lead.groups.iter().flat_map(|group| group.keyspaces());
         for keyspace in groups.chain([&self.catalog.0]) {
             if let Err(error) = self.seal_if_full(keyspace, full) {
-                self.fail(&fault::engine(&self.path, "sealing a write buffer", &error).to_string());
+                self.stop(&error);
             }
         }
     }
@@ -213,7 +212,7 @@ mod tests {
 
     impl FjallTable {
         fn family(&self) -> Family {
-            self.info.families[0].family.clone()
+            self.opened().1.families[0].family.clone()
         }
     }
 
@@ -236,7 +235,8 @@ mod tests {
         log::set_max_level(log::LevelFilter::Trace);
         let dir = tempfile::tempdir().unwrap();
         let table = open(dir.path(), "held", FULL);
-        let keyspace = &table.info.groups[0].cells;
+        let info = table.opened().1;
+        let keyspace = &info.groups[0].cells;
         let mut written = 0;
         let mut write = |writes: u64| {
             (written..written + writes).for_each(|number| write(&table, number, number));
@@ -274,7 +274,7 @@ mod tests {
             // In no order, so that every merge meets files of all levels; some rows a second time.
             let row = |n: u64| (n % ROWS).wrapping_mul(0x9E37_79B9) % 1_000_003;
             (0..WRITES).for_each(|n| write(&table, row(n), n));
-            let runs = table.info.groups[0].cells.tree.l0_run_count();
+            let runs = table.opened().1.groups[0].cells.tree.l0_run_count();
             let column = Selection::default().column(table.family(), "q", TimeRange::ALL, 1);
             // The last write to each row.
             for n in WRITES - ROWS..WRITES {

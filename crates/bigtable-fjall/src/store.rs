@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
-use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use bigtable::{CommitRows, Error, Layout, Result, RowsOutcome, Store, Table, TableSchema};
@@ -11,6 +10,7 @@ use bigtable::{Timestamp, check_table_name};
 use fjall::{Database, KeyspaceCreateOptions};
 
 use crate::catalog::{self, Catalog, ensure};
+use crate::commit::of_rows;
 use crate::condition::Condition;
 use crate::directory::{Directory, guarded};
 use crate::engine::{Engine, FamilyInfo, Lead, Opened, TableInfo};
@@ -18,12 +18,13 @@ use crate::fault::{self, Fault};
 use crate::group::Group;
 use crate::journals::Journals;
 use crate::memory::MemoryGroup;
-use crate::opening::{self, Recovery};
+use crate::opening::{self, Prepared, Recovery};
 use crate::options::Options;
 use crate::puts::Puts;
-use crate::reclaim::Reclaiming;
+use crate::reopen::Running;
 use crate::room::{Disk, FILES_BYTES, Use};
 use crate::table::FjallTable;
+use crate::tail;
 
 /// Threads of the engine: one writes new cells out, and compacts. Of several, the first does not compact: it
 /// hands compactions back to the queue, again and again, for as long as the others are at some, and a core
@@ -57,34 +58,6 @@ pub struct FjallStore {
     pub(crate) running: Arc<Running>,
 }
 
-/// An open store with its committer thread.
-pub(crate) struct Running {
-    pub(crate) engine: Arc<Engine>,
-    committer: Option<JoinHandle<()>>,
-    pub(crate) reclaiming: Reclaiming,
-}
-
-impl std::fmt::Debug for Running {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Engine { path, options, .. } = &*self.engine;
-        f.debug_struct("Running").field("path", path).field("options", options).finish()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.reclaiming.stop();
-        self.engine.queue.close();
-        // The committer itself may hold the last handle, in a request whose caller has gone: it closes
-        // the engine when it ends.
-        let own = |thread: &JoinHandle<()>| thread.thread().id() == std::thread::current().id();
-        if let Some(committer) = self.committer.take().filter(|thread| !own(thread)) {
-            // Had it panicked, its callers would have learnt of it.
-            let _ = committer.join();
-        }
-    }
-}
-
 impl FjallStore {
     /// Opens the store in `dir`, creating directory and store if they are not there.
     ///
@@ -95,34 +68,19 @@ impl FjallStore {
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<FjallStore> {
         let dir = dir.as_ref();
         let mut directory = Directory::open(dir)?;
-        let disk = Disk::of(dir).map_err(|e| fault::io(dir, "opening the directory", &e))?;
         let engine_dir = directory.engine();
         let prepared = match directory.is_complete() {
             true => Some(opening::look(dir, &engine_dir, directory.has_inventory())?),
             false => None,
         };
         let recovery = prepared.as_ref().and_then(|prepared| prepared.recovery.clone());
-        let db = guarded(dir, || open_engine(&directory, &options))?;
-        let catalog = guarded(dir, || open_catalog(&db))?;
-        let journals = Journals::new(dir, &engine_dir, prepared).and_then(|mut journals| {
-            journals.add_keyspaces(std::iter::once(&catalog.0))?;
-            Ok(journals)
-        });
-        let journals = journals.map_err(|e| fault::io(dir, "writing the inventory", &e))?;
+        let cleaning = |e: std::io::Error| fault::io(dir, "removing what a crash left", &e);
+        tail::remove_leftovers(&engine_dir).map_err(cleaning)?;
+        let opened = open_files(dir, options, &directory, prepared)?;
         directory.complete()?;
-        let path = dir.to_owned();
-        let opened = Opened { path, options, db, catalog, journals, recovery, disk };
         let reading = |fault: Fault| fault.at(dir, "reading the catalog");
-        let engine = Engine::new(opened, directory).map_err(reading)?;
-        let engine = Arc::new(engine);
-        let committer = std::thread::Builder::new().name("bigtable-commit".to_owned()).spawn({
-            let engine = engine.clone();
-            move || engine.run()
-        });
-        let committer = committer.map_err(|e| fault::io(dir, "starting a thread", &e))?;
-        let running =
-            Running { engine, committer: Some(committer), reclaiming: Reclaiming::default() };
-        Ok(FjallStore { running: Arc::new(running) })
+        let engine = Engine::new(opened, Arc::new(directory)).map_err(reading)?;
+        Ok(FjallStore { running: Arc::new(Running::start(engine, recovery)?) })
     }
 
     /// As [`Store::open_table`], and returns the table with all it can do.
@@ -132,15 +90,11 @@ impl FjallStore {
     pub async fn open_fjall_table(&self, name: &str, schema: &TableSchema) -> Result<FjallTable> {
         check_table_name(name)?;
         schema.check()?;
-        let engine = &*self.running.engine;
-        let mut lead = engine.wait_to_lead()?;
-        if let Ok(known) = engine.table_named(name) {
-            ensure(known.schema == *schema, || catalog::other_schema(name))?;
-            return Ok(self.table(&known));
-        }
-        let info = Arc::new(engine.open_table(&mut lead, name, schema)?);
-        engine.tables.write().unwrap_or_else(PoisonError::into_inner).push(info.clone());
-        Ok(self.table(&info))
+        let running = &self.running;
+        running.with(&running.open, |engine, ()| {
+            let info = engine.table_opened(name, schema)?;
+            Ok(FjallTable { store: running.clone(), slot: running.slot(engine, info) })
+        })
     }
 
     /// Removes a table with all its cells, if it is there; it must have been opened since the store
@@ -152,49 +106,66 @@ impl FjallStore {
     /// `InvalidRequest` if the table is there but was not opened, `Unknown` when it may be there in
     /// part, and those of any mutation.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        self.running.engine.drop_table(name)
+        self.running.with(&self.running.open, |engine, ()| engine.drop_table(name))
     }
 
     /// The schema that a table was created with. Bounds of in-memory groups are not stored: the schema
     /// has none.
     pub(crate) fn stored_schema(&self, name: &str) -> Result<TableSchema> {
-        let engine = &*self.running.engine;
-        let _lead = engine.wait_to_lead()?;
-        let schema = engine.catalog.schema(name).map_err(|fault| engine.read_error(&fault))?;
-        schema.ok_or_else(|| Error::invalid(format!("there is no table {name}")))
+        self.running.with(&self.running.open, |engine, ()| {
+            let _lead = engine.wait_to_lead()?;
+            let schema = engine.catalog.schema(name).map_err(|fault| engine.read_error(&fault))?;
+            schema.ok_or_else(|| Error::invalid(format!("there is no table {name}")))
+        })
     }
 
     /// What this opening cut off the end of the journal, if anything. The file `RECOVERIES` in the
     /// store's directory keeps the reports of earlier openings.
     pub fn recovery(&self) -> Option<&Recovery> {
-        self.running.engine.recovery.as_ref()
+        self.running.recovery.as_ref()
     }
 
     /// How the store was opened.
     pub fn options(&self) -> &Options {
-        &self.running.engine.options
+        &self.running.options
     }
 
     /// Where the store is.
     pub fn directory(&self) -> &Path {
-        &self.running.engine.path
+        &self.running.path
     }
 
     /// Whether the store takes writes; it looks at the disk for that.
     pub fn condition(&self) -> Condition {
-        self.running.engine.condition()
+        // What it finds is in the condition.
+        let _ = self.running.with(&self.running.open, |engine, ()| engine.try_admission());
+        self.running.condition.get()
     }
 
     /// Waits until the store is in another condition than this one, as far as requests find out: while
     /// none come, only [`condition`](FjallStore::condition) does.
     pub async fn other_condition_than(&self, known: &Condition) -> Condition {
-        let condition = self.running.engine.condition.clone();
-        condition.other_than(known).await
+        self.running.condition.other_than(known).await
     }
+}
 
-    fn table(&self, info: &Arc<TableInfo>) -> FjallTable {
-        FjallTable { store: self.running.clone(), info: info.clone() }
-    }
+/// Opens the engine's files, and follows its journals: those of a store that was prepared for it, or of
+/// a new one.
+pub(crate) fn open_files(
+    dir: &Path,
+    options: Options,
+    directory: &Directory,
+    prepared: Option<Prepared>,
+) -> Result<Opened> {
+    let disk = Disk::of(dir).map_err(|e| fault::io(dir, "opening the directory", &e))?;
+    let db = guarded(dir, || open_engine(directory, &options))?;
+    let catalog = guarded(dir, || open_catalog(&db))?;
+    let journals = Journals::new(dir, &directory.engine(), prepared).and_then(|mut journals| {
+        journals.add_keyspaces(std::iter::once(&catalog.0))?;
+        Ok(journals)
+    });
+    let journals = journals.map_err(|e| fault::io(dir, "writing the inventory", &e))?;
+    Ok(Opened { path: dir.to_owned(), options, db, catalog, journals, disk })
 }
 
 fn open_engine(directory: &Directory, options: &Options) -> fjall::Result<Database> {
@@ -218,31 +189,36 @@ impl Store for FjallStore {
     }
 
     async fn table_names(&self) -> Result<Vec<String>> {
-        let engine = &*self.running.engine;
-        let _lead = engine.wait_to_lead()?;
-        engine.catalog.table_names().map_err(|fault| engine.read_error(&fault))
+        self.running.with(&self.running.open, |engine, ()| {
+            let _lead = engine.wait_to_lead()?;
+            engine.catalog.table_names().map_err(|fault| engine.read_error(&fault))
+        })
     }
 
     fn floor(&self) -> Timestamp {
-        self.running.engine.floor()
+        let floor = self.running.with(&self.running.open, |engine, ()| Ok(engine.floor()));
+        // Nothing can be read of a store that has halted.
+        floor.unwrap_or(Timestamp::ZERO)
     }
 
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
-        let engine = &*self.running.engine;
-        let lead = engine.wait_to_lead()?;
-        if floor > engine.floor() {
-            engine.look_at_disk(&lead);
-            engine.admit(&lead, Use::Upkeep, 0)?;
-            let mut puts = Puts::default();
-            engine.catalog.put_floor(&mut puts, floor);
-            engine.write(puts.into(), true)?;
-            engine.set_floor(floor);
-        }
-        Ok(())
+        self.running.with(&self.running.open, |engine, ()| {
+            let lead = engine.wait_to_lead()?;
+            if floor > engine.floor() {
+                engine.look_at_disk(&lead);
+                engine.admit(&lead, Use::Upkeep, 0)?;
+                let mut puts = Puts::default();
+                engine.catalog.put_floor(&mut puts, floor);
+                engine.write(puts.into(), true)?;
+                engine.set_floor(floor);
+            }
+            Ok(())
+        })
     }
 
     async fn reclaim(&self) -> Result<()> {
-        let reply = self.running.reclaiming.start(&self.running.engine)?;
+        let running = &self.running;
+        let reply = running.with(&running.open, |engine, ()| running.reclaiming.start(engine))?;
         // Dropped without a word: the store is closing.
         reply.await.unwrap_or(Ok(()))
     }
@@ -252,16 +228,24 @@ impl Store for FjallStore {
     }
 
     async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
-        self.running.engine.commit_rows(request).await
+        let mut request = Some(request);
+        let mut of = 0;
+        let begun = self.running.with(&self.running.open, |engine, ()| {
+            of = engine.generation;
+            let request = request.take().ok_or_else(fault::reopened)?;
+            engine.begin_rows(request)
+        })?;
+        self.running.answer(of, begun.outcome().await).and_then(of_rows)
     }
 
     fn pressure(&self) -> f64 {
-        self.running.engine.memory().pressure()
+        let pressure = |engine: &Arc<Engine>, (): &()| Ok(engine.memory().pressure());
+        self.running.with(&self.running.open, pressure).unwrap_or(0.0)
     }
 }
 
 /// Gives each family its number in keys: its place in the schema, which never changes.
-fn number_families(schema: &TableSchema) -> Result<Vec<FamilyInfo>> {
+pub(crate) fn number_families(schema: &TableSchema) -> Result<Vec<FamilyInfo>> {
     let mut families = Vec::new();
     for (group, described) in schema.groups.iter().enumerate() {
         for family in &described.families {
@@ -274,6 +258,18 @@ fn number_families(schema: &TableSchema) -> Result<Vec<FamilyInfo>> {
 }
 
 impl Engine {
+    /// An open table, which is opened or created if need be.
+    fn table_opened(&self, name: &str, schema: &TableSchema) -> Result<Arc<TableInfo>> {
+        let mut lead = self.wait_to_lead()?;
+        if let Ok(known) = self.table_named(name) {
+            ensure(known.schema == *schema, || catalog::other_schema(name))?;
+            return Ok(known);
+        }
+        let info = Arc::new(self.open_table(&mut lead, name, schema)?);
+        self.tables.write().unwrap_or_else(PoisonError::into_inner).push(info.clone());
+        Ok(info)
+    }
+
     /// Opens a table that is not open yet. To be called under the commit lock.
     fn open_table(&self, lead: &mut Lead, name: &str, schema: &TableSchema) -> Result<TableInfo> {
         let reading = |fault: Fault| self.read_error(&fault);
@@ -296,7 +292,14 @@ impl Engine {
         }
         let mut groups = Vec::new();
         for group in &schema.groups {
-            groups.push(self.open_group(lead, group).map_err(|e| reading(e.into()))?);
+            let group = self.open_group(lead, group).map_err(|e| reading(e.into()))?;
+            // What the engine recovered may still have to be written out.
+            if let Err(error) = group.keyspaces().try_for_each(|keyspace| self.make_room(keyspace))
+            {
+                self.stop(&error);
+                return Err(fault::stopped());
+            }
+            groups.push(group);
         }
         let id = match known {
             Some((id, _)) => id,
@@ -325,8 +328,6 @@ impl Engine {
         }
         let mut group = Group::open(&self.db, schema, &self.options)?;
         self.journals().add_keyspaces(group.keyspaces()).map_err(fjall::Error::Io)?;
-        // What the engine recovered may still have to be written out.
-        group.keyspaces().try_for_each(|keyspace| self.make_room(keyspace))?;
         if let Layout::InMemory(on_full) = schema.layout {
             let cells = MemoryGroup::load(on_full, &group.cells)?;
             group.memory = Some(self.memory_mut().add(cells));

@@ -1,6 +1,7 @@
 //! The trait `Table` on an open store.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use bigtable::{
@@ -8,12 +9,15 @@ use bigtable::{
 };
 use bigtable::{RowRange, Selection, Table};
 
+use crate::commit::matched;
 use crate::edit::{Request, RowEdit};
-use crate::engine::TableInfo;
+use crate::engine::{Engine, TableInfo};
+use crate::fault;
 use crate::key::Key;
 use crate::mutants::{self, off};
+use crate::queue::GROUP_OPS_MAX;
+use crate::reopen::{Running, TableSlot};
 use crate::scan::bounds;
-use crate::store::Running;
 
 /// A table of a [`FjallStore`](crate::FjallStore), with what the trait [`Table`] does not have:
 /// [edits](FjallTable::edit_row) and [walking backwards](FjallTable::last_row). Keeps the store open.
@@ -22,12 +26,12 @@ use crate::store::Running;
 #[derive(Clone)]
 pub struct FjallTable {
     pub(crate) store: Arc<Running>,
-    pub(crate) info: Arc<TableInfo>,
+    pub(crate) slot: Arc<TableSlot>,
 }
 
 impl std::fmt::Debug for FjallTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FjallTable").field("info", &self.info).finish_non_exhaustive()
+        f.debug_struct("FjallTable").field("name", &self.slot.name).finish_non_exhaustive()
     }
 }
 
@@ -37,8 +41,8 @@ impl FjallTable {
     /// # Errors
     /// As [`Table::mutate_row`].
     pub async fn edit_row(&self, edit: RowEdit) -> Result<()> {
-        edit.check(&self.info.schema)?;
-        self.store.engine.commit(&self.info, Request::Edit(edit)).await.map(|_| ())
+        edit.check(&self.slot.schema)?;
+        self.commit(Request::Edit(edit)).await.map(|_| ())
     }
 
     /// Edits several rows; each edit is atomic by itself and has its own result, in their order.
@@ -46,12 +50,12 @@ impl FjallTable {
     /// # Errors
     /// Each result's are those of [`edit_row`](FjallTable::edit_row).
     pub async fn edit_rows(&self, edits: Vec<RowEdit>) -> Vec<Result<()>> {
-        let checks: Vec<_> = edits.iter().map(|edit| edit.check(&self.info.schema)).collect();
+        let checks: Vec<_> = edits.iter().map(|edit| edit.check(&self.slot.schema)).collect();
         let mut check = checks.iter();
         let mut sound = edits;
         sound.retain(|_| check.next().is_some_and(Result::is_ok));
         let sound = sound.into_iter().map(Request::Edit).collect();
-        let mut outcomes = self.store.engine.commit_all(&self.info, sound).await.into_iter();
+        let mut outcomes = self.commit_all(sound).await.into_iter();
         let mut outcome = || outcomes.next().expect("one outcome for each sound edit").map(|_| ());
         checks.into_iter().map(|check| check.and_then(|()| outcome())).collect()
     }
@@ -59,7 +63,12 @@ impl FjallTable {
     /// Has writes to this table go on in the last of the disk, as those to
     /// [`Options::upkeep_tables`](crate::Options::upkeep_tables).
     pub fn set_upkeep(&self) {
-        self.info.upkeep.store(true, std::sync::atomic::Ordering::Relaxed);
+        let set = |_: &Arc<Engine>, info: &Arc<TableInfo>| {
+            info.upkeep.store(true, Ordering::Relaxed);
+            Ok(())
+        };
+        // A store that has halted writes nothing.
+        let _ = self.store.with(&self.slot.open, set);
     }
 
     /// The key of the last row in the range that has a cell, for walking backwards.
@@ -67,13 +76,64 @@ impl FjallTable {
     /// # Errors
     /// As [`Table::read_row`].
     pub fn last_row(&self, range: &RowRange) -> Result<Option<RowKey>> {
-        self.store.engine.last_row(&self.info, range)
+        self.store.with(&self.slot.open, |engine, info| engine.last_row(info, range))
+    }
+
+    /// Commits one request; returns whether its predicate held.
+    async fn commit(&self, request: Request) -> Result<bool> {
+        let (mut request, mut of) = (Some(request), 0);
+        let begun = self.store.with(&self.slot.open, |engine, info| {
+            of = engine.generation;
+            let request = request.take().ok_or_else(fault::reopened)?;
+            Ok(engine.begin(info, request))
+        })?;
+        self.store.answer(of, begun.outcome().await).map(matched)
+    }
+
+    /// Commits several requests; returns whether each one's predicate held.
+    async fn commit_all(&self, requests: Vec<Request>) -> Vec<Result<bool>> {
+        let mut outcomes = Vec::with_capacity(requests.len());
+        let mut requests = requests.into_iter().peekable();
+        while requests.peek().is_some() {
+            let mut chunk: Vec<_> = requests.by_ref().take(GROUP_OPS_MAX).collect();
+            let mut of = 0;
+            let begun = self.store.with(&self.slot.open, |engine, info| {
+                of = engine.generation;
+                Ok(engine.begin_all(info, std::mem::take(&mut chunk)))
+            });
+            match begun {
+                Ok(begun) => {
+                    for begun in begun {
+                        let outcome = self.store.answer(of, begun.outcome().await);
+                        outcomes.push(outcome.map(matched));
+                    }
+                }
+                Err(error) => outcomes.extend(chunk.iter().map(|_| Err(error.clone()))),
+            }
+        }
+        outcomes
+    }
+
+    /// What is behind the handle now.
+    #[cfg(test)]
+    pub(crate) fn opened(&self) -> (Arc<Engine>, Arc<TableInfo>) {
+        let opened =
+            self.store.with(&self.slot.open, |engine, info| Ok((engine.clone(), info.clone())));
+        opened.expect("the store is open")
     }
 
     /// Waits for changes of several rows whose timestamp a reader of these may be too late for.
-    async fn wait_for_pending(&self, select: &Selection, bounds: impl FnOnce() -> (Key, Key)) {
+    async fn wait_for_pending(
+        &self,
+        select: &Selection,
+        bounds: impl FnOnce(&TableInfo) -> (Key, Key),
+    ) {
         let Some(s) = select.above else { return };
-        if let Some(published) = self.store.engine.pending.met(s, bounds) {
+        let mut bounds = Some(bounds);
+        let met = self.store.with(&self.slot.open, |engine, info| {
+            Ok(bounds.take().and_then(|bounds| engine.pending.met(s, || bounds(info))))
+        });
+        if let Ok(Some(published)) = met {
             // It ends with an error, which says no more than that the group has ended.
             let _ = published.await;
         }
@@ -83,52 +143,51 @@ impl FjallTable {
 #[async_trait]
 impl Table for FjallTable {
     fn name(&self) -> &str {
-        &self.info.name
+        &self.slot.name
     }
 
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
         row.check()?;
-        select.check(&self.info.schema)?;
-        let bounds = || Key::row_bounds(self.info.id, row.as_bytes());
+        select.check(&self.slot.schema)?;
         if !off(mutants::READ_PASSES_PENDING) {
-            self.wait_for_pending(select, bounds).await;
+            self.wait_for_pending(select, |info| Key::row_bounds(info.id, row.as_bytes())).await;
         }
-        self.store.engine.read_row(&self.info, row, select)
+        self.store.with(&self.slot.open, |engine, info| engine.read_row(info, row, select))
     }
 
     fn glance(&self, at: Glance<'_>) -> Result<Glanced> {
-        self.store.engine.glance(&self.info, at)
+        self.store.with(&self.slot.open, |engine, info| engine.glance(info, at))
     }
 
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
-        select.check(&self.info.schema)?;
+        select.check(&self.slot.schema)?;
         if !off(mutants::SCAN_PASSES_PENDING) {
-            self.wait_for_pending(select, || bounds(self.info.id, range)).await;
+            self.wait_for_pending(select, |info| bounds(info.id, range)).await;
         }
-        self.store.engine.scan(&self.info, range, select, limit)
+        self.store.with(&self.slot.open, |engine, info| engine.scan(info, range, select, limit))
     }
 
     async fn mutate_row(&self, request: RowMutation) -> Result<()> {
-        request.check(&self.info.schema)?;
+        request.check(&self.slot.schema)?;
         let RowMutation { row, mutations, sync } = request;
         // Without a predicate, `otherwise` always applies.
         let request =
             ConditionalMutation { otherwise: mutations, sync, ..ConditionalMutation::new(row) };
-        self.store.engine.commit(&self.info, Request::Conditional(request)).await.map(|_| ())
+        self.commit(Request::Conditional(request)).await.map(|_| ())
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
-        request.check(&self.info.schema)?;
-        self.store.engine.commit(&self.info, Request::Conditional(request)).await
+        request.check(&self.slot.schema)?;
+        self.commit(Request::Conditional(request)).await
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        let checks: Vec<_> = requests.iter().map(|r| r.check(&self.info.schema)).collect();
+        let checks: Vec<_> = requests.iter().map(|r| r.check(&self.slot.schema)).collect();
         let mut check = checks.iter();
         let mut sound = requests;
         sound.retain(|_| check.next().is_some_and(Result::is_ok));
         let sound = sound.into_iter().map(Request::Conditional).collect();
-        let mut outcomes = self.store.engine.commit_all(&self.info, sound).await.into_iter();
+        let mut outcomes = self.commit_all(sound).await.into_iter();
         let mut outcome = || outcomes.next().expect("one outcome for each sound request");
         checks.into_iter().map(|check| check.and_then(|()| outcome())).collect()
     }

@@ -66,6 +66,18 @@ pub enum Error {
     /// The request breaks a limit or names something the table does not have; nothing was applied.
     #[error("invalid request: {0}")]
     InvalidRequest(String),
+    /// The disk failed, and the store cannot say what it holds: nothing is answered any more. Open the
+    /// store anew, in a new process; what was acknowledged is there, and what failed may be.
+    #[error(
+        "{}: the store has halted: {problem}\n  help: check the disk, then open the store again",
+        dir.display()
+    )]
+    Halted {
+        /// The store's directory.
+        dir: PathBuf,
+        /// What happened.
+        problem: String,
+    },
     /// The store's files cannot be used as they are.
     #[error("{}: {problem}\n  help: {remedy}", path.display())]
     Files {
@@ -94,6 +106,7 @@ impl Error {
             | Error::Full { .. }
             | Error::Unknown { .. }
             | Error::InvalidRequest(_)
+            | Error::Halted { .. }
             | Error::Files { .. } => false,
         }
     }

@@ -225,7 +225,11 @@ impl Client {
                 // It arrived a moment ago: the next look finds its record.
                 Ok(None) => {}
                 // The store answers nothing any more.
-                Err(error @ Error::Store(bigtable::Error::Files { .. })) => {
+                Err(
+                    error @ Error::Store(
+                        bigtable::Error::Files { .. } | bigtable::Error::Halted { .. },
+                    ),
+                ) => {
                     return Err(self.unknown(plan, error.without_advice()));
                 }
                 Err(error) => why = error.without_advice(),

@@ -250,7 +250,7 @@ mod tests {
             let set = Mutation::set(family.clone(), "q", timestamp, vec![0; value_bytes]);
             block_on(table.mutate_row(RowMutation::new("r").mutation(set))).unwrap();
         }
-        let group = table.store.engine.wait_to_lead().unwrap().groups[0].clone();
+        let group = table.opened().0.wait_to_lead().unwrap().groups[0].clone();
         let replaced = group.removed.each_ref().map(|count| count.load(Ordering::Relaxed));
         let written = [false, true].map(|history| group.keyspace(history).approximate_len() as u64);
         [written[0], written[1], replaced[0], replaced[1]]

@@ -278,11 +278,12 @@ impl Repair {
         let source = source.map_err(|e| reading(e.into()))?;
         let options = Options { durability: Durability::Buffered, ..Options::default() };
         let store = FjallStore::open(to, options)?;
-        let saved = store.running.engine.take_all_of(&source, reading)?;
-        let engine = &store.running.engine;
-        let synced = engine.db.persist(fjall::PersistMode::SyncAll);
-        synced.map_err(|e| fault::engine(to, "writing", &e))?;
-        Ok(saved)
+        let running = &store.running;
+        running.with(&running.open, |engine, ()| {
+            let saved = engine.take_all_of(&source, reading)?;
+            let synced = engine.db.persist(fjall::PersistMode::SyncAll);
+            synced.map_err(|e| fault::engine(to, "writing", &e)).map(|()| saved)
+        })
     }
 }
 

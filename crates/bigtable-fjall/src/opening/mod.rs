@@ -42,6 +42,9 @@ use crate::fault;
 
 pub use check::{Checked, Problem, Repair, Saved, check};
 pub(crate) use inventory::Inventory;
+#[cfg(test)]
+pub(crate) use journal::tests::sample;
+pub(crate) use journal::{Journal, list as list_journals};
 pub use recovery::Recovery;
 use survey::{Survey, Thorough, survey};
 use unsynced::Unsynced;

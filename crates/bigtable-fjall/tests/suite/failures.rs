@@ -3,13 +3,17 @@
 use std::time::{Duration, Instant};
 
 use bigtable::{Error, RowKey, RowMutation, Selection, Store, TimeRange};
-use bigtable_fjall::{Durability, FjallStore, Options};
+use bigtable_fjall::{Condition, Durability, FjallStore, Options};
 use futures::executor::block_on;
 
-use crate::{PLAIN, files_error, options, schema, set, ts};
+use crate::{PLAIN, options, schema, set, ts};
+
+fn halted<T: std::fmt::Debug>(result: Result<T, Error>) {
+    assert!(matches!(result, Err(Error::Halted { .. })), "{result:?}");
+}
 
 #[test]
-fn nothing_is_answered_after_a_failed_write() {
+fn nothing_is_answered_when_the_files_are_gone() {
     let dir = tempfile::tempdir().unwrap();
     let small = Options { write_buffer_bytes: 64 << 10, ..options(Durability::Buffered) };
     let store = FjallStore::open(dir.path(), small).unwrap();
@@ -29,16 +33,17 @@ fn nothing_is_answered_after_a_failed_write() {
         write(row).err()
     });
     let error = error.expect("the loop ends with an error");
-    assert!(matches!(error, Error::Unknown { .. } | Error::Files { .. }), "{error}");
-    let (problem, remedy) = files_error(write(0));
-    assert!(remedy.contains("reopen"), "{problem}: {remedy}");
+    assert!(matches!(error, Error::Unknown { .. } | Error::Halted { .. }), "{error}");
+    let text = write(0).expect_err("the store has halted").to_string();
+    assert!(text.contains("open the store again"), "{text}");
+    assert!(matches!(store.condition(), Condition::Halted { .. }));
     let select = Selection::default().column(PLAIN, "q", TimeRange::ALL, 1);
-    files_error(block_on(table.read_row(&RowKey::from("0"), &select)));
-    files_error(block_on(table.scan(&bigtable::RowRange::all(), &select, Default::default())));
-    files_error(block_on(store.raise_floor(ts(1))));
-    files_error(block_on(store.table_names()));
-    files_error(block_on(store.open_table("u", &schema())));
+    halted(block_on(table.read_row(&RowKey::from("0"), &select)));
+    halted(block_on(table.scan(&bigtable::RowRange::all(), &select, Default::default())));
+    halted(block_on(store.raise_floor(ts(1))));
+    halted(block_on(store.table_names()));
+    halted(block_on(store.open_table("u", &schema())));
     let batch =
         block_on(table.check_and_mutate_rows(vec![bigtable::ConditionalMutation::new("r")]));
-    batch.into_iter().for_each(|result| drop(files_error(result)));
+    batch.into_iter().for_each(halted);
 }

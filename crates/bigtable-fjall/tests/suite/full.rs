@@ -10,6 +10,7 @@ use bigtable::{Error, Mutation, RowKey, RowMutation, Selection, Store, Table, Ti
 use bigtable_fjall::{Condition, Durability, FjallStore, Options};
 use futures::FutureExt;
 use futures::executor::block_on;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{PLAIN, options, schema, ts};
@@ -158,5 +159,58 @@ struct Finally<'a>(&'a dyn Fn());
 impl Drop for Finally<'_> {
     fn drop(&mut self) {
         (self.0)();
+    }
+}
+
+const LIMITED_DIR: &str = "BIGTABLE_FJALL_LIMITED_DIR";
+const LIMITED_SYNC: &str = "BIGTABLE_FJALL_LIMITED_SYNC";
+
+/// What runs under a limit of the size of files; without the variable there is nothing to do.
+#[test]
+fn limited_child() {
+    let Some(dir) = std::env::var_os(LIMITED_DIR) else { return };
+    let sync = std::env::var_os(LIMITED_SYNC).is_some();
+    let durability = if sync { Durability::Sync } else { Durability::Buffered };
+    let options = Options { write_buffer_bytes: 8 * MIB, ..options(durability) };
+    let store = FjallStore::open(&dir, options.clone()).unwrap();
+    let table = block_on(store.open_table("t", &schema())).unwrap();
+    (0..10).for_each(|row| write(&*table, row).unwrap());
+    let limit = |current| {
+        let limit = Rlimit { current, maximum: getrlimit(Resource::Fsize).maximum };
+        setrlimit(Resource::Fsize, limit).unwrap();
+    };
+    // The journal is below it, and about to be above.
+    limit(Some(2 * MIB));
+    let (rows, error) = fill(&*table, 10);
+    // The outcome is known: the request was not applied.
+    assert!(matches!(&error, Error::Unavailable { .. }), "{error}");
+    assert!((0..rows).all(|row| is_there(&*table, row).unwrap()));
+    assert!(!is_there(&*table, rows).unwrap());
+    // A journal may not grow any more; another one may.
+    (rows..rows + 20).for_each(|row| write(&*table, row).unwrap());
+    limit(None);
+    (rows + 20..rows + 40).for_each(|row| write(&*table, row).unwrap());
+    drop((table, store));
+    let store = FjallStore::open(&dir, options).unwrap();
+    let table = block_on(store.open_table("t", &schema())).unwrap();
+    assert!((0..rows + 40).all(|row| is_there(&*table, row).unwrap()));
+    assert!(!is_there(&*table, rows + 40).unwrap());
+}
+
+#[test]
+fn a_limit_of_the_size_of_files_is_survived() {
+    for sync in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        // A program that does not ignore this signal is ended by it.
+        let run = "trap '' XFSZ; exec \"$0\" --exact full::limited_child --nocapture";
+        let mut child = Command::new("sh");
+        child.arg("-c").arg(run).arg(std::env::current_exe().unwrap());
+        child.env(LIMITED_DIR, dir.path().join("s"));
+        if sync {
+            child.env(LIMITED_SYNC, "1");
+        }
+        let done = child.output().unwrap();
+        let said = [done.stdout, done.stderr].concat();
+        assert!(done.status.success(), "sync {sync}: {}", String::from_utf8_lossy(&said));
     }
 }

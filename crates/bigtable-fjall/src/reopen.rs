@@ -1,0 +1,524 @@
+//! Opening the engine anew in place, after it failed, under the handles that callers hold.
+//!
+//! ```text
+//!   FjallStore, FjallTable    for ever             name, schema, and a slot
+//!        | read lock of the slot, for one request
+//!   Engine, TableInfo         one generation       everything that holds files of fjall
+//! ```
+//!
+//! A handle reaches the engine through its [`Slot`]: each has a lock of its own, which a request holds for
+//! reading and nobody for writing but the thread that opens the engine anew. So a request pays one
+//! uncontended lock, and that thread knows that nobody is inside the engine. Callers that wait for a
+//! reply hold nothing.
+//!
+//! Two things make it necessary:
+//!
+//! * **A batch could not be written or synced.** A part of it may be in the journal. Every request from then
+//!   on, reads included, first has the store cut the journal (`tail.rs`) and open the engine. Then the
+//!   batch is not applied, now and after any crash, and its callers are told so.
+//! * **The engine has stopped by itself**, because it could not write a buffer out or merge. Nothing of
+//!   a caller is in doubt: reads go on, and the next write that the disk has room for opens the engine anew.
+//!
+//! If it fails again soon, writes are refused for longer each time, and reads go on meanwhile.
+//!
+//! If the journal cannot be cut or the engine not be opened, nobody can say what the disk holds. The store
+//! answers everything with [`Error::Halted`] from then on, until a process opens it anew.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bigtable::{Error, Result, TableSchema};
+use fjall::AbstractTree;
+
+use crate::condition::{Condition, Watched};
+use crate::directory::Directory;
+use crate::engine::{Engine, Failure, Lead, TableInfo};
+use crate::fault::{self, Fault};
+use crate::opening::{self, Recovery};
+use crate::options::Options;
+use crate::reclaim::Reclaiming;
+use crate::store::{number_families, open_files};
+use crate::tail::{Acknowledged, Tail};
+
+/// How often a request is tried that found the engine failed.
+const TRIES_MAX: usize = 8;
+/// The pause before writes go on, if the engine was opened anew twice within [`CALM`].
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+const CALM: Duration = Duration::from_secs(600);
+/// How long a request may take that is still inside the engine.
+const LEAVING_MAX: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// An open engine, with what one handle needs of it.
+pub(crate) struct Opened<T> {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) part: T,
+}
+
+/// Where a handle finds the engine: empty once it cannot be opened any more.
+pub(crate) struct Slot<T>(RwLock<Option<Opened<T>>>);
+
+impl<T> Slot<T> {
+    pub(crate) fn new(engine: Arc<Engine>, part: T) -> Self {
+        Slot(RwLock::new(Some(Opened { engine, part })))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Option<Opened<T>>> {
+        // Readers do not poison it, and the one writer does not panic between two states.
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves the engine; returns what it was.
+    fn take(&self) -> Option<Opened<T>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, engine: Arc<Engine>, part: T) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Opened { engine, part });
+    }
+}
+
+/// What a table is in every generation.
+pub(crate) struct TableSlot {
+    pub(crate) name: String,
+    pub(crate) schema: TableSchema,
+    pub(crate) open: Slot<Arc<TableInfo>>,
+}
+
+/// An open store with its committer thread.
+pub(crate) struct Running {
+    pub(crate) open: Slot<()>,
+    pub(crate) tables: Mutex<Vec<Weak<TableSlot>>>,
+    committer: Mutex<Option<JoinHandle<()>>>,
+    pub(crate) reclaiming: Reclaiming,
+    pub(crate) condition: Arc<Watched>,
+    keeper: Mutex<Keeper>,
+    pub(crate) path: PathBuf,
+    pub(crate) options: Options,
+    /// What the opening of the store, not of the engine, cut off the journal.
+    pub(crate) recovery: Option<Recovery>,
+}
+
+/// What the thread knows that opens the engine anew; one at a time.
+#[derive(Debug, Default)]
+struct Keeper {
+    generation: u64,
+    last: Option<Instant>,
+    pause: Duration,
+    halted: Option<Error>,
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("path", &self.path).field("options", &self.options).finish()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.reclaiming.stop();
+        let Some(Opened { engine, .. }) = self.open.take() else { return };
+        engine.queue.close();
+        drop(engine);
+        // The committer itself may hold the last handle, in a request whose caller has gone: it closes
+        // the engine when it ends.
+        let own = |thread: &JoinHandle<()>| thread.thread().id() == std::thread::current().id();
+        let committer = self.committer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(committer) = committer.filter(|thread| !own(thread)) {
+            // Had it panicked, its callers would have learnt of it.
+            let _ = committer.join();
+        }
+    }
+}
+
+impl Running {
+    pub(crate) fn start(engine: Engine, recovery: Option<Recovery>) -> Result<Self> {
+        let engine = Arc::new(engine);
+        Ok(Running {
+            committer: Mutex::new(Some(spawn_committer(&engine)?)),
+            tables: Mutex::default(),
+            reclaiming: Reclaiming::default(),
+            condition: engine.condition.clone(),
+            keeper: Mutex::default(),
+            path: engine.path.clone(),
+            options: engine.options.clone(),
+            recovery,
+            open: Slot::new(engine, ()),
+        })
+    }
+
+    /// The slot for a handle of a table.
+    pub(crate) fn slot(&self, engine: &Arc<Engine>, info: Arc<TableInfo>) -> Arc<TableSlot> {
+        let (name, schema) = (info.name.clone(), info.schema.clone());
+        let slot = Arc::new(TableSlot { name, schema, open: Slot::new(engine.clone(), info) });
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.retain(|table| table.strong_count() > 0);
+        tables.push(Arc::downgrade(&slot));
+        slot
+    }
+
+    /// Does something with the engine behind a slot. If it finds the engine failed, the engine is opened
+    /// anew, nothing of it was done, and it is done again.
+    pub(crate) fn with<T, R>(
+        &self,
+        slot: &Slot<T>,
+        mut work: impl FnMut(&Arc<Engine>, &T) -> Result<R>,
+    ) -> Result<R> {
+        let mut tries = 1;
+        loop {
+            let (generation, result) = {
+                let mut open = slot.read();
+                if open.is_none() {
+                    drop(open);
+                    self.wait_for_engine()?;
+                    open = slot.read();
+                }
+                let closed = || self.halt_error("it is closed");
+                let Opened { engine, part } = open.as_ref().ok_or_else(closed)?;
+                (engine.generation, work(engine, part))
+            };
+            match self.answer(generation, result) {
+                Err(error) if fault::is_reopened(&error) && tries < TRIES_MAX => tries += 1,
+                result => return result,
+            }
+        }
+    }
+
+    /// The result of a request to the engine of a generation. If the engine failed, it is opened anew
+    /// first.
+    ///
+    /// # Errors
+    /// Those of the request; `Unavailable` if it was not applied because of the failure; `Unknown` or
+    /// `Halted` if the engine cannot be opened any more.
+    pub(crate) fn answer<R>(&self, generation: u64, result: Result<R>) -> Result<R> {
+        match result {
+            Err(error) if fault::is_undecided(&error) => match self.reopen(generation, true) {
+                Ok(()) => Err(fault::reopened()),
+                // The batch may be there when a process opens the store anew.
+                Err(halted) => Err(Error::Unknown { why: halted.to_string() }),
+            },
+            Err(error) if fault::is_untried(&error) => {
+                self.reopen(generation, true)?;
+                Err(fault::reopened())
+            }
+            Err(error) if fault::is_stopped(&error) => {
+                self.reopen(generation, false)?;
+                Err(fault::reopened())
+            }
+            result => result,
+        }
+    }
+
+    /// Waits while a thread opens the engine anew.
+    fn wait_for_engine(&self) -> Result<()> {
+        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        keeper.halted.clone().map_or(Ok(()), Err)
+    }
+
+    fn halt_error(&self, problem: &str) -> Error {
+        Error::Halted { dir: self.path.clone(), problem: problem.to_owned() }
+    }
+
+    /// Opens the engine anew, unless another thread has.
+    fn reopen(&self, generation: u64, must: bool) -> Result<()> {
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(halted) = &keeper.halted {
+            return Err(halted.clone());
+        }
+        if keeper.generation != generation {
+            return Ok(());
+        }
+        if !must && let Some(error) = keeper.too_soon() {
+            return Err(error);
+        }
+        match self.replace(&mut keeper, must) {
+            Ok(()) => Ok(()),
+            Err(Replace::NotNow(error)) => Err(error),
+            Err(Replace::Never(problem)) => {
+                let halted = self.halt_error(&problem);
+                keeper.halted = Some(halted.clone());
+                self.tables().iter().for_each(|table| drop(table.open.take()));
+                if let Some(open) = self.open.take() {
+                    open.engine.queue.close();
+                }
+                tracing::error!(
+                    target: "percolator::store", event = "halted", dir = %self.path.display(), problem,
+                    "the store has halted and answers nothing any more: check the disk, then open it again"
+                );
+                self.condition.set(Condition::Halted { why: problem });
+                Err(halted)
+            }
+        }
+    }
+
+    /// Takes the engine from all handles, cuts the journal, opens the engine, and gives it to them.
+    fn replace(&self, keeper: &mut Keeper, must: bool) -> std::result::Result<(), Replace> {
+        let (began, tail) = (Instant::now(), {
+            let open = self.open.read();
+            let Some(Opened { engine, .. }) = &*open else {
+                return Err(Replace::Never("the store is closed".to_owned()));
+            };
+            engine.report_failure();
+            let tail = find_tail(engine).and_then(|tail| tail.prepare().map(|()| tail));
+            match tail {
+                Ok(tail) => {
+                    engine.queue.close();
+                    tail
+                }
+                Err(error) if must || is_damage(&error) => {
+                    return Err(Replace::Never(never(&error)));
+                }
+                Err(error) => {
+                    keeper.pause_longer();
+                    let why = format!("the journal cannot be copied yet: {error}");
+                    return Err(Replace::NotNow(Error::Unavailable { why }));
+                }
+            }
+        });
+        let way = tail.way();
+        // First, so that no table is opened and no space is given back in between.
+        let Some(Opened { engine, .. }) = self.open.take() else {
+            return Err(Replace::Never("the store is closed".to_owned()));
+        };
+        self.reclaiming.stop();
+        let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(committer) = committer {
+            // Had it panicked, its callers would have learnt of it.
+            let _ = committer.join();
+        }
+        let tables = self.tables();
+        // The tables by name, and those that only handles know.
+        let named: Vec<_> = {
+            let named = engine.tables.read().unwrap_or_else(PoisonError::into_inner);
+            named.iter().map(|info| Described::of(info)).collect()
+        };
+        let of_handles: Vec<_> = tables
+            .iter()
+            .filter_map(|table| table.open.take().map(|open| Described::of(&open.part)))
+            .collect();
+        let closed = close(engine).map_err(Replace::Never)?;
+        tail.cut().map_err(|error| Replace::Never(never(&error)))?;
+        keeper.pause_longer();
+        let opened = closed.open(&named, &of_handles, keeper.not_before());
+        let (engine, infos) = opened.map_err(|error| Replace::Never(error.to_string()))?;
+        let thread = spawn_committer(&engine).map_err(|error| Replace::Never(error.to_string()))?;
+        *self.committer.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        keeper.generation = engine.generation;
+        for (table, info) in tables.iter().zip(infos) {
+            table.open.put(engine.clone(), info);
+        }
+        self.open.put(engine, ());
+        tracing::warn!(
+            target: "percolator::store", event = "reopened", dir = %self.path.display(), journal = ?way,
+            took = ?began.elapsed(),
+            "the store has cut its journal and opened its engine anew: everything acknowledged is there"
+        );
+        Ok(())
+    }
+
+    /// The tables that somebody has a handle of.
+    fn tables(&self) -> Vec<Arc<TableSlot>> {
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.retain(|table| table.strong_count() > 0);
+        tables.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// Why an engine was not opened anew.
+enum Replace {
+    /// It is as it was.
+    NotNow(Error),
+    Never(String),
+}
+
+fn never(error: &io::Error) -> String {
+    format!("the disk failed, and then the journal could not be cut: {error}")
+}
+
+/// Whether the journal is not as it was written: trying again is of no use.
+fn is_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound)
+}
+
+impl Keeper {
+    fn too_soon(&self) -> Option<Error> {
+        let left = self.not_before()?.checked_duration_since(Instant::now())?;
+        Some(fault::failing(left))
+    }
+
+    /// When writes go on.
+    fn not_before(&self) -> Option<Instant> {
+        self.last.map(|last| last + self.pause)
+    }
+
+    /// The more often the engine was opened anew lately, the longer is the pause.
+    fn pause_longer(&mut self) {
+        let calm = self.last.is_none_or(|last| last.elapsed() > CALM);
+        self.pause = match calm {
+            true => Duration::ZERO,
+            false => (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX),
+        };
+        self.last = Some(Instant::now());
+    }
+}
+
+impl Engine {
+    fn report_failure(&self) {
+        let why = match self.failure() {
+            Some(Failure::Write(why, _)) => why.as_str(),
+            Some(Failure::Panic(_)) | None => self.stopped().unwrap_or_default(),
+        };
+        tracing::error!(
+            target: "percolator::store", event = "disk_failed", dir = %self.path.display(), why,
+            "the disk has failed: the store finds out what it holds"
+        );
+    }
+}
+
+/// Looks at the journal, while nobody writes to it.
+fn find_tail(engine: &Engine) -> io::Result<Tail> {
+    // Who wrote has found the engine failed, and has left; what a panic has left behind is looked at
+    // by nobody here.
+    let lead = engine.lead.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut acknowledged = Acknowledged::default();
+    let groups = lead.groups.iter().flat_map(|group| group.keyspaces());
+    for keyspace in groups.chain([&engine.catalog.0]) {
+        let tree = &keyspace.tree;
+        acknowledged.highest = acknowledged.highest.max(tree.get_highest_seqno().unwrap_or(0));
+        acknowledged.in_journal = acknowledged.in_journal.max(tree.get_highest_memtable_seqno());
+    }
+    let failure = match engine.failure() {
+        Some(Failure::Write(_, kind)) => Some(*kind),
+        Some(Failure::Panic(_)) | None => None,
+    };
+    Tail::find(&engine.directory.engine(), acknowledged, failure, engine.sync())
+}
+
+/// What stays of an engine that was closed.
+struct Closed {
+    path: PathBuf,
+    options: Options,
+    directory: Arc<Directory>,
+    condition: Arc<Watched>,
+    generation: u64,
+    ids_from: u32,
+}
+
+/// What stays of a table.
+struct Described {
+    id: u32,
+    name: String,
+    schema: TableSchema,
+    dropped: bool,
+    upkeep: bool,
+}
+
+impl Described {
+    fn of(info: &TableInfo) -> Self {
+        Described {
+            id: info.id,
+            name: info.name.clone(),
+            schema: info.schema.clone(),
+            dropped: info.dropped.load(Ordering::SeqCst),
+            upkeep: info.is_upkeep(),
+        }
+    }
+}
+
+/// Closes the engine, once nobody is inside.
+fn close(mut engine: Arc<Engine>) -> std::result::Result<Closed, String> {
+    let began = Instant::now();
+    let engine = loop {
+        match Arc::try_unwrap(engine) {
+            Ok(engine) => break engine,
+            Err(shared) if began.elapsed() < LEAVING_MAX => engine = shared,
+            Err(_) => {
+                return Err("a request does not end, so the engine cannot be closed".to_owned());
+            }
+        }
+        std::thread::sleep(LOOK_EVERY);
+    };
+    let ids_from = engine.lead.lock().unwrap_or_else(PoisonError::into_inner).ids_from;
+    Ok(Closed {
+        path: engine.path.clone(),
+        options: engine.options.clone(),
+        directory: engine.directory.clone(),
+        condition: engine.condition.clone(),
+        generation: engine.generation,
+        ids_from,
+    })
+}
+
+impl Closed {
+    /// Opens the engine, and in it the tables that have names and those of handles, which are returned.
+    fn open(
+        self,
+        named: &[Described],
+        of_handles: &[Described],
+        not_before: Option<Instant>,
+    ) -> Result<(Arc<Engine>, Vec<Arc<TableInfo>>)> {
+        let Closed { path, options, directory, condition, generation, ids_from } = self;
+        // The journal may be another file now, and there may be one more.
+        let prepared = opening::look(&path, &directory.engine(), true)?;
+        let opened = open_files(&path, options, &directory, Some(prepared))?;
+        let reading = |fault: Fault| fault.at(&path, "reading the catalog");
+        let mut engine = Engine::new(opened, directory).map_err(reading)?;
+        engine.condition = condition;
+        engine.generation = generation + 1;
+        let mut infos: Vec<Arc<TableInfo>> = Vec::new();
+        {
+            let mut lead = engine.lead.lock().unwrap_or_else(PoisonError::into_inner);
+            lead.ids_from = ids_from;
+            lead.room.rest_until(not_before);
+            for table in named.iter().chain(of_handles) {
+                if infos.iter().all(|info| info.id != table.id) {
+                    infos.push(Arc::new(table.open(&engine, &mut lead)?));
+                }
+            }
+        }
+        let info = |table: &Described| {
+            let found = infos.iter().find(|info| info.id == table.id);
+            found.expect("it was opened above").clone()
+        };
+        *engine.tables.write().unwrap_or_else(PoisonError::into_inner) =
+            named.iter().map(info).collect();
+        Ok((Arc::new(engine), of_handles.iter().map(info).collect()))
+    }
+}
+
+impl Described {
+    fn open(&self, engine: &Engine, lead: &mut Lead) -> Result<TableInfo> {
+        let groups = self.schema.groups.iter().map(|group| engine.open_group(lead, group));
+        let groups: fjall::Result<Vec<_>> = groups.collect();
+        for keyspace in groups.iter().flatten().flat_map(|group| group.keyspaces()) {
+            // Writers would wait for ever if the engine cannot write out what it recovered. If it
+            // fails here, it refuses the next write.
+            let _ = engine.make_room(keyspace);
+        }
+        Ok(TableInfo {
+            id: self.id,
+            name: self.name.clone(),
+            schema: self.schema.clone(),
+            groups: groups.map_err(|error| engine.read_error(&error.into()))?,
+            families: number_families(&self.schema)?,
+            dropped: AtomicBool::new(self.dropped),
+            upkeep: AtomicBool::new(self.upkeep),
+        })
+    }
+}
+
+fn spawn_committer(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name("bigtable-commit".to_owned()).spawn({
+        let engine = engine.clone();
+        move || engine.run()
+    });
+    thread.map_err(|e| fault::io(&engine.path, "starting a thread", &e))
+}
+
+#[cfg(test)]
+mod tests;
