@@ -30,7 +30,8 @@ use crate::engine::{Engine, Failure, Lead, TableInfo, View};
 use crate::fault;
 use crate::key::Key;
 use crate::mutants::{self, off};
-use crate::queue::{GROUP_BYTES_MAX, Outcome, Reply, RowsWork, STOPPED, Work};
+use crate::old_journals::Looks;
+use crate::queue::{GROUP_BYTES_MAX, Outcome, Reply, RowsWork, STOPPED, Woken, Work};
 use crate::recent::using;
 use crate::room::Use;
 
@@ -186,7 +187,8 @@ impl Engine {
         jobs: impl Iterator<Item = Job<'a>>,
     ) -> Outcomes {
         self.look_at_disk(lead);
-        let mut sync = self.sync();
+        // One request that must be on disk has all of the batch synced.
+        let mut sync = false;
         let mut batch = Batch::default();
         let mut outcomes = Outcomes::with_capacity(len);
         // Those that change several rows and may: they take their timestamps when all rows are known.
@@ -198,13 +200,14 @@ impl Engine {
                 let outcome = match job {
                     Job::Row(table, request) => {
                         let outcome = self.prepare(lead, view, (table, request), &mut batch);
-                        sync |= request.sync() && outcome.is_ok();
+                        sync |= self.syncs(request.sync()) && outcome.is_ok();
                         outcome.map(Outcome::Matched)
                     }
                     Job::Rows(work) => {
                         let outcome = self.examine(lead, view, work);
                         if matches!(outcome, Ok(Outcome::NoTimestamp)) {
                             admitted.push((outcomes.len(), work));
+                            sync |= self.sync();
                         }
                         outcome
                     }
@@ -225,7 +228,7 @@ impl Engine {
             placed.filter(|_| !off(mutants::PENDING_CLEARED_EARLY))
         };
         let changed = !batch.memory.is_empty();
-        let bytes = batch.bytes;
+        let (bytes, churned) = (batch.bytes, batch.churned);
         let written = self.write(batch, sync);
         drop(placed);
         if let Err(error) = written {
@@ -241,6 +244,9 @@ impl Engine {
             self.refill(lead);
         }
         self.seal_full(lead, bytes);
+        if churned {
+            self.seal_churned(lead);
+        }
         outcomes
     }
 
@@ -367,7 +373,16 @@ impl Engine {
     /// The committer thread.
     pub(crate) fn run(&self) {
         let _stopped = Stopped(self);
-        while self.queue.wait() {
+        let mut looks = Looks::new();
+        loop {
+            match self.queue.wait(looks.due_in()) {
+                Woken::Requests => {}
+                Woken::Closing => return,
+                Woken::Time => {
+                    self.look_for_journals(&mut looks);
+                    continue;
+                }
+            }
             // Requests that arrive while another thread leads join this group.
             let lead = self.wait_to_lead();
             let group = self.queue.take_group();

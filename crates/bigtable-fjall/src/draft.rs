@@ -71,6 +71,8 @@ pub(crate) struct Batch {
     pub(crate) newest: SmallVec<[(Slice, Option<Slice>); 1]>,
     /// What it puts into write buffers, in bytes.
     pub(crate) bytes: u64,
+    /// Whether much of a write buffer is superseded.
+    pub(crate) churned: bool,
     /// By how many cells the batch so far changes each in-memory group.
     added: SmallVec<[(usize, isize); 4]>,
 }
@@ -234,6 +236,10 @@ impl<'a> Draft<'a> {
             let removed = removed + writes.replaced;
             batch.bytes += writes.bytes();
             group.removed[usize::from(space.history)].fetch_add(removed, Ordering::Relaxed);
+            if let Some(mut churn) = group.churn() {
+                writes.puts.iter().for_each(|(key, _)| churn.count(key));
+                batch.churned |= churn.much().is_some();
+            }
             if group.memory.is_none() {
                 let keyspace = group.keyspace(space.history);
                 writes.puts.take(|key, value| batch.writes.put(keyspace, key, value));

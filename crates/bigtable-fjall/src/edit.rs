@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use bigtable::{ConditionalMutation, Error, Mutation, Result, Row, RowKey, Selection};
-use bigtable::{TableSchema, Timestamp};
+use bigtable::{Syncing, TableSchema, Timestamp};
 
 use crate::engine::{TableInfo, View};
 use crate::fault::Fault;
@@ -47,6 +47,7 @@ pub struct RowEdit {
     decide: Box<dyn Fn(Row) -> Vec<Mutation> + Send + Sync>,
     bytes: usize,
     is_late: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+    sync: Syncing,
 }
 
 impl RowEdit {
@@ -62,6 +63,7 @@ impl RowEdit {
             decide: Box::new(decide),
             bytes: EDIT_BYTES,
             is_late: None,
+            sync: Syncing::AsStore,
         }
     }
 
@@ -78,6 +80,13 @@ impl RowEdit {
     #[must_use]
     pub fn unless(mut self, is_late: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.is_late = Some(Box::new(is_late));
+        self
+    }
+
+    /// Says when it must be on disk.
+    #[must_use]
+    pub fn sync(mut self, sync: Syncing) -> Self {
+        self.sync = sync;
         self
     }
 
@@ -136,10 +145,10 @@ impl Request {
         self.row().as_bytes().len() + changes
     }
 
-    pub(crate) fn sync(&self) -> bool {
+    pub(crate) fn sync(&self) -> Syncing {
         match self {
             Request::Conditional(request) => request.sync,
-            Request::Edit(_) => false,
+            Request::Edit(edit) => edit.sync,
         }
     }
 

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bigtable::{ColumnSelect, Error, Family, Probe, Qualifiers, Result, Row, RowKey, Selection};
-use bigtable::{TableSchema, Timestamp};
+use bigtable::{Syncing, TableSchema, Timestamp};
 use fjall::{Database, PersistMode};
 use smallvec::SmallVec;
 
@@ -230,6 +230,15 @@ impl Engine {
 
     pub(crate) fn sync(&self) -> bool {
         self.options.durability == Durability::Sync
+    }
+
+    /// Whether a change is synced before it is acknowledged.
+    pub(crate) fn syncs(&self, asked: Syncing) -> bool {
+        match asked {
+            Syncing::AsStore => self.sync(),
+            Syncing::Always => true,
+            Syncing::MayBeLost => false,
+        }
     }
 
     /// An error once a write has failed.

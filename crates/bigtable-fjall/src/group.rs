@@ -12,13 +12,14 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bigtable::{Layout, LocalityGroup};
 use fjall::config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, Readable};
 use fjall::{Slice, Snapshot};
 
+use crate::churn::Churn;
 use crate::memory::Memory;
 use crate::options::Options;
 use crate::pack::Bounds;
@@ -50,6 +51,8 @@ pub(crate) struct Group {
     /// How many entries were removed or overwritten in the keyspace, and in that of the history, since
     /// their space was last given back.
     pub(crate) removed: [AtomicU64; 2],
+    /// What was written to the keyspace's write buffer, in a group whose columns are read as ranges of keys.
+    pub(crate) churn: Option<Mutex<Churn>>,
 }
 
 impl std::fmt::Debug for Group {
@@ -78,8 +81,14 @@ impl Group {
             }
             Layout::Versions | Layout::InMemory(_) => None,
         };
-        let removed = Default::default();
-        Ok(Group { schema: schema.clone(), cells, history, bounds, memory: None, removed })
+        let churn = (schema.layout == Layout::Versions).then(Mutex::default);
+        let (schema, removed) = (schema.clone(), Default::default());
+        Ok(Group { schema, cells, history, bounds, memory: None, removed, churn })
+    }
+
+    /// What was written to the write buffer, where that is counted. The holder of the commit lock alone asks.
+    pub(crate) fn churn(&self) -> Option<MutexGuard<'_, Churn>> {
+        self.churn.as_ref().map(|churn| churn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The group's keyspace, or that of its history.

@@ -8,7 +8,7 @@
 //!        |            |
 //!        '── committer: predicates, one batch, durable, publish     (commit.rs, edit.rs, draft.rs,
 //!                     |                                            queue.rs, pending.rs, recent.rs,
-//!                     |                                            seal.rs, room.rs)
+//!                     |                                            seal.rs, churn.rs, room.rs)
 //!                     |
 //!     keyspaces:  .catalog | <group> | <group>.history | ...        (catalog.rs, group.rs, key.rs,
 //!                                                                  pack.rs)
@@ -29,6 +29,7 @@
 //!   batch, and the engine was opened anew in place (`reopen.rs`, `tail.rs`).
 
 mod catalog;
+mod churn;
 mod column;
 mod commit;
 mod condition;
@@ -46,6 +47,7 @@ mod key;
 mod memory;
 #[doc(hidden)]
 pub mod mutants;
+mod old_journals;
 mod opening;
 mod options;
 mod pack;

@@ -3,6 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bigtable::{CommitRows, Error, Result, RowKey, Timestamp};
 use foldhash::fast::RandomState;
@@ -80,6 +81,15 @@ pub(crate) struct Waiting {
     pub(crate) done: oneshot::Sender<Result<Outcome>>,
 }
 
+/// Why the committer was woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Woken {
+    Requests,
+    /// The store is closing, and no request is left.
+    Closing,
+    Time,
+}
+
 impl Queue {
     pub(crate) fn new(group_rows_max: usize) -> Self {
         Queue {
@@ -123,13 +133,16 @@ impl Queue {
         Ok(Reply(reply))
     }
 
-    /// Waits for requests; `false` once the store is closing and none is left.
-    pub(crate) fn wait(&self) -> bool {
-        let mut state = self.state();
-        while state.waiting.is_empty() && !state.closed {
-            state = self.bell.wait(state).expect(NO_PANIC);
+    /// Waits for requests, at most for so long.
+    pub(crate) fn wait(&self, longest: Duration) -> Woken {
+        let idle = |state: &mut QueueState| state.waiting.is_empty() && !state.closed;
+        let waited = self.bell.wait_timeout_while(self.state(), longest, idle);
+        let (state, _) = waited.expect(NO_PANIC);
+        match (state.waiting.is_empty(), state.closed) {
+            (false, _) => Woken::Requests,
+            (true, true) => Woken::Closing,
+            (true, false) => Woken::Time,
         }
-        !state.waiting.is_empty()
     }
 
     /// Takes the next group: different rows, in the order of arrival.

@@ -31,7 +31,7 @@ const REMOVED_PART: u64 = 4;
 /// A keyspace of more bytes than this is not merged as a whole.
 const KEYSPACE_BYTES_MAX: u64 = 256 << 20;
 /// Shorter than every key of a cell.
-const NO_KEY: [u8; 1] = [0];
+pub(crate) const NO_KEY: [u8; 1] = [0];
 /// How long new cells may take to be written out, and how often that is looked at.
 const WRITING_OUT_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -141,7 +141,7 @@ impl Work {
             for keyspace in merged {
                 puts.remove(keyspace, NO_KEY);
             }
-            self.engine.write(puts.into(), false)?;
+            self.engine.write(puts.into(), self.engine.sync())?;
         }
         let fault = |fault: Fault| fault.at(&self.engine.path, "giving space back");
         merged.iter().try_for_each(|keyspace| self.write_out(keyspace)).map_err(fault)?;

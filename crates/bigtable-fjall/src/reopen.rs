@@ -102,6 +102,8 @@ pub(crate) struct Running {
     pub(crate) options: Options,
     /// What the opening of the store, not of the engine, cut off the journal.
     pub(crate) recovery: Option<Recovery>,
+    /// Whether the machine was started again since the store left changes unsynced.
+    pub(crate) restarted: bool,
 }
 
 /// What the thread knows that opens the engine anew; one at a time.
@@ -137,7 +139,11 @@ impl Drop for Running {
 }
 
 impl Running {
-    pub(crate) fn start(engine: Engine, recovery: Option<Recovery>) -> Result<Self> {
+    pub(crate) fn start(
+        engine: Engine,
+        recovery: Option<Recovery>,
+        restarted: bool,
+    ) -> Result<Self> {
         let engine = Arc::new(engine);
         Ok(Running {
             committer: Mutex::new(Some(spawn_committer(&engine)?)),
@@ -148,6 +154,7 @@ impl Running {
             path: engine.path.clone(),
             options: engine.options.clone(),
             recovery,
+            restarted,
             open: Slot::new(engine, ()),
         })
     }

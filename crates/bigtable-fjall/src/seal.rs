@@ -24,6 +24,7 @@ use std::time::Duration;
 use fjall::compaction::Leveled;
 use fjall::{AbstractTree, Keyspace, PersistMode};
 
+use crate::churn::{BYTES_FOR_ONE, SUPERSEDED_MAX};
 use crate::engine::{Engine, Lead};
 use crate::options::Options;
 
@@ -65,20 +66,55 @@ impl Engine {
             return lead.unlooked.set(unlooked);
         }
         lead.unlooked.set(0);
-        let groups = lead.groups.iter().flat_map(|group| group.keyspaces());
-        for keyspace in groups.chain([&self.catalog.0]) {
-            if let Err(error) = self.seal_if_full(keyspace, full) {
-                self.stop(&error);
+        for group in &lead.groups {
+            for keyspace in group.keyspaces() {
+                if self.seal_if_full(keyspace, full)
+                    && let Some(mut churn) = group.churn()
+                {
+                    churn.restart();
+                }
             }
+        }
+        self.seal_if_full(&self.catalog.0, full);
+    }
+
+    /// Seals the buffers of which much is superseded (`churn.rs`), but waits for nothing: a buffer that is being
+    /// written out comes first. A write that fails shows at the next batch, as in [`Engine::seal_full`].
+    pub(crate) fn seal_churned(&self, lead: &Lead) {
+        for group in &lead.groups {
+            let Some(mut churn) = group.churn() else { continue };
+            let Some(superseded) = churn.much() else { continue };
+            let bytes = group.cells.disk_space();
+            let due = SUPERSEDED_MAX + bytes / BYTES_FOR_ONE;
+            if superseded < due {
+                churn.put_off(due);
+                continue;
+            }
+            if group.cells.sealed_memtable_count() > 0 {
+                churn.put_off(superseded + SUPERSEDED_MAX / 4);
+                continue;
+            }
+            churn.restart();
+            self.sealed(group.cells.rotate_memtable());
         }
     }
 
-    fn seal_if_full(&self, keyspace: &Keyspace, full: u64) -> fjall::Result<()> {
-        if keyspace.tree.active_memtable().size() < full {
-            return Ok(());
-        }
-        self.make_room(keyspace)?;
-        keyspace.rotate_memtable().map(|_| ())
+    /// Whether the buffer was full, and was sealed.
+    fn seal_if_full(&self, keyspace: &Keyspace, full: u64) -> bool {
+        keyspace.tree.active_memtable().size() >= full && self.seal(keyspace)
+    }
+
+    /// Whether the buffer was sealed.
+    pub(crate) fn seal(&self, keyspace: &Keyspace) -> bool {
+        self.sealed(self.make_room(keyspace).and_then(|()| keyspace.rotate_memtable()))
+    }
+
+    /// Whether a buffer was sealed. If that failed, the next batch is refused.
+    fn sealed(&self, sealing: fjall::Result<bool>) -> bool {
+        sealing.unwrap_or_else(|error| {
+            self.stop(&error);
+            false
+        })
     }
 
     /// Has a keyspace take another sealed buffer. The engine itself has writers wait, in steps of 100 ms and

@@ -73,6 +73,7 @@ impl FjallStore {
             true => Some(opening::look(dir, &engine_dir, directory.has_inventory())?),
             false => None,
         };
+        let restarted = prepared.as_ref().is_some_and(|prepared| prepared.restarted);
         let recovery = prepared.as_ref().and_then(|prepared| prepared.recovery.clone());
         let cleaning = |e: std::io::Error| fault::io(dir, "removing what a crash left", &e);
         tail::remove_leftovers(&engine_dir).map_err(cleaning)?;
@@ -80,7 +81,13 @@ impl FjallStore {
         directory.complete()?;
         let reading = |fault: Fault| fault.at(dir, "reading the catalog");
         let engine = Engine::new(opened, Arc::new(directory)).map_err(reading)?;
-        Ok(FjallStore { running: Arc::new(Running::start(engine, recovery)?) })
+        Ok(FjallStore { running: Arc::new(Running::start(engine, recovery, restarted)?) })
+    }
+
+    /// Whether the machine was started again since the store last left changes unsynced: some that were
+    /// acknowledged under [`Syncing::MayBeLost`](bigtable::Syncing::MayBeLost) may be gone.
+    pub fn restarted(&self) -> bool {
+        self.running.restarted
     }
 
     /// As [`Store::open_table`], and returns the table with all it can do.

@@ -11,6 +11,7 @@ mod emulator;
 mod filter;
 mod proto;
 mod server;
+mod syncing;
 mod time;
 
 pub use client::{Address, BareConditional, BareRead, BareTable, ClientOptions, GrpcStore};

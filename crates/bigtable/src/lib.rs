@@ -44,7 +44,7 @@ pub use error::{Error, Result};
 pub use glance::{Glance, Glanced};
 pub use limits::{Limits, RequestSize};
 pub use memory::MemoryStore;
-pub use mutation::{ConditionalMutation, Mutation, Probe, RowMutation};
+pub use mutation::{ConditionalMutation, Mutation, Probe, RowMutation, Syncing};
 pub use row::{Cell, Family, Row, RowKey};
 pub use schema::{FamilySchema, Layout, LocalityGroup, OnFull, TableSchema};
 pub use select::{ColumnSelect, Page, PageLimit, Qualifiers, RowRange, Selection};

@@ -118,6 +118,26 @@ impl Probe {
     }
 }
 
+/// When a change must be on disk.
+///
+/// ```
+/// use bigtable::{RowMutation, Syncing};
+/// let renewal = RowMutation::new("token").sync(Syncing::MayBeLost);
+/// assert_ne!(renewal.sync, Syncing::default());
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Syncing {
+    /// Before it is acknowledged, if the store's durability level says so.
+    #[default]
+    AsStore,
+    /// Before it is acknowledged, whatever the store's durability level (the oracle's window needs it).
+    Always,
+    /// Later: a power cut may take it back after it was acknowledged and read, together with all changes after it
+    /// that may be lost. A later change that is synced keeps it. It survives the end of the process. A store may
+    /// sync it nevertheless.
+    MayBeLost,
+}
+
 /// An unconditional change to one row.
 ///
 /// ```
@@ -132,15 +152,21 @@ pub struct RowMutation {
     pub row: RowKey,
     /// The changes, in order.
     pub mutations: Vec<Mutation>,
-    /// Whether the change must survive a power cut before it is acknowledged, whatever the store's
-    /// durability level (the oracle's window needs it).
-    pub sync: bool,
+    /// When the change must be on disk.
+    pub sync: Syncing,
 }
 
 impl RowMutation {
     /// A request without mutations yet.
     pub fn new(row: impl Into<RowKey>) -> Self {
-        RowMutation { row: row.into(), mutations: Vec::new(), sync: false }
+        RowMutation { row: row.into(), mutations: Vec::new(), sync: Syncing::AsStore }
+    }
+
+    /// Says when the change must be on disk.
+    #[must_use]
+    pub fn sync(mut self, sync: Syncing) -> Self {
+        self.sync = sync;
+        self
     }
 
     /// Adds a mutation.
@@ -187,8 +213,8 @@ pub struct ConditionalMutation {
     /// Refused with [`TooOld`](Error::TooOld) unless this timestamp is at or above the store's
     /// floor, compared in the same atomic step.
     pub above: Option<Timestamp>,
-    /// As [`RowMutation::sync`].
-    pub sync: bool,
+    /// When the change must be on disk.
+    pub sync: Syncing,
 }
 
 impl ConditionalMutation {
@@ -200,7 +226,7 @@ impl ConditionalMutation {
             then: Vec::new(),
             otherwise: Vec::new(),
             above: None,
-            sync: false,
+            sync: Syncing::AsStore,
         }
     }
 

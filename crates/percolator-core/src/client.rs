@@ -307,6 +307,7 @@ impl Client {
     /// Notes that somebody waits for idleness, so that batches do not rest meanwhile.
     pub(crate) fn awaited(&self) -> Awaited<'_> {
         self.inner.awaited.fetch_add(1, Ordering::Relaxed);
+        self.hints().collected.ring();
         Awaited(&self.inner.awaited)
     }
 

@@ -9,7 +9,7 @@
 //! software or over another store, looks for notifications where they are.
 
 use bigtable::{
-    ConditionalMutation, Mutation, Probe, RowKey, Selection, Table, TimeRange, Timestamp,
+    ConditionalMutation, Mutation, Probe, RowKey, Selection, Syncing, Table, TimeRange, Timestamp,
 };
 
 use crate::layout::{SYSTEM, SYSTEM_TABLE};
@@ -36,7 +36,7 @@ pub(crate) async fn check(system: &dyn Table, fresh: Placement) -> Result<Placem
     let mark = ConditionalMutation {
         predicate: vec![Probe::new(SYSTEM, QUALIFIER, TimeRange::ALL)],
         otherwise: vec![Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, value)],
-        sync: true,
+        sync: Syncing::Always,
         ..ConditionalMutation::new(ROW)
     };
     system.check_and_mutate_row(mark).await?;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
 use crate::Column;
+use crate::bell::Bell;
 use crate::column::Cell;
 
 /// Most hints that wait at a time for the workers of one `observe`.
@@ -22,14 +23,39 @@ pub(crate) struct Hints {
     /// How many queues there are; without workers no hint is kept.
     wanted: AtomicUsize,
     queues: Mutex<Vec<Weak<Queue>>>,
+    /// Rung at a change whose observer collects its changes itself, and when somebody begins to wait for
+    /// idleness.
+    pub(crate) collected: Bell,
 }
 
 /// The hints for the workers of one `observe`.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// The columns whose changes are hinted at. Batch observers collect theirs themselves.
-    columns: BTreeMap<String, BTreeSet<Column>>,
+    /// The columns whose changes are hinted at.
+    each: Columns,
+    /// The columns whose observers collect their changes themselves.
+    batched: Columns,
     state: Mutex<State>,
+}
+
+/// Columns by table.
+#[derive(Debug, Default)]
+struct Columns(BTreeMap<String, BTreeSet<Column>>);
+
+impl FromIterator<(String, Column)> for Columns {
+    fn from_iter<I: IntoIterator<Item = (String, Column)>>(columns: I) -> Self {
+        let mut all = Columns::default();
+        for (table, column) in columns {
+            all.0.entry(table).or_default().insert(column);
+        }
+        all
+    }
+}
+
+impl Columns {
+    fn has(&self, cell: &Cell) -> bool {
+        self.0.get(cell.table.name()).is_some_and(|columns| columns.contains(&cell.column))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -46,13 +72,15 @@ impl Hints {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to keep hints at changes of these columns, until the queue is dropped.
-    pub(crate) fn begin(&self, columns: impl Iterator<Item = (String, Column)>) -> Arc<Queue> {
-        let mut of: BTreeMap<String, BTreeSet<Column>> = BTreeMap::new();
-        for (table, column) in columns {
-            of.entry(table).or_default().insert(column);
-        }
-        let queue = Arc::new(Queue { columns: of, state: Mutex::default() });
+    /// Begins to keep hints at changes of the columns `each`, and to ring at changes of those `batched`, until
+    /// the queue is dropped.
+    pub(crate) fn begin(
+        &self,
+        each: impl Iterator<Item = (String, Column)>,
+        batched: impl Iterator<Item = (String, Column)>,
+    ) -> Arc<Queue> {
+        let (each, batched) = (each.collect(), batched.collect());
+        let queue = Arc::new(Queue { each, batched, state: Mutex::default() });
         let mut queues = self.queues();
         queues.retain(|queue| queue.strong_count() > 0);
         queues.push(Arc::downgrade(&queue));
@@ -65,10 +93,11 @@ impl Hints {
         if self.wanted.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut ended = false;
+        let (mut ended, mut collected) = (false, false);
         let mut queues = self.queues();
         for queue in queues.iter() {
             match queue.upgrade() {
+                Some(queue) if queue.batched.has(&cell) => collected = true,
                 Some(queue) => queue.push(&cell),
                 None => ended = true,
             }
@@ -76,6 +105,10 @@ impl Hints {
         if ended {
             queues.retain(|queue| queue.strong_count() > 0);
             self.wanted.store(queues.len(), Ordering::Relaxed);
+        }
+        drop(queues);
+        if collected {
+            self.collected.ring();
         }
     }
 
@@ -91,8 +124,7 @@ impl Queue {
     }
 
     pub(crate) fn push(&self, cell: &Cell) {
-        let columns = self.columns.get(cell.table.name());
-        if !columns.is_some_and(|columns| columns.contains(&cell.column)) {
+        if !self.each.has(cell) {
             return;
         }
         let mut state = self.state();

@@ -19,6 +19,7 @@
 //! Not here: timestamps computed by anyone but the oracle.
 
 mod abort;
+mod bell;
 mod client;
 mod codec;
 mod column;

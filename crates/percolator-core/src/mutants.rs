@@ -109,6 +109,8 @@ bigtable::mutants! {
         by "h70_a_row_whose_commit_could_not_be_sent_is_refused_before_it_is_locked",
     REFUSED_COMMIT_IS_UNKNOWN "refused-commit-is-unknown" "H70"
         by "h70_a_commit_that_the_store_refuses_for_good_is_aborted_at_once",
+    WINDOW_MAY_BE_LOST "window-may-be-lost" "H71"
+        by "h71_nothing_but_the_renewal_of_a_lease_may_be_lost",
 }
 
 /// Keeps a timestamp for the client's next transaction, and returns the one kept before.

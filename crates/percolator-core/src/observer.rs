@@ -114,7 +114,8 @@ pub struct Batch {
     /// Most changes in one call.
     pub changes_max: usize,
     /// How long changes are collected; cut short when a caller waits for idleness and nothing else is
-    /// left to do.
+    /// left to do. After a while without any, changes by other clients are looked for only every
+    /// [`idle_max`](crate::WorkerOptions::idle_max), if that is longer.
     pub interval: Duration,
 }
 

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use bigtable::{ConditionalMutation, Mutation, Probe, RowKey, Selection, TimeRange, Timestamp};
+use bigtable::{ConditionalMutation, Mutation, Probe, RowKey, Selection, Syncing};
+use bigtable::{TimeRange, Timestamp};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::codec::{Reader, put_bytes16};
@@ -149,7 +150,8 @@ impl Schema {
     pub(crate) async fn replace(&self, table: &dyn bigtable::Table, old: &Schema) -> Result<bool> {
         let probe = Probe::new(SYSTEM, QUALIFIER, TimeRange::ALL);
         let write = vec![Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, self.encode())];
-        let request = ConditionalMutation { sync: true, ..ConditionalMutation::new(ROW) };
+        let request =
+            ConditionalMutation { sync: Syncing::Always, ..ConditionalMutation::new(ROW) };
         if old.version == 0 {
             let request =
                 ConditionalMutation { predicate: vec![probe], otherwise: write, ..request };

@@ -29,6 +29,8 @@ struct State {
     ready: VecDeque<u64>,
     tasks: BTreeMap<u64, BoxFuture<'static, ()>>,
     timers: BTreeMap<(Duration, u64), Waker>,
+    /// How many of them have ended.
+    woken: u64,
 }
 
 impl std::fmt::Debug for State {
@@ -50,12 +52,18 @@ impl VirtualRuntime {
             ready: VecDeque::new(),
             tasks: BTreeMap::new(),
             timers: BTreeMap::new(),
+            woken: 0,
         };
         VirtualRuntime { state: Arc::new(Mutex::new(state)) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often a sleep has woken somebody.
+    pub fn woken(&self) -> u64 {
+        self.state().woken
     }
 
     /// Runs a future to its end, and the spawned tasks beside it.
@@ -94,6 +102,7 @@ impl VirtualRuntime {
             panic!("deadlock: no task is ready and no timer is set");
         };
         state.now = state.now.max(at);
+        state.woken += 1;
         drop(state);
         waker.wake();
     }

@@ -99,6 +99,8 @@ fn refuse(dir: &Path, damages: &[Damage]) -> Result<(), Error> {
 pub(crate) struct Prepared {
     pub(crate) inventory: Inventory,
     pub(crate) recovery: Option<Recovery>,
+    /// Whether the machine has restarted since batches were left unsynced.
+    pub(crate) restarted: bool,
     pub(crate) newest: u64,
     /// Where the newest journal ends, in bytes.
     pub(crate) end: u64,
@@ -142,7 +144,8 @@ fn prepare(dir: &Path, engine: &Path, sound: Survey) -> io::Result<Prepared> {
         File::create(lock)?;
     }
     let (newest, end) = (newest.id, newest.end);
-    Ok(Prepared { inventory, recovery: sound.cut, newest, end })
+    let restarted = sound.unsynced == Unsynced::Restarted;
+    Ok(Prepared { inventory, recovery: sound.cut, restarted, newest, end })
 }
 
 /// Gives each journal both of its names, and takes names away that the inventory has let go of.

@@ -10,6 +10,7 @@
 
 pub(crate) mod held;
 mod image;
+mod unsynced;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use bigtable::{ConditionalMutation, Error, Mutation, Page, PageLimit, RequestSize};
 use bigtable::{Result, Row, RowKey};
-use bigtable::{RowMutation, RowRange, Selection, Table, TableSchema, TimeRange};
+use bigtable::{RowMutation, RowRange, Selection, Syncing, Table, TableSchema, TimeRange};
 use futures::StreamExt;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Status};
@@ -27,7 +27,7 @@ use crate::proto::data::{
     self, CheckAndMutateRowRequest, MutateRowRequest, ReadRowsRequest, RowFilter, RowSet,
     SampleRowKeysRequest, TimestampRange,
 };
-use crate::time;
+use crate::{syncing, time};
 
 /// Requests of one batch that are under way at the same time.
 pub(super) const IN_FLIGHT_MAX: usize = 64;
@@ -193,11 +193,13 @@ impl GrpcTable {
     }
 
     async fn send_one(&self, request: ConditionalMutation) -> Result<bool> {
+        let sync = request.sync;
         let request = self.conditional_request(&request)?;
         if request.true_mutations.is_empty() && request.false_mutations.is_empty() {
             return self.ask(request).await;
         }
-        let request = self.channels.request(&self.routing, request);
+        let mut request = self.channels.request(&self.routing, request);
+        syncing::put(&mut request, sync);
         let mut client = self.channels.data();
         match once(self.channels.deadline(), client.check_and_mutate_row(request)).await {
             Ok(answer) => Ok(answer.into_inner().predicate_matched),
@@ -286,6 +288,7 @@ impl Table for GrpcTable {
 
     async fn mutate_row(&self, request: RowMutation) -> Result<()> {
         request.check(&self.schema)?;
+        let sync = request.sync;
         let row = RequestSize::of_row(request.row.as_bytes());
         LIMITS.check(request.mutations.iter().fold(row, RequestSize::and))?;
         let mutations = wire_mutations(&request.mutations);
@@ -303,7 +306,8 @@ impl Table for GrpcTable {
         // have been applied, no later answer says that none was.
         let unknown = Mutex::new(None);
         let answer = repeat(self.channels.deadline(), || async {
-            let request = self.channels.request(&self.routing, request.clone());
+            let mut request = self.channels.request(&self.routing, request.clone());
+            syncing::put(&mut request, sync);
             let answer = self.channels.data().mutate_row(request).await;
             if let Err(status) = &answer
                 && let error @ Error::Unknown { .. } = of_mutation(status)
@@ -323,8 +327,9 @@ impl Table for GrpcTable {
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
         match &self.gathers.mutations {
-            Some(gather) => gather.send(self, request).await,
-            None => self.send_one(request).await,
+            // What may be lost goes alone: the others of its request may not.
+            Some(gather) if request.sync != Syncing::MayBeLost => gather.send(self, request).await,
+            _ => self.send_one(request).await,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bigtable::{Bytes, Selection};
+use bigtable::{Bytes, Selection, Syncing};
 use bigtable_fjall::RowEdit;
 use tonic::Status;
 
@@ -101,6 +101,7 @@ pub(crate) async fn row(
     tables: &Tables,
     request: CheckAndMutateRowRequest,
     deadline: Deadline,
+    sync: Syncing,
 ) -> Result<bool, Status> {
     let table = tables.table(&request.table_name).await?;
     let condition = Condition {
@@ -111,7 +112,7 @@ pub(crate) async fn row(
     };
     let held = table.hold_schema().await?;
     let (edit, finding) = condition.edit(&held)?;
-    table.engine.edit_row(deadline.of_edit(edit)).await.map_err(of_engine)?;
+    table.engine.edit_row(deadline.of_edit(edit).sync(sync)).await.map_err(of_engine)?;
     finding.take()?
 }
 

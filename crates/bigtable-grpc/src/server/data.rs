@@ -19,6 +19,7 @@ use crate::proto::data::{
     PingAndWarmResponse, ReadModifyWriteRowRequest, ReadModifyWriteRowResponse, ReadRowsRequest,
     ReadRowsResponse, SampleRowKeysRequest, SampleRowKeysResponse,
 };
+use crate::syncing;
 
 /// Entries of one message of MutateRows.
 const ENTRIES_MAX: usize = 10_000;
@@ -60,10 +61,10 @@ impl Bigtable for Data {
         &self,
         request: Request<MutateRowRequest>,
     ) -> Result<Response<MutateRowResponse>, Status> {
-        let deadline = Deadline::of(&request);
+        let (deadline, sync) = (Deadline::of(&request), syncing::of(&request));
         let request = request.into_inner();
         no_view(&request.authorized_view_name)?;
-        mutate::row(&self.0, request, deadline).await?;
+        mutate::row(&self.0, request, deadline, sync).await?;
         Ok(Response::new(MutateRowResponse {}))
     }
 
@@ -84,10 +85,10 @@ impl Bigtable for Data {
         &self,
         request: Request<CheckAndMutateRowRequest>,
     ) -> Result<Response<CheckAndMutateRowResponse>, Status> {
-        let deadline = Deadline::of(&request);
+        let (deadline, sync) = (Deadline::of(&request), syncing::of(&request));
         let request = request.into_inner();
         no_view(&request.authorized_view_name)?;
-        let predicate_matched = check::row(&self.0, request, deadline).await?;
+        let predicate_matched = check::row(&self.0, request, deadline, sync).await?;
         Ok(Response::new(CheckAndMutateRowResponse { predicate_matched }))
     }
 

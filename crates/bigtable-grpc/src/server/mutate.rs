@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-use bigtable::{Bytes, Family, Mutation, Row, Selection, TimeRange, Timestamp};
+use bigtable::{Bytes, Family, Mutation, Row, Selection, Syncing, TimeRange, Timestamp};
 use bigtable_fjall::RowEdit;
 use tonic::{Code, Status};
 
@@ -201,6 +201,7 @@ pub(crate) async fn row(
     tables: &Tables,
     request: MutateRowRequest,
     deadline: Deadline,
+    sync: Syncing,
 ) -> Result<(), Status> {
     let table = tables.table(&request.table_name).await?;
     limits::check_row_key(&request.row_key)?;
@@ -208,7 +209,7 @@ pub(crate) async fn row(
     let held = table.hold_schema().await?;
     let changes = Changes::new(&held, &request.mutations)?;
     let edit = deadline.of_edit(changes.edit(&request.row_key));
-    table.engine.edit_row(edit).await.map_err(of_engine)
+    table.engine.edit_row(edit.sync(sync)).await.map_err(of_engine)
 }
 
 /// Answers MutateRows: each entry has its own outcome.

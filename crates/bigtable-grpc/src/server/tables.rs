@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bigtable::{Family, Layout, LocalityGroup, Mutation, PageLimit, RowMutation, RowRange};
-use bigtable::{Selection, Table, TableSchema, TimeRange, Timestamp};
+use bigtable::{Selection, Syncing, Table, TableSchema, TimeRange, Timestamp};
 use bigtable_fjall::{FjallStore, FjallTable};
 use tokio::sync::{Mutex, OwnedRwLockReadGuard, RwLock};
 use tonic::Status;
@@ -249,7 +249,7 @@ async fn put(catalog: &FjallTable, record: &TableRecord) -> bigtable::Result<()>
     let bytes = record.encode().map_err(bigtable::Error::InvalidRequest)?;
     let set = Mutation::set(META, RECORD, Timestamp::ZERO, bytes);
     let request = RowMutation::new(TableRecord::engine_name(record.number)).mutation(set);
-    catalog.mutate_row(RowMutation { sync: true, ..request }).await
+    catalog.mutate_row(request.sync(Syncing::Always)).await
 }
 
 async fn records(catalog: &FjallTable) -> bigtable::Result<Vec<TableRecord>> {

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use super::fixture::*;
 use crate::{Bytes, Cell, ColumnSelect, ConditionalMutation, Error, Family, Mutation, PageLimit};
 use crate::{Probe, Qualifiers, Row, RowKey, RowRange, Selection, Store, Table, TimeRange};
-use crate::{RowMutation, Timestamp};
+use crate::{RowMutation, Syncing, Timestamp};
 
 const SEEDS: u64 = 6;
 const OPERATIONS: usize = 250;
@@ -223,7 +223,12 @@ async fn one_operation(table: &dyn Table, model: &mut Model, random: &mut Random
         0..=2 => {
             let (row, mutations) = (random.row(), random.mutations());
             mutations.iter().for_each(|mutation| model.apply(&row, mutation));
-            let request = RowMutation { row, mutations, sync: random.below(20) == 0 };
+            let sync = match random.below(40) {
+                0 => Syncing::Always,
+                1 => Syncing::MayBeLost,
+                _ => Syncing::AsStore,
+            };
+            let request = RowMutation { row, mutations, sync };
             let got = table.mutate_row(request.clone()).await;
             assert!(got.is_ok(), "{at}: {request:?} gave {got:?}");
         }

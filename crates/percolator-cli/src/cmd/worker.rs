@@ -21,6 +21,10 @@ pub(crate) enum App {
     Webindex,
 }
 
+/// The longest pause between two scans of an idle worker. Several workers scan in turn, so that a change waits for a
+/// fraction of it; and one that a worker's own observers make waits for none.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+
 /// Run an application's observers on the store of a cluster, until Ctrl-C or SIGTERM.
 ///
 /// As many of them as you like work on one store, and each may come, go or die at any time. What is not
@@ -118,6 +122,7 @@ impl Worker {
         let options = WorkerOptions {
             threads: self.threads.max(1).into(),
             scan_period: self.scan_period,
+            idle_max: IDLE_MAX,
             ..WorkerOptions::default()
         };
         let worker = webindex::Worker::start(db.clone(), search, options).await?;

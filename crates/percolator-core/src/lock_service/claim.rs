@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bigtable::{RowKey, Timestamp};
+use bigtable::{RowKey, TimeRange, Timestamp};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::codec::Reader;
@@ -24,6 +24,9 @@ const NAME_IN_ROW_MAX: usize = 4000;
 
 /// All claims lie at this version of their cell.
 pub(super) const VERSION: Timestamp = Timestamp::ZERO;
+/// The times of that one version. A store finds one exact version without a look at what was written there
+/// before; a range of versions would have it step over everything that the cell has ever held.
+pub(super) const ONE_CELL: TimeRange = TimeRange { from: VERSION, to: VERSION };
 
 /// What somebody claims, and for how long it holds unless it is renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

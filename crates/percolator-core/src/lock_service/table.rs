@@ -16,11 +16,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bigtable::{
     ConditionalMutation, Family, Layout, LocalityGroup, Mutation, PageLimit, Probe, RowMutation,
-    RowRange, Selection, Store, Table, TableSchema, TimeRange,
+    RowRange, Selection, Store, Syncing, Table, TableSchema, TimeRange,
 };
 
 use super::LockService;
-use super::claim::{Claim, Place, VERSION, Watches};
+use super::claim::{Claim, ONE_CELL, Place, VERSION, Watches};
 use crate::layout::LOCKS_TABLE as TABLE;
 use crate::lock::Incarnation;
 use crate::{Error, Result, Runtime};
@@ -115,7 +115,7 @@ impl LockService for TableLocks {
         if inner.state().tokens.contains_key(&owner) {
             return Ok(());
         }
-        inner.write_token(owner).await?;
+        inner.write_token(owner, Syncing::AsStore).await?;
         let token = Arc::new(Token::new(false));
         inner.state().tokens.insert(owner, token.clone());
         let renewals = renew(Arc::downgrade(inner), owner, token);
@@ -215,7 +215,7 @@ async fn renew(inner: Weak<Inner>, owner: Incarnation, token: Arc<Token>) {
             if *given_up {
                 return;
             }
-            if let Err(error) = inner.write_token(owner).await {
+            if let Err(error) = inner.write_token(owner, Syncing::MayBeLost).await {
                 tracing::warn!(%owner, %error, "a liveness token could not be renewed");
             }
         }
@@ -235,7 +235,7 @@ impl Inner {
 
     async fn read(&self, place: &Place) -> Result<Option<Claim>> {
         let qualifier = place.qualifier.clone();
-        let select = Selection::default().column(CLAIM, qualifier.clone(), TimeRange::ALL, 1);
+        let select = Selection::default().column(CLAIM, qualifier.clone(), ONE_CELL, 1);
         let row = self.table.read_row(&place.row, &select).await?;
         let Some(cell) = row.newest(&CLAIM, &qualifier) else {
             self.watches.forget(place);
@@ -248,22 +248,24 @@ impl Inner {
         self.watches.ran_out(place, claim, self.runtime.now())
     }
 
-    async fn write_token(&self, owner: Incarnation) -> Result<()> {
+    /// A renewal may be lost with the power of the store's machine: the claim before it is then seen for longer than
+    /// it was there. At worst its owner is taken for dead until the next renewal, which no safety depends on.
+    async fn write_token(&self, owner: Incarnation, sync: Syncing) -> Result<()> {
         let claim = Claim::new(owner, self.lifetime, &*self.runtime).encode();
         let place = Place::of_token(owner);
         let set = Mutation::set(CLAIM, place.qualifier, VERSION, claim);
-        Ok(self.table.mutate_row(RowMutation::new(place.row).mutation(set)).await?)
+        Ok(self.table.mutate_row(RowMutation::new(place.row).mutation(set).sync(sync)).await?)
     }
 
     async fn remove_token(&self, owner: Incarnation) -> Result<()> {
         let place = Place::of_token(owner);
-        let delete = Mutation::delete(CLAIM, place.qualifier, TimeRange::ALL);
+        let delete = Mutation::delete(CLAIM, place.qualifier, ONE_CELL);
         Ok(self.table.mutate_row(RowMutation::new(place.row).mutation(delete)).await?)
     }
 
     /// Puts a claim where `old` is, or where nothing is; returns whether that was so.
     async fn replace(&self, place: &Place, old: Option<Claim>, new: Claim) -> Result<bool> {
-        let any = Probe::new(CLAIM, place.qualifier.clone(), TimeRange::ALL);
+        let any = Probe::new(CLAIM, place.qualifier.clone(), ONE_CELL);
         let set = vec![Mutation::set(CLAIM, place.qualifier.clone(), VERSION, new.encode())];
         let request = ConditionalMutation::new(&place.row);
         Ok(match old {
@@ -282,10 +284,10 @@ impl Inner {
 
     /// Removes this very claim.
     async fn remove(&self, place: &Place, claim: Claim) -> Result<()> {
-        let this = Probe::new(CLAIM, place.qualifier.clone(), TimeRange::ALL);
+        let this = Probe::new(CLAIM, place.qualifier.clone(), ONE_CELL);
         let request = ConditionalMutation {
             predicate: vec![this.with_value_prefix(claim.encode())],
-            then: vec![Mutation::delete(CLAIM, place.qualifier.clone(), TimeRange::ALL)],
+            then: vec![Mutation::delete(CLAIM, place.qualifier.clone(), ONE_CELL)],
             ..ConditionalMutation::new(&place.row)
         };
         self.table.check_and_mutate_row(request).await?;

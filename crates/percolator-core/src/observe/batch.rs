@@ -6,10 +6,12 @@
 //! A batch that runs into a conflict is delivered in halves, and these in halves: one change that others
 //! contend for must not keep all its neighbours from being delivered, round after round (H56).
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
+use futures::future::select;
 
 use crate::column::{Cell, Table};
 use crate::layout::NOTIFY;
@@ -18,16 +20,28 @@ use crate::observe::clear;
 use crate::observe::handle::{Delay, is_of_the_services, run_guarded};
 use crate::observe::workers::Context;
 use crate::observer::{Batch, BatchObserver, Change, Registration, Runner};
+use crate::schema::Observed;
 use crate::{Error, Result};
 
 /// When so many changes of a batch have failed or conflicted, each by itself, before any was delivered, it is
 /// not the changes.
 const ALL_FAIL: usize = 16;
-/// How often a resting batch looks whether somebody waits for it.
+/// The shortest rest, and how often a batch that somebody waits for looks whether its turn has come.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A change with the versions of its notification that were seen.
 type Seen = (Change, Vec<Timestamp>);
+
+/// What a round came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Round {
+    /// As much as a batch may hold: more is waiting.
+    Full,
+    /// Something, or another worker is at it.
+    Some,
+    /// Nothing was notified.
+    Nothing,
+}
 
 /// What delivering a batch came to.
 #[derive(Default)]
@@ -52,60 +66,98 @@ impl Delivered<'_> {
 }
 
 impl Context {
-    /// Runs a batching observer every interval until the workers stop.
+    /// Runs a batching observer every interval until the workers stop. Where nothing comes, the rests grow up to
+    /// the longest pause of idle workers; a change by this client ends a long one.
     pub(super) async fn batch_loop(self: Arc<Self>, registration: Arc<Registration>) {
         let Runner::Batch(batch, observer) = registration.runner.clone() else { return };
         let mut resume = None;
+        let mut pause = batch.interval;
         while !self.is_stopping() {
-            let full = match self.round(&registration, batch, &*observer, &mut resume).await {
-                Ok(full) => full,
+            let rung = self.client.hints().collected.rung();
+            let round = match self.round(&registration, batch, &*observer, &mut resume).await {
+                Ok(round) => round,
                 Err(error) => {
                     self.report(&error);
-                    false
+                    Round::Some
                 }
             };
-            // A full batch means that more are waiting; a round that wrapped around starts over.
-            if !full {
-                self.until_due(batch.interval).await;
-            }
+            pause = match round {
+                // More are waiting; a round that wrapped around starts over.
+                Round::Full => continue,
+                Round::Some => batch.interval,
+                Round::Nothing => (pause * 2).min(self.options.idle_max).max(batch.interval),
+            };
+            self.until_due(batch.interval, pause, rung).await;
         }
     }
 
-    /// Waits for the interval to pass, or until somebody waits for idleness and nothing but batches is
-    /// left to do.
-    async fn until_due(&self, interval: Duration) {
-        let due = self.runtime().now() + interval;
+    /// Waits for the pause to pass, or for the interval if there was a change by this client since the bell was
+    /// rung so often; or until somebody waits for idleness and nothing but batches is left to do.
+    async fn until_due(&self, interval: Duration, pause: Duration, mut rung: u64) {
+        let bell = &self.client.hints().collected;
+        let begun = self.runtime().now();
+        let mut due = begun + pause;
         while !self.is_stopping() {
-            let left = due.saturating_sub(self.runtime().now());
-            self.rest(left.min(LOOK_EVERY)).await;
+            let mut left = due.saturating_sub(self.runtime().now());
+            if self.client.is_awaited() {
+                left = left.min(LOOK_EVERY);
+            }
+            select(pin!(self.rest(left)), pin!(bell.after(rung))).await;
+            if bell.rung() > rung {
+                rung = bell.rung();
+                due = due.min(begun + interval);
+            }
+            let now = self.runtime().now();
             let hurry = self.client.is_awaited() && self.client.hints_waiting() == 0;
-            if hurry || self.runtime().now() >= due {
+            if now >= due || (hurry && now >= begun + LOOK_EVERY) {
                 return;
             }
         }
     }
 
-    /// Collects and handles one batch. Returns whether there was as much as it may hold.
+    /// Collects and handles one batch.
     async fn round(
         &self,
         registration: &Registration,
         batch: Batch,
         observer: &dyn BatchObserver,
         resume: &mut Option<RowRange>,
-    ) -> Result<bool> {
+    ) -> Result<Round> {
+        // Mostly nothing is there, and then nobody need take the lock.
+        if resume.is_none() && !self.is_notified(registration).await? {
+            return Ok(Round::Nothing);
+        }
         let observed = &registration.observed;
         let lock = format!("batch/{}/{}/{}", observed.table, observed.column, observed.observer)
             .into_bytes();
         // In the client's name, so that they go with its token when it dies.
         let (locks, worker) = (self.client.locks(), self.client.incarnation());
         if !locks.try_lock(&lock, worker, self.options.row_lock_lifetime).await? {
-            return Ok(false);
+            return Ok(Round::Some);
         }
-        let result = self.round_locked(registration, batch, observer, resume).await;
+        let full = self.round_locked(registration, batch, observer, resume).await;
         locks.unlock(&lock, worker);
-        result
+        Ok(if full? { Round::Full } else { Round::Some })
     }
 
+    /// Whether the observer's column is notified in any row.
+    async fn is_notified(&self, registration: &Registration) -> Result<bool> {
+        let Observed { table, column, .. } = &registration.observed;
+        let table = self.client.table(table).await?;
+        let select = Selection::default().column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
+        let limit = PageLimit { rows_max: 1, ..PageLimit::default() };
+        let mut left = Some(RowRange::all());
+        while let Some(range) = left {
+            let page = table.notify_store().scan(&range, &select, limit).await?;
+            if !page.rows.is_empty() {
+                return Ok(true);
+            }
+            left = page.resume;
+        }
+        Ok(false)
+    }
+
+    /// Returns whether there was as much as a batch may hold.
     async fn round_locked(
         &self,
         registration: &Registration,

@@ -107,6 +107,7 @@ impl Context {
             page.rows.rotate_left(first);
             for row in &page.rows {
                 *found = true;
+                self.stir();
                 if !self.visit_row(table, row).await? {
                     return Ok(false);
                 }

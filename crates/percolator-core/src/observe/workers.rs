@@ -1,14 +1,16 @@
 //! Workers: the tasks of this process that run observers.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::{Shared, join_all, select};
 
+use crate::bell::Bell;
 use crate::column::{COLUMN_BYTES_MAX, Cell, Table};
 use crate::hints::Queue;
 use crate::observe::find::Places;
@@ -36,7 +38,7 @@ pub struct WorkerOptions {
     /// How often the workers together scan for notifications although hints keep them busy, and the
     /// first pause when they find nothing.
     pub scan_period: Duration,
-    /// The longest pause between two scans of an idle worker.
+    /// The longest pause between two scans when there is nothing to do: the workers of a process share them.
     pub idle_max: Duration,
     /// How long an advisory row lock lasts at most.
     pub row_lock_lifetime: Duration,
@@ -92,7 +94,17 @@ pub(super) struct Context {
     /// Completes when the workers are to stop.
     stopped: Shared<oneshot::Receiver<()>>,
     delayed: AtomicUsize,
+    scans: Mutex<Scans>,
+    /// Rung when a scan has found something after a long pause, so that all workers scan.
+    stirred: Bell,
     reports: Mutex<Reports>,
+}
+
+/// When the workers scan next: the one that comes first then, for all of them.
+#[derive(Debug)]
+struct Scans {
+    next: Duration,
+    pause: Duration,
 }
 
 /// What was told of the machinery's failures.
@@ -200,11 +212,15 @@ impl Context {
         for (name, columns) in scanned {
             tables.push((client.table(&name).await?, columns));
         }
-        let each = observers.iter().filter(|(_, registrations)| {
-            !registrations.iter().any(|r| matches!(r.runner, Runner::Batch(..)))
-        });
+        let columns = |batched: bool| {
+            let is_batched = |r: &Arc<Registration>| matches!(r.runner, Runner::Batch(..));
+            let all = observers.iter().filter(move |(_, of)| of.iter().any(is_batched) == batched);
+            all.map(|(column, _)| column.clone())
+        };
+        let hints = client.hints().begin(columns(false), columns(true));
+        let scan_period = options.scan_period;
         let context = Context {
-            hints: client.hints().begin(each.map(|(column, _)| column.clone())),
+            hints,
             client: client.clone(),
             options,
             failures: Failures::default(),
@@ -213,6 +229,8 @@ impl Context {
             stopping: AtomicBool::new(false),
             stopped,
             delayed: AtomicUsize::new(0),
+            scans: Mutex::new(Scans { next: client.runtime().now(), pause: scan_period }),
+            stirred: Bell::default(),
             reports: Mutex::default(),
         };
         context.check_batched_columns()?;
@@ -222,12 +240,9 @@ impl Context {
     /// Takes hints, and scans when there are none or the time for it has come.
     async fn work_loop(self: Arc<Self>) {
         let mut places = Places::default();
-        // The workers share the scanning: each at its turn, together once in every period.
-        let period = self.options.scan_period * u32::try_from(self.options.threads).unwrap_or(1);
-        let mut idle = period;
-        let mut next_scan = self.runtime().now();
         while !self.is_stopping() {
-            if self.runtime().now() >= next_scan {
+            let stirred = self.stirred.rung();
+            if self.takes_scan() {
                 let found = match self.pass(&mut places).await {
                     Ok(found) => found,
                     Err(error) => {
@@ -235,23 +250,57 @@ impl Context {
                         false
                     }
                 };
-                idle = match found {
-                    true => period,
-                    false => (idle * 2).min(self.options.idle_max),
-                };
-                next_scan = self.runtime().now() + idle;
+                self.scanned(found);
             }
             match self.hints.pop() {
                 Some(cell) => {
-                    idle = period;
-                    next_scan = next_scan.min(self.runtime().now() + idle);
+                    self.stir();
                     self.follow(cell).await;
                 }
                 None => {
-                    let pause = next_scan.saturating_sub(self.runtime().now());
-                    self.pause(pause).await;
+                    let next = self.scans().next;
+                    self.pause(next.saturating_sub(self.runtime().now()), stirred).await;
                 }
             }
+        }
+    }
+
+    fn scans(&self) -> MutexGuard<'_, Scans> {
+        self.scans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is time for a scan, and no other worker begins it.
+    fn takes_scan(&self) -> bool {
+        let now = self.runtime().now();
+        let mut scans = self.scans();
+        let takes = now >= scans.next;
+        if takes {
+            // If the scan takes longer, another worker begins the next one beside it.
+            scans.next = now + scans.pause;
+        }
+        takes
+    }
+
+    /// After a scan: the next one comes soon if it has found something, and later than the last if not.
+    fn scanned(&self, found: bool) {
+        let now = self.runtime().now();
+        let mut scans = self.scans();
+        scans.pause = match found {
+            true => self.options.scan_period,
+            false => (scans.pause * 2).min(self.options.idle_max),
+        };
+        scans.next = now + scans.pause;
+    }
+
+    /// There is something to do: scans are not far apart any more, and all workers are awake.
+    pub(super) fn stir(&self) {
+        let period = self.options.scan_period;
+        let mut scans = self.scans();
+        if scans.pause > period {
+            scans.pause = period;
+            scans.next = scans.next.min(self.runtime().now() + period);
+            drop(scans);
+            self.stirred.ring();
         }
     }
 
@@ -284,10 +333,12 @@ impl Context {
         }));
     }
 
-    /// Waits for a hint, for this long, or for the end of the workers, whichever comes first.
-    async fn pause(&self, longest: Duration) {
-        let arrival = std::pin::pin!(self.hints.arrival());
-        select(arrival, std::pin::pin!(self.rest(longest))).await;
+    /// Waits for a hint, for something to do, for this long, or for the end of the workers, whichever comes
+    /// first.
+    async fn pause(&self, longest: Duration, stirred: u64) {
+        let arrival = pin!(self.hints.arrival());
+        let stirred = pin!(self.stirred.after(stirred));
+        select(select(arrival, stirred), pin!(self.rest(longest))).await;
     }
 
     /// Waits for this long, or for the end of the workers.

@@ -23,8 +23,9 @@ use crate::oracle::record::{ADDRESS_BYTES_MAX, Record, read};
 use crate::oracle::window::{Lease, WindowOracle, lease_wait, open_table};
 use crate::{Error, Result, Runtime};
 
-/// How often who stands by looks at the record.
-const LOOK: Duration = Duration::from_millis(150);
+/// How often who stands by looks at the record, and once more when the lease is over that it saw last: a leader's
+/// death is then noticed no later than this after its last renewal, and made up for within three seconds.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// How often a leader renews its lease: well before it runs out, so that no request waits for that.
 const RENEW: Duration = Duration::from_millis(500);
@@ -228,7 +229,8 @@ impl OracleNode {
             }
             self.follow(stored.as_ref().and_then(Record::address), None);
             seen = stored.map(|record| Seen { record, since });
-            self.runtime.sleep(LOOK).await;
+            let left = (since + lease_wait()).saturating_sub(self.runtime.now());
+            self.runtime.sleep(LOOK.min(left + Duration::from_millis(1))).await;
         }
         Ok(None)
     }

@@ -8,19 +8,30 @@
 //! Invariant: no two writes of one holder that leads have the same bytes, whatever became of the
 //! first. So a record that is seen unchanged was not renewed in between, and a lease that began with a
 //! later write has not begun yet (H41).
+//!
+//! A write that only renews a lease may be lost with the power of the store's machine ([`Syncing::MayBeLost`]): the
+//! store then shows an earlier record of the same holder. Whoever saw that one unchanged for long might lead beside
+//! the holder, whose lease goes on. A store that loses such a write therefore answers nothing for the length of a
+//! lease after the machine has started again. Every other write is synced first: a window or a schema version that
+//! went back would repeat timestamps or hide changes from new observers (H71).
 
 use bigtable::{
-    ConditionalMutation, Mutation, Probe, RowKey, Selection, Table, TimeRange, Timestamp,
+    ConditionalMutation, Mutation, Probe, RowKey, Selection, Syncing, Table, TimeRange, Timestamp,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::codec::{Reader, put_bytes16};
 use crate::layout::SYSTEM;
 use crate::lock::Incarnation;
+use crate::mutants::{self, off};
 use crate::{Error, Result};
 
 const ROW: &str = "oracle";
 const QUALIFIER: &str = "window";
+/// The record's only version. A store finds one exact version without a look at what was written there
+/// before; a range of versions would have it step over each earlier renewal.
+const VERSION: Timestamp = Timestamp::ZERO;
+const ONE_CELL: TimeRange = TimeRange { from: VERSION, to: VERSION };
 
 /// Longest address that a record holds, in bytes.
 pub(super) const ADDRESS_BYTES_MAX: usize = 255;
@@ -60,6 +71,17 @@ impl Record {
         lead.map(|lead| lead.address.clone())
     }
 
+    /// Whether a write of it over `old` does no more than to renew a lease.
+    fn only_renews(&self, old: &Record) -> bool {
+        let without_attempt = |record: &Record| {
+            let lead = record.lead.as_ref().map(|lead| Lead { attempt: 0, ..lead.clone() });
+            Record { lead, ..record.clone() }
+        };
+        let window = off(mutants::WINDOW_MAY_BE_LOST);
+        let limit = if window { self.limit } else { old.limit };
+        without_attempt(self) == without_attempt(&Record { limit, ..old.clone() })
+    }
+
     fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(64);
         out.put_u64(self.epoch);
@@ -96,7 +118,7 @@ impl Record {
 
 /// The stored record.
 pub(super) async fn read(table: &dyn Table) -> Result<Option<Record>> {
-    let select = Selection::default().column(SYSTEM, QUALIFIER, TimeRange::ALL, 1);
+    let select = Selection::default().column(SYSTEM, QUALIFIER, ONE_CELL, 1);
     let row = table.read_row(&RowKey::from(ROW), &select).await?;
     row.newest(&SYSTEM, QUALIFIER.as_bytes()).map(|cell| Record::decode(&cell.value)).transpose()
 }
@@ -104,9 +126,13 @@ pub(super) async fn read(table: &dyn Table) -> Result<Option<Record>> {
 /// Replaces the stored record `old` by `new`; `false` when another one is stored. A lost reply is settled
 /// by reading: the record names its holder, so a write of one's own is recognised (H43).
 pub(super) async fn replace(table: &dyn Table, old: Option<&Record>, new: &Record) -> Result<bool> {
-    let probe = Probe::new(SYSTEM, QUALIFIER, TimeRange::ALL);
-    let write = vec![Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, new.encode())];
-    let request = ConditionalMutation { sync: true, ..ConditionalMutation::new(ROW) };
+    let probe = Probe::new(SYSTEM, QUALIFIER, ONE_CELL);
+    let write = vec![Mutation::set(SYSTEM, QUALIFIER, VERSION, new.encode())];
+    let sync = match old {
+        Some(old) if new.only_renews(old) => Syncing::MayBeLost,
+        _ => Syncing::Always,
+    };
+    let request = ConditionalMutation { sync, ..ConditionalMutation::new(ROW) };
     let (request, wanted) = match old {
         Some(old) => {
             let predicate = vec![probe.with_value_prefix(old.encode())];
@@ -139,6 +165,28 @@ mod tests {
         let lead = Lead { attempt: 4, resigned: true, address: "10.0.0.1:7070".to_owned() };
         for record in [record(None), record(Some(lead))] {
             assert_eq!(Record::decode(&record.encode()).unwrap(), record);
+        }
+    }
+
+    #[test]
+    fn h71_nothing_but_the_renewal_of_a_lease_may_be_lost() {
+        let lead = |attempt| Lead { attempt, resigned: false, address: "a:1".to_owned() };
+        let old = record(Some(lead(4)));
+        let renewed = Record { lead: Some(lead(5)), ..old.clone() };
+        assert!(renewed.only_renews(&old));
+        let resigned = Some(Lead { resigned: true, ..lead(5) });
+        let moved = Some(Lead { address: "b:1".to_owned(), ..lead(5) });
+        let others = [
+            Record { limit: old.limit + 1, ..renewed.clone() },
+            Record { epoch: old.epoch + 1, ..renewed.clone() },
+            Record { schema_version: old.schema_version + 1, ..renewed.clone() },
+            Record { holder: Incarnation(10), ..renewed.clone() },
+            Record { lead: resigned, ..renewed.clone() },
+            Record { lead: moved, ..renewed.clone() },
+            Record { lead: None, ..renewed },
+        ];
+        for other in others {
+            assert!(!other.only_renews(&old), "{other:?}");
         }
     }
 

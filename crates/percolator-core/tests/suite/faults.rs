@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bigtable::{
     ConditionalMutation, Error, Family, Limits, Mutation, Page, PageLimit, Result, Row, RowKey,
-    RowMutation, RowRange, Selection, Store, Table, TableSchema, Timestamp,
+    RowMutation, RowRange, Selection, Store, Syncing, Table, TableSchema, TimeRange, Timestamp,
 };
 use percolator_core::testing::VirtualRuntime;
 use percolator_core::{Runtime, async_trait};
@@ -84,6 +84,15 @@ pub(crate) enum Fault {
     Fail,
     /// It is refused with `InvalidRequest`.
     Refuse,
+}
+
+/// A write to one of Percolator's own tables.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnWrite {
+    pub(crate) row: RowKey,
+    pub(crate) sync: Syncing,
+    /// Whether it looks at one exact version of each cell, and deletes no others.
+    pub(crate) exact: bool,
 }
 
 type Matches = Box<dyn Fn(&Request) -> bool + Send + Sync>;
@@ -198,6 +207,7 @@ struct Shared {
     runtime: VirtualRuntime,
     rules: Mutex<Vec<Arc<Caught>>>,
     trace: Mutex<Vec<Request>>,
+    own_writes: Mutex<Vec<OwnWrite>>,
     weather: Mutex<Weather>,
     /// Where each table is cut into tablets.
     boundaries: Mutex<Vec<RowKey>>,
@@ -220,6 +230,7 @@ impl FaultyStore {
             runtime: runtime.clone(),
             rules: Mutex::default(),
             trace: Mutex::default(),
+            own_writes: Mutex::default(),
             weather: Mutex::default(),
             boundaries: Mutex::default(),
             unpublished: Arc::default(),
@@ -289,6 +300,11 @@ impl FaultyStore {
     /// The requests so far, in the order in which they were made.
     pub(crate) fn trace(&self) -> Vec<Request> {
         self.shared.trace.lock().unwrap().clone()
+    }
+
+    /// The writes to Percolator's own tables so far.
+    pub(crate) fn own_writes(&self) -> Vec<OwnWrite> {
+        self.shared.own_writes.lock().unwrap().clone()
     }
 
     /// Forgets the trace so far.
@@ -367,6 +383,20 @@ impl FaultyTable {
         let caught = rules.into_iter().find(|rule| rule.take(&request));
         self.shared.trace.lock().unwrap().push(request);
         caught.map(|rule| (rule.fault, rule))
+    }
+
+    fn note_own(&self, request: &ConditionalMutation) {
+        if self.inner.name().starts_with("percolator.") {
+            let exact = |time: &TimeRange| time.from == time.to;
+            let mutations = request.then.iter().chain(&request.otherwise);
+            let exact = request.predicate.iter().all(|probe| exact(&probe.time))
+                && mutations.into_iter().all(|mutation| match mutation {
+                    Mutation::Set { .. } => true,
+                    Mutation::Delete { time, .. } => exact(time),
+                });
+            let write = OwnWrite { row: request.row.clone(), sync: request.sync, exact };
+            self.shared.own_writes.lock().unwrap().push(write);
+        }
     }
 
     async fn delay(&self) {
@@ -462,10 +492,13 @@ impl Table for FaultyTable {
     }
 
     async fn mutate_row(&self, request: RowMutation) -> Result<()> {
+        let RowMutation { row, mutations: otherwise, sync } = request.clone();
+        self.note_own(&ConditionalMutation { otherwise, sync, ..ConditionalMutation::new(row) });
         self.inner.mutate_row(request).await
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
+        self.note_own(&request);
         self.delay().await;
         let op = classify(&request);
         if let Some((fault, rule)) = self.note(op, &request.row) {

@@ -9,6 +9,7 @@ mod faults;
 mod gc;
 mod gc_observed;
 mod hazards;
+mod idle;
 mod leaders;
 mod limits;
 mod liveness;

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use bigtable::{
     Cell, ColumnSelect, ConditionalMutation, Error, Family, Mutation, Page, PageLimit, Probe,
-    Qualifiers, Row, RowKey, RowMutation, RowRange, Selection, TimeRange, Timestamp,
+    Qualifiers, Row, RowKey, RowMutation, RowRange, Selection, Syncing, TimeRange, Timestamp,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -93,6 +93,8 @@ impl Wire for PageLimit {
 
 wire_enum!(Qualifiers { 0 => All, 1 => Is(qualifier) });
 
+wire_enum!(Syncing { 0 => AsStore, 1 => Always, 2 => MayBeLost });
+
 wire_enum!(Mutation {
     0 => Set { family, qualifier, timestamp, value },
     1 => Delete { family, qualifier, time },
@@ -167,6 +169,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::option;
     use proptest::prelude::*;
+    use proptest::sample::select;
 
     fn bytes() -> impl Strategy<Value = Bytes> {
         vec(any::<u8>(), 0..12).prop_map(Bytes::from)
@@ -213,6 +216,10 @@ mod tests {
         ]
     }
 
+    fn syncing() -> impl Strategy<Value = Syncing> {
+        select(vec![Syncing::AsStore, Syncing::Always, Syncing::MayBeLost])
+    }
+
     fn conditional() -> impl Strategy<Value = ConditionalMutation> {
         let qualifiers =
             option::of(bytes()).prop_map(|named| named.map_or(Qualifiers::All, Qualifiers::Is));
@@ -225,7 +232,7 @@ mod tests {
             },
         );
         let lists = (vec(probe, 0..4), vec(mutation(), 0..4), vec(mutation(), 0..4));
-        (bytes(), lists, option::of(timestamp()), any::<bool>()).prop_map(
+        (bytes(), lists, option::of(timestamp()), syncing()).prop_map(
             |(row, (predicate, then, otherwise), above, sync)| ConditionalMutation {
                 row: row.into(),
                 predicate,

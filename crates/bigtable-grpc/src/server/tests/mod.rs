@@ -9,6 +9,7 @@ mod filters;
 mod processes;
 mod reads;
 mod refusals;
+mod silence;
 mod writes;
 
 use std::collections::HashMap;

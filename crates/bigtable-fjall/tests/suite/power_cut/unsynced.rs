@@ -1,0 +1,103 @@
+//! Changes that may be lost: a power cut may take back any end of them, and nothing that was synced.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bigtable::{ConditionalMutation, Mutation, RowKey, RowMutation, Syncing, Table};
+use bigtable_fjall::Durability;
+use futures::executor::block_on;
+
+use super::image::{self, Image, Tail, journal_end};
+use crate::{PLAIN, contents, open, set};
+
+/// How often the row is renewed.
+const RENEWALS: u64 = 6;
+const RENEWED: &str = "renewed";
+
+/// A renewal, as liveness tokens and the oracle's lease are renewed: the same cell again.
+fn renew(table: &dyn Table, value: u64) {
+    let mutation = Mutation::set(PLAIN, "q", bigtable::Timestamp::ZERO, value.to_string());
+    match value % 2 {
+        0 => {
+            let renewal = RowMutation::new(RENEWED).mutation(mutation).sync(Syncing::MayBeLost);
+            block_on(table.mutate_row(renewal)).unwrap();
+        }
+        _ => {
+            let renewal = ConditionalMutation::new(RENEWED);
+            let sync = Syncing::MayBeLost;
+            let renewal = ConditionalMutation { otherwise: vec![mutation], sync, ..renewal };
+            block_on(table.check_and_mutate_row(renewal)).unwrap();
+        }
+    }
+}
+
+fn values(table: &dyn Table) -> BTreeMap<RowKey, String> {
+    let value = |row: &bigtable::Row| String::from_utf8(row.cells[0].value.to_vec()).unwrap();
+    contents(table).iter().map(|row| (row.key.clone(), value(row))).collect()
+}
+
+/// A store with a synced row, renewals, another synced row, and renewals after it; and where the journal ended after
+/// each renewal of the last ones.
+fn renewed() -> (Image, Vec<usize>) {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, table) = open(dir.path(), Durability::Sync);
+    let synced = |row: &str| RowMutation::new(row).mutation(set(&PLAIN, 1, "synced"));
+    block_on(table.mutate_row(synced("a"))).unwrap();
+    (1..=RENEWALS).for_each(|value| renew(&*table, value));
+    block_on(table.mutate_row(synced("b"))).unwrap();
+    let image = Image::of(dir.path());
+    let mut ends = vec![journal_end(dir.path())];
+    for value in RENEWALS + 1..=2 * RENEWALS {
+        renew(&*table, value);
+        ends.push(journal_end(dir.path()));
+    }
+    (image.with_journal_of(dir.path()), ends)
+}
+
+/// Opens what a cut has left after the machine has started again, twice, and checks it.
+fn check(image: &Image, tail: Tail, least: u64) {
+    let dir = image::directory();
+    image.write(dir.path(), tail);
+    started_again(dir.path());
+    for again in [false, true] {
+        let (store, table) = open(dir.path(), Durability::Sync);
+        assert!(store.restarted() != again, "{tail:?}");
+        let found = values(&*table);
+        for row in ["a", "b"] {
+            let value = found.get(&RowKey::from(row)).map(String::as_str);
+            assert_eq!(value, Some("synced"), "{tail:?}: row {row}");
+        }
+        let renewal: u64 = found[&RowKey::from(RENEWED)].parse().unwrap();
+        assert_eq!(renewal, if again { 99 } else { least }, "{tail:?}");
+        // From here on it may be lost in this start of the machine.
+        renew(&*table, 99);
+    }
+}
+
+fn started_again(dir: &Path) {
+    let boot = dir.join("UNSYNCED");
+    assert!(boot.exists(), "nothing says that changes were left unsynced");
+    std::fs::write(boot, "an earlier start of the machine").unwrap();
+}
+
+#[test]
+fn h71_renewals_are_lost_from_the_last_on_and_nothing_that_was_synced() {
+    let (image, ends) = renewed();
+    for (index, pair) in ends.windows(2).enumerate() {
+        let lost = RENEWALS + index as u64;
+        for cut in pair[0]..pair[1] {
+            check(&image, Tail::Ends(cut), lost);
+        }
+        check(&image, Tail::Garbage(pair[0] + 1), lost);
+        check(&image, Tail::Ends(pair[1]), lost + 1);
+    }
+}
+
+#[test]
+fn h71_a_renewal_that_did_not_reach_the_disk_takes_those_after_it_along() {
+    let (image, ends) = renewed();
+    for (index, pair) in ends.windows(2).enumerate() {
+        check(&image, Tail::Hole { from: pair[0], to: pair[1] }, RENEWALS + index as u64);
+        check(&image, Tail::Hole { from: pair[0] + 9, to: pair[1] }, RENEWALS + index as u64);
+    }
+}

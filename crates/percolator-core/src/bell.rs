@@ -1,0 +1,96 @@
+//! A bell: rests end when it is rung, so that nobody has to look again and again whether something has changed.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+/// Counts how often it was rung, and wakes whoever waits for the next time.
+#[derive(Debug, Default)]
+pub(crate) struct Bell(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    rung: u64,
+    waiting: BTreeMap<u64, Waker>,
+    next_id: u64,
+}
+
+impl Bell {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often it was rung. To be asked before looking at what it is rung for: a change that comes in between
+    /// then ends the wait.
+    pub(crate) fn rung(&self) -> u64 {
+        self.state().rung
+    }
+
+    pub(crate) fn ring(&self) {
+        let waiting = {
+            let mut state = self.state();
+            state.rung += 1;
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_values().for_each(Waker::wake);
+    }
+
+    /// Completes once it was rung more than `seen` times.
+    pub(crate) async fn after(&self, seen: u64) {
+        let mut place = Place { bell: self, id: None };
+        poll_fn(|cx| {
+            let mut state = self.state();
+            if state.rung > seen {
+                return Poll::Ready(());
+            }
+            let id = *place.id.get_or_insert_with(|| {
+                state.next_id += 1;
+                state.next_id
+            });
+            state.waiting.insert(id, cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// Leaves those who wait when the wait is given up.
+struct Place<'a> {
+    bell: &'a Bell,
+    id: Option<u64>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.bell.state().waiting.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use futures::executor::block_on;
+    use futures::future::{join, select};
+
+    use super::*;
+
+    #[test]
+    fn whoever_waits_is_woken_and_a_ring_before_the_wait_counts() {
+        let bell = Bell::default();
+        let seen = bell.rung();
+        block_on(join(bell.after(seen), async { bell.ring() }));
+        block_on(bell.after(seen));
+        assert_eq!(bell.after(bell.rung()).now_or_never(), None);
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_wait_that_was_given_up() {
+        let bell = Bell::default();
+        let wait = Box::pin(bell.after(bell.rung()));
+        block_on(select(wait, std::future::ready(())));
+        assert!(bell.state().waiting.is_empty());
+    }
+}
