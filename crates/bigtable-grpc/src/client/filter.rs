@@ -6,7 +6,9 @@
 //! families, too: that may find what the probes would not, so it is done only where finding
 //! something leaves the row as it is. A caller then meets conflicts that are none.
 
-use bigtable::{Bytes, Cell, ColumnSelect, Error, Family, Probe, Qualifiers, Result, Row};
+use std::collections::BTreeMap;
+
+use bigtable::{Bytes, ColumnSelect, Error, Family, Probe, Qualifiers, Result, Row};
 use bigtable::{Selection, TimeRange};
 use prost::Message;
 
@@ -43,16 +45,30 @@ impl Reading {
     /// What of a row that came back was selected.
     pub(crate) fn pick(&self, select: &Selection, mut row: Row) -> Row {
         if self.coarse {
-            let mut taken = vec![0_u32; select.columns.len()];
+            let mut by_name: BTreeMap<(&Family, Option<&Bytes>), Vec<&ColumnSelect>> =
+                BTreeMap::new();
+            for wanted in &select.columns {
+                let qualifier = match &wanted.qualifiers {
+                    Qualifiers::All => None,
+                    Qualifiers::Is(qualifier) => Some(qualifier),
+                };
+                by_name.entry((&wanted.family, qualifier)).or_default().push(wanted);
+            }
+            // The cells of a column are neighbours: what selects of it, and how often it has.
             let mut column: Option<(Family, Bytes)> = None;
+            let mut taken: Vec<(&ColumnSelect, u32)> = Vec::new();
             row.cells.retain(|cell| {
                 let same = |c: &(Family, Bytes)| (&c.0, &c.1) == (&cell.family, &cell.qualifier);
                 if !column.as_ref().is_some_and(same) {
                     column = Some((cell.family.clone(), cell.qualifier.clone()));
-                    taken.fill(0);
+                    let of = [Some(&cell.qualifier), None];
+                    let of = of.into_iter().filter_map(|q| by_name.get(&(&cell.family, q)));
+                    taken.clear();
+                    taken.extend(of.flatten().map(|wanted| (*wanted, 0)));
                 }
-                select.columns.iter().zip(&mut taken).any(|(wanted, taken)| {
-                    let takes = selects(wanted, cell) && *taken < wanted.versions_max;
+                taken.iter_mut().any(|(wanted, taken)| {
+                    let takes =
+                        wanted.time.contains(cell.timestamp) && *taken < wanted.versions_max;
                     *taken += u32::from(takes);
                     takes
                 })
@@ -64,14 +80,6 @@ impl Reading {
 
 fn is_some(column: &ColumnSelect) -> bool {
     column.versions_max > 0 && column.time.from <= column.time.to
-}
-
-fn selects(column: &ColumnSelect, cell: &Cell) -> bool {
-    let named = match &column.qualifiers {
-        Qualifiers::All => true,
-        Qualifiers::Is(qualifier) => *qualifier == cell.qualifier,
-    };
-    named && column.family == cell.family && column.time.contains(cell.timestamp)
 }
 
 fn of_column(column: &ColumnSelect) -> Option<RowFilter> {
@@ -93,6 +101,11 @@ fn of_column(column: &ColumnSelect) -> Option<RowFilter> {
 /// `InvalidRequest` if it is too long for the API and must not be coarse.
 pub(crate) fn of_predicate(probes: &[Probe], may_be_coarse: bool) -> Result<RowFilter> {
     let nothing = || filter(Filter::BlockAllFilter(true));
+    // The names alone are too long: of a wide row there are too many to compare with each other.
+    let names: usize = probes.iter().filter_map(named).map(|name| 2 * name.len()).sum();
+    if may_be_coarse && names > FILTER_BYTES_MAX {
+        return Ok(grouped(probes, |_| None).unwrap_or_else(nothing));
+    }
     let exact = grouped(probes, named).unwrap_or_else(nothing);
     let bytes = exact.encoded_len();
     if bytes <= FILTER_BYTES_MAX {

@@ -14,6 +14,7 @@ use bigtable::{ConditionalMutation, Error, Result};
 use cluster_net::Moment;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::batch;
 use super::table::GrpcTable;
@@ -104,7 +105,7 @@ impl<R: Together> Gather<R> {
         let count = waiting.len();
         let full = (count >= self.entries_max).then(|| std::mem::take(&mut *waiting));
         drop(waiting);
-        let now = Moment::now();
+        let now = Due::now();
         if let Some(full) = full {
             self.runtime.spawn(deliver(table.clone(), full, now));
         } else if count == 1 {
@@ -118,8 +119,31 @@ impl<R: Together> Gather<R> {
     }
 }
 
+/// When something is to be sent, on the clock of the timer that wakes its sender, which stands still while
+/// the machine sleeps, and on one that does not.
+#[derive(Debug, Clone, Copy)]
+struct Due {
+    timer: Instant,
+    moment: Moment,
+}
+
+impl Due {
+    fn now() -> Self {
+        Due { timer: Instant::now(), moment: Moment::now() }
+    }
+
+    fn later(self, by: Duration) -> Self {
+        Due { timer: self.timer + by, moment: self.moment.later(by) }
+    }
+
+    /// How late it is, on the clock that says more.
+    fn elapsed(self) -> Duration {
+        self.timer.elapsed().max(self.moment.elapsed())
+    }
+}
+
 /// Sends what has gathered, unless it is too late for that. Then it can be repeated.
-async fn deliver<R: Together>(table: GrpcTable, gathered: Vec<Waiting<R>>, due: Moment) {
+async fn deliver<R: Together>(table: GrpcTable, gathered: Vec<Waiting<R>>, due: Due) {
     let late = due.elapsed();
     if late <= LATE_MAX {
         return R::deliver(table, gathered).await;

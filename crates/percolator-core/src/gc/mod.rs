@@ -197,6 +197,11 @@ impl Client {
     /// # Ok(()) });
     /// ```
     ///
+    /// A retention protects the transactions of other clients that are younger. Older ones of a client that
+    /// collects in the background hold the safe point back; those of a client that does not, as
+    /// [`open`](Client::open) returns it, fail with [`Error::TooOld`](crate::Error::TooOld). So no retention
+    /// should be shorter than the longest transaction.
+    ///
     /// On a store without a floor no retention is shorter than
     /// [`retention_min`](Client::retention_min), and a client that collects for the first time
     /// watches for so long before it does.

@@ -102,3 +102,82 @@ fn asking(row: &RowKey, probes: usize) -> RequestSize {
     let probe = Probe::family(LOCK, TimeRange::ALL).with_value_prefix(&[0; HEAD_BYTES][..]);
     RequestSize::of_row(row.as_bytes()).and_predicate(probes * probe.bytes_max())
 }
+
+#[cfg(test)]
+mod tests {
+    use bigtable::{ConditionalMutation, Timestamp};
+    use proptest::prelude::*;
+
+    use super::super::{abort_primary, commit_primary, heartbeat as beat, prewrite as locks};
+    use super::super::{roll_back as undone, roll_back_missing_primary, roll_back_primary_lock};
+    use super::*;
+    use crate::{CellName, Incarnation};
+
+    fn cell() -> impl Strategy<Value = NewLock> {
+        let name = proptest::collection::vec(any::<u8>(), 1..60);
+        let primary = proptest::option::of(0..9000_usize);
+        let value = proptest::option::of(0..600_usize);
+        (name, primary, value, any::<bool>()).prop_map(|(name, primary, value, notify)| {
+            let zeros = |n: usize| bytes::Bytes::from(vec![0; n]);
+            let primary = primary.map(|n| CellName {
+                table: "t".repeat(50),
+                row: RowKey::from(zeros(n % 4000)),
+                column: Column::from_stored(zeros(n)),
+            });
+            let short = value.filter(|n| *n <= 255);
+            let lock = Lock {
+                primary,
+                kind: if value.is_some() { Kind::Put } else { Kind::Delete },
+                notify,
+                owner: Incarnation(7),
+                wall_ms: 8,
+                lifetime_ms: 9,
+                short_value: short.map(zeros),
+            };
+            let long_value = value.filter(|n| *n > 255).map(zeros);
+            NewLock { column: Column::from_stored(name.into()), lock, long_value, observed: notify }
+        })
+    }
+
+    /// The request is within the size that was stated, which is not far above it.
+    fn within(request: &ConditionalMutation, stated: RequestSize) {
+        let is = request.size();
+        assert!(is.mutations <= stated.mutations, "{is:?} of {stated:?}");
+        assert!(is.bytes <= stated.bytes, "{is:?} of {stated:?}");
+        assert!(is.predicate_bytes <= stated.predicate_bytes, "{is:?} of {stated:?}");
+        assert!(is.qualifier_bytes <= stated.qualifier_bytes);
+        assert!(is.value_bytes <= stated.value_bytes);
+        assert_eq!(is.row_key_bytes, stated.row_key_bytes);
+    }
+
+    proptest! {
+        /// H70: what prewrite compares with the limits is what is sent later.
+        #[test]
+        fn no_builder_makes_a_larger_request_than_it_states(
+            cells in proptest::collection::vec(cell(), 1..8),
+            unsettled in 1..=VALUES_MAX,
+        ) {
+            let (row, s) = (RowKey::from("row"), Timestamp::new(7).unwrap());
+            let c = Timestamp::new(9).unwrap();
+            let handled = vec![Mutation::delete(NOTIFY, "handled", TimeRange::at(s))];
+            let locked = |cell: &NewLock| LockedCell {
+                column: cell.column.clone(),
+                lock: cell.lock.clone(),
+            };
+            let locked: Vec<_> = cells.iter().map(locked).collect();
+            within(&locks(&row, s, &cells), prewrite(&row, &cells));
+            let mut committed = commit_primary(&row, s, c, &locked);
+            committed.then.extend(handled.iter().cloned());
+            within(&committed, commit(&row, &cells, &handled));
+            prop_assert_eq!(committed.then.len(), commit(&row, &cells, &handled).mutations);
+            within(&undone(&row, s, &locked), roll_back(&row, &cells));
+            let NewLock { column, lock, .. } = &cells[0];
+            let primary = roll_back_primary(&row, column, lock);
+            within(&roll_back_primary_lock(&row, column, s, lock), primary);
+            within(&roll_back_missing_primary(&row, column, s), primary);
+            within(&abort_primary(&row, column, s, lock), primary);
+            let old = vec![lock.clone(); unsettled];
+            within(&beat(&row, column, s, &old, lock), heartbeat(&row, column, lock));
+        }
+    }
+}
