@@ -6,9 +6,9 @@
 //!   readers of its rows:    wait, if they name a later snapshot; a glance shows nothing
 //! ```
 //!
-//! So it is with the store on disk, where the batch is written, and perhaps synced, in that while. A write may
-//! fail: the callers of whatever was to be written with it are told that the outcome is unknown, a part of it
-//! may have been written, and the store refuses everything until it is started again.
+//! The store on disk writes the batch in that while, and perhaps syncs it. A write may fail. Then a part of what
+//! waited may have been written, every caller is told that the outcome is unknown, and the store refuses
+//! everything until it is started again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -229,9 +229,9 @@ impl StoreServer {
         reply
     }
 
-    /// The store goes down, or a write fails: some first ones of what was to be written were, and what is
-    /// known of the others is nothing. Returns the mutations, and how many of them were written.
-    pub(crate) fn lose_tail(&self) -> (Vec<Pending>, usize) {
+    /// The store goes down, or a write fails: the first few of the mutations that wait are written, the others
+    /// are lost. Returns all of them.
+    pub(crate) fn lose_tail(&self) -> Vec<Pending> {
         let (publishing, mut rest) = {
             let mut state = self.state();
             state.life += 1;
@@ -261,7 +261,7 @@ impl StoreServer {
                 self.apply(&pending.request, pending.from);
             }
         }
-        (rest, kept)
+        rest
     }
 
     /// From now on the next write fails.
@@ -274,9 +274,9 @@ impl StoreServer {
     fn fail_writes(&self) {
         self.tally.happened(Sometimes::WriteFailed);
         let readers = self.state().publishing.as_mut().map(|it| std::mem::take(&mut it.readers));
-        let (lost, _) = self.lose_tail();
+        let unsure = self.lose_tail();
         self.state().down = true;
-        for Pending { reply, .. } in lost {
+        for Pending { reply, .. } in unsure {
             reply.send(encode(&StoreReply::Failed(written_perhaps())));
         }
         for (_, reply) in readers.into_iter().flatten() {
@@ -284,7 +284,7 @@ impl StoreServer {
         }
     }
 
-    /// What somebody who commits is told of a lock table that is full.
+    /// The error of a prewrite that finds no room for its locks.
     pub(crate) fn overloaded() -> Error {
         Error::Overloaded { group: "lock".to_owned(), cells_max: percolator_core::LOCKS_MAX }
     }

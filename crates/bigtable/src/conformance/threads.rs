@@ -259,7 +259,7 @@ async fn look_below(table: &dyn Table, s: u64, conditionally: bool) {
     }
 }
 
-/// Glances at the newest version that is known to be on its way or there. `None`: the store has to be asked.
+/// Glances at a column's newest version. `None`: the store shows nothing and has to be asked.
 fn glance_at(table: &dyn Table, family: &Family, guard: &Family, s: u64) -> Option<u64> {
     let row = RowKey::from("r");
     let at = Glance { row: &row, qualifier: b"q", family, guard, s: ts(s) };

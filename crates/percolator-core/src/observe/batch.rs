@@ -200,7 +200,7 @@ impl Context {
         changes: &'a [Seen],
     ) -> Result<Delivered<'a>> {
         let mut delivered = Delivered::default();
-        // The next part is the last.
+        // The last one is tried next.
         let mut parts = vec![changes];
         while let Some(part) = parts.pop() {
             if self.is_stopping() || delivered.is_hopeless() {
@@ -208,7 +208,7 @@ impl Context {
             }
             match (self.deliver(registration, table, observer, part).await, part) {
                 (Ok(()), _) => delivered.any = true,
-                // What is left of a conflict is tried again in the next round.
+                // Its notification stays, for the next round.
                 (Err(error), [_]) if is_conflict(&error) => delivered.contended += 1,
                 (Err(error), _) if is_conflict(&error) => {
                     let (first, second) = part.split_at(part.len() / 2);
