@@ -5,7 +5,8 @@
 //! random place, so that scanners do not clump behind a slow one. Cells for which a hint waits are
 //! left to whoever takes the hint.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange};
 
@@ -22,8 +23,14 @@ const PAGE_ROWS: usize = 256;
 const JUMPS_MAX: u32 = 4;
 /// How many tablets one pass looks at, so that idle workers of a huge table stay quiet.
 const TABLETS_MAX: usize = 64;
+/// How long a table's tablets are believed to be what they were. They say where to begin, and always cover the whole
+/// table; where they are out of date, scanners share the work less evenly.
+const TABLETS_EVERY: Duration = Duration::from_secs(30);
 /// How many places a scanner remembers to begin at.
 const PLACES_MAX: usize = 64;
+
+/// The tablets of each scanned table, by its name, and until when they are believed.
+pub(super) type Tablets = BTreeMap<String, (Duration, Vec<RowRange>)>;
 
 /// Where a scanner has found dirty rows: places to begin the next pass at.
 #[derive(Debug, Default)]
@@ -62,7 +69,7 @@ impl Context {
         places: &mut Places,
         found: &mut bool,
     ) -> Result<bool> {
-        let mut tablets = table.notify_store().tablets().await?;
+        let mut tablets = self.tablets(table).await?;
         let first = self.random_below(tablets.len().max(1));
         tablets.rotate_left(first);
         let mut select = Selection::default();
@@ -81,6 +88,20 @@ impl Context {
             }
         }
         Ok(true)
+    }
+
+    /// The table's tablets, as they were a while ago.
+    async fn tablets(&self, table: &Table) -> Result<Vec<RowRange>> {
+        let now = self.runtime().now();
+        if let Some((until, known)) = self.known_tablets().get(table.name())
+            && now < *until
+        {
+            return Ok(known.clone());
+        }
+        let tablets = table.notify_store().tablets().await?;
+        let known = (now + TABLETS_EVERY, tablets.clone());
+        self.known_tablets().insert(table.name().to_owned(), known);
+        Ok(tablets)
     }
 
     async fn pass_range(

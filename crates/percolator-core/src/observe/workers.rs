@@ -13,7 +13,7 @@ use futures::future::{Shared, join_all, select};
 use crate::bell::Bell;
 use crate::column::{COLUMN_BYTES_MAX, Cell, Table};
 use crate::hints::Queue;
-use crate::observe::find::Places;
+use crate::observe::find::{Places, Tablets};
 use crate::observe::handle::Visit;
 use crate::observe::set_aside::Failures;
 use crate::observer::{Registration, Runner};
@@ -95,6 +95,7 @@ pub(super) struct Context {
     stopped: Shared<oneshot::Receiver<()>>,
     delayed: AtomicUsize,
     scans: Mutex<Scans>,
+    tablets: Mutex<Tablets>,
     /// Rung when a scan has found something after a long pause, so that all workers scan.
     stirred: Bell,
     reports: Mutex<Reports>,
@@ -230,6 +231,7 @@ impl Context {
             stopped,
             delayed: AtomicUsize::new(0),
             scans: Mutex::new(Scans { next: client.runtime().now(), pause: scan_period }),
+            tablets: Mutex::default(),
             stirred: Bell::default(),
             reports: Mutex::default(),
         };
@@ -267,6 +269,10 @@ impl Context {
 
     fn scans(&self) -> MutexGuard<'_, Scans> {
         self.scans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn known_tablets(&self) -> MutexGuard<'_, Tablets> {
+        self.tablets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it is time for a scan, and no other worker begins it.

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -208,6 +208,7 @@ struct Shared {
     rules: Mutex<Vec<Arc<Caught>>>,
     trace: Mutex<Vec<Request>>,
     own_writes: Mutex<Vec<OwnWrite>>,
+    tablets_asked: AtomicUsize,
     weather: Mutex<Weather>,
     /// Where each table is cut into tablets.
     boundaries: Mutex<Vec<RowKey>>,
@@ -231,6 +232,7 @@ impl FaultyStore {
             rules: Mutex::default(),
             trace: Mutex::default(),
             own_writes: Mutex::default(),
+            tablets_asked: AtomicUsize::new(0),
             weather: Mutex::default(),
             boundaries: Mutex::default(),
             unpublished: Arc::default(),
@@ -305,6 +307,11 @@ impl FaultyStore {
     /// The writes to Percolator's own tables so far.
     pub(crate) fn own_writes(&self) -> Vec<OwnWrite> {
         self.shared.own_writes.lock().unwrap().clone()
+    }
+
+    /// How often somebody asked for a table's tablets.
+    pub(crate) fn tablets_asked(&self) -> usize {
+        self.shared.tablets_asked.load(Ordering::SeqCst)
     }
 
     /// Forgets the trace so far.
@@ -529,6 +536,7 @@ impl Table for FaultyTable {
     }
 
     async fn tablets(&self) -> Result<Vec<RowRange>> {
+        self.shared.tablets_asked.fetch_add(1, Ordering::SeqCst);
         let boundaries = self.shared.boundaries.lock().unwrap().clone();
         let mut tablets = Vec::new();
         let mut rest = RowRange::all();

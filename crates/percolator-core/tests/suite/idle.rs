@@ -98,11 +98,13 @@ fn idle_workers_hardly_ask_anything_and_a_change_of_their_own_is_handled_soon() 
         world.sleep_ms(60_000).await;
         let woken = world.runtime.woken();
         world.store.clear_trace();
-        let before = world.store.own_writes().len();
+        let (before, tablets) = (world.store.own_writes().len(), world.store.tablets_asked());
         world.sleep_ms(60_000).await;
         let (asked, woken) = (world.store.trace().len(), world.runtime.woken() - woken);
         // Six scans of the workers together, of two halves each, six looks of the batch, some sweeps of tokens.
         assert!(asked <= 36, "{asked} requests in a minute");
+        let tablets = world.store.tablets_asked() - tablets;
+        assert!(tablets <= 2, "asked {tablets} times for tablets");
         let writes = &world.store.own_writes()[before..];
         assert!(writes.iter().all(|write| write.row.as_bytes().starts_with(TOKEN.as_bytes())));
         assert!((25..=31).contains(&writes.len()), "{} renewals", writes.len());
