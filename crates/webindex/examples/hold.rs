@@ -13,8 +13,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = PathBuf::from(std::env::args().nth(1).ok_or("usage: hold DIR")?);
     tokio::runtime::Runtime::new()?.block_on(async {
         let db = Percolator::open(&dir).await?;
-        let index = WebIndex::open(db, &dir.join(webindex::SEARCH_DIR), WorkerOptions::default());
-        let index = index.await?;
+        let search = dir.join(webindex::SEARCH_DIR);
+        let index = WebIndex::open(db, &search, WorkerOptions::default()).await?;
         println!("ready");
         let input = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
         input.await??;
