@@ -25,6 +25,7 @@ Exit codes:
   4    the store cannot be reached, or did not say what became of a request
   5    retries were used up
   6    a goal of the project's speed is missed, or was not measured
+  7    the disk failed, and the store could not be opened anew in place
   130  Ctrl-C
 
 Example:
@@ -104,6 +105,7 @@ fn run_command(cli: Cli, out: Out) -> anyhow::Result<Exit> {
     events::init(cli.global.level(), out.color, cli.global.events.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(async {
+        survive_the_limit_of_files()?;
         let interrupt = Interrupt::listen();
         let context = Context { out, interrupt: interrupt.clone() };
         let result = cli.command.run(&context).await;
@@ -114,6 +116,17 @@ fn run_command(cli: Cli, out: Out) -> anyhow::Result<Exit> {
     });
     runtime.shutdown_timeout(SHUTDOWN);
     result
+}
+
+/// Has a write beyond the limit of a file's size (`ulimit -f`) fail, as one to a full disk does: without a
+/// handler its signal ends the process. The handler stays, and nobody listens.
+fn survive_the_limit_of_files() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
+    }
+    Ok(())
 }
 
 fn code(exit: Exit) -> ExitCode {

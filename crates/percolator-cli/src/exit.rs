@@ -22,6 +22,8 @@ pub(crate) enum Exit {
     Exhausted = 5,
     /// A goal of the project's speed is missed, or was not measured.
     Missed = 6,
+    /// The disk failed, and the store could not be opened anew in place: start the process again.
+    Halted = 7,
     /// Ctrl-C.
     Interrupted = 130,
 }
@@ -102,6 +104,9 @@ fn judge(error: &anyhow::Error) -> (Exit, String) {
         if let Some(error) = cause.downcast_ref::<tpce::Error>() {
             let (exit, help) = of_tpce(error);
             return (exit, help.to_owned());
+        }
+        if let Some(bigtable_grpc::ServeError::Halted(_)) = cause.downcast_ref() {
+            return (Exit::Halted, String::new());
         }
         if let Some(error) = cause.downcast_ref::<percolator_rpc::Error>() {
             return (of_rpc(error), String::new());
@@ -185,6 +190,7 @@ fn of_store(error: &bigtable::Error) -> (Exit, &'static str) {
             (Exit::Usage, "`percolator COMMAND --help` shows the form of rows, columns and values")
         }
         bigtable::Error::Files { .. } => (Exit::Usage, "choose another directory"),
+        bigtable::Error::Halted { .. } => (Exit::Halted, "check the disk, then start it again"),
         bigtable::Error::Full { .. } => (Exit::Unreachable, "free some space on that disk"),
         bigtable::Error::Overloaded { .. } | bigtable::Error::Unavailable { .. } => {
             (Exit::Unreachable, "run the command again; nothing was changed")

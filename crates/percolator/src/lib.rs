@@ -34,6 +34,7 @@
 mod cluster;
 mod config;
 mod database;
+mod room;
 mod runtime;
 
 pub use bigtable_fjall::{Durability, Recovery};
@@ -43,4 +44,5 @@ pub use config::Config;
 pub use database::{OpenOptions, Percolator};
 pub use percolator_core::*;
 pub use percolator_rpc::{self as rpc, Address, Tls};
+pub use room::free_bytes;
 pub use runtime::TokioRuntime;

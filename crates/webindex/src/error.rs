@@ -79,6 +79,21 @@ pub enum Error {
         /// The index directory.
         path: PathBuf,
     },
+    /// The disk of the search index has too little free space, and nothing was written: free some. Pages are
+    /// exported then.
+    #[error(
+        "the disk is full: {free} bytes are free for the search index in {}, and writing takes {wanted}; \
+         nothing was written; free some space there",
+        path.display()
+    )]
+    IndexFull {
+        /// The index directory.
+        path: PathBuf,
+        /// Free bytes of its file system.
+        free: u64,
+        /// Free bytes that it takes to write.
+        wanted: u64,
+    },
     /// The search index is not here: give its directory.
     #[error(
         "this needs the search index, which the workers keep in a directory of their own; give that \

@@ -261,10 +261,12 @@ impl SearchIndex {
     ///
     /// # Errors
     ///
-    /// [`Error::IndexInUse`] while another process writes. [`Error::Index`] if writing failed,
+    /// [`Error::IndexInUse`] while another process writes. [`Error::IndexFull`] if the disk has no room for
+    /// what the writer gathers and one merge of all that is there; [`Error::Index`] if writing failed,
     /// [`Error::Superseded`] if the batch is older than what another one has shown of its pages:
     /// then nothing of the batch was applied; make it anew from the present state.
     pub fn apply(&self, batch: Vec<Update>) -> Result<Applied, Error> {
+        self.check_room()?;
         let mut slot = self.lock();
         let writer = match &mut *slot {
             Some(writer) => writer,
@@ -284,6 +286,19 @@ impl SearchIndex {
                 Err(failed("write to", &self.path, source))
             }
         }
+    }
+
+    /// Tantivy cannot say what it has written when it finds no space; so it does not begin.
+    fn check_room(&self) -> Result<(), Error> {
+        let Some(free) = percolator::free_bytes(&self.path) else { return Ok(()) };
+        let files = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let held =
+            files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum::<u64>();
+        let wanted = held.saturating_add(WRITER_BYTES as u64);
+        if free >= wanted {
+            return Ok(());
+        }
+        Err(Error::IndexFull { path: self.path.clone(), free, wanted })
     }
 
     /// Becomes the writer, unless another process is: `false` then.

@@ -18,33 +18,47 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often the log says that it still does not.
 const REMIND_EVERY: Duration = Duration::from_secs(600);
 
-/// Follows the condition of the store, for as long as the server serves.
-pub(crate) async fn follow(store: Arc<FjallStore>, health: HealthReporter) -> ! {
+/// Follows the condition of the store. Returns why the store has halted, if it has.
+pub(crate) async fn follow(store: Arc<FjallStore>, health: HealthReporter) -> String {
     loop {
         health.set_serving::<BigtableServer<Data>>().await;
         let condition = store.other_condition_than(&Condition::Writable).await;
         health.set_not_serving::<BigtableServer<Data>>().await;
-        wait_for_writes(&store, condition).await;
+        if let Condition::Halted { why } = wait_for_writes(&store, condition).await {
+            return why;
+        }
     }
 }
 
-/// Returns when the store takes writes again.
-async fn wait_for_writes(store: &FjallStore, mut condition: Condition) {
+/// Returns when the store takes writes again, or has halted.
+async fn wait_for_writes(store: &Arc<FjallStore>, mut condition: Condition) -> Condition {
     let began = Instant::now();
     let mut said: Option<Instant> = None;
     while condition != Condition::Writable {
+        if let Condition::Halted { .. } = condition {
+            return condition;
+        }
         if said.is_none_or(|said| said.elapsed() >= REMIND_EVERY) {
             said = Some(Instant::now());
             say(store, &condition, began.elapsed());
         }
         tokio::time::sleep(LOOK_EVERY).await;
-        condition = store.condition();
+        condition = look(store).await;
     }
     let seconds = began.elapsed().as_secs();
     tracing::warn!(
         target: "percolator::store", event = "writable", seconds,
-        "the disk has room again: writes go on"
+        "writes go on"
     );
+    condition
+}
+
+/// Looks at the disk; the store may have to be opened anew for that, which blocks.
+async fn look(store: &Arc<FjallStore>) -> Condition {
+    let looking = store.clone();
+    let looked = tokio::task::spawn_blocking(move || looking.condition()).await;
+    // The runtime ends.
+    looked.unwrap_or(Condition::Writable)
 }
 
 fn say(store: &FjallStore, condition: &Condition, since: Duration) {
@@ -56,7 +70,7 @@ fn say(store: &FjallStore, condition: &Condition, since: Duration) {
         ),
         other => tracing::error!(
             target: "percolator::store", event = "not_writable", %dir, condition = ?other, seconds,
-            "writes are refused"
+            "the disk fails: writes are refused, reads go on"
         ),
     }
 }

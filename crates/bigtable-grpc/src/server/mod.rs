@@ -158,7 +158,8 @@ impl Server {
     /// # Errors
     /// [`ServeError::Settings`] for plain text beyond this machine that was not allowed;
     /// [`ServeError::Transport`] for certificates that are none, and an error of the network below
-    /// all connections; [`ServeError::Listener`] for a listener that is of no use.
+    /// all connections; [`ServeError::Listener`] for a listener that is of no use;
+    /// [`ServeError::Halted`] if the disk fails so that the store can answer nothing any more.
     pub async fn serve_with(
         self,
         listener: TcpListener,
@@ -210,7 +211,7 @@ impl Server {
             .serve_with_incoming_shutdown(Incoming::new(listener, connections_max), stopping);
         tokio::select! {
             served = serving => Ok(served?),
-            never = following => never,
+            why = following => Err(ServeError::Halted(why)),
         }
     }
 }
@@ -225,6 +226,10 @@ pub enum ServeError {
     /// The listener is of no use: choose another address.
     #[error("the listener is of no use ({0}): choose another address or port")]
     Listener(#[from] std::io::Error),
+    /// The store has halted: it cannot say any more what its disk holds. End the process, check the disk,
+    /// and start it again.
+    #[error("the store has halted: {0}; check the disk, then start the server again")]
+    Halted(String),
     /// The transport failed.
     #[error("serving failed: {0}")]
     Transport(#[from] tonic::transport::Error),

@@ -150,10 +150,12 @@ impl BatchObserver for Exporter {
     }
 }
 
-/// That another process writes says nothing of the changes: they are for it.
+/// That another process writes says nothing of the changes: they are for it. Nor does a full disk: they wait.
 fn not_applied(error: crate::Error) -> Error {
     match error {
-        crate::Error::IndexInUse { .. } => Error::Unavailable(error.to_string()),
+        crate::Error::IndexInUse { .. } | crate::Error::IndexFull { .. } => {
+            Error::Unavailable(error.to_string())
+        }
         error => Error::application(error),
     }
 }

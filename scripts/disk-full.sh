@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Makes the disk under a store fail and recover, while rows are written and read, and compares.
+#
+#   scripts/disk-full.sh
+#
+# Four runs: a disk that becomes full (a tmpfs of 64 MiB), and a limit of the size of files (RLIMIT_FSIZE), each
+# under a table server and under the embedded library. Every acknowledged row must be there, reads must go on
+# all the while, and writes must resume without a restart. Prints for each run how many rows were acknowledged
+# and lost, the reads while writes were refused, and how it recovered; ends with 1 if one of them is wrong, and
+# with 77 where no tmpfs may be mounted.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+profile=${DISK_FULL_PROFILE:-release}
+[ "$profile" = release ] && flags=--release || flags=
+# shellcheck disable=SC2086
+cargo build --quiet $flags --locked -p percolator-cli --bin percolator --example disk_full
+percolator=${CARGO_TARGET_DIR:-target}/$profile/percolator
+driver=${CARGO_TARGET_DIR:-target}/$profile/examples/disk_full
+work=$(mktemp -d)
+finish() {
+    # shellcheck disable=SC2046
+    kill $(jobs -p) 2>/dev/null || true
+    wait 2>/dev/null || true
+    umount --lazy "$work/small" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap finish EXIT
+mkdir "$work/small"
+if ! mount -t tmpfs -o size=64m tmpfs "$work/small" 2>/dev/null; then
+    echo "SKIPPED: a full disk, because this user may not mount a tmpfs" >&2
+    exit 77
+fi
+failed=0
+
+# Starts a table server on a directory: `serve DIR LOG` sets `server` and `store`.
+serve() {
+    rm -f "$work/address"
+    "$percolator" serve table --listen 127.0.0.1:0 --data "$1" >"$work/address" 2>"$2" &
+    server=$!
+    until [ -s "$work/address" ]; do
+        kill -0 "$server" || { cat "$2" >&2; exit 1; }
+        sleep 0.05
+    done
+    store=bigtable://$(head -n 1 "$work/address")/project/instance
+}
+
+# Runs the driver and says how the store recovered: `run NAME LOG STORE BREAK HEAL`.
+run() {
+    local name=$1 log=$2
+    shift 2
+    echo "$name"
+    if ! "$driver" "$@" 2>>"$log" | sed 's/^/  /'; then
+        failed=1
+        echo "  FAILED:"
+        tail -n 20 "$log"
+    fi
+    events=$(sed 's/\x1b\[[0-9;]*m//g' "$log" | grep -oE 'event="[a-z_]+"' | uniq -c | tr -s '\n ' ' ' || true)
+    echo "  said by the store:${events:- nothing}"
+}
+
+ballast="head -c 28M /dev/zero >$work/small/ballast"
+sh -c "$ballast"
+serve "$work/small/served" "$work/log-1"
+run "a full disk under a table server" "$work/log-1" "$store" true "rm $work/small/ballast"
+kill -0 "$server" || { echo "  FAILED: the server has ended"; failed=1; }
+kill "$server"; wait "$server" || true
+rm -rf "${work:?}/small/served"
+
+sh -c "$ballast"
+run "a full disk under the library" "$work/log-2" "$work/small/own" true "rm $work/small/ballast"
+
+serve "$work/served" "$work/log-3"
+limit() { echo "prlimit --pid $1 --fsize=$2:"; }
+run "a limit of the size of files under a table server" "$work/log-3" "$store" \
+    "$(limit "$server" 25000000)" "$(limit "$server" unlimited)"
+kill -0 "$server" || { echo "  FAILED: the server has ended"; failed=1; }
+kill "$server"; wait "$server" || true
+
+(
+    trap '' XFSZ
+    run "a limit of the size of files under the library" "$work/log-4" "$work/own" \
+        "$(limit '$DISK_FULL_PID' 25000000)" "$(limit '$DISK_FULL_PID' unlimited)"
+    exit "$failed"
+) || failed=1
+exit "$failed"
