@@ -5,6 +5,7 @@
 mod goals;
 mod ran;
 
+use std::io::Write as _;
 use std::process::Output;
 
 use serde_json::{Value, json};
@@ -55,7 +56,7 @@ fn the_brokerage_is_measured_and_its_books_are_checked() {
 #[test]
 fn postgresql_runs_the_same_in_statements_and_in_functions() {
     if let Err(missing) = tpce::postgres::Server::find() {
-        eprintln!("SKIPPED: {missing}");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {missing}");
         return;
     }
     let mut words = vec!["--customers", "20", "--seconds", "1", "--json"];

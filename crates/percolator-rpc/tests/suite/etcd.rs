@@ -1,5 +1,6 @@
 //! The lock service in a real etcd, which the tests start themselves (H17).
 
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -47,7 +48,7 @@ impl Etcd {
         let child = match child {
             Ok(child) => child,
             Err(error) => {
-                eprintln!("SKIPPED: {name}: no etcd ({error}); `apt-get install etcd-server`");
+                let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: no etcd ({error}); `apt-get install etcd-server`");
                 return None;
             }
         };

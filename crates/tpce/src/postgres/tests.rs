@@ -1,5 +1,7 @@
 //! All stores give the same answers to the same requests, and end with the same books.
 
+use std::io::Write as _;
+
 use std::collections::BTreeMap;
 
 use percolator::Percolator;
@@ -21,7 +23,7 @@ fn server(dir: &tempfile::TempDir) -> Option<Server> {
     match Server::find() {
         Ok(programs) => Some(Server::start(dir.path(), programs).unwrap()),
         Err(missing) => {
-            eprintln!("SKIPPED: {missing}");
+            let _ = writeln!(std::io::stderr(), "SKIPPED: {missing}");
             None
         }
     }

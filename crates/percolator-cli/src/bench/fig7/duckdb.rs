@@ -196,7 +196,7 @@ mod tests {
         const DRAWS: &str = "import os\nclass Error(Exception): pass\n\
             class connect:\n    def execute(self, *given): os.write(1, b'\\r 82% drawn')\n";
         if Command::new("python3").arg("--version").output().is_err() {
-            println!("SKIPPED: there is no python3");
+            let _ = writeln!(std::io::stderr(), "SKIPPED: there is no python3");
             return;
         }
         let (dir, corpus) = (tempfile::tempdir().unwrap(), Corpus::new(3, 1));
@@ -213,7 +213,7 @@ mod tests {
     fn it_agrees_with_the_rule() {
         let python = std::env::var("PERCOLATOR_PYTHON").unwrap_or_else(|_| "python3".to_owned());
         if let Err(why) = DuckDb::version(&python) {
-            println!("SKIPPED: {why}");
+            let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
             return;
         }
         for carried in [Carried::Keys, Carried::Bodies] {
