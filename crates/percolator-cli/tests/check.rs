@@ -98,7 +98,8 @@ fn a_flipped_bit_in_the_journal_is_refused_named_and_repaired() {
     let set = percolator(&["set", "more", "b", "v", "--data", new.to_str().unwrap()]);
     assert_eq!(set.status.code(), Some(0), "{}", text(&set));
     // The new store's timestamps are above all that were ever seen.
-    let get = percolator(&["cell", "more", "b", "--history", "--data", new.to_str().unwrap(), "--json"]);
+    let get =
+        percolator(&["cell", "more", "b", "--history", "--data", new.to_str().unwrap(), "--json"]);
     let moments = String::from_utf8_lossy(&get.stdout).into_owned();
     assert!(moments.contains("10995116"), "2^40 and a little: {moments}");
 }
@@ -108,7 +109,8 @@ fn damage_of_the_search_index_is_found() {
     let (_dir, data) = store();
     let search = data.join("search");
     let index = webindex::search::SearchIndex::open(&search).unwrap();
-    let page = webindex::search::IndexedPage { text: "Fresh fish daily.".into(), ..Default::default() };
+    let page =
+        webindex::search::IndexedPage { text: "Fresh fish daily.".into(), ..Default::default() };
     let update = webindex::search::Update { url: "https://a/".into(), seq: 1, page: Some(page) };
     index.apply(vec![update]).unwrap();
     drop(index);

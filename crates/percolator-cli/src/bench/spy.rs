@@ -9,9 +9,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use bigtable::{
-    AtCommit, CommitRows, ConditionalMutation, Glance, Glanced, Mutation, Page, PageLimit, Result,
-    Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema,
-    Timestamp,
+    AtCommit, CommitRows, ConditionalMutation, Glance, Glanced, Mutation, Page, PageLimit,
+    Qualifiers, Result, Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, Table,
+    TableSchema, Timestamp,
 };
 use clustering::{CLUSTER, DOCUMENTS, Document};
 use percolator::async_trait;
@@ -198,7 +198,9 @@ impl Store for Spy {
         // A commit looks for newer writes of every column that it writes.
         let clusters = |row: &&bigtable::CommitRow| {
             &*row.table == DOCUMENTS
-                && row.predicate.iter().any(|probe| probe.qualifier == CLUSTER.as_bytes())
+                && row.predicate.iter().any(|probe| {
+                    matches!(&probe.qualifiers, Qualifiers::Is(name) if name == CLUSTER.as_bytes())
+                })
         };
         let rows: Vec<RowKey> =
             request.rows.iter().filter(clusters).map(|row| row.row.clone()).collect();

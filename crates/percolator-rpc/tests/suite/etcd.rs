@@ -48,7 +48,10 @@ impl Etcd {
         let child = match child {
             Ok(child) => child,
             Err(error) => {
-                let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: no etcd ({error}); `apt-get install etcd-server`");
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "SKIPPED: {name}: no etcd ({error}); `apt-get install etcd-server`"
+                );
                 return None;
             }
         };

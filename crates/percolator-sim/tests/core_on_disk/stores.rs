@@ -32,6 +32,11 @@ pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
     Arc::new(OnDisk { inner, locality_groups, _directory: directory })
 }
 
+/// An empty store. Only stores behind a network limit what one request holds.
+pub(crate) fn limited() -> Arc<dyn Store> {
+    store(false)
+}
+
 /// A store whose directory goes with it.
 #[derive(Debug)]
 struct OnDisk {

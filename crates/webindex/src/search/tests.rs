@@ -415,3 +415,32 @@ fn one_at_a_time_is_the_writer_and_others_see_what_it_writes() {
     drop(first);
     assert!(second.claim().unwrap());
 }
+
+#[test]
+fn a_full_disk_is_not_written_to_and_what_is_there_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let mount = |options: &str| {
+        let mut mount = Command::new("mount");
+        let done = mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(dir.path()).output();
+        done.is_ok_and(|done| done.status.success())
+    };
+    if !mount("size=64m") {
+        use std::io::Write;
+        let why = "this user may not mount a tmpfs";
+        let _ = writeln!(std::io::stderr(), "SKIPPED: a full disk of the search index: {why}");
+        return;
+    }
+    let result = std::panic::catch_unwind(|| {
+        let index = SearchIndex::open(&dir.path().join("index")).unwrap();
+        index.apply(vec![update("u1", 1, page("eel", "smoked"))]).unwrap();
+        assert!(mount("remount,size=20m"));
+        let refused = index.apply(vec![update("u2", 2, page("bream", "grilled"))]);
+        assert!(matches!(refused, Err(Error::IndexFull { .. })), "{refused:?}");
+        assert_eq!(urls(&index, "eel"), ["u1"]);
+        assert!(mount("remount,size=64m"));
+        index.apply(vec![update("u2", 2, page("bream", "grilled"))]).unwrap();
+        assert_eq!(urls(&index, "bream"), ["u2"]);
+    });
+    let _ = Command::new("umount").arg("--lazy").arg(dir.path()).status();
+    result.unwrap();
+}

@@ -6,6 +6,7 @@ mod conditions;
 mod differential;
 mod extension;
 mod filters;
+mod full;
 mod processes;
 mod reads;
 mod refusals;
