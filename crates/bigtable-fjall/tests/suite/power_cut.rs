@@ -10,6 +10,7 @@
 
 pub(crate) mod held;
 mod image;
+mod sound;
 mod unsynced;
 
 use std::collections::BTreeMap;
