@@ -101,13 +101,13 @@ fn a_flipped_bit_in_the_journal_is_refused_named_and_repaired() {
     let get =
         percolator(&["cell", "more", "b", "--history", "--data", new.to_str().unwrap(), "--json"]);
     let moments = String::from_utf8_lossy(&get.stdout).into_owned();
-    assert!(moments.contains("10995116"), "2^40 and a little: {moments}");
+    assert!(moments.contains("\"timestamp\":10995"), "2^40 and a little: {moments}");
 }
 
 #[test]
 fn damage_of_the_search_index_is_found() {
     let (_dir, data) = store();
-    let search = data.join("search");
+    let search = data.join(webindex::SEARCH_DIR);
     let index = webindex::search::SearchIndex::open(&search).unwrap();
     let page =
         webindex::search::IndexedPage { text: "Fresh fish daily.".into(), ..Default::default() };

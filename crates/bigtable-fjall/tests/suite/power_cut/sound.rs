@@ -117,8 +117,8 @@ fn leave(dir: &Path, leftover: &str, number: u64) {
         "no second name" => fs::remove_file(journal(&second, 0)).unwrap(),
         // The engine has begun another journal, and the store has not seen it, or only named it.
         "begun" | "begun and named" => {
-            fs::write(journal(&engine, 1), vec![0; if number % 2 == 0 { 0 } else { 70_000 }])
-                .unwrap();
+            let allocated = if number.is_multiple_of(2) { 0 } else { 70_000 };
+            fs::write(journal(&engine, 1), vec![0; allocated]).unwrap();
             if leftover == "begun and named" {
                 fs::hard_link(journal(&engine, 1), journal(&second, 1)).unwrap();
             }

@@ -18,8 +18,9 @@ use tokio::runtime::Handle;
 use crate::{ClientOptions, GrpcStore, Server, emulator};
 
 /// The cases that ask for what no store behind the API has, and why it has not.
-const BEYOND_THE_API: [(&str, &str); 8] = [
+const BEYOND_THE_API: [(&str, &str); 9] = [
     ("floor::refuses_what_is_older", NO_FLOOR),
+    ("floor::refuses_glances", NO_FLOOR),
     ("floor::never_goes_back", NO_FLOOR),
     ("floor::not_asked_for", NO_FLOOR),
     ("threads::floor_holds", NO_FLOOR),
