@@ -94,7 +94,7 @@ pub(crate) enum Failure {
     Panic(Error),
 }
 
-/// What an opened store is made of.
+/// The parts of an opened store.
 pub(crate) struct Opened {
     pub(crate) path: PathBuf,
     pub(crate) options: Options,
@@ -106,8 +106,8 @@ pub(crate) struct Opened {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // What the engine holds is known only if no write failed. An inventory that could not be
-        // written says less than it might; it is right all the same.
+        // After a failed write nobody knows the content of the journal. An inventory that could not be
+        // written says less than it might, and is right all the same.
         if self.check_usable().is_ok() && self.db.persist(PersistMode::SyncAll).is_ok() {
             let _ = self.journals().close();
         }

@@ -106,6 +106,7 @@ pub(crate) fn io(path: &Path, doing: &str, error: &io::Error) -> Error {
             "free some space on this file system, then open the store again"
         }
         io::ErrorKind::FileTooLarge => "raise the limit of a file's size (`ulimit -f`)",
+        io::ErrorKind::Unsupported => "choose a directory on another file system",
         io::ErrorKind::ReadOnlyFilesystem => "choose a directory on a writable file system",
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "choose a path that names a directory, or nothing yet"

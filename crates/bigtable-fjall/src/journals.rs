@@ -134,7 +134,7 @@ impl Journals {
     fn name(&mut self, number: u64) -> io::Result<()> {
         let second = journal_file(&self.second(), number);
         opening::remove(&second)?;
-        std::fs::hard_link(journal_file(&self.engine, number), second)?;
+        opening::link(&journal_file(&self.engine, number), &second)?;
         sync_directory(&self.second())?;
         self.inventory.journals.insert(number, 0);
         self.inventory.write(&self.dir)

@@ -156,12 +156,12 @@ fn name_journals(dir: &Path, engine: &Path, sound: &Survey) -> io::Result<()> {
     for journal in &sound.journals {
         let names = (journal_file(engine, journal.id), journal_file(&second, journal.id));
         match journal.path == names.1 {
-            true => fs::hard_link(&names.1, &names.0)?,
+            true => link(&names.1, &names.0)?,
             false if is_same_file(&names.0, &names.1) => continue,
             false => {
                 // Where a directory was copied, the second name is that of a copy.
                 remove(&names.1)?;
-                fs::hard_link(&names.0, &names.1)?;
+                link(&names.0, &names.1)?;
             }
         }
         changed = true;
@@ -189,6 +189,20 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_same_file(_: &Path, _: &Path) -> bool {
     false
+}
+
+/// Gives a file another name.
+pub(crate) fn link(file: &Path, name: &Path) -> io::Result<()> {
+    fs::hard_link(file, name).map_err(|error| match error.kind() {
+        io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied => {
+            let what = "the file system does not give a file two names (hard links)";
+            io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("{what}, which a store needs: {error}"),
+            )
+        }
+        _ => error,
+    })
 }
 
 /// Removes a file that may be gone already.
