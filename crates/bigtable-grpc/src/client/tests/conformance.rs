@@ -18,12 +18,13 @@ use tokio::runtime::Handle;
 use crate::{ClientOptions, GrpcStore, Server, emulator};
 
 /// The cases that ask for what no store behind the API has, and why it has not.
-const BEYOND_THE_API: [(&str, &str); 9] = [
+const BEYOND_THE_API: [(&str, &str); 10] = [
     ("floor::refuses_what_is_older", NO_FLOOR),
     ("floor::refuses_glances", NO_FLOOR),
     ("floor::never_goes_back", NO_FLOOR),
     ("floor::not_asked_for", NO_FLOOR),
     ("threads::floor_holds", NO_FLOOR),
+    ("threads::glances_miss_nothing", NO_FLOOR),
     ("bounds::refusing", NO_BOUNDS),
     ("bounds::refusing_a_whole_request", NO_BOUNDS),
     ("bounds::refusing_over_all_tables", NO_BOUNDS),
