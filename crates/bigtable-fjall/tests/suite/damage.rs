@@ -25,8 +25,9 @@ use crate::{EACH, MEMORY, NEWEST, PLAIN, everything, files_error, options, schem
 const TABLES: [&str; 3] = ["t", "u", "v"];
 const DROPPED: &str = "w";
 /// A value of the sweep that has a file of its own.
-const LONG: usize = 200_000;
+const LONG: usize = 1_000_000;
 
+const SECTOR: usize = 4096;
 /// How many places are damaged without [`EVERY`].
 const SAMPLE: usize = 600;
 const EVERY: &str = "DAMAGE_EVERY";
@@ -126,7 +127,7 @@ fn store(durability: Durability, killed: bool) -> (Files, Tables) {
     let store = FjallStore::open(dir.path(), options(durability)).unwrap();
     for name in TABLES {
         let table = block_on(store.open_table(name, &schema())).unwrap();
-        work(&*table, 5, LONG / 10);
+        work(&*table, 5, LONG / 100);
     }
     let tables = read(&store).unwrap();
     if killed {
@@ -210,20 +211,48 @@ fn is_full() -> bool {
     std::env::var_os(EVERY).is_some()
 }
 
-/// The damages of one file: fewer of runs, whose checksums cover every byte alike.
+/// Where a journal is damaged: every so many bytes, and every so many sectors within a long value.
+fn places(data: &[u8], every: usize) -> Vec<usize> {
+    let number = |at: usize, bytes: usize| {
+        data[at..at + bytes].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
+    };
+    let mut places = Vec::new();
+    let (mut at, mut next) = (0, 0);
+    while at < data.len() {
+        // The head of a batch, its end, or an item; the value is the last part of an item.
+        let length = match data[at] {
+            1 => 13,
+            3 => 13,
+            4 => 9,
+            _ => 21 + number(at + 11, 2) + number(at + 17, 4),
+        };
+        let end = at + length;
+        while next < end {
+            places.push(next);
+            next += if length > 2 * SECTOR && next > at + SECTOR { SECTOR * every } else { every };
+        }
+        at = end;
+    }
+    places.retain(|place| *place < data.len());
+    places
+}
+
+/// The damages of one file: fewer of runs, whose checksums cover every byte alike, and of the second name of
+/// a journal, which is read only if the first is lost.
 fn harms(name: &Path, data: &[u8]) -> Vec<Harm> {
     let length = data.len();
-    let journal = name.extension().is_some_and(|e| e == "jnl");
-    let step = match journal {
-        // A byte of a long value is like the next.
-        true => every(),
-        false => every().max(length / 5).max(1),
-    };
     let mut harms = vec![Harm::Remove, Harm::Cut(0), Harm::Cut(length / 2), Harm::Zero(0..length)];
-    for at in (0..length).step_by(step) {
-        harms.push(Harm::Flip(at, 0x55));
-        harms.push(Harm::Flip(at, 1 << (at % 8)));
-        if harms.len() % 8 < 2 {
+    let is_journal = name.extension().is_some_and(|e| e == "jnl") && name.starts_with("engine");
+    let places = match is_journal {
+        true => places(data, every()),
+        false => (0..length).step_by(every().max(length / 5).max(1)).collect(),
+    };
+    for (count, at) in places.into_iter().enumerate() {
+        harms.push(match count % 2 {
+            0 => Harm::Flip(at, 0x55),
+            _ => Harm::Flip(at, 1 << (count / 2 % 8)),
+        });
+        if count % 8 == 0 {
             harms.extend([Harm::Cut(at), Harm::Zero(at..(at + 512).min(length))]);
         }
     }
