@@ -25,7 +25,7 @@ const ROUND: u32 = 4096;
 /// Sixteen for each write of a round.
 const BITS: usize = 16 * ROUND as usize;
 
-/// What was written to a buffer since it was begun.
+/// Counts the entries written to a buffer since it was begun.
 pub(crate) struct Churn {
     hasher: RandomState,
     /// One for each hash of a key that was written in this round.

@@ -21,10 +21,10 @@ use crate::opening::{self, Inventory, JOURNALS_DIR, Prepared, journal_file};
 
 /// The engine begins no new journal before the present one is longer than this, in bytes.
 const JOURNAL_BYTES_MIN: u64 = 64_000_000;
-/// What the engine writes around the items of a batch, in bytes.
+/// Bytes that the engine writes around the items of a batch.
 const BATCH_BYTES: u64 = 64;
 
-/// What the committer knows of the journals.
+/// The committer's view of the journals.
 #[derive(Debug)]
 pub(crate) struct Journals {
     dir: PathBuf,
