@@ -21,6 +21,7 @@ use bigtable::ConditionalMutation;
 use crate::abort::Abort;
 use crate::column::Cell;
 use crate::heartbeat::Pulse;
+use crate::hints::Hint;
 use crate::mutants::{self, off};
 use crate::options::Secondaries;
 use crate::plan::{Plan, RowPlan};
@@ -70,6 +71,8 @@ pub struct PrimaryCommitted {
     client: Client,
     plan: Plan,
     commit_ts: Timestamp,
+    /// Weak notifications that no hint was given of yet.
+    notifications: BTreeSet<Cell>,
 }
 
 /// Whether the store refuses a commit for good, and has not applied this request.
@@ -172,7 +175,7 @@ impl Transaction {
         let commit_ts = self.client.oracle().timestamp().await?.timestamp;
         self.client.leave_notifications(&self.notifications, commit_ts).await?;
         self.client.counters().committed.bump();
-        self.client.hint(self.notifications);
+        self.client.hint(self.notifications, commit_ts);
         Ok(commit_ts)
     }
 }
@@ -187,9 +190,12 @@ impl Prewritten {
         let decision = client.decide_own(&plan, &notifications, early);
         let commit_ts = client.with_heartbeat(&plan, &mut pulse, decision).await?;
         client.counters().committed.bump();
-        client.hint(notifications);
-        client.hint_row(&plan.rows[plan.primary_row]);
-        Ok(PrimaryCommitted { client, plan, commit_ts })
+        client.hint_row(&plan.rows[plan.primary_row], commit_ts);
+        let mut decided = PrimaryCommitted { client, plan, commit_ts, notifications };
+        if decided.plan.rows.len() == 1 {
+            decided.hint();
+        }
+        Ok(decided)
     }
 }
 
@@ -201,21 +207,29 @@ impl PrimaryCommitted {
 
     /// Commits the other rows, each with "if the lock is there" (H12). A failure changes nothing:
     /// whoever meets a lock that stays rolls it forward.
-    pub async fn commit_secondaries(self) {
-        let PrimaryCommitted { client, mut plan, commit_ts } = self;
-        let start_ts = plan.start_ts;
-        if !client.may_commit(start_ts) {
-            // Somebody else has, or will: by now the locks may be copies that came late.
-            return;
-        }
-        Arc::make_mut(&mut plan.rows).remove(plan.primary_row);
-        let request = |row: &RowPlan| rows::commit(&row.row, start_ts, commit_ts, &row.locked());
-        let results = client.mutate_rows(&plan.rows, request).await;
-        for (row, result) in plan.rows.iter().zip(results) {
-            if matches!(result, Ok(true)) {
-                client.hint_row(row);
+    pub async fn commit_secondaries(mut self) {
+        let (start_ts, commit_ts) = (self.plan.start_ts, self.commit_ts);
+        // If not, somebody else has, or will: by now the locks may be copies that came late.
+        if self.client.may_commit(start_ts) {
+            let primary_row = self.plan.primary_row;
+            Arc::make_mut(&mut self.plan.rows).remove(primary_row);
+            let request =
+                |row: &RowPlan| rows::commit(&row.row, start_ts, commit_ts, &row.locked());
+            let results = self.client.mutate_rows(&self.plan.rows, request).await;
+            for (row, result) in self.plan.rows.iter().zip(results) {
+                if matches!(result, Ok(true)) {
+                    self.client.hint_row(row, commit_ts);
+                }
             }
         }
+        self.hint();
+    }
+
+    /// Gives hints of the weak notifications: now that the rows are committed which they are about, because an
+    /// observer that comes earlier meets their locks, and commits them itself.
+    fn hint(&mut self) {
+        let notifications = std::mem::take(&mut self.notifications);
+        self.client.hint(notifications, self.commit_ts);
     }
 }
 
@@ -427,16 +441,18 @@ impl Client {
         Error::Unknown { start_ts: plan.start_ts, primary: Box::new(plan.primary.location()), why }
     }
 
-    /// Tells this process's workers of cells that were just committed.
-    fn hint(&self, cells: BTreeSet<Cell>) {
+    /// Tells this process's workers of cells that were just notified.
+    fn hint(&self, cells: BTreeSet<Cell>, commit_ts: Timestamp) {
         for cell in cells {
-            self.hints().push(cell);
+            self.hints().push(&Hint { cell, at: Some(commit_ts) });
         }
     }
 
-    pub(crate) fn hint_row(&self, row: &RowPlan) {
+    /// Tells this process's workers of a row that was just committed.
+    pub(crate) fn hint_row(&self, row: &RowPlan, commit_ts: Timestamp) {
         for cell in row.cells.iter().filter(|cell| cell.observed) {
-            self.hints().push(Cell::new(&row.table, &row.row, &cell.column));
+            let cell = Cell::new(&row.table, &row.row, &cell.column);
+            self.hints().push(&Hint { cell, at: Some(commit_ts) });
         }
     }
 }

@@ -22,6 +22,7 @@ use bigtable::{AtCommit, COMMIT_ROWS_MAX, CommitRow, CommitRows, Mutation, RowKe
 use bytes::Bytes;
 
 use crate::column::{Cell, Table};
+use crate::hints::Hint;
 use crate::layout::NOTIFY;
 use crate::mutants::{self, off};
 use crate::options::CommitPath;
@@ -246,10 +247,11 @@ impl Client {
         self.counters().committed_at_once.bump();
         for Part { table, row, planned, notified } in &at.rows {
             if let Some(planned) = planned {
-                self.hint_row(&at.planned[*planned]);
+                self.hint_row(&at.planned[*planned], commit_ts);
             }
             for column in notified {
-                self.hints().push(Cell::new(table, row, column));
+                let cell = Cell::new(table, row, column);
+                self.hints().push(&Hint { cell, at: Some(commit_ts) });
             }
         }
         commit_ts

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
-use crate::Column;
 use crate::bell::Bell;
 use crate::column::Cell;
+use crate::{Column, Timestamp};
 
 /// Most hints that wait at a time for the workers of one `observe`.
 const HINTS_MAX: usize = 200_000;
@@ -38,6 +38,15 @@ pub(crate) struct Queue {
     state: Mutex<State>,
 }
 
+/// A hint.
+#[derive(Debug, Clone)]
+pub(crate) struct Hint {
+    /// The cell that is dirty.
+    pub(crate) cell: Cell,
+    /// The timestamp of its notification, if this process has just left it.
+    pub(crate) at: Option<Timestamp>,
+}
+
 /// Columns by table.
 #[derive(Debug, Default)]
 struct Columns(BTreeMap<String, BTreeSet<Column>>);
@@ -61,8 +70,9 @@ impl Columns {
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Cell>,
-    /// What is in the queue: several changes of one cell need one visit (message collapsing).
-    waiting: BTreeSet<Cell>,
+    /// What is in the queue, with the newest notification that is known: several changes of one cell need one visit
+    /// (message collapsing).
+    waiting: BTreeMap<Cell, Option<Timestamp>>,
     sleepers: BTreeMap<u64, Waker>,
     next_sleeper: u64,
 }
@@ -89,7 +99,7 @@ impl Hints {
     }
 
     /// Tells every queue that wants the cell.
-    pub(crate) fn push(&self, cell: Cell) {
+    pub(crate) fn push(&self, hint: &Hint) {
         if self.wanted.load(Ordering::Relaxed) == 0 {
             return;
         }
@@ -97,8 +107,8 @@ impl Hints {
         let mut queues = self.queues();
         for queue in queues.iter() {
             match queue.upgrade() {
-                Some(queue) if queue.batched.has(&cell) => collected = true,
-                Some(queue) => queue.push(&cell),
+                Some(queue) if queue.batched.has(&hint.cell) => collected = true,
+                Some(queue) => queue.push(hint),
                 None => ended = true,
             }
         }
@@ -123,14 +133,20 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn push(&self, cell: &Cell) {
+    pub(crate) fn push(&self, hint: &Hint) {
+        let Hint { cell, at } = hint;
         if !self.each.has(cell) {
             return;
         }
         let mut state = self.state();
-        if state.queue.len() >= HINTS_MAX || !state.waiting.insert(cell.clone()) {
+        if let Some(known) = state.waiting.get_mut(cell) {
+            *known = (*known).max(*at);
             return;
         }
+        if state.queue.len() >= HINTS_MAX {
+            return;
+        }
+        state.waiting.insert(cell.clone(), *at);
         state.queue.push_back(cell.clone());
         let sleeper = state.sleepers.pop_first();
         drop(state);
@@ -139,20 +155,25 @@ impl Queue {
         }
     }
 
-    pub(crate) fn pop(&self) -> Option<Cell> {
+    pub(crate) fn pop(&self) -> Option<Hint> {
         let mut state = self.state();
         let cell = state.queue.pop_front()?;
-        state.waiting.remove(&cell);
-        Some(cell)
+        let at = state.waiting.remove(&cell).flatten();
+        Some(Hint { cell, at })
     }
 
     /// Whether a hint for the cell waits, so that a scan can leave it to whoever takes it.
     pub(crate) fn is_waiting(&self, cell: &Cell) -> bool {
-        self.state().waiting.contains(cell)
+        self.state().waiting.contains_key(cell)
     }
 
     fn len(&self) -> usize {
         self.state().queue.len()
+    }
+
+    /// Whether no hint waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Completes when there may be a hint.

@@ -4,6 +4,7 @@
 //! transaction on the primary lock decides; two holders of one advisory lock only waste work.
 
 mod claim;
+mod held;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -98,6 +98,8 @@ bigtable::mutants! {
     VERSION_BEFORE_TIMESTAMP "version-before-timestamp" "H59"
         by "h59_an_old_version_comes_with_timestamps_below_the_sweep_s",
     SCANS_ONE_TABLET "scans-one-tablet" "H61",
+    FORGETS_THE_REST "forgets-the-rest" "H61"
+        by "h61_what_has_no_hint_is_found_although_hints_wait",
     STALE_STAYS "stale-stays" "H62",
     ONE_LOCK_STANDS_FOR_ALL "one-lock-stands-for-all" "H69"
         by "h69_an_abort_leaves_no_lock_in_the_row_of_the_primary",

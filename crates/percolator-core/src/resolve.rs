@@ -17,6 +17,7 @@
 use bigtable::{RowKey, Selection, TimeRange, Timestamp};
 
 use crate::column::{Cell, Table};
+use crate::hints::Hint;
 use crate::layout::{LOCK, ROLLBACK, WRITE};
 use crate::lock::Lock;
 use crate::mutants::{self, off};
@@ -211,7 +212,8 @@ impl Client {
                         table = table.name(), row = %row,
                     );
                     for LockedCell { column, .. } in cells.iter().filter(|c| c.lock.notify) {
-                        self.hints().push(Cell::new(table, row, column));
+                        let cell = Cell::new(table, row, column);
+                        self.hints().push(&Hint { cell, at: None });
                     }
                 }
             }

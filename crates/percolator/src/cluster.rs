@@ -95,6 +95,7 @@ impl Config {
         let options = ClientOptions {
             tls: self.tls()?,
             plaintext_beyond_loopback: self.is_insecure(),
+            batch_delay: self.batch_delay()?,
             ..ClientOptions::default()
         };
         Ok(Arc::new(GrpcStore::open(&self.store()?, options).await?))

@@ -23,6 +23,9 @@ use crate::{Cluster, Locks, StoreAddress};
 /// Largest file of settings, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
+/// Longest delay of requests to the store: paper section 2.5 speaks of seconds, where nobody waits.
+const BATCH_DELAY_MAX: Duration = Duration::from_secs(1);
+
 /// The form of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -35,7 +38,8 @@ enum Form {
 /// The application's own settings begin with this.
 const APP: &str = "app.";
 
-const KEYS: [(&str, Form); 11] = [
+const KEYS: [(&str, Form); 12] = [
+    ("batch_delay_ms", Form::Number),
     ("insecure", Form::Switch),
     ("locks.kind", Form::Text),
     ("locks.lifetime_ms", Form::Number),
@@ -71,6 +75,7 @@ impl Default for Config {
     fn default() -> Self {
         let lifetime = i64::try_from(TableLocks::LIFETIME.as_millis()).unwrap_or(i64::MAX);
         let defaults = [
+            ("batch_delay_ms", Value::from(0)),
             ("locks.kind", Value::from("table")),
             ("locks.lifetime_ms", Value::from(lifetime)),
             ("locks.prefix", Value::from(EtcdOptions::default().prefix)),
@@ -249,6 +254,19 @@ impl Config {
         self.settings.get(key).and_then(|(value, _)| value.as_bool()).unwrap_or(false)
     }
 
+    /// How long a request to the store waits for others to go with them (`batch_delay_ms`).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for more than [`BATCH_DELAY_MAX`] and for less than nothing.
+    pub fn batch_delay(&self) -> Result<Duration> {
+        let delay = self.settings.get("batch_delay_ms").and_then(|(value, _)| value.as_integer());
+        let delay = delay.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+        delay.filter(|delay| *delay <= BATCH_DELAY_MAX).ok_or_else(|| {
+            let most = BATCH_DELAY_MAX.as_millis();
+            self.wrong("batch_delay_ms", &format!("0 to {most} milliseconds are possible"))
+        })
+    }
+
     /// A setting of the application's own: that of `app.NAME`.
     pub fn app(&self, name: &str) -> Option<&str> {
         self.text(&format!("{APP}{name}"))
@@ -390,6 +408,19 @@ mod tests {
     }
 
     #[test]
+    fn a_delay_of_requests_has_bounds() {
+        let mut config = Config::default();
+        assert_eq!(config.batch_delay().unwrap(), Duration::ZERO);
+        config.add_text("a", "batch_delay_ms = 1").unwrap();
+        assert_eq!(config.batch_delay().unwrap(), Duration::from_millis(1));
+        for text in ["-1", "1001"] {
+            config.set("env", "batch_delay_ms", text).unwrap();
+            let told = error(config.batch_delay());
+            assert!(told.contains("batch_delay_ms (from env): 0 to 1000 milliseconds"), "{told}");
+        }
+    }
+
+    #[test]
     fn etcd_needs_members_that_are_addresses() {
         let mut config = Config::default();
         let text = "oracles = [\"a:1\"]\n[locks]\nkind = \"etcd\"\nmembers = [\"b:2\"]";
@@ -407,7 +438,7 @@ mod tests {
         let mut config = Config::default();
         assert!(error(config.cluster()).contains("no oracles"));
         for (text, names) in [
-            ("orakles = []", "no setting \"orakles\"; there are: insecure, locks.kind"),
+            ("orakles = []", "no setting \"orakles\"; there are: batch_delay_ms, insecure"),
             ("oracles = 7", "oracles must be a list of texts"),
             ("oracles = [7]", "oracles must be a list of texts"),
             ("[locks]\nlifetime_ms = \"x\"", "locks.lifetime_ms must be a number"),

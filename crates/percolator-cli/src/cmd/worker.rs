@@ -25,6 +25,10 @@ pub(crate) enum App {
 /// fraction of it; and one that a worker's own observers make waits for none.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
+/// Changes that a worker handles at once, unless it is told otherwise. Each of them waits for answers most of the time;
+/// those that wait together send their requests together (paper section 2.5: "greater parallelism").
+pub(crate) const THREADS: u16 = 16;
+
 /// Run an application's observers on the store of a cluster, until Ctrl-C or SIGTERM.
 ///
 /// As many of them as you like work on one store, and each may come, go or die at any time. What is not
@@ -37,7 +41,7 @@ pub(crate) struct Worker {
     #[arg(long, value_enum)]
     app: App,
     /// How many changes are handled at once.
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = THREADS)]
     threads: u16,
     /// How often the store is scanned for changes while there are some; less often when idle.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration, default_value = "100ms")]

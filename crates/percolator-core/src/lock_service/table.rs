@@ -21,6 +21,7 @@ use bigtable::{
 
 use super::LockService;
 use super::claim::{Claim, ONE_CELL, Place, VERSION, Watches};
+use super::held::{Asked, HeldLocks, LINGERS};
 use crate::layout::LOCKS_TABLE as TABLE;
 use crate::lock::Incarnation;
 use crate::{Error, Result, Runtime};
@@ -67,14 +68,13 @@ struct Inner {
     runtime: Arc<dyn Runtime>,
     lifetime: Duration,
     state: Mutex<State>,
+    held: HeldLocks,
     watches: Watches,
 }
 
 #[derive(Debug, Default)]
 struct State {
     tokens: BTreeMap<Incarnation, Arc<Token>>,
-    /// Bounded by the number of workers: each holds one.
-    held: BTreeMap<Vec<u8>, Claim>,
     /// Where the next sweep goes on.
     unswept: Option<RowRange>,
 }
@@ -103,8 +103,9 @@ impl TableLocks {
         }
         let groups = vec![LocalityGroup::on_disk("claim", Layout::Versions)];
         let table = store.open_table(TABLE, &TableSchema { groups }).await?;
-        let (state, watches) = (Mutex::default(), Watches::default());
-        Ok(TableLocks { inner: Arc::new(Inner { table, runtime, lifetime, state, watches }) })
+        let (state, held, watches) = Default::default();
+        let inner = Inner { table, runtime, lifetime, state, held, watches };
+        Ok(TableLocks { inner: Arc::new(inner) })
     }
 }
 
@@ -124,19 +125,8 @@ impl LockService for TableLocks {
     }
 
     fn unregister(&self, owner: Incarnation) {
-        let (token, held) = {
-            let mut state = self.inner.state();
-            let token = state.tokens.remove(&owner);
-            let mut held = Vec::new();
-            state.held.retain(|name, claim| {
-                let other = claim.owner != owner;
-                if !other {
-                    held.push((Place::of_lock(name), *claim));
-                }
-                other
-            });
-            (token, held)
-        };
+        let token = self.inner.state().tokens.remove(&owner);
+        let held = self.inner.held.forget_all_of(owner);
         let inner = self.inner.clone();
         self.inner.runtime.spawn(Box::pin(async move {
             // What fails here runs out by itself.
@@ -145,8 +135,8 @@ impl LockService for TableLocks {
                 *given_up = true;
                 let _ = inner.remove_token(owner).await;
             }
-            for (place, claim) in held {
-                let _ = inner.remove(&place, claim).await;
+            for (name, claim) in held {
+                let _ = inner.remove(&Place::of_lock(&name), claim).await;
             }
         }));
     }
@@ -170,6 +160,10 @@ impl LockService for TableLocks {
         let inner = &self.inner;
         let place = Place::of_lock(name);
         let claim = Claim::new(owner, lifetime, &*inner.runtime);
+        let asking = match inner.held.ask(name, claim, lifetime, inner.runtime.now()) {
+            Asked::Answered(taken) => return Ok(taken),
+            Asked::Unknown(asking) => asking,
+        };
         let mut taken = inner.replace(&place, None, claim).await?;
         if !taken && let Some(other) = inner.read(&place).await? {
             // The claim of a process that is gone need not run out.
@@ -177,24 +171,21 @@ impl LockService for TableLocks {
             taken = free && inner.replace(&place, Some(other), claim).await?;
         }
         if taken {
-            inner.state().held.insert(name.to_vec(), claim);
+            asking.has_it();
         }
         Ok(taken)
     }
 
     fn unlock(&self, name: &[u8], owner: Incarnation) {
-        let held = {
-            let mut state = self.inner.state();
-            match state.held.get(name) {
-                Some(claim) if claim.owner == owner => state.held.remove(name),
-                _ => None,
-            }
-        };
-        let Some(claim) = held else { return };
-        let (inner, place) = (self.inner.clone(), Place::of_lock(name));
+        let now = self.inner.runtime.now();
+        let Some(claim) = self.inner.held.give_up(name, owner, now) else { return };
+        let (inner, name) = (self.inner.clone(), name.to_vec());
         self.inner.runtime.spawn(Box::pin(async move {
-            // If this fails, it runs out by itself.
-            let _ = inner.remove(&place, claim).await;
+            inner.runtime.sleep(LINGERS).await;
+            if inner.held.forget(&name, claim, inner.runtime.now()) {
+                // If this fails, it runs out by itself.
+                let _ = inner.remove(&Place::of_lock(&name), claim).await;
+            }
         }));
     }
 }

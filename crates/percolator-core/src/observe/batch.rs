@@ -135,7 +135,16 @@ impl Context {
         if !locks.try_lock(&lock, worker, self.options.row_lock_lifetime).await? {
             return Ok(Round::Some);
         }
-        let full = self.round_locked(registration, batch, observer, resume).await;
+        let begun = self.runtime().now();
+        let held = || self.runtime().now().saturating_sub(begun);
+        // As long as batches are full, and while the lock is surely held.
+        let full = loop {
+            let full = self.round_locked(registration, batch, observer, resume).await;
+            let goes_on = matches!(full, Ok(true)) && !self.is_stopping();
+            if !goes_on || held() >= self.options.row_lock_lifetime / 2 {
+                break full;
+            }
+        };
         locks.unlock(&lock, worker);
         Ok(if full? { Round::Full } else { Round::Some })
     }

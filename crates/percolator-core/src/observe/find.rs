@@ -17,8 +17,11 @@ use crate::observe::handle::Visit;
 use crate::observe::workers::Context;
 use crate::{Column, Result};
 
-/// Most rows of one page of a notification scan.
-const PAGE_ROWS: usize = 256;
+/// Most rows of one page of a notification scan. While its rows are visited one after the other, other workers
+/// visit some of them: the larger a page, the more of it is out of date at its end.
+const PAGE_ROWS: usize = 64;
+/// How many pages of a table one pass looks at while hints wait. The next pass goes on behind them.
+const PAGES_BUSY: usize = 4;
 /// How often one pass jumps away from other workers before it ends.
 const JUMPS_MAX: u32 = 4;
 /// How many tablets one pass looks at, so that idle workers of a huge table stay quiet.
@@ -31,6 +34,17 @@ const PLACES_MAX: usize = 64;
 
 /// The tablets of each scanned table, by its name, and until when they are believed.
 pub(super) type Tablets = BTreeMap<String, (Duration, Vec<RowRange>)>;
+
+/// Of each table the ranges that the last pass has left, because hints waited.
+pub(super) type Unwalked = BTreeMap<String, VecDeque<RowRange>>;
+
+/// How a look at one page ended.
+enum Walked {
+    /// Another worker is at one of its rows.
+    Met,
+    /// All of it was visited; this is left of its range.
+    Upto(Option<RowRange>),
+}
 
 /// Where a scanner has found dirty rows: places to begin the next pass at.
 #[derive(Debug, Default)]
@@ -80,11 +94,30 @@ impl Context {
             tablets.sort_by(|a, b| format!("{a:?}").cmp(&format!("{b:?}")));
             tablets.truncate(1);
         }
-        for tablet in tablets.iter().take(TABLETS_MAX) {
-            for range in self.around(table, tablet, places) {
-                if !self.pass_range(table, &select, range, places, found).await? {
-                    return Ok(false);
+        let all = || {
+            let tablets = tablets.iter().take(TABLETS_MAX);
+            tablets.flat_map(|tablet| self.around(table, tablet, places)).collect()
+        };
+        let busy = !self.hints.is_empty();
+        // Without hints there is time for the whole table.
+        let left = self.unwalked().remove(table.name()).filter(|_| busy);
+        let mut ranges: VecDeque<RowRange> = left.unwrap_or_else(all);
+        let mut pages_left = if busy { PAGES_BUSY } else { usize::MAX };
+        while let Some(range) = ranges.pop_front()
+            && !self.is_stopping()
+        {
+            if pages_left == 0 {
+                ranges.push_front(range);
+                if !off(mutants::FORGETS_THE_REST) {
+                    self.unwalked().insert(table.name().to_owned(), ranges);
                 }
+                break;
+            }
+            pages_left -= 1;
+            match self.pass_page(table, &select, range, places, found).await? {
+                Walked::Met => return Ok(false),
+                Walked::Upto(Some(rest)) => ranges.push_front(rest),
+                Walked::Upto(None) => {}
             }
         }
         Ok(true)
@@ -104,41 +137,36 @@ impl Context {
         Ok(tablets)
     }
 
-    async fn pass_range(
+    /// Visits the dirty rows of a range's first page. Returns the rest of the range.
+    async fn pass_page(
         &self,
         table: &Table,
         select: &Selection,
         range: RowRange,
         places: &mut Places,
         found: &mut bool,
-    ) -> Result<bool> {
-        let mut left = Some(range);
-        while let Some(range) = left
-            && !self.is_stopping()
+    ) -> Result<Walked> {
+        let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
+        let mut page = table.notify_store().scan(&range, select, limit).await?;
+        if let Some(resume) = &page.resume
+            && let std::ops::Bound::Excluded(row) = &resume.start
         {
-            let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
-            let mut page = table.notify_store().scan(&range, select, limit).await?;
-            if let Some(resume) = &page.resume
-                && let std::ops::Bound::Excluded(row) = &resume.start
-            {
-                places.remember(row.clone());
-            }
-            // Not all from the first dirty row on, where they would only meet one another.
-            let first = self.random_below(page.rows.len().max(1));
-            page.rows.rotate_left(first);
-            for row in &page.rows {
-                *found = true;
-                self.stir();
-                if !self.visit_row(table, row).await? {
-                    return Ok(false);
-                }
-                if self.is_stopping() {
-                    break;
-                }
-            }
-            left = page.resume;
+            places.remember(row.clone());
         }
-        Ok(true)
+        // Not all from the first dirty row on, where they would only meet one another.
+        let first = self.random_below(page.rows.len().max(1));
+        page.rows.rotate_left(first);
+        for row in &page.rows {
+            *found = true;
+            self.stir();
+            if !self.visit_row(table, row).await? {
+                return Ok(Walked::Met);
+            }
+            if self.is_stopping() {
+                break;
+            }
+        }
+        Ok(Walked::Upto(page.resume))
     }
 
     /// Visits the dirty cells of a row; `false` when another worker is there.
@@ -150,7 +178,7 @@ impl Context {
             if self.hints.is_waiting(&cell) {
                 continue;
             }
-            if self.visit(&cell).await? == Visit::Met && self.options.jump {
+            if self.visit(&cell, None).await? == Visit::Met && self.options.jump {
                 return Ok(false);
             }
         }

@@ -61,10 +61,13 @@ pub(super) enum Delay {
 }
 
 impl Context {
-    /// Visits a cell that may be dirty.
-    pub(super) async fn visit(&self, cell: &Cell) -> Result<Visit> {
+    /// Visits a cell that may be dirty. `at`: a notification that this process has left there itself.
+    pub(super) async fn visit(&self, cell: &Cell, at: Option<Timestamp>) -> Result<Visit> {
         let Some(observers) = self.observers_of(cell) else { return Ok(Visit::Done) };
-        let seen = notifications(cell).await?;
+        let seen = match at.filter(|_| is_known(cell, &observers)) {
+            Some(at) => vec![at],
+            None => notifications(cell).await?,
+        };
         if seen.is_empty() {
             return Ok(Visit::Done);
         }
@@ -210,6 +213,14 @@ impl Context {
         );
         delay
     }
+}
+
+/// Whether a hint says all that a look at the notification would: where they lie apart, the one that is hinted at has
+/// taken the place of those before it. If others have handled it meanwhile, the acknowledgement says so, which weak
+/// observers do not have.
+fn is_known(cell: &Cell, observers: &[Arc<Registration>]) -> bool {
+    let strong = |r: &Arc<Registration>| r.observed.strength == Strength::Strong;
+    cell.table.notifies_apart() && observers.iter().all(strong)
 }
 
 /// Writes the observer's acknowledgement into the transaction, unless the cell is not dirty for it.

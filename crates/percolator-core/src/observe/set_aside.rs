@@ -18,6 +18,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::codec::{Reader, put_bytes16, put_bytes32};
 use crate::column::Cell;
+use crate::hints::Hint;
 use crate::layout::{FAILED, NOTIFY};
 use crate::mutants::{self, off};
 use crate::observe::handle::Delay;
@@ -204,7 +205,8 @@ impl Client {
                 ..ConditionalMutation::new(table.notify_key(&aside.row))
             };
             if table.notify_store().check_and_mutate_row(request).await? {
-                self.hints().push(Cell::new(&table, &aside.row, &aside.column));
+                let cell = Cell::new(&table, &aside.row, &aside.column);
+                self.hints().push(&Hint { cell, at: None });
                 replayed += 1;
             }
         }

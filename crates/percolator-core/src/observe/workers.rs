@@ -12,8 +12,8 @@ use futures::future::{Shared, join_all, select};
 
 use crate::bell::Bell;
 use crate::column::{COLUMN_BYTES_MAX, Cell, Table};
-use crate::hints::Queue;
-use crate::observe::find::{Places, Tablets};
+use crate::hints::{Hint, Queue};
+use crate::observe::find::{Places, Tablets, Unwalked};
 use crate::observe::handle::Visit;
 use crate::observe::set_aside::Failures;
 use crate::observer::{Registration, Runner};
@@ -96,6 +96,7 @@ pub(super) struct Context {
     delayed: AtomicUsize,
     scans: Mutex<Scans>,
     tablets: Mutex<Tablets>,
+    unwalked: Mutex<Unwalked>,
     /// Rung when a scan has found something after a long pause, so that all workers scan.
     stirred: Bell,
     reports: Mutex<Reports>,
@@ -232,6 +233,7 @@ impl Context {
             delayed: AtomicUsize::new(0),
             scans: Mutex::new(Scans { next: client.runtime().now(), pause: scan_period }),
             tablets: Mutex::default(),
+            unwalked: Mutex::default(),
             stirred: Bell::default(),
             reports: Mutex::default(),
         };
@@ -255,9 +257,9 @@ impl Context {
                 self.scanned(found);
             }
             match self.hints.pop() {
-                Some(cell) => {
+                Some(hint) => {
                     self.stir();
-                    self.follow(cell).await;
+                    self.follow(hint).await;
                 }
                 None => {
                     let next = self.scans().next;
@@ -273,6 +275,10 @@ impl Context {
 
     pub(super) fn known_tablets(&self) -> MutexGuard<'_, Tablets> {
         self.tablets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn unwalked(&self) -> MutexGuard<'_, Unwalked> {
+        self.unwalked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it is time for a scan, and no other worker begins it.
@@ -311,21 +317,21 @@ impl Context {
     }
 
     /// Follows a hint.
-    async fn follow(self: &Arc<Self>, cell: Cell) {
-        match self.visit(&cell).await {
+    async fn follow(self: &Arc<Self>, hint: Hint) {
+        match self.visit(&hint.cell, hint.at).await {
             Ok(Visit::Done) => {}
             // Whoever is at the row may have begun before this change.
-            Ok(Visit::Met) => self.again(cell, Duration::from_millis(1)),
-            Ok(Visit::Later(delay)) => self.again(cell, delay),
+            Ok(Visit::Met) => self.again(hint, Duration::from_millis(1)),
+            Ok(Visit::Later(delay)) => self.again(hint, delay),
             Err(error) => {
                 self.report(&error);
-                self.again(cell, self.options.scan_period);
+                self.again(hint, self.options.scan_period);
             }
         }
     }
 
     /// Hints at a cell again after a while.
-    fn again(self: &Arc<Self>, cell: Cell, delay: Duration) {
+    fn again(self: &Arc<Self>, hint: Hint, delay: Duration) {
         if self.delayed.fetch_add(1, Ordering::Relaxed) >= DELAYED_MAX {
             self.delayed.fetch_sub(1, Ordering::Relaxed);
             return;
@@ -335,7 +341,7 @@ impl Context {
             // Not beyond the end of the workers: it holds the client, and with it the store.
             context.rest(delay).await;
             context.delayed.fetch_sub(1, Ordering::Relaxed);
-            context.hints.push(&cell);
+            context.hints.push(&hint);
         }));
     }
 

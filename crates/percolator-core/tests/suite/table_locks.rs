@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bigtable::{Family, Mutation, RowMutation, RowRange, Selection, TimeRange};
+use futures::FutureExt;
 use futures::future::{AbortHandle, Abortable, BoxFuture};
 use percolator_core::testing::VirtualRuntime;
 use percolator_core::{
     Bytes, Client, Error, Incarnation, LockService, Options, Runtime, Services, TableLocks,
 };
 
-use crate::faults::Weather;
+use crate::faults::{Fault, Weather};
 use crate::leaders::Clock;
 use crate::world::{A, BAL, World, run, run_seed};
 
@@ -138,9 +139,61 @@ fn advisory_locks_exclude_and_run_out_on_the_observers_clock() {
             world.sleep_ms(1).await;
             assert!(!a.try_lock(&name, one, 5 * SECOND).await.unwrap());
             b.unlock(&name, two);
-            world.sleep_ms(1).await;
+            world.sleep_ms(60).await;
             assert!(a.try_lock(&name, one, 5 * SECOND).await.unwrap());
         }
+    });
+}
+
+/// Whoever has handled one column of a row often comes back for another one at once.
+#[test]
+fn an_advisory_lock_that_was_just_given_up_is_had_again_by_its_process_and_then_by_others() {
+    run(async |world| {
+        let (a, b) = (process(&world, 1.0).await, process(&world, 1.0).await);
+        let (one, two) = (Incarnation(1), Incarnation(2));
+        a.register(one).await.unwrap();
+        b.register(two).await.unwrap();
+        let claim = async || {
+            let rows = rows(&world).await;
+            let lock = rows.iter().find(|row| row.key.as_bytes().starts_with(b"lock/"));
+            lock.map(|row| row.cells[0].value.clone())
+        };
+        assert!(a.try_lock(b"row", one, 5 * SECOND).await.unwrap());
+        let first = claim().await.unwrap();
+        for _ in 0..3 {
+            a.unlock(b"row", one);
+            world.sleep_ms(20).await;
+            assert!(a.try_lock(b"row", one, 5 * SECOND).await.unwrap());
+            assert!(!a.try_lock(b"row", one, 5 * SECOND).await.unwrap(), "nor its holder again");
+            assert!(!b.try_lock(b"row", two, 5 * SECOND).await.unwrap());
+            assert_eq!(claim().await.as_ref(), Some(&first), "no request was needed");
+        }
+        // The pauses after which it was given up for good have passed meanwhile, one by one.
+        world.sleep_ms(100).await;
+        assert_eq!(claim().await.as_ref(), Some(&first), "it is used");
+        a.unlock(b"row", one);
+        world.sleep_ms(60).await;
+        assert_eq!(claim().await, None);
+        assert!(b.try_lock(b"row", two, 5 * SECOND).await.unwrap());
+        // Long held: for others it is about to run out, so that the store is asked.
+        world.sleep_ms(2_000).await;
+        b.unlock(b"row", two);
+        assert!(!b.try_lock(b"row", two, 5 * SECOND).await.unwrap());
+        world.sleep_ms(60).await;
+        assert!(b.try_lock(b"row", two, 5 * SECOND).await.unwrap());
+    });
+}
+
+#[test]
+fn a_question_for_an_advisory_lock_that_is_given_up_keeps_nobody_away() {
+    run(async |world| {
+        let a = process(&world, 1.0).await;
+        a.register(Incarnation(1)).await.unwrap();
+        let row = bigtable::RowKey::from("lock/row");
+        let held = world.store.when(1, Fault::Hold, move |request| request.row == row);
+        assert!(a.try_lock(b"row", Incarnation(1), SECOND).now_or_never().is_none());
+        assert_eq!(held.count(), 1);
+        assert!(a.try_lock(b"row", Incarnation(1), SECOND).await.unwrap());
     });
 }
 

@@ -14,8 +14,10 @@ use crate::records::{Fetch, decode, encode, encode_content};
 use crate::tables::{CONTENT, FETCH};
 use crate::walk::{Found, Walk};
 
-/// How many documents are being loaded at a time.
+/// How many documents are being loaded at a time: in this process, and over a network, where each waits for
+/// answers most of the time.
 const LOADED_AT_ONCE: usize = 4;
+const SENT_AT_ONCE: usize = 32;
 /// How many changes may wait for this process's workers before the loader waits for them.
 const BACKLOG_MAX: usize = 4_000;
 /// The slowest and the fastest pace, in pages a second.
@@ -167,6 +169,7 @@ impl WebIndex {
             let after = Duration::try_from_secs_f64(index as f64 / options.pages_per_s?).ok()?;
             started.checked_add(after)
         };
+        let at_once = if self.runs_observers() { LOADED_AT_ONCE } else { SENT_AT_ONCE };
         let mut loads = stream::iter(found.into_iter().enumerate())
             .map(|(index, page)| async move {
                 if let Some(due) = due(index) {
@@ -177,7 +180,7 @@ impl WebIndex {
                     false => self.load_file(page).await.map(Some),
                 }
             })
-            .buffer_unordered(LOADED_AT_ONCE);
+            .buffer_unordered(at_once);
         while let Some(loaded) = loads.next().await {
             progress.step(1);
             match loaded? {

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use percolator::{
     BatchObserver, Bytes, Change, Error, Result, RowKey, RowRange, Transaction, async_trait,
 };
@@ -22,6 +23,9 @@ pub(crate) const ANCHORS_MAX: usize = 64;
 /// How many rows of in-links are read at a time; a page has enough anchors after a few.
 const ROWS_AT_ONCE: usize = 8;
 
+/// For how many pages the anchors are read at a time.
+const PAGES_AT_ONCE: usize = 16;
+
 /// Observes `export-page` and `export-anchors`.
 #[derive(Debug)]
 pub(crate) struct Exporter {
@@ -35,12 +39,9 @@ impl Exporter {
         Exporter { tables, search, latency }
     }
 
-    /// What the search index is to hold of a page.
-    async fn state(&self, tx: &Transaction, row: &RowKey, url: &str) -> Result<State> {
-        let cells = tx
-            .get_many(&self.tables.documents, std::slice::from_ref(row), &[PAGE, CANONICAL, RANK])
-            .await?;
-        let [page, canonical, rank] = &cells[0][..] else { return Ok(State::Nothing) };
+    /// What the search index is to hold of a page, out of its cells `page`, `canonical` and `rank`.
+    async fn state(&self, tx: &Transaction, cells: Vec<Option<Bytes>>, url: &str) -> Result<State> {
+        let [page, canonical, rank] = &cells[..] else { return Ok(State::Nothing) };
         if canonical.is_some() {
             return Ok(State::Duplicate);
         }
@@ -51,10 +52,29 @@ impl Exporter {
         Ok(State::Shown(IndexedPage { title, text, anchors, rank }))
     }
 
+    /// What the search index is to hold of the changed pages, in order.
+    async fn states(&self, tx: &Transaction, changes: &[Change]) -> Result<Vec<(String, State)>> {
+        let rows: Vec<RowKey> = changes.iter().map(|change| change.row.clone()).collect();
+        let columns = [PAGE, CANONICAL, RANK];
+        let pages = tx.get_many(&self.tables.documents, &rows, &columns).await?;
+        let urls: Vec<String> = changes.iter().map(super::row_url).collect::<Result<_>>()?;
+        let mut states = Vec::with_capacity(urls.len());
+        for (url, cells) in urls.iter().zip(pages) {
+            states.push(self.state(tx, cells, url));
+        }
+        let states: Vec<State> = stream::iter(states).buffered(PAGES_AT_ONCE).try_collect().await?;
+        Ok(urls.into_iter().zip(states).collect())
+    }
+
     /// The update that a change makes necessary, if any.
-    async fn update(&self, tx: &mut Transaction, change: &Change) -> Result<Option<Update>> {
-        let (url, seq) = (super::row_url(change)?, tx.start_ts().as_u64());
-        let state = self.state(tx, &change.row, &url).await?;
+    async fn update(
+        &self,
+        tx: &mut Transaction,
+        change: &Change,
+        url: String,
+        state: State,
+    ) -> Result<Option<Update>> {
+        let seq = tx.start_ts().as_u64();
         let only_anchors = change.column == EXPORT_ANCHORS;
         if only_anchors && matches!(state, State::Duplicate) {
             self.tables.notify_homes(tx, &url).await?;
@@ -126,8 +146,9 @@ impl BatchObserver for Exporter {
     async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
         let seq = tx.start_ts().as_u64();
         let mut batch = Vec::with_capacity(changes.len());
-        for change in changes {
-            batch.extend(self.update(tx, change).await?);
+        let states = self.states(tx, changes).await?;
+        for (change, (url, state)) in changes.iter().zip(states) {
+            batch.extend(self.update(tx, change, url, state).await?);
         }
         if batch.is_empty() {
             return Ok(());

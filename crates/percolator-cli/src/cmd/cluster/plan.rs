@@ -15,13 +15,16 @@ use percolator::{Config, StoreAddress};
 use serde::{Deserialize, Serialize};
 
 use crate::cmd::config;
-use crate::cmd::worker::set_locks;
+use crate::cmd::worker::{THREADS, set_locks};
 use crate::exit::Failure;
 
 /// How many oracles: one leads, one stands by.
 const ORACLES: usize = 2;
 /// Most workers of one cluster.
 pub(super) const WORKERS_MAX: u16 = 64;
+
+/// How long requests to the store wait for others to go with them, in milliseconds (paper section 2.5).
+const BATCH_DELAY_MS: &str = "1";
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +80,7 @@ impl Plan {
         };
         let mut settings = Config::default();
         set_locks(&mut settings, locks)?;
-        let (workers, threads) = (0, 4);
+        let (workers, threads) = (0, THREADS);
         let (locks, durability) = (locks.to_owned(), "sync".to_owned());
         Ok(Plan { table, store, oracles, locks, workers, threads, durability })
     }
@@ -106,6 +109,7 @@ impl Plan {
         let search = fs::canonicalize(place.dir())?.join("search");
         let mut set =
             |key, value: &str| settings.set("cluster up", key, value).map_err(config::told);
+        set("batch_delay_ms", BATCH_DELAY_MS)?;
         set("store", &self.store)?;
         set("oracles", &oracles.join(","))?;
         set("app.search", &search.display().to_string())?;
