@@ -104,6 +104,52 @@ fn a_flipped_bit_in_the_journal_is_refused_named_and_repaired() {
     assert!(moments.contains("\"timestamp\":10995"), "2^40 and a little: {moments}");
 }
 
+/// The oracle's record of a cluster is in a table of its server, and is raised there.
+#[test]
+fn a_table_servers_store_is_repaired_with_the_record_of_its_oracles() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cluster, table) = (dir.path().join("C"), dir.path().join("C/table"));
+    let config = cluster.join("percolator.toml");
+    let [cluster, config] = [&cluster, &config].map(|path| path.to_str().unwrap());
+    let run = |arguments: &[&str]| {
+        let output = percolator(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output));
+        text(&output)
+    };
+    let _down = Down(cluster.to_owned());
+    run(&["cluster", "up", "--workers", "0", "--data", cluster]);
+    for row in 0..ROWS {
+        run(&["set", &format!("row{row}"), "b", &format!("v{row}"), "--config", config]);
+    }
+    run(&["cluster", "down", "--data", cluster]);
+    let path = table.to_str().unwrap();
+    run(&["check", path]);
+    flip(&table);
+    assert_eq!(percolator(&["check", path]).status.code(), Some(3));
+    let new = dir.path().join("NEW");
+    let told = run(&["check", path, "--repair", "--to", new.to_str().unwrap()]);
+    assert!(told.contains("dropped: ") && told.contains("timestamps begin above 10"), "{told}");
+    run(&["check", new.to_str().unwrap()]);
+    fs::rename(&table, dir.path().join("damaged")).unwrap();
+    fs::rename(&new, &table).unwrap();
+    run(&["cluster", "up", "--data", cluster]);
+    let saved = run(&["scan", "--config", config]).lines().count();
+    assert!(saved + 1 >= ROWS, "{saved} rows");
+    run(&["set", "more", "b", "v", "--config", config]);
+    let moments = run(&["cell", "more", "b", "--history", "--config", config, "--json"]);
+    assert!(moments.contains("\"timestamp\":10995"), "2^40 and a little: {moments}");
+    run(&["cluster", "down", "--data", cluster]);
+}
+
+/// Ends a cluster, however its test ends.
+struct Down(String);
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        percolator(&["cluster", "down", "--data", &self.0]);
+    }
+}
+
 #[test]
 fn damage_of_the_search_index_is_found() {
     let (_dir, data) = store();

@@ -133,9 +133,23 @@ impl Server {
     /// [`bigtable::Error::Files`] if the directory cannot be used; it says what to do. Removing what
     /// an interrupted deletion left behind may fail as any mutation may.
     pub async fn open(dir: impl AsRef<Path>, options: Options) -> bigtable::Result<Server> {
-        let store = FjallStore::open(dir, options)?;
+        Server::over(FjallStore::open(dir, options)?).await
+    }
+
+    /// Takes over a store that is open.
+    ///
+    /// # Errors
+    /// Those of reading its catalog; removing what an interrupted deletion left behind may fail as any mutation
+    /// may.
+    pub async fn over(store: FjallStore) -> bigtable::Result<Server> {
         let silence = if store.restarted() { SILENCE } else { Duration::ZERO };
         Ok(Server { tables: Arc::new(Tables::open(store).await?), silence })
+    }
+
+    /// The full names of its tables, sorted: `projects/P/instances/I/tables/T`.
+    pub async fn table_names(&self) -> Vec<String> {
+        let schemas = self.tables.schemas("").await;
+        schemas.iter().map(|schema| schema.record.name.clone()).collect()
     }
 
     /// Serves in plain text on this machine, as [`serve_with`](Server::serve_with) does.

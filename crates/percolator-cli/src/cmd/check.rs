@@ -1,20 +1,21 @@
 //! `check`: is a closed store as its program left it, and what can be saved if it is not?
 
+mod records;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use bigtable::{Store, Timestamp};
+use bigtable::Timestamp;
 use bigtable_fjall::{Checked, FjallStore, Options, Problem, Repair};
 use clap::Args;
-use futures::executor::block_on;
-use percolator::{Incarnation, Oracle, SYSTEM_TABLE, WindowOracle};
-use rand::random;
 use serde_json::json;
+use tokio::runtime::Handle;
 use webindex::SEARCH_DIR;
 use webindex::search::SearchIndex;
 
 use crate::cmd::Context;
-use crate::exit::{Exit, Failure};
+use crate::cmd::check::records::Records;
+use crate::exit::Exit;
 use crate::output::{Column, grouped};
 
 /// By how much a repaired store's timestamps begin above the highest one that was found. What was
@@ -99,20 +100,24 @@ fn as_json(checked: &Checked) -> serde_json::Value {
     })
 }
 
-/// Checks the store's files, its oracle's record, and its search index.
+/// Checks the store's files, its oracles' records, and its search index. To be called from a thread that may block.
 fn check(dir: &Path) -> anyhow::Result<Checked> {
-    let mut issued = None;
-    let mut checked = bigtable_fjall::check(dir, |store| match last_issued(store) {
-        Ok(last) => {
-            issued = last;
-            Vec::new()
-        }
-        Err(error) => {
-            vec![Problem::new(dir, format!("the oracle's record cannot be read: {error}"))]
+    let mut records = None;
+    let mut checked = bigtable_fjall::check(dir, |store| {
+        match Handle::current().block_on(records::read(store)) {
+            Ok(read) => {
+                records = read;
+                Vec::new()
+            }
+            Err(error) => {
+                vec![Problem::new(dir, format!("the oracle's record cannot be read: {error:#}"))]
+            }
         }
     })?;
-    if let Some(issued) = issued.filter(|issued| checked.newest.max(checked.floor) > *issued) {
-        let newest = checked.newest.max(checked.floor);
+    let newest = checked.newest.max(checked.floor);
+    if let Some(Records { issued, embedded: true }) = records
+        && newest > issued
+    {
         let problem = format!(
             "the oracle's record says that {issued} is the highest timestamp, and the store has {newest}"
         );
@@ -130,16 +135,6 @@ fn check(dir: &Path) -> anyhow::Result<Checked> {
     Ok(checked)
 }
 
-/// The highest timestamp that was handed out, if the store is a database with an oracle of its own. The
-/// store must be a stand-in: taking over the oracle changes its record.
-fn last_issued(store: &FjallStore) -> anyhow::Result<Option<Timestamp>> {
-    if !block_on(store.table_names())?.iter().any(|name| name == SYSTEM_TABLE) {
-        return Ok(None);
-    }
-    let oracle = block_on(WindowOracle::open(store, Incarnation(random())))?;
-    Ok(Some(block_on(oracle.peek())?))
-}
-
 /// Writes what can be saved of the store in `dir` to `to`, and says before what is dropped.
 fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
     let plan = Repair::plan(dir)?;
@@ -150,31 +145,37 @@ fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
     let saved = plan.write(to)?;
     drop(plan);
     let checked = check(to).context("checking the repaired store")?;
-    let above = begin_above(to, checked.newest)?;
+    let begin = begin_above(to, checked.newest.max(checked.floor))?;
     note(&format!(
-        "{} entries were written, {} could not be read; timestamps begin above {above}",
+        "{} entries were written, {} could not be read",
         grouped(saved.entries),
         grouped(saved.unreadable)
     ));
+    note(&match begin {
+        Some(above) => format!("timestamps begin above {above}: start all its clients anew"),
+        None => "it holds no oracle's record, so there are no timestamps to raise".to_owned(),
+    });
     if dir.join(SEARCH_DIR).exists() {
         note("the search index was left where it is: load the pages again into the new store");
     }
     Ok(())
 }
 
-/// Has the oracle of a repaired store begin above all timestamps, and the floor as well.
-fn begin_above(dir: &Path, newest: Timestamp) -> anyhow::Result<Timestamp> {
-    let store = FjallStore::open(dir, Options::default())?;
-    let Some(issued) = last_issued(&store)? else {
-        return Err(Failure::no(
-            "the store has no oracle of its own, so nothing was raised",
-            "a table server's store can be served as it is; stop the oracles of its cluster, and \
-             start them again only after all clients were started anew",
-        ));
+/// Has the oracles of a repaired store begin above all timestamps, and the floor as well. To be called from a thread
+/// that may block.
+fn begin_above(dir: &Path, newest: Timestamp) -> anyhow::Result<Option<Timestamp>> {
+    let open = || FjallStore::open(dir, Options::default());
+    let runtime = Handle::current();
+    let Some(Records { issued, embedded }) = runtime.block_on(records::read(open()?))? else {
+        return Ok(None);
     };
-    let above = newest.max(issued).max(store.floor()).as_u64().saturating_add(ABOVE);
-    let above = Timestamp::new(above).context("the store's timestamps are used up")?;
-    block_on(WindowOracle::raise(&store, Incarnation(random()), above))?;
-    block_on(store.raise_floor(above))?;
-    Ok(above)
+    let issued = issued.as_u64();
+    let newest = newest.as_u64();
+    // What lies so far above is another table of the server, whose program chooses its timestamps.
+    let foreign = !embedded && newest > issued.saturating_add(ABOVE);
+    let highest = if foreign { issued } else { issued.max(newest) };
+    let above = Timestamp::new(highest.saturating_add(ABOVE));
+    let above = above.context("the store's timestamps are used up")?;
+    runtime.block_on(records::raise(open()?, above))?;
+    Ok(Some(above))
 }
