@@ -55,6 +55,44 @@ fn another_format_is_refused() {
     }
 }
 
+/// A measurement, for a release build and a machine with nothing else to do:
+/// `cargo test --release -p bigtable-fjall --test suite opening::a_quarter -- --ignored --nocapture`.
+#[test]
+#[ignore = "writes 256 MiB, and measures time"]
+fn a_quarter_of_a_gigabyte_of_journals_is_opened_within_two_seconds() {
+    const VALUE_BYTES: usize = 64 << 10;
+    const JOURNAL_BYTES: u64 = 256 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    // Nothing is written out, so that all of it stays in journals.
+    let options = Options {
+        durability: Durability::Buffered,
+        write_buffer_bytes: 4 * JOURNAL_BYTES,
+        journal_bytes_max: 4 * JOURNAL_BYTES,
+        ..Options::default()
+    };
+    let store = FjallStore::open(dir.path(), options.clone()).unwrap();
+    let table = block_on(store.open_table("t", &schema())).unwrap();
+    for row in 0..JOURNAL_BYTES / VALUE_BYTES as u64 {
+        let word = |n: u64| (row * VALUE_BYTES as u64 + n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let value: Vec<u8> =
+            (0..VALUE_BYTES as u64 / 8).flat_map(|n| word(n).to_be_bytes()).collect();
+        let key = bigtable::RowKey::from(row.to_be_bytes().to_vec());
+        let set = bigtable::Mutation::set(crate::PLAIN, "q", bigtable::Timestamp::ZERO, value);
+        block_on(table.mutate_row(bigtable::RowMutation::new(key).mutation(set))).unwrap();
+    }
+    drop((table, store));
+    let journals = fs::read_dir(dir.path().join("engine")).unwrap().map(|file| file.unwrap());
+    let journals = journals.filter(|file| file.path().extension().is_some_and(|e| e == "jnl"));
+    let bytes: u64 = journals.map(|file| file.metadata().unwrap().len()).sum();
+    assert!(bytes >= JOURNAL_BYTES, "{bytes} bytes of journals");
+    let begun = std::time::Instant::now();
+    let store = FjallStore::open(dir.path(), options).unwrap();
+    let took = begun.elapsed();
+    println!("{bytes} bytes of journals were opened in {took:?}");
+    assert!(took <= std::time::Duration::from_secs(2), "{took:?}");
+    drop(store);
+}
+
 #[test]
 fn a_damaged_format_is_refused() {
     for text in [
