@@ -9,6 +9,10 @@ use percolator::{Cluster, CommitPath, Config, OpenOptions, Options, Percolator, 
 use crate::cmd::config;
 use crate::exit::Failure;
 
+/// How long the requests of workers and loaders wait for others to go with them, in milliseconds, unless the settings
+/// say otherwise (paper section 2.5).
+const BATCH_DELAY_MS: &str = "1";
+
 /// When a commit counts as durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Durability {
@@ -171,6 +175,17 @@ impl StoreArgs {
     }
 }
 
+/// Has requests wait a moment for others: for a command that has many under way. One that waits for each answer before
+/// it asks again would lose time by it.
+pub(crate) fn in_batches(config: &mut Config) -> anyhow::Result<()> {
+    let key = "batch_delay_ms";
+    let given = config.settings().any(|(name, _, source)| name == key && source != "default");
+    if !given {
+        config.set("this command", key, BATCH_DELAY_MS).map_err(config::told)?;
+    }
+    Ok(())
+}
+
 /// Connects to a cluster.
 pub(crate) async fn connect(config: &Config) -> anyhow::Result<Percolator> {
     Percolator::from_config(config).await.map_err(config::told)
@@ -222,4 +237,24 @@ fn check_there(dir: &Path) -> anyhow::Result<()> {
         "name an existing one with --data or PERCOLATOR_DATA; \
          `percolator set ROW COL VALUE --data DIR` creates one",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_the_settings_say_of_batches_stands() {
+        let mut config = Config::default();
+        in_batches(&mut config).unwrap();
+        assert_eq!(config.batch_delay().unwrap(), Duration::from_millis(1));
+        for given in [0, 7] {
+            let mut config = Config::default();
+            config.add_text("file", &format!("batch_delay_ms = {given}")).unwrap();
+            in_batches(&mut config).unwrap();
+            assert_eq!(config.batch_delay().unwrap(), Duration::from_millis(given));
+        }
+    }
 }

@@ -12,7 +12,7 @@ use crate::cmd::serve::asked_to_end;
 use crate::cmd::webindex::search_dir;
 use crate::cmd::{Context, config};
 use crate::exit::{Exit, Failure};
-use crate::store::connect;
+use crate::store::{connect, in_batches};
 
 /// The applications whose observers this program has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -119,7 +119,8 @@ impl Worker {
         if self.scan_period < Duration::from_millis(1) {
             return Err(Failure::usage("--scan-period is below a millisecond", "give 1ms or more"));
         }
-        let settings = self.cluster.settings()?;
+        let mut settings = self.cluster.settings()?;
+        in_batches(&mut settings)?;
         let db = connect(&settings).await?;
         let (App::Webindex, search) = (self.app, self.search.as_deref());
         let search = search.or_else(|| search_dir(&settings));

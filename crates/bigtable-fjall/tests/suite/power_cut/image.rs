@@ -78,6 +78,13 @@ impl Image {
         self
     }
 
+    /// Up to where the journal is as it was written. A hole that takes away zeroes takes nothing away.
+    pub(super) fn whole_up_to(&self, tail: Tail) -> usize {
+        let Tail::Hole { from, to } = tail else { return tail.cut() };
+        let data = &self.files[&self.journal];
+        data[from..to].iter().position(|byte| *byte != 0).map_or(data.len(), |first| from + first)
+    }
+
     /// How many sorted runs there are.
     pub(super) fn segments(&self) -> usize {
         let in_tables = |path: &&PathBuf| path.parent().is_some_and(|dir| dir.ends_with("tables"));

@@ -157,7 +157,8 @@ fn check(base: &Base, number: u64) {
     let kept =
         base.shown.iter().rposition(|shown| (&shown.rows, shown.floor) == (&found.0, found.1));
     let kept = kept.unwrap_or_else(|| panic!("{}: not the state after any batch", what()));
-    let durable = base.shown.iter().rposition(|shown| shown.end <= drawn.tail.cut()).unwrap_or(0);
+    let whole = base.image.whole_up_to(drawn.tail);
+    let durable = base.shown.iter().rposition(|shown| shown.end <= whole).unwrap_or(0);
     assert_eq!(kept, durable, "{}", what());
     let more = RowMutation::new("after").mutation(set(&NEWEST, 99, "more"));
     block_on(table.mutate_row(more)).unwrap_or_else(|e| panic!("{}: {e}", what()));

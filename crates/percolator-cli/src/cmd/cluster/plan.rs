@@ -23,9 +23,6 @@ const ORACLES: usize = 2;
 /// Most workers of one cluster.
 pub(super) const WORKERS_MAX: u16 = 64;
 
-/// How long requests to the store wait for others to go with them, in milliseconds (paper section 2.5).
-const BATCH_DELAY_MS: &str = "1";
-
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -109,7 +106,6 @@ impl Plan {
         let search = fs::canonicalize(place.dir())?.join("search");
         let mut set =
             |key, value: &str| settings.set("cluster up", key, value).map_err(config::told);
-        set("batch_delay_ms", BATCH_DELAY_MS)?;
         set("store", &self.store)?;
         set("oracles", &oracles.join(","))?;
         set("app.search", &search.display().to_string())?;

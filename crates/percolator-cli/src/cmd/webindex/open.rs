@@ -6,7 +6,7 @@ use percolator::{Config, Percolator, WorkerOptions};
 use webindex::{SEARCH_DIR, WebIndex};
 
 use crate::exit::Failure;
-use crate::store::{Place, StoreArgs};
+use crate::store::{Place, StoreArgs, in_batches};
 
 /// An open index.
 pub(crate) struct Index;
@@ -17,9 +17,12 @@ pub(crate) async fn is_in(db: &Percolator) -> anyhow::Result<bool> {
 }
 
 impl Index {
-    /// Opens the index in a store, creating both if they are not there.
+    /// Opens the index in a store, to load into it; creates both if they are not there.
     pub(crate) async fn open(store: &StoreArgs) -> anyhow::Result<WebIndex> {
-        let place = store.place()?;
+        let mut place = store.place()?;
+        if let Place::Cluster(config) = &mut place {
+            in_batches(config)?;
+        }
         Index::at(store.open_at(&place).await?, &place).await
     }
 
