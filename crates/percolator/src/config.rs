@@ -257,7 +257,7 @@ impl Config {
     /// How long a request to the store waits for others to go with them (`batch_delay_ms`).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more than [`BATCH_DELAY_MAX`] and for less than nothing.
+    /// [`Error::Invalid`] for more than a second, and for less than nothing.
     pub fn batch_delay(&self) -> Result<Duration> {
         let delay = self.settings.get("batch_delay_ms").and_then(|(value, _)| value.as_integer());
         let delay = delay.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
