@@ -166,15 +166,11 @@ fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
 fn begin_above(dir: &Path, newest: Timestamp) -> anyhow::Result<Option<Timestamp>> {
     let open = || FjallStore::open(dir, Options::default());
     let runtime = Handle::current();
-    let Some(Records { issued, embedded }) = runtime.block_on(records::read(open()?))? else {
+    let Some(Records { issued, .. }) = runtime.block_on(records::read(open()?))? else {
         return Ok(None);
     };
-    let issued = issued.as_u64();
-    let newest = newest.as_u64();
-    // What lies so far above is another table of the server, whose program chooses its timestamps.
-    let foreign = !embedded && newest > issued.saturating_add(ABOVE);
-    let highest = if foreign { issued } else { issued.max(newest) };
-    let above = Timestamp::new(highest.saturating_add(ABOVE));
+    // Of a table server's store, other tables count as well: too high costs nothing.
+    let above = Timestamp::new(newest.max(issued).as_u64().saturating_add(ABOVE));
     let above = above.context("the store's timestamps are used up")?;
     runtime.block_on(records::raise(open()?, above))?;
     Ok(Some(above))

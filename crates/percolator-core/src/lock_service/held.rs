@@ -1,7 +1,7 @@
 //! The advisory locks that a process has in the store, or asks the store for.
 //!
-//! A lock that was given up stays in the store for a moment. Whoever has handled one column of a row has often made
-//! another one dirty: then its process has the lock again without a request. What it knows itself, it does not ask.
+//! A lock that was given up stays in the store for a moment. A worker that has handled one column of a row has often
+//! made another one dirty: then its process has the lock again without a request.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ enum Stage {
     Asked,
     /// Somebody works under it.
     Used,
-    /// Nobody does any more, since then.
+    /// Nobody has worked under it since then.
     GivenUp { at: Duration },
 }
 
@@ -68,15 +68,15 @@ impl HeldLocks {
         if let Some(lock) = locks.get_mut(name) {
             let age = now.saturating_sub(lock.since);
             match lock.stage {
-                // To others it looks as old as that.
-                Stage::GivenUp { .. }
-                    if lock.claim.owner == claim.owner && age < lock.lifetime / 4 =>
-                {
-                    lock.stage = Stage::Used;
-                    return Asked::Answered(true);
+                Stage::GivenUp { .. } if lock.claim.owner == claim.owner => {
+                    // Others have seen its claim for so long. An older one is replaced in the store.
+                    if age < lock.lifetime / 4 {
+                        lock.stage = Stage::Used;
+                        return Asked::Answered(true);
+                    }
                 }
                 // It has run out for others, too.
-                Stage::Used | Stage::Asked if age >= lock.lifetime => {}
+                _ if age >= lock.lifetime => {}
                 _ => return Asked::Answered(false),
             }
         }
@@ -96,13 +96,13 @@ impl HeldLocks {
         })
     }
 
-    /// Forgets a lock that was given up [`LINGERS`] ago, and is not used again; returns whether it has.
-    pub(super) fn forget(&self, name: &[u8], claim: Claim, now: Duration) -> bool {
+    /// Forgets a lock that was given up at that moment, and was not used again since; returns whether it has. No clock
+    /// says so: one that runs slower than the timer would leave the lock here for ever.
+    pub(super) fn forget(&self, name: &[u8], claim: Claim, given_up: Duration) -> bool {
         let mut locks = self.locks();
-        let lingered = |at| now.saturating_sub(at) >= LINGERS;
-        let forgets = locks.get(name).is_some_and(|lock| {
-            lock.claim == claim && matches!(lock.stage, Stage::GivenUp { at } if lingered(at))
-        });
+        let stage = Stage::GivenUp { at: given_up };
+        let forgets =
+            locks.get(name).is_some_and(|lock| lock.claim == claim && lock.stage == stage);
         if forgets {
             locks.remove(name);
         }

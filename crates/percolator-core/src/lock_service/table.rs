@@ -166,8 +166,10 @@ impl LockService for TableLocks {
         };
         let mut taken = inner.replace(&place, None, claim).await?;
         if !taken && let Some(other) = inner.read(&place).await? {
-            // The claim of a process that is gone need not run out.
-            let free = inner.ran_out(&place, other) || !self.is_alive(other.owner).await?;
+            // The claim of a process that is gone need not run out, nor one that nobody in this process uses.
+            let free = other.owner == owner
+                || inner.ran_out(&place, other)
+                || !self.is_alive(other.owner).await?;
             taken = free && inner.replace(&place, Some(other), claim).await?;
         }
         if taken {
@@ -182,7 +184,7 @@ impl LockService for TableLocks {
         let (inner, name) = (self.inner.clone(), name.to_vec());
         self.inner.runtime.spawn(Box::pin(async move {
             inner.runtime.sleep(LINGERS).await;
-            if inner.held.forget(&name, claim, inner.runtime.now()) {
+            if inner.held.forget(&name, claim, now) {
                 // If this fails, it runs out by itself.
                 let _ = inner.remove(&Place::of_lock(&name), claim).await;
             }

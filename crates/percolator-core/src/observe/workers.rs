@@ -341,7 +341,8 @@ impl Context {
             // Not beyond the end of the workers: it holds the client, and with it the store.
             context.rest(delay).await;
             context.delayed.fetch_sub(1, Ordering::Relaxed);
-            context.hints.push(&hint);
+            // Others may have handled it, or set it aside: this time the notification is read.
+            context.hints.push(&Hint { at: None, ..hint });
         }));
     }
 
