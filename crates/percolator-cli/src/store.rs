@@ -175,8 +175,8 @@ impl StoreArgs {
     }
 }
 
-/// Has requests wait a moment for others: for a command that has many under way. One that waits for each answer before
-/// it asks again would lose time by it.
+/// Makes each request wait a moment for others that go with it. Meant for commands that have many
+/// requests under way: a command that awaits each answer before its next request would lose time.
 pub(crate) fn in_batches(config: &mut Config) -> anyhow::Result<()> {
     let key = "batch_delay_ms";
     let given = config.settings().any(|(name, _, source)| name == key && source != "default");

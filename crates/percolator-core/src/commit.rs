@@ -225,8 +225,8 @@ impl PrimaryCommitted {
         self.hint();
     }
 
-    /// Gives hints of the weak notifications: now that the rows are committed which they are about, because an
-    /// observer that comes earlier meets their locks, and commits them itself.
+    /// Hints at the weak notifications. The rows that they are about are committed now: an observer that
+    /// came earlier would meet their locks, and would commit the rows itself.
     fn hint(&mut self) {
         let notifications = std::mem::take(&mut self.notifications);
         self.client.hint(notifications, self.commit_ts);

@@ -70,8 +70,8 @@ impl Columns {
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Cell>,
-    /// What is in the queue, with the newest notification that is known: several changes of one cell need one visit
-    /// (message collapsing).
+    /// The cells in the queue, each with its newest notification that is known. Several changes of one
+    /// cell need one visit (message collapsing).
     waiting: BTreeMap<Cell, Option<Timestamp>>,
     sleepers: BTreeMap<u64, Waker>,
     next_sleeper: u64,

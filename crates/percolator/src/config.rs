@@ -23,7 +23,8 @@ use crate::{Cluster, Locks, StoreAddress};
 /// Largest file of settings, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Longest delay of requests to the store: paper section 2.5 speaks of seconds, where nobody waits.
+/// Longest delay of requests to the store. The paper's section 2.5 delays by seconds, because no
+/// user waits for an observer; a second is the longest that a person at a terminal takes for work.
 const BATCH_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// The form of a setting.

@@ -111,7 +111,7 @@ pub fn check(
         checked.floor = store.floor();
         count_cells(&store, &mut checked)?;
         drop(store);
-        // Anew: whoever looks further opens tables by schemas with bounds, which no catalog keeps.
+        // Opened a second time: `more` opens tables by schemas with bounds, which no catalog keeps.
         let store = FjallStore::open(stand_in.path(), options)?;
         checked.problems.extend(more(store));
         Ok::<(), Error>(())

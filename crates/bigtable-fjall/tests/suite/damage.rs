@@ -273,7 +273,12 @@ fn sweep(durability: Durability, killed: bool) {
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
             scope.spawn(|| {
-                while let Some((name, data, harm)) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((name, data, harm)) = all.get(number) else { break };
+                    if is_full() && number % 5000 == 0 {
+                        println!("{number} of {} damages", all.len());
+                    }
                     let dir = directory();
                     write(dir.path(), &files);
                     harm.apply(dir.path(), name, data);

@@ -50,7 +50,7 @@ impl Check {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let (dir, to) = (self.dir.clone(), self.to.clone());
         let out = context.out;
-        let checked = tokio::task::spawn_blocking(move || check(&dir)).await??;
+        let (checked, _) = tokio::task::spawn_blocking(move || check(&dir)).await??;
         if out.json {
             out.json(&as_json(&checked))?;
         } else {
@@ -100,8 +100,9 @@ fn as_json(checked: &Checked) -> serde_json::Value {
     })
 }
 
-/// Checks the store's files, its oracles' records, and its search index. To be called from a thread that may block.
-fn check(dir: &Path) -> anyhow::Result<Checked> {
+/// Checks the store's files, its oracles' records, and its search index. Returns the records too, if
+/// there are any. To be called from a thread that may block.
+fn check(dir: &Path) -> anyhow::Result<(Checked, Option<Records>)> {
     let mut records = None;
     let mut checked = bigtable_fjall::check(dir, |store| {
         match Handle::current().block_on(records::read(store)) {
@@ -132,7 +133,7 @@ fn check(dir: &Path) -> anyhow::Result<Checked> {
             Err(error) => checked.problems.push(Problem::new(&search, error.to_string())),
         }
     }
-    Ok(checked)
+    Ok((checked, records))
 }
 
 /// Writes what can be saved of the store in `dir` to `to`, and says before what is dropped.
@@ -144,8 +145,11 @@ fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
     note(&format!("writing what can be saved to {}", to.display()));
     let saved = plan.write(to)?;
     drop(plan);
-    let checked = check(to).context("checking the repaired store")?;
-    let begin = begin_above(to, checked.newest.max(checked.floor))?;
+    let (checked, records) = check(to).context("checking the repaired store")?;
+    let begin = match records {
+        Some(records) => Some(begin_above(to, &checked, records)?),
+        None => None,
+    };
     note(&format!(
         "{} entries were written, {} could not be read",
         grouped(saved.entries),
@@ -161,17 +165,14 @@ fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has the oracles of a repaired store begin above all timestamps, and the floor as well. To be called from a thread
-/// that may block.
-fn begin_above(dir: &Path, newest: Timestamp) -> anyhow::Result<Option<Timestamp>> {
-    let open = || FjallStore::open(dir, Options::default());
-    let runtime = Handle::current();
-    let Some(Records { issued, .. }) = runtime.block_on(records::read(open()?))? else {
-        return Ok(None);
-    };
+/// Raises the records of a repaired store, so that new timestamps begin above all that were ever seen.
+/// Returns where they begin. To be called from a thread that may block.
+fn begin_above(dir: &Path, checked: &Checked, records: Records) -> anyhow::Result<Timestamp> {
     // Of a table server's store, other tables count as well: too high costs nothing.
-    let above = Timestamp::new(newest.max(issued).as_u64().saturating_add(ABOVE));
+    let seen = checked.newest.max(checked.floor).max(records.issued);
+    let above = Timestamp::new(seen.as_u64().saturating_add(ABOVE));
     let above = above.context("the store's timestamps are used up")?;
-    runtime.block_on(records::raise(open()?, above))?;
-    Ok(Some(above))
+    let store = FjallStore::open(dir, Options::default())?;
+    Handle::current().block_on(records::raise(store, above))?;
+    Ok(above)
 }

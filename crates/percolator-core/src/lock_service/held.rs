@@ -36,7 +36,7 @@ enum Stage {
     GivenUp { at: Duration },
 }
 
-/// What the process knows of a lock that somebody in it wants.
+/// The answer to a worker of this process that wants a lock.
 pub(super) enum Asked<'a> {
     Answered(bool),
     /// The store has to be asked.

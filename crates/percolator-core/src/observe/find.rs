@@ -1,11 +1,15 @@
 //! Finding dirty cells by scanning (paper section 2.4).
 //!
-//! A pass begins at a random tablet and goes around all of them; each it begins at a random place and
-//! goes around: first from there to the tablet's end, then from its beginning (H61). Whoever meets another worker on a row jumps to a new
-//! random place, so that scanners do not clump behind a slow one. Cells for which a hint waits are
-//! left to whoever takes the hint.
+//! A pass begins at a random tablet and goes around all of them. In each tablet it begins at a random place and goes
+//! around too: first from there to the tablet's end, then from its beginning (H61). A worker that meets another one on a
+//! row jumps to a new random place, so that scanners do not clump behind a slow one. A pass leaves cells for which a
+//! hint waits to the worker that takes the hint.
+//!
+//! While hints wait, a pass looks at a few pages only, and the next one goes on behind them: the worker that takes it
+//! takes over the rest of the round.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::time::Duration;
 
 use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange};
@@ -20,8 +24,8 @@ use crate::{Column, Result};
 /// Most rows of one page of a notification scan. While its rows are visited one after the other, other workers
 /// visit some of them: the larger a page, the more of it is out of date at its end.
 const PAGE_ROWS: usize = 64;
-/// How many pages of a table one pass looks at while hints wait. The next pass goes on behind them.
-const PAGES_BUSY: usize = 4;
+/// How many pages of a table one pass looks at while hints wait: most of what they list has a hint, and is skipped.
+const PAGES_BUSY: usize = 16;
 /// How often one pass jumps away from other workers before it ends.
 const JUMPS_MAX: u32 = 4;
 /// How many tablets one pass looks at, so that idle workers of a huge table stay quiet.
@@ -35,15 +39,17 @@ const PLACES_MAX: usize = 64;
 /// The tablets of each scanned table, by its name, and until when they are believed.
 pub(super) type Tablets = BTreeMap<String, (Duration, Vec<RowRange>)>;
 
-/// Of each table the ranges that the last pass has left, because hints waited.
+/// Of each table, by its name, what the passes of busy workers have left of their round.
 pub(super) type Unwalked = BTreeMap<String, VecDeque<RowRange>>;
 
-/// How a look at one page ended.
-enum Walked {
-    /// Another worker is at one of its rows.
-    Met,
-    /// All of it was visited; this is left of its range.
-    Upto(Option<RowRange>),
+/// A look at the first page of a range.
+struct Walked {
+    /// Whether another worker is at one of its rows, so that others were not visited.
+    met: bool,
+    /// Its rows.
+    page: RowRange,
+    /// Those of the range behind it.
+    rest: Option<RowRange>,
 }
 
 /// Where a scanner has found dirty rows: places to begin the next pass at.
@@ -94,31 +100,68 @@ impl Context {
             tablets.sort_by(|a, b| format!("{a:?}").cmp(&format!("{b:?}")));
             tablets.truncate(1);
         }
-        let all = || {
-            let tablets = tablets.iter().take(TABLETS_MAX);
-            tablets.flat_map(|tablet| self.around(table, tablet, places)).collect()
-        };
-        let busy = !self.hints.is_empty();
-        // Without hints there is time for the whole table.
-        let left = self.unwalked().remove(table.name()).filter(|_| busy);
-        let mut ranges: VecDeque<RowRange> = left.unwrap_or_else(all);
-        let mut pages_left = if busy { PAGES_BUSY } else { usize::MAX };
+        tablets.truncate(TABLETS_MAX);
+        let around = || tablets.iter().flat_map(|tablet| self.around(table, tablet, places));
+        if !self.hints.is_empty() {
+            let ranges = around().collect();
+            return self.pass_some(table, &select, ranges, places, found).await;
+        }
+        // There is time for the whole table.
+        self.unwalked().remove(table.name());
+        let mut ranges: VecDeque<RowRange> = around().collect();
         while let Some(range) = ranges.pop_front()
             && !self.is_stopping()
         {
-            if pages_left == 0 {
-                ranges.push_front(range);
-                if !off(mutants::FORGETS_THE_REST) {
-                    self.unwalked().insert(table.name().to_owned(), ranges);
-                }
+            let Walked { met, rest, .. } =
+                self.pass_page(table, &select, range, places, found).await?;
+            if met {
+                return Ok(false);
+            }
+            rest.into_iter().for_each(|rest| ranges.push_front(rest));
+        }
+        Ok(true)
+    }
+
+    /// A few pages of the round that the busy workers share, or of a new one, which goes through `all`. What this pass
+    /// could not visit to its end stays in the round; `false` when it met another worker.
+    async fn pass_some(
+        &self,
+        table: &Table,
+        select: &Selection,
+        all: VecDeque<RowRange>,
+        places: &mut Places,
+        found: &mut bool,
+    ) -> Result<bool> {
+        if !self.unwalked().contains_key(table.name()) {
+            self.unwalked().insert(table.name().to_owned(), all);
+        }
+        for _ in 0..PAGES_BUSY {
+            let next = self.unwalked().get_mut(table.name()).and_then(VecDeque::pop_front);
+            let Some(range) = next.filter(|_| !self.is_stopping()) else {
+                // The round has ended, but for what other workers are at.
+                self.unwalked().remove(table.name());
                 break;
+            };
+            let walked = self.pass_page(table, select, range.clone(), places, found).await;
+            let mut unwalked = self.unwalked();
+            let left = unwalked.entry(table.name().to_owned()).or_default();
+            match walked {
+                Ok(Walked { met: false, rest, .. }) => {
+                    rest.into_iter().for_each(|rest| left.push_front(rest));
+                }
+                // The page's turn comes again when all else has had its own.
+                Ok(Walked { page, rest, .. }) => {
+                    left.extend(rest.into_iter().chain([page]));
+                    return Ok(false);
+                }
+                Err(error) => {
+                    left.push_front(range);
+                    return Err(error);
+                }
             }
-            pages_left -= 1;
-            match self.pass_page(table, &select, range, places, found).await? {
-                Walked::Met => return Ok(false),
-                Walked::Upto(Some(rest)) => ranges.push_front(rest),
-                Walked::Upto(None) => {}
-            }
+        }
+        if off(mutants::FORGETS_THE_REST) {
+            self.unwalked().remove(table.name());
         }
         Ok(true)
     }
@@ -137,7 +180,7 @@ impl Context {
         Ok(tablets)
     }
 
-    /// Visits the dirty rows of a range's first page. Returns the rest of the range.
+    /// Visits the dirty rows of a range's first page.
     async fn pass_page(
         &self,
         table: &Table,
@@ -148,25 +191,27 @@ impl Context {
     ) -> Result<Walked> {
         let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
         let mut page = table.notify_store().scan(&range, select, limit).await?;
-        if let Some(resume) = &page.resume
-            && let std::ops::Bound::Excluded(row) = &resume.start
+        let rest = page.resume.take();
+        let mut visited = range;
+        if let Some(rest) = &rest
+            && let Bound::Excluded(row) = &rest.start
         {
             places.remember(row.clone());
+            visited.end = Bound::Included(row.clone());
         }
+        let mut met = false;
         // Not all from the first dirty row on, where they would only meet one another.
         let first = self.random_below(page.rows.len().max(1));
         page.rows.rotate_left(first);
         for row in &page.rows {
             *found = true;
             self.stir();
-            if !self.visit_row(table, row).await? {
-                return Ok(Walked::Met);
-            }
-            if self.is_stopping() {
+            met = !self.visit_row(table, row).await?;
+            if met || self.is_stopping() {
                 break;
             }
         }
-        Ok(Walked::Upto(page.resume))
+        Ok(Walked { met, page: visited, rest })
     }
 
     /// Visits the dirty cells of a row; `false` when another worker is there.
@@ -194,7 +239,7 @@ impl Context {
         match inside.get(self.random_below(inside.len() + 1)) {
             Some(row) => {
                 let row = (*row).clone();
-                let end = std::ops::Bound::Included(row.clone());
+                let end = Bound::Included(row.clone());
                 vec![tablet.after(row), RowRange { start: tablet.start.clone(), end }]
             }
             None => vec![tablet.clone()],

@@ -215,9 +215,11 @@ impl Context {
     }
 }
 
-/// Whether a hint says all that a look at the notification would: where they lie apart, the one that is hinted at has
-/// taken the place of those before it. If others have handled it meanwhile, the acknowledgement says so, which weak
-/// observers do not have.
+/// Whether a hint's timestamp stands for a read of the cell's notifications. Where notifications lie
+/// apart, each one takes the place of those before it, so the hinted one is the only one. A request
+/// that overtakes another can leave an older notification behind; a later pass clears that one. If
+/// other workers have handled the change meanwhile, the observer's acknowledgement says so. Weak
+/// observers have no acknowledgement: for them the notifications are read.
 fn is_known(cell: &Cell, observers: &[Arc<Registration>]) -> bool {
     let strong = |r: &Arc<Registration>| r.observed.strength == Strength::Strong;
     cell.table.notifies_apart() && observers.iter().all(strong)

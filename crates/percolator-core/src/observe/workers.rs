@@ -22,6 +22,11 @@ use crate::{Client, Column, Error, Result, Runtime};
 
 /// How often a failure of the machinery is told at most.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
+/// How long until a hint is followed again whose row another worker was at.
+const MET_DELAY: Duration = Duration::from_millis(1);
+/// The same where notifications lie apart: there each visit is a request to another row of the store, and an observer's
+/// run takes tens of milliseconds.
+const MET_DELAY_APART: Duration = Duration::from_millis(10);
 /// How many cells may wait for a delayed visit; those beyond are left to the scan.
 const DELAYED_MAX: usize = 10_000;
 
@@ -320,8 +325,11 @@ impl Context {
     async fn follow(self: &Arc<Self>, hint: Hint) {
         match self.visit(&hint.cell, hint.at).await {
             Ok(Visit::Done) => {}
-            // Whoever is at the row may have begun before this change.
-            Ok(Visit::Met) => self.again(hint, Duration::from_millis(1)),
+            // The worker at the row may have begun before this change.
+            Ok(Visit::Met) => {
+                let apart = hint.cell.table.notifies_apart();
+                self.again(hint, if apart { MET_DELAY_APART } else { MET_DELAY });
+            }
             Ok(Visit::Later(delay)) => self.again(hint, delay),
             Err(error) => {
                 self.report(&error);

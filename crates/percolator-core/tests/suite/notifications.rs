@@ -389,39 +389,45 @@ fn h61_a_scan_alone_finds_a_dirty_row_within_the_longest_pause() {
     }
 }
 
-/// While hints keep the workers busy, a pass looks at a few pages, and the next one goes on behind them.
+/// While hints keep the workers busy, a pass looks at a few pages, and the next one goes on behind them: whichever
+/// worker takes it, and although workers are at rows of some pages.
 #[test]
 fn h61_what_has_no_hint_is_found_although_hints_wait() {
-    run_both(async |world| {
-        let (worker, writer) = (world.client().await, world.client().await);
-        let table = worker.table("t").await.unwrap();
-        let runtime = world.runtime.clone();
-        let slow = observer(move |tx, change| {
-            let (table, row) = (change.table.clone(), change.row.clone());
-            let hinted = row.as_bytes()[0] == b'h';
-            let sleep = runtime.sleep(Duration::from_millis(if hinted { 100 } else { 1 }));
-            Box::pin(async move {
-                sleep.await;
-                tx.set(&table, row, &COUNT, "1")
-            })
+    for threads in [1, 16] {
+        run_both(async |world| {
+            let (worker, writer) = (world.client().await, world.client().await);
+            let table = worker.table("t").await.unwrap();
+            let runtime = world.runtime.clone();
+            let slow = observer(move |tx, change| {
+                let (table, row) = (change.table.clone(), change.row.clone());
+                let sleep = runtime.sleep(Duration::from_millis(200));
+                Box::pin(async move {
+                    sleep.await;
+                    tx.set(&table, row, &COUNT, "1")
+                })
+            });
+            let options = WorkerOptions { threads, ..WorkerOptions::default() };
+            let strong = Registration::strong("o", "t", BAL, slow);
+            let workers = worker.observe(vec![strong], options).await.unwrap();
+            let name = |n: usize| format!("h-{n:04}");
+            let hinted: Vec<String> = (0..6000).map(name).collect();
+            let cells: Vec<(&str, &str)> = hinted.iter().map(|row| (row.as_str(), "1")).collect();
+            set(&worker, &table, &cells).await;
+            // In ten places among the others, as a process without workers writes them.
+            let quiet = |n: usize| format!("{}-quiet", name(600 * n + 300));
+            let quiet: Vec<String> = (0..10).map(quiet).collect();
+            let cells: Vec<(&str, &str)> = quiet.iter().map(|row| (row.as_str(), "1")).collect();
+            set(&writer, &table, &cells).await;
+            // Six passes of 1,024 rows are one round; the hints are worth 75 seconds at least.
+            world.sleep_ms(10_000).await;
+            for row in &quiet {
+                let count = count(&worker, &table, row).await;
+                assert_eq!(count, 1, "{row} was not found by {threads} threads");
+            }
+            assert!(worker.hints_waiting() > 4_000);
+            workers.stop().await;
         });
-        let strong = Registration::strong("o", "t", BAL, slow);
-        let workers = worker.observe(vec![strong], one_thread()).await.unwrap();
-        let hinted: Vec<String> = (0..1500).map(|n| format!("h-{n:04}")).collect();
-        let cells: Vec<(&str, &str)> = hinted.iter().map(|row| (row.as_str(), "1")).collect();
-        set(&worker, &table, &cells).await;
-        // In ten places among the others, as a process without workers writes them.
-        let quiet: Vec<String> = (0..10).map(|n| format!("g-{n}")).collect();
-        let cells: Vec<(&str, &str)> = quiet.iter().map(|row| (row.as_str(), "1")).collect();
-        set(&writer, &table, &cells).await;
-        // Six passes of 256 rows go around; the hints are worth two and a half minutes.
-        world.sleep_ms(5_000).await;
-        for row in &quiet {
-            assert_eq!(count(&worker, &table, row).await, 1, "{row} was not found");
-        }
-        assert!(worker.hints_waiting() > 1_000);
-        workers.stop().await;
-    });
+    }
 }
 
 /// Without hints several workers must share what they find, not queue behind the first.

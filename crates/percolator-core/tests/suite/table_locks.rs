@@ -145,7 +145,7 @@ fn advisory_locks_exclude_and_run_out_on_the_observers_clock() {
     });
 }
 
-/// Whoever has handled one column of a row often comes back for another one at once.
+/// A worker that has handled one column of a row often comes back for another one at once.
 #[test]
 fn an_advisory_lock_that_was_just_given_up_is_had_again_by_its_process_and_then_by_others() {
     run(async |world| {

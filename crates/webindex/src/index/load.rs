@@ -14,9 +14,10 @@ use crate::records::{Fetch, decode, encode, encode_content};
 use crate::tables::{CONTENT, FETCH};
 use crate::walk::{Found, Walk};
 
-/// How many documents are being loaded at a time: in this process, and over a network, where each waits for
-/// answers most of the time.
+/// How many documents are loaded at a time beside this process's own observers.
 const LOADED_AT_ONCE: usize = 4;
+/// How many documents are loaded at a time for the observers of other processes: over a network, where
+/// each waits for answers most of the time.
 const SENT_AT_ONCE: usize = 32;
 /// How many changes may wait for this process's workers before the loader waits for them.
 const BACKLOG_MAX: usize = 4_000;

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::try_join_all;
 use percolator::{
     BatchObserver, Bytes, Change, Error, Result, RowKey, RowRange, Transaction, async_trait,
 };
@@ -23,8 +23,9 @@ pub(crate) const ANCHORS_MAX: usize = 64;
 /// How many rows of in-links are read at a time; a page has enough anchors after a few.
 const ROWS_AT_ONCE: usize = 8;
 
-/// For how many pages the anchors are read at a time.
-const PAGES_AT_ONCE: usize = 16;
+/// How many pages are read at a time, each with its anchors. Only so many are held with their text in
+/// both forms, stored and decoded.
+const PAGES_AT_ONCE: usize = 32;
 
 /// Observes `export-page` and `export-anchors`.
 #[derive(Debug)]
@@ -39,7 +40,8 @@ impl Exporter {
         Exporter { tables, search, latency }
     }
 
-    /// What the search index is to hold of a page, out of its cells `page`, `canonical` and `rank`.
+    /// Reads what the search index should hold of a page whose cells `page`, `canonical` and `rank`
+    /// are given.
     async fn state(&self, tx: &Transaction, cells: Vec<Option<Bytes>>, url: &str) -> Result<State> {
         let [page, canonical, rank] = &cells[..] else { return Ok(State::Nothing) };
         if canonical.is_some() {
@@ -52,18 +54,19 @@ impl Exporter {
         Ok(State::Shown(IndexedPage { title, text, anchors, rank }))
     }
 
-    /// What the search index is to hold of the changed pages, in order.
+    /// Reads what the search index should hold of the changed pages, in their order.
     async fn states(&self, tx: &Transaction, changes: &[Change]) -> Result<Vec<(String, State)>> {
-        let rows: Vec<RowKey> = changes.iter().map(|change| change.row.clone()).collect();
-        let columns = [PAGE, CANONICAL, RANK];
-        let pages = tx.get_many(&self.tables.documents, &rows, &columns).await?;
-        let urls: Vec<String> = changes.iter().map(super::row_url).collect::<Result<_>>()?;
-        let mut states = Vec::with_capacity(urls.len());
-        for (url, cells) in urls.iter().zip(pages) {
-            states.push(self.state(tx, cells, url));
+        let mut states = Vec::with_capacity(changes.len());
+        for changes in changes.chunks(PAGES_AT_ONCE) {
+            let rows: Vec<RowKey> = changes.iter().map(|change| change.row.clone()).collect();
+            let columns = [PAGE, CANONICAL, RANK];
+            let pages = tx.get_many(&self.tables.documents, &rows, &columns).await?;
+            let urls: Vec<String> = changes.iter().map(super::row_url).collect::<Result<_>>()?;
+            let of = urls.iter().zip(pages).map(|(url, cells)| self.state(tx, cells, url));
+            let of = try_join_all(of).await?;
+            states.extend(urls.into_iter().zip(of));
         }
-        let states: Vec<State> = stream::iter(states).buffered(PAGES_AT_ONCE).try_collect().await?;
-        Ok(urls.into_iter().zip(states).collect())
+        Ok(states)
     }
 
     /// The update that a change makes necessary, if any.

@@ -10,7 +10,7 @@ use rand::random;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-/// What the records say.
+/// The oracles' records of a store, taken together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Records {
     /// The highest timestamp that was handed out.
@@ -92,7 +92,7 @@ async fn served<T>(
         work(&databases).await
     };
     let (served, done) = tokio::join!(serving, working);
-    let done = done?;
+    // A server that fails is the cause of what its clients fail at.
     served?;
-    Ok(done)
+    done
 }
