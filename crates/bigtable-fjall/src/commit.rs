@@ -1,15 +1,17 @@
 //! The committer: every change to the store passes here, in groups, durable before visible.
 //!
 //! ```text
-//!   caller --- nobody commits, nobody waits ---> leads: commits its own request on its own thread
-//!      '------ somebody does ---> queue ---> committer thread: drains the queue group by group
+//!   caller --- it is short, nobody commits, nobody waits ---> leads: commits on its own thread
+//!      '------ otherwise ---> queue ---> committer thread: drains the queue group by group
 //! ```
 //!
 //! A group is evaluated against the published state and written as one batch (`puts.rs`), which the engine
 //! syncs (if asked to) before it inserts and publishes it. A row is in a group at most once, so
 //! every predicate sees all that came before it. A request of several rows takes its timestamp after
 //! the group's rows were made known to readers (`pending.rs`). Leading without a queue spares the single client
-//! two changes of thread; under contention the group shares one sync.
+//! two changes of thread; under contention the group shares one sync. Callers poll futures, so nothing that keeps a
+//! thread waiting is done on theirs: no sync, no seal, and no batch while the engine may hold it up
+//! ([`Engine::is_calm`]). They leave that to the committer thread.
 //!
 //! Invariants: nothing is written outside the commit lock ([`Engine::lead`]). A request is
 //! acknowledged after its batch is published and the in-memory maps have followed; and after full write
@@ -29,11 +31,13 @@ use crate::edit::Request;
 use crate::engine::{Engine, Failure, Lead, TableInfo, View};
 use crate::fault;
 use crate::key::Key;
+use crate::memory::spilled;
 use crate::mutants::{self, off};
 use crate::old_journals::Looks;
 use crate::queue::{GROUP_BYTES_MAX, Outcome, Reply, RowsWork, STOPPED, Woken, Work};
 use crate::recent::using;
 use crate::room::Use;
+use crate::waits::may_wait;
 
 /// A request that is being committed.
 enum Job<'a> {
@@ -64,13 +68,24 @@ impl Begun {
     }
 }
 
+/// Whose thread commits a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// One that polls futures.
+    Caller,
+    Committer,
+}
+
+/// Most keys and values, in bytes, that are committed on a caller's thread.
+const SHORT_BYTES_MAX: usize = 64 << 10;
+
 /// Of each request of a group.
 type Outcomes = SmallVec<[Result<Outcome>; 1]>;
 
 impl Engine {
     /// Commits one request, or has it wait for the committer thread.
     pub(crate) fn begin(&self, table: &Arc<TableInfo>, request: Request) -> Begun {
-        match self.try_lead() {
+        match self.try_lead(self.syncs(request.sync()), request.bytes()) {
             Err(error) => Begun::Done(Err(error)),
             Ok(Some(lead)) => Begun::Done(self.commit_one(&lead, Job::Row(table, &request))),
             Ok(None) => Begun::queued(self.queue.push(Work::Row(table.clone(), request))),
@@ -82,7 +97,7 @@ impl Engine {
         let tables = self.tables_of(&request)?;
         request.check(|row| &tables[row].schema)?;
         let work = RowsWork { tables, request };
-        Ok(match self.try_lead()? {
+        Ok(match self.try_lead(self.sync(), work.request.bytes)? {
             Some(lead) => Begun::Done(self.commit_one(&lead, Job::Rows(&work))),
             None => Begun::queued(self.queue.push(Work::Rows(work))),
         })
@@ -104,28 +119,29 @@ impl Engine {
     /// Commits the requests at once, or has them wait for the committer thread. At most
     /// [`GROUP_OPS_MAX`](crate::queue::GROUP_OPS_MAX) of them.
     pub(crate) fn begin_all(&self, table: &Arc<TableInfo>, requests: Vec<Request>) -> Vec<Begun> {
-        match self.try_lead() {
+        let sync = requests.iter().any(|request| self.syncs(request.sync()));
+        let bytes = requests.iter().map(Request::bytes).sum();
+        match self.try_lead(sync, bytes) {
             Err(error) => requests.iter().map(|_| Begun::Done(Err(error.clone()))).collect(),
             Ok(Some(lead)) => {
                 let outcomes = self.commit_chunk(&lead, table, &requests);
                 outcomes.into_iter().map(Begun::Done).collect()
             }
             Ok(None) => {
-                let push =
-                    |request| Begun::queued(self.queue.push(Work::Row(table.clone(), request)));
-                requests.into_iter().map(push).collect()
+                let works = requests.into_iter().map(|request| Work::Row(table.clone(), request));
+                self.queue.push_all(works).into_iter().map(Begun::queued).collect()
             }
         }
     }
 
-    /// The commit lock, if nobody holds it and nobody waits.
-    fn try_lead(&self) -> Result<Option<MutexGuard<'_, Lead>>> {
+    /// The commit lock, if nobody holds it and nobody waits, and what is to be committed is short.
+    fn try_lead(&self, sync: bool, bytes: usize) -> Result<Option<MutexGuard<'_, Lead>>> {
         self.check_usable()?;
-        if !self.queue.is_empty() {
+        if sync || bytes > SHORT_BYTES_MAX || !self.is_calm() || !self.queue.is_empty() {
             return Ok(None);
         }
         match self.lead.try_lock() {
-            Ok(lead) => Ok(Some(lead)),
+            Ok(lead) => Ok((!lead.left.get() && !self.is_look_due(&lead)).then_some(lead)),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Poisoned(_)) => Err(self.broken()),
         }
@@ -133,6 +149,7 @@ impl Engine {
 
     /// The commit lock, waited for.
     pub(crate) fn wait_to_lead(&self) -> Result<MutexGuard<'_, Lead>> {
+        may_wait("the commit lock");
         let lead = self.lead.lock().map_err(|_| self.broken())?;
         self.check_usable()?;
         Ok(lead)
@@ -147,12 +164,12 @@ impl Engine {
     }
 
     fn commit_one(&self, lead: &Lead, job: Job<'_>) -> Result<Outcome> {
-        self.commit_group(lead, 1, std::iter::once(job))
+        self.commit_group(lead, By::Caller, 1, std::iter::once(job))
             .pop()
             .unwrap_or(Err(Error::Unavailable { why: STOPPED.to_owned() }))
     }
 
-    /// Commits requests that may name a row more than once.
+    /// Commits requests that may name a row more than once, on their caller's thread.
     fn commit_chunk(
         &self,
         lead: &Lead,
@@ -172,7 +189,7 @@ impl Engine {
             });
             let (group, rest) = left.split_at(group.count());
             let each = group.iter().map(|request| Job::Row(table, request));
-            let done = self.commit_group(lead, group.len(), each);
+            let done = self.commit_group(lead, By::Caller, group.len(), each);
             outcomes.extend(done);
             left = rest;
         }
@@ -183,6 +200,7 @@ impl Engine {
     fn commit_group<'a>(
         &self,
         lead: &Lead,
+        by: By,
         len: usize,
         jobs: impl Iterator<Item = Job<'a>>,
     ) -> Outcomes {
@@ -240,12 +258,22 @@ impl Engine {
             }
             return outcomes;
         }
-        if changed {
-            self.refill(lead);
-        }
-        self.seal_full(lead, bytes);
-        if churned {
-            self.seal_churned(lead);
+        let left = lead.left.take();
+        match by {
+            By::Caller => {
+                lead.unlooked.set(lead.unlooked.get() + bytes);
+                lead.left.set(left || churned || (changed && self.wants_refill(lead)));
+            }
+            By::Committer => {
+                if changed || left {
+                    self.refill(lead);
+                }
+                self.seal_full(lead, bytes);
+                if churned || left {
+                    self.seal_churned(lead);
+                }
+                self.look_for_calm(lead);
+            }
         }
         outcomes
     }
@@ -315,14 +343,20 @@ impl Engine {
         if writes.is_empty() {
             return Ok(());
         }
+        let long = sync || !self.is_calm();
+        if long {
+            may_wait("writing a batch");
+        }
         let journaling = |e| fault::io(&self.path, "following the journals", &e);
         // Nothing is written yet.
         self.journals().before(sync).map_err(journaling)?;
-        self.keep_snapshot(sync);
+        self.keep_snapshot(long);
         let (bytes, number) = (writes.bytes(), self.db.visible_seqno());
+        let writing = self.writing.lock().map_err(|_| self.broken())?;
         let under_way = self.batches.begin(&self.db);
         let written = writes.commit(&self.db, sync);
         drop(under_way);
+        drop(writing);
         if let Err(error) = written {
             return Err(self.not_written(&error));
         }
@@ -359,13 +393,24 @@ impl Engine {
         fault::undecided()
     }
 
+    /// Whether spilled cells should come back into memory.
+    fn wants_refill(&self, lead: &Lead) -> bool {
+        let memory = self.memory();
+        let mut positions = lead.groups.iter().filter_map(|group| group.memory);
+        positions.any(|position| memory.group(position).refill_from().is_some())
+    }
+
     /// Brings spilled cells back where there is room again.
     fn refill(&self, lead: &Lead) {
         for group in &lead.groups {
             let Some(position) = group.memory else { continue };
-            if self.memory().group(position).wants_refill() {
-                // What cannot be read now stays spilled, where a reader will meet the same error.
-                let _ = self.memory_mut().refill(position, &group.cells);
+            let from = self.memory().group(position).refill_from();
+            // What cannot be read now stays spilled, where a reader will meet the same error. Nobody waits for the
+            // memory while it is read.
+            if let Some(from) = from
+                && let Ok(cells) = spilled(&group.cells, from)
+            {
+                self.memory_mut().take_back(position, cells);
             }
         }
     }
@@ -377,6 +422,10 @@ impl Engine {
         loop {
             match self.queue.wait(looks.due_in()) {
                 Woken::Requests => {}
+                Woken::Task(task) => {
+                    task(self);
+                    continue;
+                }
                 Woken::Closing => return,
                 Woken::Time => {
                     self.look_for_journals(&mut looks);
@@ -392,7 +441,7 @@ impl Engine {
                         Work::Row(table, request) => Job::Row(table, request),
                         Work::Rows(work) => Job::Rows(work),
                     });
-                    self.commit_group(lead, group.len(), each)
+                    self.commit_group(lead, By::Committer, group.len(), each)
                 }
                 Err(error) => group.iter().map(|_| Err(error.clone())).collect(),
             };

@@ -16,7 +16,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use bigtable::{ColumnSelect, Error, Family, Probe, Qualifiers, Result, Row, RowKey, Selection};
 use bigtable::{Syncing, TableSchema, Timestamp};
@@ -74,6 +74,10 @@ pub(crate) struct Engine {
     stopped: OnceLock<String>,
     /// The commit lock: whoever holds it may change the store.
     pub(crate) lead: Mutex<Lead>,
+    /// Held while the engine is given a batch.
+    pub(crate) writing: Mutex<()>,
+    /// Whether a batch that is not synced is short (`seal.rs`).
+    calm: AtomicBool,
     pub(crate) queue: Queue,
     pub(crate) pending: Pending,
     /// The tables that have been opened. The holder of the commit lock adds to them.
@@ -123,6 +127,8 @@ pub(crate) struct Lead {
     pub(crate) ids_from: u32,
     /// What batches have put into write buffers since full ones were last looked for, in bytes.
     pub(crate) unlooked: Cell<u64>,
+    /// Whether something that may take long was left to the committer thread.
+    pub(crate) left: Cell<bool>,
     pub(crate) room: Room,
 }
 
@@ -198,6 +204,8 @@ impl Engine {
             failed: OnceLock::new(),
             stopped: OnceLock::new(),
             lead: Mutex::default(),
+            writing: Mutex::default(),
+            calm: AtomicBool::new(false),
             queue: Queue::new(options.group_rows_max),
             options,
             pending: Pending::default(),
@@ -226,6 +234,14 @@ impl Engine {
         let Some(asked) = above else { return Ok(()) };
         let floor = self.floor();
         if asked < floor { Err(Error::TooOld { asked, floor }) } else { Ok(()) }
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_calm(&self, calm: bool) {
+        self.calm.store(calm, Ordering::Relaxed);
     }
 
     pub(crate) fn sync(&self) -> bool {
@@ -280,13 +296,20 @@ impl Engine {
         if self.unread.load(Ordering::Relaxed) != 0 {
             self.unread.store(0, Ordering::Relaxed);
         }
-        if let Some(snapshot) = self.shared_snapshot() {
-            return Ok(snapshot);
+        loop {
+            if let Some(snapshot) = self.shared_snapshot() {
+                return Ok(snapshot);
+            }
+            // A batch is being written, or was a moment ago. Before a long one a snapshot is kept, so this
+            // one is short. Nobody meets one who has this lock; unless a commit has panicked and left a part.
+            match self.writing.try_lock() {
+                Ok(_nothing_is_written) => {
+                    return Ok(self.shared_snapshot().ok_or(fjall::Error::Poisoned)?);
+                }
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+                Err(TryLockError::Poisoned(_)) => return Err(fjall::Error::Poisoned.into()),
+            }
         }
-        // A batch is being written, and nobody has read for so long that no snapshot was kept. Whoever has
-        // the commit lock meets none; unless a commit has panicked and left a part of one.
-        let _lead = self.lead.lock().map_err(|_| fjall::Error::Poisoned)?;
-        Ok(self.shared_snapshot().ok_or(fjall::Error::Poisoned)?)
     }
 
     fn shared_snapshot(&self) -> Option<Arc<Published>> {

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use crate::directory::sync_directory;
 use crate::opening::{self, Inventory, JOURNALS_DIR, Prepared, journal_file};
+use crate::waits::may_wait;
 
 /// The engine begins no new journal before the present one is longer than this, in bytes.
 const JOURNAL_BYTES_MIN: u64 = 64_000_000;
@@ -83,14 +84,24 @@ impl Journals {
             self.inventory.keyspaces.insert(number, keyspace.name().to_string());
         }
         match self.inventory.keyspaces.len() > known {
-            true => self.inventory.write(&self.dir),
+            true => {
+                may_wait("writing the inventory");
+                self.inventory.write(&self.dir)
+            }
             false => Ok(()),
         }
+    }
+
+    /// Whether the next batch without a sync needs nothing written beside the journal, as far as is known. To be
+    /// called while the engine writes no buffer out. If it has begun a journal, [`after`](Journals::after) finds it.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.marked && (self.bytes <= JOURNAL_BYTES_MIN || !self.has_next())
     }
 
     /// To be called before a batch is given to the engine.
     pub(crate) fn before(&mut self, sync: bool) -> io::Result<()> {
         if !sync && !self.marked {
+            may_wait("marking the store");
             opening::mark(&self.dir)?;
             self.marked = true;
         }
@@ -122,6 +133,7 @@ impl Journals {
 
     /// Takes the next journal for the newest.
     fn go_on(&mut self) -> io::Result<()> {
+        may_wait("naming a journal");
         if let Some(reaches) = self.reaches {
             self.inventory.journals.insert(self.newest, reaches);
         }
@@ -142,6 +154,7 @@ impl Journals {
 
     /// Lets go of the journals that the engine has freed.
     pub(crate) fn release(&mut self) -> io::Result<()> {
+        may_wait("removing journals");
         let freed = |number: &u64| !journal_file(&self.engine, *number).exists();
         let sealed = self.inventory.journals.range(..self.newest);
         let freed: Vec<u64> = sealed.map(|(number, _)| *number).take_while(freed).collect();

@@ -25,6 +25,8 @@
 //!   state that its mutations apply to.
 //! * A read opens its snapshot after it has copied the in-memory cells, never before; the snapshot
 //!   shows whole batches only.
+//! * No future of the store waits for the disk or for a lock that somebody holds meanwhile: what may take
+//!   long is the committer thread's work (`waits.rs`). After a failed write that does not hold.
 //! * After a failed write nothing is answered until the journal was cut behind the last acknowledged
 //!   batch, and the engine was opened anew in place (`reopen.rs`, `tail.rs`).
 
@@ -65,6 +67,7 @@ mod seal;
 mod store;
 mod table;
 mod tail;
+mod waits;
 
 pub use condition::Condition;
 pub use edit::RowEdit;
@@ -76,3 +79,6 @@ pub use options::{Durability, Options};
 pub use pack::check as check_pack;
 pub use store::FjallStore;
 pub use table::FjallTable;
+#[cfg(feature = "count-waits")]
+#[doc(hidden)]
+pub use waits::counted;

@@ -63,8 +63,9 @@ impl Memory {
         }
     }
 
-    pub(crate) fn refill(&mut self, position: usize, keyspace: &Keyspace) -> fjall::Result<()> {
-        self.groups[position].refill(keyspace)
+    /// As [`MemoryGroup::take_back`].
+    pub(crate) fn take_back(&mut self, position: usize, cells: Vec<(Slice, Slice)>) {
+        self.groups[position].take_back(cells);
     }
 
     /// How full the fullest group is.
@@ -154,32 +155,35 @@ impl MemoryGroup {
         }
     }
 
-    /// Whether spilled cells should come back: there is room for many of them at once.
-    pub(crate) fn wants_refill(&self) -> bool {
-        self.spilled > 0 && self.cells.len() <= self.cells_max() / 2
+    /// From where on spilled cells should come back, if there is room for many of them at once.
+    pub(crate) fn refill_from(&self) -> Option<Slice> {
+        let wanted = self.spilled > 0 && self.cells.len() <= self.cells_max() / 2;
+        wanted.then(|| self.refill_from.clone())
     }
 
-    /// Brings some spilled cells back into the map. Steps are small and go round, so that no single
-    /// commit pays for a whole scan.
-    fn refill(&mut self, keyspace: &Keyspace) -> fjall::Result<()> {
-        let from = (Bound::Included(self.refill_from.clone()), Bound::Unbounded);
-        let mut entries = keyspace.range(from);
-        for _ in 0..REFILL_CELLS_MAX {
-            let Some(entry) = entries.next() else {
-                self.refill_from = Slice::default();
-                return Ok(());
-            };
+    /// Takes some cells back into the map. Steps are small and go round, so that no single commit pays for a
+    /// whole scan.
+    fn take_back(&mut self, cells: Vec<(Slice, Slice)>) {
+        let at_end = cells.len() < REFILL_CELLS_MAX;
+        for (key, value) in cells {
             if !self.has_room() {
-                return Ok(());
+                return;
             }
-            let (key, value) = entry.into_inner()?;
             self.refill_from = key.clone();
             if self.cells.insert(key, value).is_none() {
                 self.spilled -= 1;
             }
         }
-        Ok(())
+        if at_end {
+            self.refill_from = Slice::default();
+        }
     }
+}
+
+/// A step's cells of a group, from a key on.
+pub(crate) fn spilled(keyspace: &Keyspace, from: Slice) -> fjall::Result<Vec<(Slice, Slice)>> {
+    let entries = keyspace.range((Bound::Included(from), Bound::Unbounded));
+    entries.take(REFILL_CELLS_MAX).map(|entry| entry.into_inner()).collect()
 }
 
 #[cfg(test)]
@@ -218,8 +222,8 @@ mod tests {
         for key in ["a", "b"] {
             remove(&mut group, &keyspace, key);
         }
-        assert!(group.wants_refill());
-        group.refill(&keyspace).unwrap();
+        let from = group.refill_from().unwrap();
+        group.take_back(spilled(&keyspace, from).unwrap());
         assert_eq!(group.whole().map(BTreeMap::len), Some(3));
 
         let loaded = MemoryGroup::load(OnFull::Spill { cells_max: 2 }, &keyspace);

@@ -1,4 +1,5 @@
-//! The queue before the committer thread: who could not commit on its own thread waits here.
+//! The queue before the committer thread: requests that were not committed on their callers' threads, and other
+//! work that may take long.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ use foldhash::fast::RandomState;
 use futures::channel::oneshot;
 
 use crate::edit::Request;
-use crate::engine::TableInfo;
+use crate::engine::{Engine, TableInfo};
 
 /// Most requests of one caller that are given to the committer at once.
 pub(crate) const GROUP_OPS_MAX: usize = 1024;
@@ -20,6 +21,8 @@ pub(crate) const GROUP_BYTES_MAX: usize = 8 << 20;
 const GROUP_EXAMINED_MAX: usize = 4 * GROUP_OPS_MAX;
 /// Most requests that wait; more are refused as `Unavailable`.
 const QUEUE_OPS_MAX: usize = 16 * 1024;
+/// Most tasks that wait.
+const TASKS_MAX: usize = 1024;
 /// Keys and values that wait; a request beyond is refused, unless it is alone.
 const QUEUE_BYTES_MAX: usize = 128 << 20;
 
@@ -44,6 +47,9 @@ pub(crate) struct RowsWork {
     pub(crate) request: CommitRows,
 }
 
+/// Other work for the committer thread. It is dropped if the store closes first.
+pub(crate) type Task = Box<dyn FnOnce(&Engine) + Send>;
+
 /// What became of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outcome {
@@ -55,8 +61,7 @@ pub(crate) enum Outcome {
     NoTimestamp,
 }
 
-/// Requests that wait for the committer thread.
-#[derive(Debug)]
+/// What waits for the committer thread.
 pub(crate) struct Queue {
     /// Most rows in one group; the request that reaches it is the group's last.
     group_rows_max: usize,
@@ -67,14 +72,14 @@ pub(crate) struct Queue {
     len: AtomicUsize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct QueueState {
     waiting: VecDeque<Waiting>,
+    tasks: VecDeque<Task>,
     bytes: usize,
     closed: bool,
 }
 
-#[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) work: Work,
     bytes: usize,
@@ -82,9 +87,9 @@ pub(crate) struct Waiting {
 }
 
 /// Why the committer was woken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Woken {
     Requests,
+    Task(Task),
     /// The store is closing, and no request is left.
     Closing,
     Time,
@@ -113,9 +118,18 @@ impl Queue {
     }
 
     pub(crate) fn push(&self, work: Work) -> Result<Reply> {
+        self.push_in(&mut self.state(), work)
+    }
+
+    /// Several requests of one caller, which the committer finds together.
+    pub(crate) fn push_all(&self, works: impl Iterator<Item = Work>) -> Vec<Result<Reply>> {
+        let mut state = self.state();
+        works.map(|work| self.push_in(&mut state, work)).collect()
+    }
+
+    fn push_in(&self, state: &mut QueueState, work: Work) -> Result<Reply> {
         let bytes = work.bytes();
         let (done, reply) = oneshot::channel();
-        let mut state = self.state();
         let full = state.waiting.len() >= QUEUE_OPS_MAX
             || (state.bytes.saturating_add(bytes) > QUEUE_BYTES_MAX && !state.waiting.is_empty());
         if full || state.closed {
@@ -133,11 +147,28 @@ impl Queue {
         Ok(Reply(reply))
     }
 
-    /// Waits for requests, at most for so long.
+    /// Gives the committer thread other work to do.
+    pub(crate) fn push_task(&self, task: Task) -> Result<()> {
+        let mut state = self.state();
+        if state.tasks.len() >= TASKS_MAX || state.closed {
+            let why = if state.closed { STOPPED } else { "too much waits to be done" };
+            return Err(Error::Unavailable { why: why.to_owned() });
+        }
+        state.tasks.push_back(task);
+        self.bell.notify_one();
+        Ok(())
+    }
+
+    /// Waits for something to do, at most for so long.
     pub(crate) fn wait(&self, longest: Duration) -> Woken {
-        let idle = |state: &mut QueueState| state.waiting.is_empty() && !state.closed;
+        let idle = |state: &mut QueueState| {
+            state.waiting.is_empty() && state.tasks.is_empty() && !state.closed
+        };
         let waited = self.bell.wait_timeout_while(self.state(), longest, idle);
-        let (state, _) = waited.expect(NO_PANIC);
+        let (mut state, _) = waited.expect(NO_PANIC);
+        if let Some(task) = state.tasks.pop_front() {
+            return Woken::Task(task);
+        }
         match (state.waiting.is_empty(), state.closed) {
             (false, _) => Woken::Requests,
             (true, true) => Woken::Closing,
@@ -179,9 +210,11 @@ impl Queue {
 
     /// Tells everybody who waits that the outcome is unknown.
     pub(crate) fn abandon(&self) {
-        let waiting = std::mem::take(&mut self.state().waiting);
+        let mut state = self.state();
+        let left = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.tasks));
+        drop(state);
         // Not under the lock: the last handle of the store may be among them.
-        drop(waiting);
+        drop(left);
     }
 }
 

@@ -115,8 +115,9 @@ impl Work {
                 return Ok(false);
             }
             self.engine.forget_snapshot();
+            self.begin_to_write_out(keyspace)?;
         }
-        self.write_out(keyspace)?;
+        self.wait_until_written(keyspace);
         if self.is_stopping() {
             return Ok(true);
         }
@@ -142,24 +143,31 @@ impl Work {
                 puts.remove(keyspace, NO_KEY);
             }
             self.engine.write(puts.into(), self.engine.sync())?;
+            let fault = |fault: Fault| fault.at(&self.engine.path, "giving space back");
+            let mut merged = merged.iter();
+            merged.try_for_each(|keyspace| self.begin_to_write_out(keyspace)).map_err(fault)?;
         }
-        let fault = |fault: Fault| fault.at(&self.engine.path, "giving space back");
-        merged.iter().try_for_each(|keyspace| self.write_out(keyspace)).map_err(fault)?;
+        merged.iter().for_each(|keyspace| self.wait_until_written(keyspace));
         let _lead = self.engine.wait_to_lead()?;
         let released = self.engine.journals().release();
         released.map_err(|e| fault::io(&self.engine.path, "giving space back", &e))
     }
 
-    /// Writes new cells out of memory, and waits for it as long as that usually takes.
-    fn write_out(&self, keyspace: &Keyspace) -> std::result::Result<(), Fault> {
+    /// Has the engine write new cells out of memory. To be called under the commit lock.
+    fn begin_to_write_out(&self, keyspace: &Keyspace) -> std::result::Result<(), Fault> {
+        self.engine.set_calm(false);
         keyspace.rotate_memtable()?;
+        Ok(())
+    }
+
+    /// Waits as long as that usually takes.
+    fn wait_until_written(&self, keyspace: &Keyspace) {
         for _ in 0..WRITING_OUT_MAX.as_millis() / LOOK_EVERY.as_millis() {
             if keyspace.sealed_memtable_count() == 0 || self.is_stopping() {
                 break;
             }
             std::thread::sleep(LOOK_EVERY);
         }
-        Ok(())
     }
 
     fn is_stopping(&self) -> bool {

@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use bigtable::{Error, Result, TableSchema};
 use fjall::AbstractTree;
+use futures::channel::oneshot;
 
 use crate::condition::{Condition, Watched};
 use crate::directory::Directory;
@@ -43,6 +44,7 @@ use crate::options::Options;
 use crate::reclaim::Reclaiming;
 use crate::store::{number_families, open_files};
 use crate::tail::{Acknowledged, Tail};
+use crate::waits::may_wait;
 
 /// How often a request is tried that found the engine failed.
 const TRIES_MAX: usize = 8;
@@ -123,6 +125,7 @@ impl std::fmt::Debug for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        may_wait("closing the store");
         self.reclaiming.stop();
         let Some(Opened { engine, .. }) = self.open.take() else { return };
         engine.queue.close();
@@ -189,6 +192,33 @@ impl Running {
                 let Opened { engine, part } = open.as_ref().ok_or_else(closed)?;
                 (engine.generation, work(engine, part))
             };
+            match self.answer(generation, result) {
+                Err(error) if fault::is_reopened(&error) && tries < TRIES_MAX => tries += 1,
+                result => return result,
+            }
+        }
+    }
+
+    /// As [`with`](Running::with), for work that may take long: the committer's thread does it.
+    pub(crate) async fn on_committer<R: Send + 'static>(
+        &self,
+        work: impl Fn(&Engine) -> Result<R> + Send + Sync + 'static,
+    ) -> Result<R> {
+        let work = Arc::new(work);
+        let mut tries = 1;
+        loop {
+            let (done, reply) = oneshot::channel();
+            let (work, mut done) = (work.clone(), Some(done));
+            let generation = self.with(&self.open, |engine, ()| {
+                let (work, done) = (work.clone(), done.take().ok_or_else(fault::reopened)?);
+                engine.queue.push_task(Box::new(move |engine| {
+                    // Nobody may be waiting any more.
+                    let _ = done.send(work(engine));
+                }))?;
+                Ok(engine.generation)
+            })?;
+            // Dropped with the queue of an engine that was closed.
+            let result = reply.await.unwrap_or_else(|_| Err(fault::reopened()));
             match self.answer(generation, result) {
                 Err(error) if fault::is_reopened(&error) && tries < TRIES_MAX => tries += 1,
                 result => return result,

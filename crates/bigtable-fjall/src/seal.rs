@@ -27,6 +27,7 @@ use fjall::{AbstractTree, Keyspace, PersistMode};
 use crate::churn::{BYTES_FOR_ONE, SUPERSEDED_MAX};
 use crate::engine::{Engine, Lead};
 use crate::options::Options;
+use crate::waits::may_wait;
 
 /// Full buffers are looked for when so large a part of one may have been filled: a look takes a lock of the
 /// engine for each keyspace.
@@ -60,12 +61,12 @@ impl Engine {
     /// Seals the buffers that are full, now that a batch put so many bytes into them. The batch is written
     /// whatever comes of it; if it fails, the next one is not.
     pub(crate) fn seal_full(&self, lead: &Lead, bytes: u64) {
-        let full = self.options.write_buffer_bytes;
-        let unlooked = lead.unlooked.get() + bytes;
-        if unlooked < full / LOOKED_FOR_PARTS {
-            return lead.unlooked.set(unlooked);
+        lead.unlooked.set(lead.unlooked.get() + bytes);
+        if !self.is_look_due(lead) {
+            return;
         }
         lead.unlooked.set(0);
+        let full = self.options.write_buffer_bytes;
         for group in &lead.groups {
             for keyspace in group.keyspaces() {
                 if self.seal_if_full(keyspace, full)
@@ -76,6 +77,27 @@ impl Engine {
             }
         }
         self.seal_if_full(&self.catalog.0, full);
+    }
+
+    /// Whether it is time to look for full buffers.
+    pub(crate) fn is_look_due(&self, lead: &Lead) -> bool {
+        lead.unlooked.get() >= self.options.write_buffer_bytes / LOOKED_FOR_PARTS
+    }
+
+    /// Finds out whether a batch that is not synced is short. It is not while the engine writes a buffer out: then it
+    /// holds the lock of the journal while it syncs, and writers wait for it. Nor is it while writers wait for merges.
+    pub(crate) fn look_for_calm(&self, lead: &Lead) {
+        if self.is_calm() {
+            return;
+        }
+        let groups = lead.groups.iter().flat_map(|group| group.keyspaces());
+        let mut keyspaces = groups.chain([&self.catalog.0]);
+        let busy =
+            |one: &Keyspace| one.sealed_memtable_count() > 0 || one.tree.l0_run_count() >= RUNS_MAX;
+        // Only then is it known which journal is the newest.
+        if self.db.outstanding_flushes() == 0 && !keyspaces.any(busy) {
+            self.set_calm(self.journals().is_settled());
+        }
     }
 
     /// Seals the buffers of which much is superseded (`churn.rs`), but waits for nothing: a buffer that is being
@@ -111,6 +133,8 @@ impl Engine {
 
     /// Whether a buffer was sealed. If that failed, the next batch is refused.
     fn sealed(&self, sealing: fjall::Result<bool>) -> bool {
+        may_wait("sealing a buffer");
+        self.set_calm(false);
         sealing.unwrap_or_else(|error| {
             self.stop(&error);
             false
@@ -124,6 +148,7 @@ impl Engine {
             || self.db.outstanding_flushes() >= MESSAGES_MAX
         {
             self.check_engine()?;
+            may_wait("room for a buffer");
             std::thread::sleep(LOOK_EVERY);
         }
         self.merge_runs(keyspace)

@@ -25,6 +25,7 @@ use crate::reopen::Running;
 use crate::room::{Disk, FILES_BYTES, Use};
 use crate::table::FjallTable;
 use crate::tail;
+use crate::waits::may_wait;
 
 /// Threads of the engine: one writes new cells out, and compacts. Of several, the first does not compact: it
 /// hands compactions back to the queue, again and again, for as long as the others are at some, and a core
@@ -59,7 +60,8 @@ pub struct FjallStore {
 }
 
 impl FjallStore {
-    /// Opens the store in `dir`, creating directory and store if they are not there.
+    /// Opens the store in `dir`, creating directory and store if they are not there. This blocks, for as
+    /// long as the journal is: in an async program call it where blocking is allowed.
     ///
     /// # Errors
     /// [`Error::Files`] if the directory is something else than a store, is
@@ -68,6 +70,7 @@ impl FjallStore {
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<FjallStore> {
         let dir = dir.as_ref();
         let mut directory = Directory::open(dir)?;
+        may_wait("opening the store");
         let engine_dir = directory.engine();
         let prepared = match directory.is_complete() {
             true => Some(opening::look(dir, &engine_dir, directory.has_inventory())?),
@@ -98,10 +101,21 @@ impl FjallStore {
         check_table_name(name)?;
         schema.check()?;
         let running = &self.running;
-        running.with(&running.open, |engine, ()| {
-            let info = engine.table_opened(name, schema)?;
-            Ok(FjallTable { store: running.clone(), slot: running.slot(engine, info) })
-        })
+        loop {
+            let (name, schema) = (name.to_owned(), schema.clone());
+            let opened = running.on_committer(move |engine| {
+                Ok((engine.generation, engine.table_opened(&name, &schema)?))
+            });
+            let (generation, info) = opened.await?;
+            let slot = running.with(&running.open, |engine, ()| {
+                // What belongs to an engine that was closed meanwhile is of no use.
+                let same = engine.generation == generation;
+                Ok(same.then(|| running.slot(engine, info.clone())))
+            })?;
+            if let Some(slot) = slot {
+                return Ok(FjallTable { store: running.clone(), slot });
+            }
+        }
     }
 
     /// Removes a table with all its cells, if it is there; it must have been opened since the store
@@ -196,10 +210,11 @@ impl Store for FjallStore {
     }
 
     async fn table_names(&self) -> Result<Vec<String>> {
-        self.running.with(&self.running.open, |engine, ()| {
+        let names = |engine: &Engine| {
             let _lead = engine.wait_to_lead()?;
             engine.catalog.table_names().map_err(|fault| engine.read_error(&fault))
-        })
+        };
+        self.running.on_committer(names).await
     }
 
     fn floor(&self) -> Timestamp {
@@ -209,7 +224,7 @@ impl Store for FjallStore {
     }
 
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
-        self.running.with(&self.running.open, |engine, ()| {
+        let raise = move |engine: &Engine| {
             let lead = engine.wait_to_lead()?;
             if floor > engine.floor() {
                 engine.look_at_disk(&lead);
@@ -220,7 +235,8 @@ impl Store for FjallStore {
                 engine.set_floor(floor);
             }
             Ok(())
-        })
+        };
+        self.running.on_committer(raise).await
     }
 
     async fn reclaim(&self) -> Result<()> {

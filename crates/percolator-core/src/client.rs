@@ -189,6 +189,7 @@ impl Client {
     /// [`Error::Oracle`] when no timestamp can be had; those of the store when observers were
     /// registered meanwhile and the schema cannot be read.
     pub async fn begin(&self) -> Result<Transaction> {
+        self.take_turn(0).await;
         let starting = self.readers().starting();
         let mut stamp = self.oracle().timestamp().await?;
         if off(mutants::STALE_BEGIN) {

@@ -27,7 +27,7 @@ use crate::options::Secondaries;
 use crate::plan::{Plan, RowPlan};
 use crate::resolve::OwnStatus;
 use crate::rows;
-use crate::runtime::Backoff;
+use crate::runtime::{Backoff, ROWS_OF_A_COMMIT};
 use crate::verdicts::Verdict;
 use crate::{AbortReason, Client, Error, Result, Timestamp, Transaction};
 
@@ -113,6 +113,7 @@ impl Transaction {
     /// the store could not take a request that the commit of one of the rows needs.
     pub async fn commit(mut self) -> Result<Timestamp> {
         let client = self.client.clone();
+        client.take_turn(ROWS_OF_A_COMMIT).await;
         let Some(plan) = Plan::of(&mut self).await? else {
             return self.commit_notifications().await;
         };

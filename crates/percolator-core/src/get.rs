@@ -87,6 +87,7 @@ impl Client {
         column: &Column,
         s: Timestamp,
     ) -> Result<Option<Bytes>> {
+        self.take_turn(0).await;
         let record = match self.glance(table, row, column, s)? {
             Glanced::Newest(commit_ts, record) => Some((commit_ts, record)),
             Glanced::Absent => None,
@@ -148,6 +149,7 @@ impl Client {
         s: Timestamp,
         patience: Patience,
     ) -> Result<Vec<Vec<Version>>> {
+        self.take_turn(rows.len()).await;
         self.counters().reads.bump();
         let found = table.store().read_rows(rows, select).await.map_err(too_old)?;
         let versions = rows.iter().zip(found).map(async |(row, found)| {
@@ -183,6 +185,7 @@ impl Client {
     ) -> Result<bigtable::Row> {
         let mut wait: Option<LockWait<'_>> = None;
         loop {
+            self.take_turn(0).await;
             self.counters().reads.bump();
             let found = table.store().read_row(row, select).await.map_err(too_old)?;
             let Some(cell) = found.cells.iter().find(|cell| cell.family == LOCK) else {

@@ -155,6 +155,7 @@ impl Client {
             let mut left = Some(RowRange::all());
             while let Some(range) = left {
                 let page = table.store().scan(&range, &select, PageLimit::default()).await?;
+                self.take_turn(page.rows.len()).await;
                 for row in &page.rows {
                     for cell in &row.cells {
                         if locks.len() >= limit {

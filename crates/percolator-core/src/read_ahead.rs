@@ -253,6 +253,7 @@ impl Client {
             false => selection(&columns, s),
             true => without_locks(selection(std::slice::from_ref(column), s), ahead, s),
         };
+        self.take_turn(0).await;
         self.counters().reads.bump();
         let read = table.store().read_row(row, &select).await.map_err(crate::get::too_old)?;
         let locks = read.cells.iter().filter(|cell| cell.family == LOCK);

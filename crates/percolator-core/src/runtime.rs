@@ -4,9 +4,13 @@
 //! trait. Production and simulation differ only here and in the store.
 
 use std::fmt::Debug;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+
+use crate::Client;
 
 /// Time, sleep, tasks and randomness for a [`Client`](crate::Client).
 ///
@@ -33,6 +37,30 @@ pub trait Runtime: Send + Sync + Debug {
 
     /// A uniformly random number.
     fn random(&self) -> u64;
+
+    /// Ready if the task that is being polled may go on; pending if other tasks are to have their turn first.
+    ///
+    /// A store in this process answers at once. A task that only reads would never be pending, and would
+    /// keep its thread from all others. So clients ask before each read, and several times for a page
+    /// of a scan. Without an implementation of its own, a runtime lets each task go on.
+    fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {
+        let _ = context;
+        Poll::Ready(())
+    }
+}
+
+/// Rows of a page that count as one read.
+const ROWS_OF_A_TURN: usize = 8;
+/// A commit takes as long as a page of so many rows.
+pub(crate) const ROWS_OF_A_COMMIT: usize = 64;
+
+impl Client {
+    /// Lets other tasks have their turn, if it is time: for one read, or one page of so many rows.
+    pub(crate) async fn take_turn(&self, rows: usize) {
+        for _ in 0..=rows / ROWS_OF_A_TURN {
+            poll_fn(|context| self.runtime().poll_turn(context)).await;
+        }
+    }
 }
 
 /// Waiting times that grow: doubled each time up to a bound, with jitter of half their length, so

@@ -140,6 +140,7 @@ impl<'a> Scan<'a> {
         let store = self.table.store();
         self.client.counters().reads.bump();
         let page = store.scan(&range, &select, limit).await.map_err(too_old)?;
+        self.client.take_turn(page.rows.len()).await;
         // Also of the rows that are not there.
         self.client.check_held(self.s)?;
         let mut rows = Vec::with_capacity(page.rows.len());

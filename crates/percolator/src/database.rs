@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bigtable::{MemoryStore, Store};
 use bigtable_fjall::{FjallStore, Recovery};
 use percolator_core::{
-    Client, Collector, GcOptions, Options, ProcessLocks, Result, Runtime, Services, WindowOracle,
-    fresh_incarnation,
+    Client, Collector, Error, GcOptions, Options, ProcessLocks, Result, Runtime, Services,
+    WindowOracle, fresh_incarnation,
 };
 
 use crate::TokioRuntime;
@@ -98,7 +98,11 @@ impl Percolator {
             upkeep_tables: percolator_core::upkeep_tables(),
             ..bigtable_fjall::Options::default()
         };
-        let store = FjallStore::open(dir.as_ref(), engine)?;
+        let dir = dir.as_ref().to_owned();
+        // It reads the journal, and syncs.
+        let opening = tokio::task::spawn_blocking(move || FjallStore::open(dir, engine));
+        let ended = |why| Error::Unavailable(format!("opening it did not end: {why}"));
+        let store = opening.await.map_err(ended)??;
         let recovery = store.recovery().cloned();
         let db = Self::start(Arc::new(store), options.client, options.gc).await?;
         Ok(Percolator { recovery, ..db })

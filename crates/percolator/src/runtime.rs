@@ -1,11 +1,13 @@
 //! The production [`Runtime`]: tokio's timers and tasks, the machine's clocks and randomness.
 
+use std::task::{Context, Poll};
 #[cfg(not(target_os = "linux"))]
 use std::time::Instant;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::BoxFuture;
 use percolator_core::Runtime;
+use tokio::task::coop;
 
 /// Time, tasks and randomness of a tokio runtime.
 ///
@@ -77,5 +79,9 @@ impl Runtime for TokioRuntime {
 
     fn random(&self) -> u64 {
         rand::random()
+    }
+
+    fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {
+        coop::poll_proceed(context).map(|turn| turn.made_progress())
     }
 }

@@ -11,7 +11,7 @@ use bigtable::{AtCommit, CommitRow, CommitRows, Glance, Glanced, RowKey, RowsOut
 use futures::FutureExt;
 
 use super::*;
-use crate::power_cut::held::{Place, hold};
+use crate::power_cut::held::{Catch, Place, hold};
 
 /// The readers' snapshots have this timestamp: that of the commit.
 const COMMIT: u64 = 9;
@@ -133,12 +133,13 @@ fn h08_h27_whoever_looks_at_an_issued_timestamp_waits_for_its_rows() {
     });
 }
 
-/// Issues the timestamp without waiting.
+/// Issues the timestamp without waiting; its batch is held.
 #[derive(Debug)]
-struct AtOnce;
+struct AtOnce(Arc<Catch>);
 
 impl AtCommit for AtOnce {
     fn timestamp(&self) -> Option<Timestamp> {
+        self.0.here();
         Some(ts(COMMIT))
     }
 
@@ -151,8 +152,8 @@ impl AtCommit for AtOnce {
 fn h27_rows_are_pending_until_readers_see_the_batch() {
     let dir = tempfile::tempdir().unwrap();
     let (store, table) = open_old(dir.path());
-    let commit = || {
-        let outcome = block_on(store.commit_rows(request(Arc::new(AtOnce)))).unwrap();
+    let commit = |catch| {
+        let outcome = block_on(store.commit_rows(request(Arc::new(AtOnce(catch))))).unwrap();
         assert_eq!(outcome, RowsOutcome::Committed(ts(COMMIT)));
     };
     hold(Place::Items, commit, || {

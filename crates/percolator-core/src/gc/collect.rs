@@ -129,6 +129,7 @@ impl Client {
         let mut left = Some(RowRange::all());
         while let Some(range) = left {
             let page = table.store().scan(&range, &select, limit).await?;
+            self.take_turn(page.rows.len()).await;
             let mut requests = Vec::new();
             for row in &page.rows {
                 let plan = self.plan(table, row, bounds, counts).await?;

@@ -31,6 +31,7 @@ impl Client {
         let mut left = Some(RowRange::all());
         while let Some(range) = left {
             let page = table.notify_store().scan(&range, &select, limit).await?;
+            self.take_turn(page.rows.len()).await;
             let mut requests = Vec::new();
             for found in &page.rows {
                 requests.extend(self.drop_stale(table, found, bounds, counts).await?);

@@ -45,6 +45,7 @@ impl Client {
         let mut left = Some(RowRange::all());
         while let Some(range) = left {
             let page = table.store().scan(&range, &select, limit).await?;
+            self.take_turn(page.rows.len()).await;
             for row in &page.rows {
                 for cell in &row.cells {
                     let met = MetLock::decode(table, &row.key, cell)?;

@@ -158,6 +158,7 @@ impl Context {
         let mut left = Some(RowRange::all());
         while let Some(range) = left {
             let page = table.notify_store().scan(&range, &select, limit).await?;
+            self.client.take_turn(page.rows.len()).await;
             if !page.rows.is_empty() {
                 return Ok(true);
             }
@@ -252,6 +253,7 @@ impl Context {
             let rows_max = batch.changes_max - changes.len();
             let limit = PageLimit { rows_max, ..PageLimit::default() };
             let page = table.notify_store().scan(&range, &select, limit).await?;
+            self.client.take_turn(page.rows.len()).await;
             for row in page.rows {
                 let notified = table.notified_row(&row.key)?;
                 let cell = Cell::new(table, &notified, column);

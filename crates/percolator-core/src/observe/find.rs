@@ -191,6 +191,7 @@ impl Context {
     ) -> Result<Walked> {
         let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
         let mut page = table.notify_store().scan(&range, select, limit).await?;
+        self.client.take_turn(page.rows.len()).await;
         let rest = page.resume.take();
         let mut visited = range;
         if let Some(rest) = &rest

@@ -103,6 +103,7 @@ impl Client {
                     Err(bigtable::Error::TooOld { .. }) => return Ok(false),
                     page => page?,
                 };
+                self.take_turn(page.rows.len()).await;
                 if !page.rows.is_empty() {
                     return Ok(false);
                 }
@@ -131,6 +132,7 @@ impl Client {
             let mut left = Some(RowRange::all());
             while let Some(range) = left {
                 let page = table.notify_store().scan(&range, &select, PageLimit::default()).await?;
+                self.take_turn(page.rows.len()).await;
                 for row in &page.rows {
                     let columns = row.cells.chunk_by(|a, b| a.qualifier == b.qualifier);
                     for versions in columns {

@@ -118,6 +118,7 @@ impl Client {
         let mut left = Some(RowRange::all());
         while let Some(range) = left {
             let page = table.notify_store().scan(&range, &select, PageLimit::default()).await?;
+            self.take_turn(page.rows.len()).await;
             let drop = |row: &bigtable::Row| ConditionalMutation {
                 otherwise: vec![
                     Mutation::delete(NOTIFY, q(), upto),
@@ -175,6 +176,7 @@ impl Client {
         while let Some(range) = left {
             let page = table.store().scan(&range, &select, PageLimit::default()).await;
             let page = page.map_err(crate::get::too_old)?;
+            self.take_turn(page.rows.len()).await;
             self.check_held(s)?;
             let mut dirty = Vec::new();
             for found in &page.rows {

@@ -168,6 +168,7 @@ impl Client {
             let mut left = Some(RowRange::all());
             while let Some(range) = left {
                 let page = table.notify_store().scan(&range, &select, PageLimit::default()).await?;
+                self.take_turn(page.rows.len()).await;
                 for row in page.rows {
                     let notified = table.notified_row(&row.key)?;
                     for cell in &row.cells {

@@ -6,8 +6,12 @@
 
 use std::sync::Arc;
 
-use bigtable::{CommitRows, Result, RowsOutcome, Store, Table, TableSchema, Timestamp};
+use bigtable::{
+    CommitRows, ConditionalMutation, Glance, Glanced, Page, PageLimit, Result, Row, RowKey,
+    RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema, Timestamp,
+};
 use bigtable_fjall::{Durability, FjallStore, Options};
+use futures::executor::block_on;
 use percolator_core::async_trait;
 
 /// Whether the stores have a floor, so that garbage can be collected.
@@ -37,7 +41,8 @@ pub(crate) fn limited() -> Arc<dyn Store> {
     store(false)
 }
 
-/// A store whose directory goes with it.
+/// A store whose directory goes with it. It answers within the poll that asks: in virtual time nobody waits
+/// for the threads of the store.
 #[derive(Debug)]
 struct OnDisk {
     inner: FjallStore,
@@ -48,11 +53,11 @@ struct OnDisk {
 #[async_trait]
 impl Store for OnDisk {
     async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
-        self.inner.open_table(name, schema).await
+        Ok(Arc::new(AtOnce(block_on(self.inner.open_table(name, schema))?)))
     }
 
     async fn table_names(&self) -> Result<Vec<String>> {
-        self.inner.table_names().await
+        block_on(self.inner.table_names())
     }
 
     fn floor(&self) -> Timestamp {
@@ -60,11 +65,11 @@ impl Store for OnDisk {
     }
 
     async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
-        self.inner.raise_floor(floor).await
+        block_on(self.inner.raise_floor(floor))
     }
 
     async fn reclaim(&self) -> Result<()> {
-        self.inner.reclaim().await
+        block_on(self.inner.reclaim())
     }
 
     fn locality_groups(&self) -> bool {
@@ -76,10 +81,49 @@ impl Store for OnDisk {
     }
 
     async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
-        self.inner.commit_rows(request).await
+        block_on(self.inner.commit_rows(request))
     }
 
     fn pressure(&self) -> f64 {
         self.inner.pressure()
+    }
+}
+
+/// A table that answers within the poll that asks.
+#[derive(Debug)]
+struct AtOnce(Arc<dyn Table>);
+
+#[async_trait]
+impl Table for AtOnce {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
+        block_on(self.0.read_row(row, select))
+    }
+
+    fn glance(&self, at: Glance<'_>) -> Result<Glanced> {
+        self.0.glance(at)
+    }
+
+    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
+        block_on(self.0.read_rows(rows, select))
+    }
+
+    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
+        block_on(self.0.scan(range, select, limit))
+    }
+
+    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
+        block_on(self.0.mutate_row(request))
+    }
+
+    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
+        block_on(self.0.check_and_mutate_row(request))
+    }
+
+    async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
+        block_on(self.0.check_and_mutate_rows(requests))
     }
 }

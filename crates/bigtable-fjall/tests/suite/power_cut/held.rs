@@ -2,7 +2,8 @@
 //! items, among its items, and before the cells in memory follow.
 //!
 //! The engine says in its log where it is, on the thread that commits, and a logger may take its time:
-//! that holds a batch at an exact place, in the program as it is shipped. Among the items there is no
+//! that holds a batch at an exact place, in the program as it is shipped. The request that is to be held
+//! says which thread that is, when the store asks it for its timestamp. Among the items there is no
 //! such message; there the readers run freely, until enough of what they read came between the
 //! release of a large batch and its reply.
 
@@ -11,15 +12,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, Once};
+use std::sync::{Arc, Mutex, Once};
 
-use bigtable::{Family, PageLimit, Row, RowKey, RowRange, Table};
-use bigtable_fjall::Durability;
+use bigtable::{AtCommit, CommitRow, CommitRows, Family, Mutation, PageLimit, Row, RowKey};
+use bigtable::{RowRange, RowsOutcome, Selection, Store, Table, Timestamp};
+use bigtable_fjall::{Durability, FjallStore, RowEdit};
 use futures::executor::block_on;
 
 use super::image::{self, Image, Tail, journal_end};
 use super::{request, rows_of};
-use crate::{EACH, MEMORY, NEWEST, PLAIN, SPILL, everything, open, set};
+use crate::{EACH, MEMORY, NEWEST, PLAIN, SPILL, everything, open, schema, set, ts};
 
 /// What a batch is held before, by what the engine logs there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,17 +44,53 @@ impl Place {
     }
 }
 
+#[derive(Debug)]
 struct Hold {
     place: Place,
-    reached: Sender<()>,
+    reached: Sender<bool>,
     release: Receiver<()>,
+}
+
+/// What is to hold the batch of one request.
+#[derive(Debug)]
+pub(crate) struct Catch(Mutex<Option<Hold>>);
+
+impl Catch {
+    /// To be called on the thread that commits the request, before its batch is written.
+    pub(crate) fn here(&self) {
+        HOLD.set(self.0.lock().unwrap().take());
+    }
+}
+
+/// A request of several rows that sets all families.
+#[derive(Debug)]
+struct Step {
+    catch: Arc<Catch>,
+    at: u64,
+    value: String,
+}
+
+impl AtCommit for Step {
+    fn timestamp(&self) -> Option<Timestamp> {
+        self.catch.here();
+        Some(ts(self.at))
+    }
+
+    fn mutations(&self, _: usize, commit_ts: Timestamp) -> Vec<Mutation> {
+        EACH.iter().map(|family| set(family, commit_ts.as_u64(), &self.value)).collect()
+    }
 }
 
 thread_local! {
     /// What holds the next batch of this thread.
     static HOLD: RefCell<Option<Hold>> = const { RefCell::new(None) };
-    /// How the engine said last that it persists its journal, on this thread.
-    static PERSISTED: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// How the engine said last that it persists its journal, on each thread.
+static PERSISTED: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+fn this_thread() -> String {
+    format!("{:?}", std::thread::current().id())
 }
 
 struct Holding;
@@ -65,13 +103,13 @@ impl log::Log for Holding {
     fn log(&self, record: &log::Record<'_>) {
         let said = record.args().to_string();
         if said.starts_with(Place::Sync.message()) {
-            let _ = PERSISTED.try_with(|persisted| persisted.replace(said.clone()));
+            PERSISTED.lock().unwrap().insert(this_thread(), said.clone());
         }
         let here = |hold: &mut Hold| said.starts_with(hold.place.message());
         // A thread that ends may have nothing to look at any more.
         let hold = HOLD.try_with(|hold| hold.borrow_mut().take_if(here));
         if let Ok(Some(Hold { reached, release, .. })) = hold {
-            reached.send(()).unwrap();
+            reached.send(true).unwrap();
             release.recv().unwrap();
         }
     }
@@ -88,35 +126,41 @@ fn listen() {
     });
 }
 
-/// Writes `rows` as one batch on a thread of its own, held at a place, and does `meanwhile` while it is.
+/// Writes `rows` as one batch, held at a place, and does `meanwhile` while it is.
 fn held(
-    table: &dyn Table,
+    store: &FjallStore,
     (rows, at, value): (&[&str], u64, &str),
     place: Place,
     meanwhile: impl FnOnce(),
 ) {
-    let write = || {
-        let sets = || EACH.iter().map(|family| set(family, at, value)).collect();
-        let requests = rows.iter().map(|row| request(row, sets())).collect();
-        let replies = block_on(table.check_and_mutate_rows(requests));
-        replies.into_iter().for_each(|reply| assert!(!reply.unwrap()));
+    let write = |catch| {
+        let step = Step { catch, at, value: value.to_owned() };
+        let row =
+            |row: &&str| CommitRow { table: "t".into(), row: (*row).into(), predicate: vec![] };
+        let mut rows: Vec<CommitRow> = rows.iter().map(row).collect();
+        rows.sort_by(|a, b| a.row.cmp(&b.row));
+        let (above, bytes) = (ts(at - 1), 100 * rows.len());
+        let request = CommitRows { rows, above, bytes, at: Arc::new(step) };
+        let outcome = block_on(store.commit_rows(request)).unwrap();
+        assert_eq!(outcome, RowsOutcome::Committed(ts(at)));
     };
     hold(place, write, meanwhile);
 }
 
-/// Has `write` write one batch on a thread of its own, held at a place, and does `meanwhile` while it is.
-pub(crate) fn hold(place: Place, write: impl FnOnce() + Send, meanwhile: impl FnOnce()) {
+/// Has `write` write one batch, held at a place, and does `meanwhile` while it is.
+pub(crate) fn hold(place: Place, write: impl FnOnce(Arc<Catch>) + Send, meanwhile: impl FnOnce()) {
     listen();
     let ((reached, is_reached), (let_go, release)) = (channel(), channel());
     std::thread::scope(|scope| {
         // Dropped here if something is found, so that the writer does not wait for ever.
         let let_go = let_go;
         let writer = scope.spawn(move || {
-            HOLD.set(Some(Hold { place, reached, release }));
-            write();
-            assert!(HOLD.take().is_none(), "the engine no longer says where it is");
+            let ended = reached.clone();
+            write(Arc::new(Catch(Mutex::new(Some(Hold { place, reached, release })))));
+            // The test may have gone on long since.
+            let _ = ended.send(false);
         });
-        is_reached.recv().expect("the batch is held");
+        assert!(is_reached.recv().unwrap(), "the engine no longer says where it is");
         meanwhile();
         assert!(!writer.is_finished(), "nobody is told before the batch is complete");
         let_go.send(()).unwrap();
@@ -150,14 +194,14 @@ fn a_batch_that_is_held_before_or_after_its_sync_is_seen_by_nobody() {
         [(Place::Sync, true), (Place::Sync, false), (Place::Items, true), (Place::Items, false)]
     {
         let dir = tempfile::tempdir().unwrap();
-        let (_store, table) = open(dir.path(), Durability::Sync);
+        let (store, table) = open(dir.path(), Durability::Sync);
         let table = &*table;
         let old = EACH.iter().map(|family| set(family, 1, "old")).collect();
         block_on(table.check_and_mutate_row(request("a", old))).unwrap();
         // Who has read already keeps the snapshot that others share.
         let before = if read_before { rows_of(table) } else { BTreeMap::new() };
         let end = journal_end(dir.path());
-        held(table, (&["a", "b"], 2, "new"), place, || {
+        held(&store, (&["a", "b"], 2, "new"), place, || {
             let seen = rows_of(table);
             assert!(!read_before || seen == before, "{place:?}: {seen:?}");
             assert_eq!(seen.len(), 1, "{place:?}: {seen:?}");
@@ -183,11 +227,11 @@ fn a_batch_that_is_held_before_or_after_its_sync_is_seen_by_nobody() {
 #[test]
 fn cells_in_memory_are_never_newer_than_those_on_disk_and_all_that_is_seen_survives() {
     let dir = tempfile::tempdir().unwrap();
-    let (_store, table) = open(dir.path(), Durability::Sync);
+    let (store, table) = open(dir.path(), Durability::Sync);
     let table = &*table;
     let old = EACH.iter().map(|family| set(family, 1, "old")).collect();
     block_on(table.check_and_mutate_row(request("a", old))).unwrap();
-    held(table, (&["a", "b"], 2, "new"), Place::Memory, || {
+    held(&store, (&["a", "b"], 2, "new"), Place::Memory, || {
         let seen = rows_of(table);
         let row = seen.get(&RowKey::from("a"));
         let of = |family: &Family| newest(row, family);
@@ -249,7 +293,7 @@ fn readers_among_the_items_of_a_batch_see_all_of_it_or_nothing() {
     const ROWS: usize = 500;
     const ENOUGH: u64 = 20;
     let dir = tempfile::tempdir().unwrap();
-    let (_store, table) = open(dir.path(), Durability::Sync);
+    let (store, table) = open(dir.path(), Durability::Sync);
     let table = &*table;
     let names: Vec<String> = (0..ROWS).map(|row| format!("r{row}")).collect();
     let rows: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -262,7 +306,7 @@ fn readers_among_the_items_of_a_batch_see_all_of_it_or_nothing() {
         let mut among = 0;
         for at in 1.. {
             let mut released = 0;
-            held(table, (&rows, at, "v"), Place::Items, || {
+            held(&store, (&rows, at, "v"), Place::Items, || {
                 released = turns.load(Ordering::SeqCst);
             });
             among += turns.load(Ordering::SeqCst) - released;
@@ -288,19 +332,27 @@ fn a_change_is_synced_alone_or_with_others() {
         [(Durability::Buffered, "mode=Buffer"), (Durability::Sync, "mode=SyncData")]
     {
         let dir = image::directory();
-        let (_store, table) = open(dir.path(), durability);
+        let (store, _) = open(dir.path(), durability);
+        let table = block_on(store.open_fjall_table("t", &schema())).unwrap();
+        // How the batch of these changes was persisted.
+        let persisted = |sets: Vec<Mutation>| {
+            let thread = Arc::new(Mutex::new(String::new()));
+            let committing = thread.clone();
+            let decide = move |_| {
+                *committing.lock().unwrap() = this_thread();
+                PERSISTED.lock().unwrap().remove(&this_thread());
+                sets.clone()
+            };
+            block_on(table.edit_row(RowEdit::new("row", Selection::default(), decide))).unwrap();
+            PERSISTED.lock().unwrap().remove(&*thread.lock().unwrap()).unwrap_or_default()
+        };
         for families in [&EACH[..1], &EACH[..]] {
             for family in families {
-                PERSISTED.take();
-                let sets = vec![set(family, 1, "value")];
-                block_on(table.check_and_mutate_row(request("row", sets))).unwrap();
-                let persisted = PERSISTED.take();
-                assert!(persisted.ends_with(mode), "{family:?}: {persisted:?} instead of {mode}");
+                let how = persisted(vec![set(family, 1, "value")]);
+                assert!(how.ends_with(mode), "{family:?}: {how:?} instead of {mode}");
             }
-            PERSISTED.take();
-            let sets = families.iter().map(|family| set(family, 2, "value")).collect();
-            block_on(table.check_and_mutate_row(request("row", sets))).unwrap();
-            assert!(PERSISTED.take().ends_with(mode), "of {} families", families.len());
+            let how = persisted(families.iter().map(|family| set(family, 2, "value")).collect());
+            assert!(how.ends_with(mode), "of {} families: {how:?}", families.len());
         }
     }
 }

@@ -1,0 +1,207 @@
+//! A database in somebody's runtime: it keeps no thread from the other tasks.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+#![allow(clippy::print_stdout, reason = "the tests tell how long the pauses were")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bigtable_fjall::{FjallStore, counted};
+use percolator::{
+    Attempt, Column, Durability, GcOptions, OpenOptions, Percolator, Result, RowKey, Table,
+};
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+const BAL: Column = Column::literal("bal");
+const TEXT: Column = Column::literal("text");
+const CLIENTS: usize = 64;
+
+fn row(n: usize) -> RowKey {
+    RowKey::from(format!("row-{n:07}"))
+}
+
+/// A runtime whose only thread is this one.
+fn one_thread() -> tokio::runtime::Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+async fn open(dir: &std::path::Path, durability: Durability) -> Percolator {
+    let gc = Some(GcOptions { retention: Duration::ZERO, ..GcOptions::default() });
+    let options = OpenOptions { durability, gc, ..OpenOptions::default() };
+    Percolator::open_with(dir, options).await.unwrap()
+}
+
+/// Clients that commit beside one another, each in rows of its own, and read what they wrote.
+async fn commit(db: &Percolator, table: &Table, rounds: usize, value: &[u8]) {
+    let mut clients = JoinSet::new();
+    for client in 0..CLIENTS {
+        let (db, table, value) = (db.clone(), table.clone(), value.to_vec());
+        clients.spawn(async move {
+            for round in 0..rounds {
+                let row = row(client * rounds + round);
+                let set = async |mut tx: Attempt| {
+                    tx.set(&table, row.clone(), &TEXT, value.clone())?;
+                    tx.set(&table, "all", &BAL, "1")
+                };
+                db.transact(set).await?;
+                let found = db.snapshot().await?.get(&table, row, &TEXT).await?;
+                assert_eq!(found.as_deref(), Some(&value[..]));
+            }
+            Result::<()>::Ok(())
+        });
+    }
+    while let Some(ended) = clients.join_next().await {
+        ended.unwrap().unwrap();
+    }
+}
+
+/// What this thread has come to while it polled: opening, tables, commits, timestamps, collection.
+fn places(durability: Durability) -> Vec<&'static str> {
+    let dir = tempfile::tempdir().unwrap();
+    let (runtime, mut kept) = (one_thread(), None);
+    let places = counted::places(|| {
+        kept = Some(runtime.block_on(async {
+            let db = open(dir.path(), durability).await;
+            let table = db.table("t").await.unwrap();
+            commit(&db, &table, 10, b"short").await;
+            // Several write buffers, each of which is sealed and written out.
+            commit(&db, &table, 16, &vec![7; 60_000]).await;
+            // More than one reservation of the oracle.
+            for _ in 0..1_100_000 {
+                db.oracle().timestamp().await.unwrap();
+            }
+            let remove = async |mut tx: Attempt| {
+                (0..CLIENTS * 10).try_for_each(|n| tx.delete(&table, row(n), &TEXT))
+            };
+            db.transact(remove).await.unwrap();
+            // It raises the floor, and gives space back.
+            db.gc(Duration::ZERO).await.unwrap();
+            db
+        }));
+    });
+    drop(kept);
+    places
+}
+
+#[test]
+fn no_future_waits_for_the_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let seen = counted::places(|| drop(FjallStore::open(dir.path(), Default::default())));
+    let both = ["opening the store", "closing the store"];
+    assert!(both.iter().all(|place| seen.contains(place)), "waits are counted: {seen:?}");
+    for durability in [Durability::Sync, Durability::Buffered] {
+        assert_eq!(places(durability), [""; 0], "{durability:?}");
+    }
+}
+
+/// A task that reads without end is never pending for want of an answer.
+#[test]
+fn a_timeout_ends_reads_that_never_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    one_thread().block_on(async {
+        for db in [open(dir.path(), Durability::Sync).await, Percolator::in_memory().await.unwrap()]
+        {
+            let table = db.table("t").await.unwrap();
+            let rows: Vec<RowKey> = (0..100).map(row).collect();
+            let all = async |mut tx: Attempt| {
+                rows.iter().try_for_each(|row| tx.set(&table, row.clone(), &BAL, "1"))
+            };
+            db.transact(all).await.unwrap();
+            let snapshot = db.snapshot().await.unwrap();
+            for kind in 0..5 {
+                let endless = async {
+                    loop {
+                        match kind {
+                            0 => drop(snapshot.get(&table, "row-0000001", &BAL).await.unwrap()),
+                            1 => drop(snapshot.get_many(&table, &rows, &[BAL]).await.unwrap()),
+                            2 => drop(snapshot.scan(&table).collect().await.unwrap()),
+                            3 => drop(db.begin().await.unwrap()),
+                            _ => {
+                                let set = async |mut tx: Attempt| tx.set(&table, "one", &BAL, "1");
+                                db.transact(set).await.unwrap();
+                            }
+                        }
+                    }
+                };
+                let ended: std::result::Result<(), _> =
+                    timeout(Duration::from_millis(100), endless).await;
+                assert!(ended.is_err());
+            }
+        }
+    });
+}
+
+/// Ticks while something else runs; returns how often, and the longest pause between two ticks.
+async fn ticks(work: impl Future<Output = ()>) -> (u32, Duration, Duration) {
+    let ended = Arc::new(AtomicBool::new(false));
+    let ticker = tokio::spawn({
+        let ended = ended.clone();
+        async move {
+            let (mut ticks, mut longest, mut last) = (0, Duration::ZERO, Instant::now());
+            while !ended.load(Ordering::Relaxed) {
+                sleep(Duration::from_millis(1)).await;
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
+                ticks += 1;
+            }
+            (ticks, longest)
+        }
+    });
+    let began = Instant::now();
+    work.await;
+    let took = began.elapsed();
+    ended.store(true, Ordering::Relaxed);
+    let (ticks, longest) = ticker.await.unwrap();
+    (ticks, longest, took)
+}
+
+/// A ticker ticks every few milliseconds, however busy the machine is with other tests.
+fn assert_ticks((ticks, longest, took): (u32, Duration, Duration), beside: &str) {
+    println!("beside {beside}: {ticks} ticks in {took:?}, the longest pause {longest:?}");
+    let few = took.as_millis() as u32 / 20;
+    assert!(ticks >= few, "beside {beside}: {ticks} ticks in {took:?}");
+}
+
+#[test]
+fn a_ticker_ticks_beside_clients_that_commit() {
+    for durability in [Durability::Sync, Durability::Buffered] {
+        let dir = tempfile::tempdir().unwrap();
+        one_thread().block_on(async {
+            let db = open(dir.path(), durability).await;
+            let table = db.table("t").await.unwrap();
+            let seen = ticks(commit(&db, &table, 50, b"value")).await;
+            assert_ticks(seen, &format!("{CLIENTS} clients, {durability:?}"));
+        });
+    }
+}
+
+/// `GUEST_ROWS` says how many; a million take a while to write.
+#[test]
+fn a_long_scan_lets_others_run() {
+    let rows = std::env::var("GUEST_ROWS").map_or(50_000, |text| text.parse().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    one_thread().block_on(async {
+        let db = open(dir.path(), Durability::Buffered).await;
+        let table = db.table("t").await.unwrap();
+        for first in (0..rows).step_by(1000) {
+            let some = async |mut tx: Attempt| {
+                (first..first + 1000).try_for_each(|n| tx.set(&table, row(n), &BAL, "1"))
+            };
+            db.transact(some).await.unwrap();
+        }
+        let snapshot = db.snapshot().await.unwrap();
+        let seen = ticks(async {
+            let mut scan = snapshot.scan(&table);
+            let mut found = 0;
+            while scan.next().await.unwrap().is_some() {
+                found += 1;
+            }
+            assert_eq!(found, rows);
+        })
+        .await;
+        assert_ticks(seen, &format!("a scan of {rows} rows"));
+    });
+}
