@@ -103,6 +103,20 @@ impl Engine {
         })
     }
 
+    /// As [`Engine::begin_rows`], if it can be done at once; otherwise the request comes back.
+    pub(crate) fn try_rows(
+        &self,
+        request: CommitRows,
+    ) -> Result<std::result::Result<Result<Outcome>, CommitRows>> {
+        let Some(lead) = self.try_lead(self.sync(), request.bytes)? else {
+            return Ok(Err(request));
+        };
+        let tables = self.tables_of(&request)?;
+        request.check(|row| &tables[row].schema)?;
+        let work = RowsWork { tables, request };
+        Ok(Ok(self.commit_one(&lead, Job::Rows(&work))))
+    }
+
     /// The table of each row.
     fn tables_of(&self, request: &CommitRows) -> Result<Vec<Arc<TableInfo>>> {
         let mut tables: Vec<Arc<TableInfo>> = Vec::with_capacity(request.rows.len());
@@ -272,7 +286,6 @@ impl Engine {
                 if churned || left {
                     self.seal_churned(lead);
                 }
-                self.look_for_calm(lead);
             }
         }
         outcomes
@@ -452,6 +465,10 @@ impl Engine {
             for (caller, outcome) in callers.into_iter().zip(outcomes) {
                 // One that has gone does not want to know.
                 let _ = caller.send(outcome);
+            }
+            // Its callers are on their way meanwhile.
+            if let Ok(lead) = self.lead.try_lock() {
+                self.look_for_calm(&lead);
             }
         }
     }

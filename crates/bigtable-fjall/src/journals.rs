@@ -92,10 +92,15 @@ impl Journals {
         }
     }
 
+    /// Whether there was a batch without a sync.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.marked
+    }
+
     /// Whether the next batch without a sync needs nothing written beside the journal, as far as is known. To be
     /// called while the engine writes no buffer out. If it has begun a journal, [`after`](Journals::after) finds it.
     pub(crate) fn is_settled(&self) -> bool {
-        self.marked && (self.bytes <= JOURNAL_BYTES_MIN || !self.has_next())
+        self.is_marked() && (self.bytes <= JOURNAL_BYTES_MIN || !self.has_next())
     }
 
     /// To be called before a batch is given to the engine.

@@ -87,7 +87,7 @@ impl Engine {
     /// Finds out whether a batch that is not synced is short. It is not while the engine writes a buffer out: then it
     /// holds the lock of the journal while it syncs, and writers wait for it. Nor is it while writers wait for merges.
     pub(crate) fn look_for_calm(&self, lead: &Lead) {
-        if self.is_calm() {
+        if self.is_calm() || !self.journals().is_marked() {
             return;
         }
         let groups = lead.groups.iter().flat_map(|group| group.keyspaces());

@@ -261,6 +261,32 @@ impl Store for FjallStore {
         self.running.answer(of, begun.outcome().await).and_then(of_rows)
     }
 
+    fn try_commit_rows(
+        &self,
+        request: CommitRows,
+    ) -> std::result::Result<Result<RowsOutcome>, CommitRows> {
+        let (mut request, mut of) = (Some(request), 0);
+        let done = self.running.with(&self.running.open, |engine, ()| {
+            of = engine.generation;
+            let taken = request.take().ok_or_else(fault::reopened)?;
+            engine.try_rows(taken).map(|done| match done {
+                Ok(outcome) => Some(outcome),
+                Err(back) => {
+                    request = Some(back);
+                    None
+                }
+            })
+        });
+        match (done, request) {
+            (Ok(None), Some(back)) => Err(back),
+            (Ok(done), _) => {
+                let outcome = done.unwrap_or_else(|| Err(fault::reopened()));
+                Ok(self.running.answer(of, outcome).and_then(of_rows))
+            }
+            (Err(error), _) => Ok(Err(error)),
+        }
+    }
+
     fn pressure(&self) -> f64 {
         let pressure = |engine: &Arc<Engine>, (): &()| Ok(engine.memory().pressure());
         self.running.with(&self.running.open, pressure).unwrap_or(0.0)

@@ -101,6 +101,12 @@ impl MemoryStore {
         self.tables.lock().expect(NO_PANIC)
     }
 
+    fn commit_at_once(&self, request: &CommitRows) -> Result<RowsOutcome> {
+        let tables = self.tables_of(request)?;
+        request.check(|row| &tables[row].schema)?;
+        commit_rows(&self.shared, &tables, request)
+    }
+
     /// The table of each row.
     fn tables_of(&self, request: &CommitRows) -> Result<Vec<Arc<MemoryTable>>> {
         let tables = self.tables();
@@ -238,9 +244,14 @@ impl Store for MemoryStore {
     }
 
     async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
-        let tables = self.tables_of(&request)?;
-        request.check(|row| &tables[row].schema)?;
-        commit_rows(&self.shared, &tables, &request)
+        self.commit_at_once(&request)
+    }
+
+    fn try_commit_rows(
+        &self,
+        request: CommitRows,
+    ) -> std::result::Result<Result<RowsOutcome>, CommitRows> {
+        Ok(self.commit_at_once(&request))
     }
 
     fn locality_groups(&self) -> bool {

@@ -79,6 +79,18 @@ pub trait Store: Send + Sync + Debug {
         Err(Error::invalid("this store changes single rows only"))
     }
 
+    /// As [`commit_rows`](Store::commit_rows), if the store can answer at once. Otherwise the request comes
+    /// back, and nothing was done.
+    ///
+    /// # Errors
+    /// Those of [`commit_rows`](Store::commit_rows), as the answer.
+    fn try_commit_rows(
+        &self,
+        request: CommitRows,
+    ) -> std::result::Result<Result<RowsOutcome>, CommitRows> {
+        Err(request)
+    }
+
     /// Whether a scan of one locality group reads that group alone. Where it reads whole rows, as in Cloud
     /// Bigtable, families that are scanned for few cells among many rows belong in tables of their own.
     fn locality_groups(&self) -> bool {

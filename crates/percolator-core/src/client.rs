@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bigtable::{Store, Timestamp};
 
-use crate::commit::Background;
+use crate::finish::Background;
 use crate::gc::Collection;
 use crate::hints::Hints;
 use crate::layout::{SYSTEM_TABLE, notify_schema, system_schema, table_schema};
@@ -65,7 +65,7 @@ struct Inner {
     /// How many callers wait for idleness.
     awaited: AtomicUsize,
     counters: Counters,
-    background: Background,
+    background: Arc<Background>,
     predictor: Arc<Predictor>,
 }
 
@@ -135,7 +135,7 @@ impl Client {
             collection,
             awaited: AtomicUsize::new(0),
             counters: Counters::default(),
-            background: Background::default(),
+            background: Arc::default(),
             predictor: Arc::default(),
         };
         let client = Client { inner: Arc::new(inner) };
@@ -332,7 +332,7 @@ impl Client {
         &self.inner.hints
     }
 
-    pub(crate) fn background(&self) -> &Background {
+    pub(crate) fn background(&self) -> &Arc<Background> {
         &self.inner.background
     }
 

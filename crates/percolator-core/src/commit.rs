@@ -13,13 +13,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bigtable::ConditionalMutation;
 
 use crate::abort::Abort;
 use crate::column::Cell;
+use crate::commit_rows::Tried;
 use crate::heartbeat::Pulse;
 use crate::hints::Hint;
 use crate::mutants::{self, off};
@@ -30,9 +30,6 @@ use crate::rows;
 use crate::runtime::{Backoff, ROWS_OF_A_COMMIT};
 use crate::verdicts::Verdict;
 use crate::{AbortReason, Client, Error, Result, Timestamp, Transaction};
-
-/// Most transactions whose secondaries are committed in the background; others wait for theirs.
-const BACKGROUND_MAX: usize = 256;
 
 /// A transaction between its phases: every cell is locked, nothing is decided.
 ///
@@ -84,25 +81,6 @@ fn ends(error: &bigtable::Error) -> bool {
     }
 }
 
-/// How many transactions of a client commit their secondaries in the background.
-#[derive(Debug, Default)]
-pub(crate) struct Background(AtomicUsize);
-
-impl Background {
-    /// Counts one more; `false` if there are too many: their plans are held in memory.
-    fn try_begin(&self) -> bool {
-        let begun = self.0.fetch_add(1, Ordering::Relaxed) < BACKGROUND_MAX;
-        if !begun {
-            self.end();
-        }
-        begun
-    }
-
-    fn end(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Transaction {
     /// Commits, and returns the commit timestamp; a transaction that wrote nothing returns its start
     /// timestamp.
@@ -111,14 +89,28 @@ impl Transaction {
     /// [`Error::Aborted`] when it did not and never will commit, [`Error::Unknown`] when that could not
     /// be found out before the deadline, [`Error::Invalid`] when a written column is notify-only, or when
     /// the store could not take a request that the commit of one of the rows needs.
+    ///
+    /// # Cancellation
+    /// A commit whose future is dropped after it was polled is finished in the background, as far as this process
+    /// lives: it commits or aborts, and leaves no lock behind. The caller does not learn which. A future
+    /// that was never polled does nothing.
     pub async fn commit(mut self) -> Result<Timestamp> {
         let client = self.client.clone();
         client.take_turn(ROWS_OF_A_COMMIT).await;
         let Some(plan) = Plan::of(&mut self).await? else {
             return self.commit_notifications().await;
         };
-        if client.commits_at_once(&plan, &self.notifications)
-            && let Some(commit_ts) = client.commit_at_once(&plan, &self.notifications).await?
+        let tried = match client.try_at_once(&plan, &self.notifications) {
+            Some(Tried::Committed(commit_ts)) => return Ok(commit_ts),
+            tried => tried,
+        };
+        client.finish(self.commit_plan(plan, tried)).await
+    }
+
+    async fn commit_plan(self, plan: Plan, tried: Option<Tried>) -> Result<Timestamp> {
+        let client = self.client.clone();
+        if let Some(tried) = tried
+            && let Some(commit_ts) = client.commit_at_once(&plan, tried).await?
         {
             return Ok(commit_ts);
         }
@@ -126,17 +118,16 @@ impl Transaction {
         let decided = prewritten.commit_primary().await?;
         let commit_ts = decided.commit_ts;
         if decided.plan.rows.len() > 1 {
+            let secondaries = Box::pin(decided.commit_secondaries());
             match client.options().secondaries {
-                Secondaries::Background if client.background().try_begin() => {
-                    let runtime = client.runtime().clone();
-                    runtime.spawn(Box::pin(async move {
-                        decided.commit_secondaries().await;
-                        client.background().end();
-                    }));
+                Secondaries::Background => {
+                    let runtime = client.runtime();
+                    // There are too many: their plans are held in memory.
+                    if let Err(work) = client.background().try_start(&**runtime, secondaries) {
+                        work.await;
+                    }
                 }
-                Secondaries::Background | Secondaries::Awaited => {
-                    decided.commit_secondaries().await;
-                }
+                Secondaries::Awaited => secondaries.await,
             }
         }
         Ok(commit_ts)

@@ -37,7 +37,7 @@ const BYTES_MAX: usize = 8 << 20;
 
 /// What the store asks for while it holds the rows.
 #[derive(Debug)]
-struct AtOnce {
+pub(crate) struct AtOnce {
     start_ts: Timestamp,
     /// The version of the observer schema that the plan follows.
     schema_version: u64,
@@ -140,9 +140,35 @@ impl AtOnce {
     }
 }
 
+/// A commit in one step that was begun.
+#[derive(Debug)]
+pub(crate) enum Tried {
+    Committed(Timestamp),
+    /// The store has answered something else, or would not answer at once.
+    Goes {
+        on: Arc<AtOnce>,
+        answer: Option<bigtable::Result<RowsOutcome>>,
+    },
+}
+
 impl Client {
+    /// Begins the commit of a transaction in one step, and ends it if the store needs to wait for nothing. `None`
+    /// if a transaction of this shape has to go through the two phases.
+    pub(crate) fn try_at_once(&self, plan: &Plan, notifications: &BTreeSet<Cell>) -> Option<Tried> {
+        if !self.commits_at_once(plan, notifications) {
+            return None;
+        }
+        let at = Arc::new(AtOnce::new(self, plan, notifications));
+        Some(match self.services().store.try_commit_rows(at.request()) {
+            Ok(Ok(RowsOutcome::Committed(commit_ts))) => {
+                Tried::Committed(self.committed_at_once(&at, commit_ts))
+            }
+            answer => Tried::Goes { on: at, answer: answer.ok() },
+        })
+    }
+
     /// Whether a transaction of this shape commits in one step.
-    pub(crate) fn commits_at_once(&self, plan: &Plan, notifications: &BTreeSet<Cell>) -> bool {
+    fn commits_at_once(&self, plan: &Plan, notifications: &BTreeSet<Cell>) -> bool {
         let services = self.services();
         self.options().commit_path == CommitPath::OneStep
             && services.store.commits_rows()
@@ -155,20 +181,27 @@ impl Client {
             && plan.rows.iter().map(RowPlan::bytes).sum::<usize>() <= BYTES_MAX
     }
 
-    /// Commits in one step; `None` if the transaction must go through the two phases.
+    /// Commits in one step what was begun; `None` if the transaction must go through the two phases.
     ///
     /// # Errors
     /// As [`Transaction::commit`](crate::Transaction::commit).
     pub(crate) async fn commit_at_once(
         &self,
         plan: &Plan,
-        notifications: &BTreeSet<Cell>,
+        tried: Tried,
     ) -> Result<Option<Timestamp>> {
-        let at = Arc::new(AtOnce::new(self, plan, notifications));
+        let (at, mut answer) = match tried {
+            Tried::Committed(commit_ts) => return Ok(Some(commit_ts)),
+            Tried::Goes { on, answer } => (on, answer),
+        };
         let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
         let mut last = bigtable::Error::Unavailable { why: "it was not tried".to_owned() };
         for _ in 0..TRIES_MAX {
-            match self.services().store.commit_rows(at.request()).await {
+            let answer = match answer.take() {
+                Some(answer) => answer,
+                None => self.services().store.commit_rows(at.request()).await,
+            };
+            match answer {
                 Ok(RowsOutcome::Committed(commit_ts)) => {
                     return Ok(Some(self.committed_at_once(&at, commit_ts)));
                 }

@@ -26,6 +26,7 @@ mod column;
 mod commit;
 mod commit_rows;
 mod error;
+mod finish;
 mod format;
 mod gc;
 mod get;

@@ -66,6 +66,10 @@ impl Client {
     /// # Errors
     /// Whatever the closure returns; [`Error::Aborted`] of the last attempt when the client's
     /// `attempts_max` are used up; [`Error::Unknown`].
+    ///
+    /// # Cancellation
+    /// If the future is dropped while the closure runs or between two attempts, nothing was written. If it is
+    /// dropped while an attempt commits, [the commit is finished](Transaction::commit) in the background.
     pub async fn transact<T, F, W>(&self, work: F) -> Result<T>
     where
         F: Fn(Attempt) -> W,

@@ -12,7 +12,7 @@ use percolator_core::{Client, Error, Result, Table, Transaction};
 
 use crate::history::{Cell, Finding, Op, Outcome, Run, Txn};
 use crate::names::{COLUMNS, TABLES, parse_value, row_key, row_number, value};
-use crate::world::World;
+use crate::world::{HUNG_UP, World};
 
 /// Everything that was written down.
 #[derive(Debug, Default)]
@@ -24,6 +24,8 @@ pub(crate) struct Book {
     pub(crate) runs: Vec<Run>,
     /// Transactions whose client was told that the outcome is unknown.
     pub(crate) told_unknown: Vec<Timestamp>,
+    /// Transactions whose clients let go of their commits.
+    pub(crate) hung_up: Vec<Timestamp>,
     /// Weak notifications: who left them where, and its commit timestamp if its client was told.
     pub(crate) notified: Vec<(Timestamp, Cell, Option<Timestamp>)>,
     /// What weak observers handled: where, and the start timestamp of the run.
@@ -254,12 +256,15 @@ impl Tx {
             // The store shows whether it committed, whatever its client lives to be told.
             note(&log.world, None);
         }
-        let result = tx.commit().await;
+        let result = log.world.patiently(tx.commit()).await;
         log.txn.commit_return = Some(log.world.now());
         match &result {
             Ok(commit_ts) if wrote => log.txn.outcome = Outcome::Committed(*commit_ts),
             Ok(commit_ts) => note(&log.world, Some(*commit_ts)),
             Err(Error::Unknown { .. }) => log.world.book().told_unknown.push(start_ts),
+            Err(Error::Unavailable(why)) if why == HUNG_UP => {
+                log.world.book().hung_up.push(start_ts)
+            }
             Err(_) => log.txn.outcome = Outcome::Aborted,
         }
         result

@@ -63,6 +63,7 @@ parts! {
     SmallPages "small-pages": s => s.page_rows_max = usize::MAX,
     SplitBatches "split-batches": s => s.splits_batches = false,
     BatchDelay "batch-delay": s => s.batch_delay = Duration::ZERO,
+    HangUps "hang-ups": s => s.patience = None,
     Drift "drift": s => (s.drift_ppm_max, s.wall_offset_ms_max) = (0, 0),
     Priorities "priorities": s => s.policy = Policy::Any,
 }

@@ -456,4 +456,9 @@ fn count_sometimes(world: &World) {
             false => Sometimes::UnknownThenAborted,
         });
     }
+    for start_ts in &world.book().hung_up {
+        if journal.committed.contains_key(start_ts) {
+            world.tally.happened(Sometimes::HungUpThenCommitted);
+        }
+    }
 }

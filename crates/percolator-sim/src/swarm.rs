@@ -69,6 +69,8 @@ pub(crate) struct Swarm {
     pub(crate) policy: Policy,
     /// The largest requests that the store takes.
     pub(crate) limits: Limits,
+    /// How long a client waits at most for a commit before it lets go of it; each one draws.
+    pub(crate) patience: Option<Duration>,
 }
 
 /// The mean time between two faults of a kind; `None` if it is off.
@@ -152,14 +154,19 @@ impl Swarm {
             policy: Policy::draw(rng),
             glances: rng.below(2) == 0,
             limits: Limits::default(),
+            patience: None,
         };
         if rng.below(3) == 0 {
             // Where requests live briefly, retentions are short, and a pause outlasts them.
             let longest = if rng.below(2) == 0 { 30 } else { 250 };
             swarm.without_floors(Duration::from_millis(rng.between(10, longest)));
         }
-        // From a copy: what is drawn afterwards is what it was before stores had limits.
-        swarm.limits = limits(&mut rng.clone());
+        // From a copy: what is drawn afterwards is what it was before stores had limits and clients no patience.
+        let mut rng = rng.clone();
+        swarm.limits = limits(&mut rng);
+        if rng.below(2) == 0 {
+            swarm.patience = Some(Duration::from_micros(rng.between(1_000, 100_000)));
+        }
         swarm
     }
 

@@ -88,6 +88,8 @@ kinds! {
         UnknownThenCommitted = "commit_unknown_then_committed",
         /// A client was told Unknown of a transaction that had not.
         UnknownThenAborted = "commit_unknown_then_aborted",
+        /// A transaction committed although its client had let go of the commit.
+        HungUpThenCommitted = "hung_up_then_committed",
         /// A transaction committed on a primary lock older than its lifetime, kept by heartbeats.
         HeartbeatSavedLock = "heartbeat_saved_lock",
         /// A living owner's primary was rolled back by another.

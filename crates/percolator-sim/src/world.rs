@@ -1,11 +1,13 @@
 //! A world: store, oracles, lock service, network, and the processes of the protocol in it.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use percolator_core::{Client, LockService, Services, TableLocks};
+use futures::future::{Either, select};
+use percolator_core::{Client, Error, LockService, Result, Services, TableLocks};
 
 use crate::book::Book;
 use crate::executor::{Executor, ProcessId};
@@ -21,6 +23,8 @@ use crate::tally::Tally;
 use crate::transport::{Server, Transport};
 use crate::workload::Mix;
 
+/// The error of a client that has let go of its commit.
+pub(crate) const HUNG_UP: &str = "its client hung up";
 /// The shortest lifetime of a token in the store.
 const TOKEN_MIN: Duration = Duration::from_millis(100);
 
@@ -99,6 +103,19 @@ impl World {
 
     pub(crate) fn now(&self) -> Duration {
         self.executor.now()
+    }
+
+    /// Waits for a commit as long as its client has the patience, and then lets go of it.
+    pub(crate) async fn patiently<T>(&self, commit: impl Future<Output = Result<T>>) -> Result<T> {
+        let Some(longest) = self.swarm.patience.filter(|_| !self.is_healed()) else {
+            return commit.await;
+        };
+        let micros = self.executor.draw(|rng| rng.between(0, longest.as_micros() as u64));
+        let patience = self.executor.sleep(Duration::from_micros(micros));
+        match select(pin!(commit), pin!(patience)).await {
+            Either::Left((result, _)) => result,
+            Either::Right(_) => Err(Error::Unavailable(HUNG_UP.to_owned())),
+        }
     }
 
     /// Waits, in virtual time.

@@ -130,6 +130,10 @@ impl Client {
     /// # Errors
     /// [`Error::Invalid`] for two observers of one name on one column, or a column that is to be both
     /// strong and weak; those of store and oracle.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, no worker starts. The schema may name the observers already; call it again, or
+    /// [`retire_observer`](Client::retire_observer) for each of them.
     pub async fn observe(
         &self,
         registrations: Vec<Registration>,

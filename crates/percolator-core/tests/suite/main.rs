@@ -6,6 +6,7 @@ mod apart;
 mod batches;
 mod commit;
 mod faults;
+mod finish;
 mod gc;
 mod gc_observed;
 mod hazards;

@@ -7,6 +7,7 @@ use bigtable::{
     AtCommit, COMMIT_ROWS_MAX, CommitRows, Error as StoreError, Mutation, RowsOutcome, Store,
     Table as StoreTable, TableSchema,
 };
+use futures::FutureExt;
 use percolator_core::{
     AbortReason, Client, CommitPath, Error, Incarnation, Options, Registration, Services,
     Timestamp, WindowOracle, async_trait,
@@ -475,4 +476,28 @@ fn h48_nothing_is_idle_while_a_commit_in_one_step_is_not_published() {
         assert_eq!(get_column(&worker, &a, "r", &COUNT).await.as_deref(), Some("1"));
         workers.stop().await;
     });
+}
+
+/// The request is with the store, or its outcome is being found out: counters, hints and the settling go on.
+#[test]
+fn h72_a_commit_in_one_step_whose_caller_lets_go_is_settled() {
+    for fate in [Fate::Slow, Fate::ReplyLost] {
+        run(async |world| {
+            let store = OneStep::over(&world, &[fate]);
+            let (client, other) =
+                (store.client(&world, Options::default()).await, world.client().await);
+            let table = client.table("t").await.unwrap();
+            let settling = world.store.on(Op::Read, "p", 1, Fault::Hold);
+            let tx = writing(&client, &table, &[("p", "1"), ("s", "1")]).await;
+            let mut commit = Box::pin(tx.commit());
+            assert!((&mut commit).now_or_never().is_none(), "{fate:?}: it has to wait");
+            drop(commit);
+            for gate in [&store.publish, &store.reply, &settling] {
+                gate.release();
+            }
+            world.sleep_ms(10).await;
+            assert_eq!(client.stats().committed_at_once, 1, "{fate:?}");
+            assert_eq!(get(&other, &table, "s").await.as_deref(), Some("1"), "{fate:?}");
+        });
+    }
 }

@@ -1,6 +1,6 @@
 //! What the tests stand on: one store, one oracle, one lock service, and processes that may crash.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -90,6 +90,7 @@ pub(crate) struct Process {
 struct ProcessRuntime {
     inner: VirtualRuntime,
     tasks: Mutex<Vec<AbortHandle>>,
+    crashed: AtomicBool,
     wall_offset_ms: i64,
     /// The wall clock never shows the same time twice, so that no test relies on it.
     looks: AtomicU64,
@@ -110,6 +111,10 @@ impl Runtime for ProcessRuntime {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
+        // What the ended tasks have let go of is not begun.
+        if self.crashed.load(Ordering::Relaxed) {
+            return;
+        }
         let (handle, registration) = AbortHandle::new_pair();
         let mut tasks = self.tasks.lock().unwrap();
         tasks.retain(|task| !task.is_aborted());
@@ -133,6 +138,7 @@ impl Process {
 
     /// Ends every task of the process where it stands; its token vanishes.
     pub(crate) fn crash(&self) {
+        self.runtime.crashed.store(true, Ordering::Relaxed);
         for task in self.runtime.tasks.lock().unwrap().drain(..) {
             task.abort();
         }
@@ -153,6 +159,7 @@ impl World {
         let runtime = Arc::new(ProcessRuntime {
             inner: self.runtime.clone(),
             tasks: Mutex::default(),
+            crashed: AtomicBool::new(false),
             wall_offset_ms,
             looks: AtomicU64::new(0),
         });

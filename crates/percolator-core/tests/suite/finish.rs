@@ -1,0 +1,110 @@
+//! Commits whose callers let go of them: a timeout fires, a client of somebody's service hangs up.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{Either, join_all, select};
+use percolator_core::{Options, Runtime, Secondaries};
+
+use crate::faults::{Fault, LOCK, Op, Request};
+use crate::world::{get, run, run_both, set, writing};
+
+/// Whatever the commit waits for when it is dropped, it ends, and nobody waits for its locks.
+#[test]
+fn h72_a_commit_whose_caller_lets_go_is_finished() {
+    for (op, row) in
+        [(Op::Prewrite, "p"), (Op::Prewrite, "s"), (Op::CommitPrimary, "p"), (Op::Commit, "s")]
+    {
+        for fault in [Fault::Hold, Fault::HoldReply] {
+            run_both(async |world| {
+                let options = Options { secondaries: Secondaries::Awaited, ..Options::default() };
+                let owner = world.process(options, 0).await.client;
+                let other = world.client().await;
+                let table = other.table("t").await.unwrap();
+                let held = world.store.on(op, row, 1, fault);
+                let tx = writing(&owner, &table, &[("p", "1"), ("s", "1")]).await;
+                let commit = Box::pin(tx.commit());
+                let Either::Right(((), commit)) = select(commit, pin!(held.arrived())).await else {
+                    panic!("{op:?} {row} was not held");
+                };
+                drop(commit);
+                held.release();
+                world.sleep_ms(10).await;
+                let before = world.runtime.now();
+                for row in ["p", "s"] {
+                    let found = get(&other, &table, row).await;
+                    assert_eq!(found.as_deref(), Some("1"), "{op:?} {row} {fault:?}");
+                }
+                let waited = world.runtime.now() - before;
+                assert!(waited < Duration::from_millis(10), "{op:?} {row} {fault:?}: {waited:?}");
+                assert_eq!(world.cells(&table, LOCK).await, 0);
+                assert_eq!(owner.stats().committed, 1);
+            });
+        }
+    }
+}
+
+/// Nothing of a process that is gone is finished.
+#[test]
+fn h72_a_process_that_dies_takes_its_commits_along() {
+    run(async |world| {
+        let (owner, other) = (world.process(Options::default(), 0).await, world.client().await);
+        let table = other.table("t").await.unwrap();
+        let held = world.store.on(Op::CommitPrimary, "p", 1, Fault::Hold);
+        let tx = writing(&owner.client, &table, &[("p", "1"), ("s", "1")]).await;
+        owner.spawn(async move { drop(tx.commit().await) });
+        held.arrived().await;
+        owner.crash();
+        held.release();
+        world.sleep_ms(10).await;
+        assert_eq!(world.cells(&table, LOCK).await, 2, "it was finished by a dead process");
+        assert_eq!(get(&other, &table, "s").await, None);
+    });
+}
+
+/// However many callers let go at once, each commit is finished, some hundreds at a time.
+#[test]
+fn a_thousand_commits_whose_callers_let_go_are_finished() {
+    run(async |world| {
+        let owner = world.process(Options::default(), 0).await.client;
+        let other = world.client().await;
+        let table = other.table("t").await.unwrap();
+        let rows: Vec<String> = (0..1000).map(|n| format!("{n:04}")).collect();
+        let prewrites = |request: &Request| request.op == Op::Prewrite;
+        let held = world.store.when(usize::MAX, Fault::Hold, prewrites);
+        let write = async |row: &String| {
+            let second = format!("{row}-second");
+            writing(&owner, &table, &[(row, "1"), (&second, "1")]).await
+        };
+        let written = join_all(rows.iter().map(write)).await;
+        // Each has come to its first wait.
+        let mut commits: Vec<_> = written.into_iter().map(|tx| Box::pin(tx.commit())).collect();
+        let ended = commits.iter_mut().filter_map(|commit| commit.now_or_never()).count();
+        drop(commits);
+        held.release();
+        world.sleep_ms(100).await;
+        assert_eq!(ended, 0, "all were under way");
+        let before = world.runtime.now();
+        for row in &rows {
+            assert_eq!(get(&other, &table, row).await.as_deref(), Some("1"), "{row}");
+        }
+        assert!(world.runtime.now() - before < Duration::from_secs(1));
+        assert_eq!(world.cells(&table, LOCK).await, 0);
+        assert_eq!(owner.stats().committed, 1000);
+    });
+}
+
+/// A future that was never polled has asked nobody for anything.
+#[test]
+fn a_commit_that_was_never_polled_does_nothing() {
+    run(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        set(&client, &table, &[("p", "0")]).await;
+        let tx = writing(&client, &table, &[("p", "1"), ("s", "1")]).await;
+        drop(tx.commit());
+        world.sleep_ms(10).await;
+        assert_eq!(get(&client, &table, "p").await.as_deref(), Some("0"));
+    });
+}
