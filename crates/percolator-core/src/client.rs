@@ -169,7 +169,7 @@ impl Client {
                 Some(opened.map_err(malformed)?)
             }
         };
-        let table = Table::new(name, store, apart);
+        let table = Table::new(name, &self.services().store, store, apart);
         Ok(self.tables().entry(name.to_owned()).or_insert(table).clone())
     }
 

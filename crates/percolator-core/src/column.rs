@@ -6,9 +6,9 @@
 //! [`layout`](crate::layout)).
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use bigtable::RowKey;
+use bigtable::{RowKey, Store};
 use bytes::Bytes;
 
 use crate::{Error, Result};
@@ -162,6 +162,8 @@ pub struct Table(Arc<TableInner>);
 
 struct TableInner {
     name: Arc<str>,
+    /// The store that it is a table of. It does not keep the store open.
+    of: Weak<dyn Store>,
     store: Arc<dyn bigtable::Table>,
     /// The table's notifications, where they lie apart.
     apart: Option<Arc<dyn bigtable::Table>>,
@@ -170,10 +172,22 @@ struct TableInner {
 impl Table {
     pub(crate) fn new(
         name: &str,
+        of: &Arc<dyn Store>,
         store: Arc<dyn bigtable::Table>,
         apart: Option<Arc<dyn bigtable::Table>>,
     ) -> Self {
-        Table(Arc::new(TableInner { name: name.into(), store, apart }))
+        Table(Arc::new(TableInner { name: name.into(), of: Arc::downgrade(of), store, apart }))
+    }
+
+    /// An error if it is a table of another store: there a row of this name would be another one.
+    pub(crate) fn check_of(&self, store: &Arc<dyn Store>) -> Result<()> {
+        if std::ptr::addr_eq(self.0.of.as_ptr(), Arc::as_ptr(store)) {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "table {} was opened by a client of another store: open it with `table` of this client",
+            self.name()
+        )))
     }
 
     /// The table's name.

@@ -12,6 +12,7 @@ use std::task::{Poll, Waker};
 
 use crate::bell::Bell;
 use crate::column::Cell;
+use crate::schema::Observed;
 use crate::{Column, Timestamp};
 
 /// Most hints that wait at a time for the workers of one `observe`.
@@ -35,6 +36,8 @@ pub(crate) struct Queue {
     each: Columns,
     /// The columns whose observers collect their changes themselves.
     batched: Columns,
+    /// The observers that run.
+    running: Vec<Observed>,
     state: Mutex<State>,
 }
 
@@ -88,9 +91,10 @@ impl Hints {
         &self,
         each: impl Iterator<Item = (String, Column)>,
         batched: impl Iterator<Item = (String, Column)>,
+        running: Vec<Observed>,
     ) -> Arc<Queue> {
         let (each, batched) = (each.collect(), batched.collect());
-        let queue = Arc::new(Queue { each, batched, state: Mutex::default() });
+        let queue = Arc::new(Queue { each, batched, running, state: Mutex::default() });
         let mut queues = self.queues();
         queues.retain(|queue| queue.strong_count() > 0);
         queues.push(Arc::downgrade(&queue));
@@ -120,6 +124,13 @@ impl Hints {
         if collected {
             self.collected.ring();
         }
+    }
+
+    /// The observers that workers of this client run.
+    pub(crate) fn running(&self) -> BTreeSet<Observed> {
+        let queues = self.queues();
+        let live = queues.iter().filter_map(Weak::upgrade);
+        live.flat_map(|queue| queue.running.clone()).collect()
     }
 
     /// How many hints wait, in all queues.

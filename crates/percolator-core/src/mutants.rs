@@ -102,6 +102,8 @@ bigtable::mutants! {
         by "h61_what_has_no_hint_is_found_although_hints_wait",
     DROPPED_MEANS_DEAD "dropped-means-dead" "H72"
         by "h72_a_commit_whose_caller_lets_go_is_finished",
+    OTHERS_HAVE_ACKNOWLEDGED "others-have-acknowledged" "H53"
+        by "h53_a_program_without_one_of_the_observers_deletes_nothing",
     STALE_STAYS "stale-stays" "H62",
     ONE_LOCK_STANDS_FOR_ALL "one-lock-stands-for-all" "H69"
         by "h69_an_abort_leaves_no_lock_in_the_row_of_the_primary",

@@ -326,10 +326,11 @@ mod tests {
     #[test]
     fn a_transaction_keeps_no_more_than_it_may() {
         let (predictor, value) = (Arc::default(), Bytes::from(vec![0; 1 << 20]));
-        let store = bigtable::MemoryStore::new();
+        let store: Arc<dyn bigtable::Store> = Arc::new(bigtable::MemoryStore::new());
         let schema = crate::notify_schema();
-        let opened = bigtable::Store::open_table(&store, "t", &schema);
-        let table = Table::new("t", futures::executor::block_on(opened).unwrap(), None);
+        let opened = store.open_table("t", &schema);
+        let opened = futures::executor::block_on(opened).unwrap();
+        let table = Table::new("t", &store, opened, None);
         let (a, b) = (Column::literal("f:a"), Column::literal("f:b"));
         let at = |n: usize| (table.clone(), RowKey::from(n.to_string()));
         for (value, rows_max) in [(None, CELLS_MAX), (Some(value), 4)] {
@@ -347,10 +348,12 @@ mod tests {
 
     #[test]
     fn what_is_learnt_is_bounded() {
-        let (predictor, store) = (Predictor::default(), bigtable::MemoryStore::new());
+        let predictor = Predictor::default();
+        let store: Arc<dyn bigtable::Store> = Arc::new(bigtable::MemoryStore::new());
         let schema = crate::notify_schema();
-        let opened = bigtable::Store::open_table(&store, "t", &schema);
-        let table = Table::new("t", futures::executor::block_on(opened).unwrap(), None);
+        let opened = store.open_table("t", &schema);
+        let opened = futures::executor::block_on(opened).unwrap();
+        let table = Table::new("t", &store, opened, None);
         for n in 0..=LEADS_MAX {
             let lead = Column::new(format!("f:{n}")).unwrap();
             let cells = row(&[("f:a", 1, true)]).cells;

@@ -134,6 +134,7 @@ impl<'a> Scan<'a> {
     }
 
     async fn read_page(&mut self, range: RowRange) -> Result<()> {
+        self.table.check_of(&self.client.services().store)?;
         let select = selection(&self.columns, self.s);
         let default = PageLimit::default();
         let limit = PageLimit { rows_max: default.rows_max.min(self.limit), ..default };

@@ -129,8 +129,8 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::Locked`] when another transaction that lives holds it for too long,
-    /// [`Error::TooOld`] below the safe point, [`Error::Invalid`] for a malformed row key, those of
-    /// the store.
+    /// [`Error::TooOld`] below the safe point, [`Error::Invalid`] for a malformed row key or a table of
+    /// another store, those of the store.
     pub async fn get(
         &self,
         table: &Table,
@@ -139,6 +139,7 @@ impl Transaction {
     ) -> Result<Option<Bytes>> {
         let row = row.into();
         check_row(&row)?;
+        table.check_of(&self.client.services().store)?;
         if let Some(own) = self.own(table, &row, column) {
             return Ok(own);
         }
@@ -166,6 +167,7 @@ impl Transaction {
         rows: &[RowKey],
         columns: &[Column],
     ) -> Result<Vec<Vec<Option<Bytes>>>> {
+        table.check_of(&self.client.services().store)?;
         let mut sorted: Vec<Column> = columns.to_vec();
         sorted.sort();
         sorted.dedup();
@@ -198,8 +200,8 @@ impl Transaction {
     /// Writes a cell. Nothing is visible to others before the commit.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a malformed row key, a value or transaction beyond its limits, or a
-    /// notify-only column (H58).
+    /// [`Error::Invalid`] for a malformed row key, a table of another store, a value or transaction beyond
+    /// its limits, or a notify-only column (H58).
     pub fn set(
         &mut self,
         table: &Table,
@@ -227,6 +229,7 @@ impl Transaction {
         let row = row.into();
         check_row(&row)?;
         check_new_row(&row)?;
+        table.check_of(&self.client.services().store)?;
         table.check_notify_key(&row)?;
         match self.client.known_schema().strength(table.name(), column) {
             Some(Strength::Weak) => {}
@@ -270,6 +273,7 @@ impl Transaction {
         if value.is_some() {
             check_new_row(&row)?;
         }
+        table.check_of(&self.client.services().store)?;
         table.check_notify_key(&row)?;
         if column.is_ack() {
             return Err(Error::Invalid(format!("column {column} is Percolator's own")));

@@ -107,7 +107,8 @@ impl World {
 
     /// Waits for a commit as long as its client has the patience, and then lets go of it.
     pub(crate) async fn patiently<T>(&self, commit: impl Future<Output = Result<T>>) -> Result<T> {
-        let Some(longest) = self.swarm.patience.filter(|_| !self.is_healed()) else {
+        let Some(longest) = self.swarm.patience.filter(|_| self.has_begun() && !self.is_healed())
+        else {
             return commit.await;
         };
         let micros = self.executor.draw(|rng| rng.between(0, longest.as_micros() as u64));

@@ -46,7 +46,7 @@ impl Wait {
         let elsewhere = matches!(place, Place::Cluster(_));
         let handled = elsewhere || index.is_some() || db.backlog().await?.is_empty();
         let (report, waited) = match handled {
-            false => (IdleReport { idle: false, set_aside: db.set_aside().await? }, None),
+            false => (db.idle_report(false).await?, None),
             true => match self.idle(context, &db).await? {
                 Some(report) => (report, Some(self.timeout)),
                 None => return Ok(Exit::Interrupted),

@@ -205,9 +205,7 @@ impl Context {
         let first = self.random_below(page.rows.len().max(1));
         page.rows.rotate_left(first);
         for row in &page.rows {
-            *found = true;
-            self.stir();
-            met = !self.visit_row(table, row).await?;
+            met = !self.visit_row(table, row, found).await?;
             if met || self.is_stopping() {
                 break;
             }
@@ -216,11 +214,22 @@ impl Context {
     }
 
     /// Visits the dirty cells of a row; `false` when another worker is there.
-    async fn visit_row(&self, table: &Table, row: &bigtable::Row) -> Result<bool> {
+    async fn visit_row(
+        &self,
+        table: &Table,
+        row: &bigtable::Row,
+        found: &mut bool,
+    ) -> Result<bool> {
         let notified = table.notified_row(&row.key)?;
         for cell in &row.cells {
             let column = Column::from_stored(cell.qualifier.clone());
+            let found_at = cell.timestamp;
             let cell = Cell { table: table.clone(), row: notified.clone(), column };
+            if self.elsewhere.rests(&cell, found_at, self.runtime().now()) {
+                continue;
+            }
+            *found = true;
+            self.stir();
             if self.hints.is_waiting(&cell) {
                 continue;
             }

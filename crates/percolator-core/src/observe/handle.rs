@@ -109,8 +109,19 @@ impl Context {
             return Ok(Visit::Later(delay));
         }
         if !self.runs_all_of(&cell.table, &cell.column) {
-            return Ok(Visit::Done);
+            let others = match failed {
+                true => None,
+                false => self.acknowledged_elsewhere(cell, observers).await?,
+            };
+            let newest = seen.iter().max().copied().unwrap_or(Timestamp::ZERO);
+            // They have not seen it, or a part of it.
+            let Some(upto) = others.filter(|upto| newest <= *upto) else {
+                self.elsewhere.waits(cell, newest, self.runtime().now());
+                return Ok(Visit::Done);
+            };
+            bound = bound.min(upto);
         }
+        self.elsewhere.forget(cell);
         if failed {
             self.set_aside(cell, seen).await?;
         } else {

@@ -27,6 +27,9 @@ pub struct IdleReport {
     pub idle: bool,
     /// Notifications that were set aside because their observers kept failing.
     pub set_aside: Vec<SetAside>,
+    /// Observers that changes may wait for, and that no worker of this client runs; empty if it runs none at all.
+    /// Either another process runs them, or they are to be [retired](Client::retire_observer).
+    pub missing: Vec<Observed>,
 }
 
 /// The notifications that wait on one column.
@@ -65,15 +68,31 @@ impl Client {
         let _awaited = self.awaited();
         loop {
             if self.is_idle().await? {
-                return Ok(IdleReport { idle: true, set_aside: self.set_aside().await? });
+                return self.idle_report(true).await;
             }
             let waited = self.runtime().now().saturating_sub(since);
             if timeout.is_some_and(|timeout| waited >= timeout) {
-                return Ok(IdleReport { idle: false, set_aside: self.set_aside().await? });
+                return self.idle_report(false).await;
             }
             self.runtime().sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
         }
+    }
+
+    /// How matters stand, when nothing is dirty or the wait for that has ended.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn idle_report(&self, idle: bool) -> Result<IdleReport> {
+        let set_aside = self.set_aside().await?;
+        Ok(IdleReport { idle, set_aside, missing: self.missing_observers() })
+    }
+
+    /// The observers in the schema that no worker of this client runs, if it runs any.
+    pub(crate) fn missing_observers(&self) -> Vec<Observed> {
+        let running = self.hints().running();
+        let missing = |observed: &&Observed| !running.is_empty() && !running.contains(*observed);
+        self.known_schema().entries.keys().filter(missing).cloned().collect()
     }
 
     /// Whether nothing is dirty at this moment.

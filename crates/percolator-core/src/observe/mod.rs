@@ -12,6 +12,7 @@
 //! ```
 
 mod batch;
+mod elsewhere;
 mod find;
 mod handle;
 mod idle;

@@ -199,16 +199,17 @@ fn shard(row: &[u8]) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bigtable::{MemoryStore, RowRange};
+    use bigtable::{MemoryStore, RowRange, Store};
     use futures::executor::block_on;
     use proptest::prelude::*;
     use std::ops::Bound;
+    use std::sync::Arc;
 
     fn apart() -> Table {
         block_on(async {
-            let (store, schema) = (MemoryStore::new(), crate::layout::notify_schema());
-            let store = store.open_table("t", &schema).await.unwrap();
-            Table::new("t", store.clone(), Some(store))
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+            let opened = store.open_table("t", &crate::layout::notify_schema()).await.unwrap();
+            Table::new("t", &store, opened.clone(), Some(opened))
         })
     }
 

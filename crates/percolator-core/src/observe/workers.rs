@@ -13,6 +13,7 @@ use futures::future::{Shared, join_all, select};
 use crate::bell::Bell;
 use crate::column::{COLUMN_BYTES_MAX, Cell, Table};
 use crate::hints::{Hint, Queue};
+use crate::observe::elsewhere::Elsewhere;
 use crate::observe::find::{Places, Tablets, Unwalked};
 use crate::observe::handle::Visit;
 use crate::observe::set_aside::Failures;
@@ -77,6 +78,7 @@ impl Default for WorkerOptions {
 /// The running workers of a client. Dropping them stops them too, without waiting.
 ///
 /// See [`Observer`](crate::Observer) for an example.
+#[must_use = "dropping the workers stops them"]
 #[derive(Debug)]
 pub struct Workers {
     context: Arc<Context>,
@@ -92,6 +94,7 @@ pub(super) struct Context {
     pub(super) client: Client,
     pub(super) options: WorkerOptions,
     pub(super) failures: Failures,
+    pub(super) elsewhere: Elsewhere,
     observers: BTreeMap<(String, Column), Vec<Arc<Registration>>>,
     /// The tables to scan, with their observed columns; batching observers scan for themselves.
     scanned: Vec<(Table, Vec<Column>)>,
@@ -155,6 +158,7 @@ impl Client {
         let context = Arc::new(context);
         self.register(&wanted).await?;
         context.check_batched_columns()?;
+        context.warn_of_missing();
         let mut ended = Vec::new();
         for _ in 0..context.options.threads.max(1) {
             let context = context.clone();
@@ -228,13 +232,15 @@ impl Context {
             let all = observers.iter().filter(move |(_, of)| of.iter().any(is_batched) == batched);
             all.map(|(column, _)| column.clone())
         };
-        let hints = client.hints().begin(columns(false), columns(true));
+        let running = observers.values().flatten().map(|r| r.observed.clone()).collect();
+        let hints = client.hints().begin(columns(false), columns(true), running);
         let scan_period = options.scan_period;
         let context = Context {
             hints,
             client: client.clone(),
             options,
             failures: Failures::default(),
+            elsewhere: Elsewhere::default(),
             observers,
             scanned: tables,
             stopping: AtomicBool::new(false),
@@ -390,6 +396,11 @@ impl Context {
         let of = self.observers.get(&key)?;
         let each = |r: &Arc<Registration>| matches!(r.runner, Runner::Each(_));
         of.iter().all(each).then(|| of.clone())
+    }
+
+    /// Whether these workers run an observer of the column.
+    pub(super) fn has_column(&self, table: &str, column: &Column) -> bool {
+        self.observers.contains_key(&(table.to_owned(), column.clone()))
     }
 
     /// Whether this process runs every observer that the schema names for the column; only then may

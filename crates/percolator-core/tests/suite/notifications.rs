@@ -324,6 +324,63 @@ fn h53_a_program_without_one_of_the_observers_deletes_nothing() {
     }
 }
 
+/// Several calls of `observe`, of one client or of several, share the observers of a column: whichever comes last
+/// clears.
+#[test]
+fn h53_observers_of_one_column_that_run_apart_clear_together() {
+    for apart in [false, true] {
+        run_both(async |world| {
+            let one = world.client().await;
+            let other = if apart { world.client().await } else { one.clone() };
+            let table = one.table("t").await.unwrap();
+            let first = observe(&one, "first", counting(COUNT)).await;
+            let second = observe(&other, "second", counting(OTHER)).await;
+            for value in ["1", "2"] {
+                set(&one, &table, &[("r", value), ("s", value)]).await;
+                let report = one.wait_idle(Some(Duration::from_secs(20))).await.unwrap();
+                assert!(report.idle, "apart: {apart}");
+            }
+            assert_eq!(world.notified(&table, "r", &BAL).await, 0);
+            assert_eq!(count(&one, &table, "r").await, 2);
+            assert_eq!(get_column(&one, &table, "r", &OTHER).await.as_deref(), Some("2"));
+            first.stop().await;
+            second.stop().await;
+        });
+    }
+}
+
+/// A new version of a program that calls its observer by another name.
+#[test]
+fn an_observer_that_nobody_runs_any_more_is_named_and_its_cells_are_visited_ever_more_rarely() {
+    run_both(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        register(&client, "v1").await;
+        let workers = observe(&client, "v2", counting(COUNT)).await;
+        let cells: Vec<String> = (0..100).map(|n| format!("{n:03}")).collect();
+        let cells: Vec<(&str, &str)> = cells.iter().map(|row| (row.as_str(), "1")).collect();
+        set(&client, &table, &cells).await;
+        let report = client.wait_idle(Some(Duration::from_secs(600))).await.unwrap();
+        assert!(!report.idle);
+        let missing: Vec<&str> = report.missing.iter().map(|m| m.observer.as_str()).collect();
+        assert_eq!(missing, ["v1"]);
+        let before = client.stats().begun;
+        world.sleep_ms(600_000).await;
+        let begun = client.stats().begun - before;
+        assert!(begun < 100 * 2 * 4, "{begun} transactions in ten minutes");
+        // A change of such a cell by another process is handled as soon as any.
+        let writer = world.client().await;
+        set(&writer, &table, &[("050", "2")]).await;
+        world.sleep_ms(3_000).await;
+        assert_eq!(count(&client, &table, "050").await, 2);
+        assert_eq!(client.retire_observer("v1").await.unwrap(), 1);
+        let report = client.wait_idle(Some(Duration::from_secs(600))).await.unwrap();
+        assert!(report.idle && report.missing.is_empty());
+        assert_eq!(client.stats().observer_runs, 101);
+        workers.stop().await;
+    });
+}
+
 #[test]
 fn h54_an_observer_that_writes_nothing_runs_once() {
     run_both(async |world| {

@@ -252,7 +252,8 @@ fn h25_a_dead_owner_s_lock_is_cleared_and_a_living_one_s_is_a_conflict() {
         let client = OneStep::over(&world, &[]).client(&world, Options::default()).await;
         let table = client.table("t").await.unwrap();
         let owner = world.client().await;
-        let locked = writing(&owner, &table, &[("a", "1"), ("b", "1")]).await;
+        let theirs = owner.table("t").await.unwrap();
+        let locked = writing(&owner, &theirs, &[("a", "1"), ("b", "1")]).await;
         let locked = locked.prewrite().await.unwrap();
         let tx = writing(&client, &table, &[("b", "2")]).await;
         assert!(is_aborted(&tx.commit().await), "its owner lives");
@@ -309,7 +310,8 @@ fn h06_h07_what_was_committed_late_and_collected_is_not_called_aborted() {
         // The look found nothing; the request arrives, is overwritten, and its record collected.
         tomb.arrived().await;
         assert!(matches!(store.deliver().await[..], [Ok(RowsOutcome::Committed(_))]));
-        set(&other, &table, &[("a", "2")]).await;
+        let theirs = other.table("t").await.unwrap();
+        set(&other, &theirs, &[("a", "2")]).await;
         let report = other.gc(std::time::Duration::ZERO).await.unwrap();
         assert_eq!(report.counts.writes, 1);
         tomb.release();
@@ -327,7 +329,8 @@ fn h25_many_dead_locks_are_no_contention() {
         let owner = world.client().await;
         let rows: Vec<String> = (0..40).map(|row| format!("{row:02}")).collect();
         let cells: Vec<_> = rows.iter().map(|row| (row.as_str(), "v")).collect();
-        drop(writing(&owner, &table, &cells).await.prewrite().await.unwrap());
+        let theirs = owner.table("t").await.unwrap();
+        drop(writing(&owner, &theirs, &cells).await.prewrite().await.unwrap());
         world.declare_dead(&owner);
         set(&client, &table, &cells).await;
         world.audit(&table).await;
@@ -497,7 +500,8 @@ fn h72_a_commit_in_one_step_whose_caller_lets_go_is_settled() {
             }
             world.sleep_ms(10).await;
             assert_eq!(client.stats().committed_at_once, 1, "{fate:?}");
-            assert_eq!(get(&other, &table, "s").await.as_deref(), Some("1"), "{fate:?}");
+            let theirs = other.table("t").await.unwrap();
+            assert_eq!(get(&other, &theirs, "s").await.as_deref(), Some("1"), "{fate:?}");
         });
     }
 }

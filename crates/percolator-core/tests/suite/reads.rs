@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use percolator_core::{Client, Column, Error, RowKey, RowRange, Runtime, Table, Timestamp};
+use percolator_core::{
+    Client, Column, Error, Options, RowKey, RowRange, Runtime, Table, Timestamp,
+};
 
 use crate::faults::{Fault, LOCK, Op, Weather};
 use crate::world::{A, B, BAL, get, is_aborted, run, run_seed, set, writing};
@@ -390,5 +392,30 @@ fn snapshots_of_the_future_and_below_the_floor_are_refused() {
         assert!(matches!(below, Err(Error::TooOld { .. })), "H35: an error, not None: {below:?}");
         assert!(open.scan(&table).collect().await.is_err());
         assert_eq!(at(second).await.unwrap(), Some(b'2'));
+    });
+}
+
+/// A row of that name is another one there.
+#[test]
+fn a_table_of_another_store_is_refused() {
+    run(async |world| {
+        let client = world.client().await;
+        let runtime = &world.runtime;
+        let foreign = percolator_core::testing::client(runtime, Options::default()).await.unwrap();
+        let (own, other) = (client.table("t").await.unwrap(), foreign.table("t").await.unwrap());
+        let refused = |result: Result<(), Error>| {
+            let Err(Error::Invalid(why)) = result else { panic!("it was taken: {result:?}") };
+            assert!(why.contains("table t was opened by a client of another store"), "{why}");
+        };
+        let mut tx = client.begin().await.unwrap();
+        refused(tx.set(&other, "a", &BAL, "1"));
+        refused(tx.delete(&other, "a", &BAL));
+        refused(tx.get(&other, "a", &BAL).await.map(drop));
+        refused(tx.get_many(&other, &["a".into()], &[BAL]).await.map(drop));
+        refused(tx.scan(&other).next().await.map(drop));
+        // Another client of the same store shares its tables.
+        let second = world.client().await;
+        set(&second, &own, &[("a", "1")]).await;
+        assert_eq!(get(&client, &own, "a").await.as_deref(), Some("1"));
     });
 }

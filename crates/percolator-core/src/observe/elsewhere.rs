@@ -1,0 +1,126 @@
+//! Cells that wait for observers which no worker of this process runs.
+//!
+//! A notification goes when every observer that the schema names has acknowledged (H53). Where other workers run some
+//! of them, their acknowledgements are in the row, and whoever comes last clears. An observer that nobody runs any more,
+//! because a new version of the program has renamed or removed it, keeps its cells notified until
+//! [`retire_observer`](crate::Client::retire_observer): the program is told of it, and its workers visit such cells ever more
+//! rarely.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bigtable::Timestamp;
+
+use crate::column::Cell;
+use crate::get::Patience;
+use crate::mutants::{self, off};
+use crate::observe::register::acknowledged;
+use crate::observe::workers::Context;
+use crate::observer::Registration;
+use crate::schema::{Observed, Strength};
+use crate::{Error, Result};
+
+/// How long a cell rests that waits for others: at first, and at most.
+const RESTS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+/// Most cells whose rests are remembered.
+const CELLS_MAX: usize = 20_000;
+
+/// The cells that wait for others.
+#[derive(Debug, Default)]
+pub(super) struct Elsewhere(Mutex<BTreeMap<Cell, Rest>>);
+
+/// How a cell rests.
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    /// Its newest notification. A newer one is of a change that this process has not handled.
+    newest: Timestamp,
+    length: Duration,
+    until: Duration,
+}
+
+impl Elsewhere {
+    fn cells(&self) -> MutexGuard<'_, BTreeMap<Cell, Rest>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a scan that has found this notification leaves the cell alone for now.
+    pub(super) fn rests(&self, cell: &Cell, found: Timestamp, now: Duration) -> bool {
+        self.cells().get(cell).is_some_and(|rest| found <= rest.newest && now < rest.until)
+    }
+
+    /// The cell waits for others, and rests for twice as long as the last time.
+    pub(super) fn waits(&self, cell: &Cell, newest: Timestamp, now: Duration) {
+        let mut cells = self.cells();
+        if cells.len() >= CELLS_MAX && !cells.contains_key(cell) {
+            // Those that still wait are noted again.
+            cells.clear();
+        }
+        let last = cells.get(cell).filter(|rest| newest <= rest.newest);
+        let length = last.map_or(RESTS.0, |last| (last.length * 2).min(RESTS.1));
+        cells.insert(cell.clone(), Rest { newest, length, until: now + length });
+    }
+
+    /// The cell waits for nobody else any more.
+    pub(super) fn forget(&self, cell: &Cell) {
+        self.cells().remove(cell);
+    }
+}
+
+impl Context {
+    /// The observers of a cell's column that this process does not run here.
+    fn others_of(&self, cell: &Cell, own: &[Arc<Registration>]) -> Vec<Observed> {
+        let schema = self.client.known_schema();
+        let others = schema.of(cell.table.name(), &cell.column);
+        let runs = |entry: &Observed| own.iter().any(|r| r.observed.observer == entry.observer);
+        others.filter(|entry| !runs(entry)).cloned().collect()
+    }
+
+    /// Up to when all other observers of the cell have acknowledged; `None` while one has not. Weak ones never say.
+    pub(super) async fn acknowledged_elsewhere(
+        &self,
+        cell: &Cell,
+        own: &[Arc<Registration>],
+    ) -> Result<Option<Timestamp>> {
+        // First: with its timestamp comes the schema.
+        let tx = self.client.begin().await?;
+        let others = self.others_of(cell, own);
+        if others.iter().any(|other| other.strength == Strength::Weak) {
+            return Ok(None);
+        }
+        let ack = |other: &Observed| cell.column.ack_of(&other.observer);
+        let mut acks: Vec<_> = others.iter().map(ack).collect();
+        acks.sort();
+        let (table, row, s) = (&cell.table, &cell.row, tx.start_ts());
+        let read = tx.client.read_acknowledged(table, row, &acks, s, Patience::GiveUp).await;
+        let versions = match read {
+            // One of them is at work.
+            Err(Error::Locked { .. }) => return Ok(None),
+            read => read?,
+        };
+        let of = |ack| versions.iter().find(|version| version.column == ack);
+        let upto = |ack| acknowledged(of(ack)?.value.as_deref());
+        if off(mutants::OTHERS_HAVE_ACKNOWLEDGED) {
+            return Ok(Some(Timestamp::MAX));
+        }
+        // The least of them; nothing if one is missing.
+        Ok(acks
+            .into_iter()
+            .map(upto)
+            .collect::<Option<Vec<_>>>()
+            .and_then(|all| all.into_iter().min()))
+    }
+
+    /// Tells of observers that the schema names for a column of these workers, and that no worker of this client runs.
+    pub(super) fn warn_of_missing(&self) {
+        for Observed { table, column, observer, .. } in self.client.missing_observers() {
+            if self.has_column(&table, &column) {
+                tracing::warn!(
+                    target: "percolator::observer", event = "observer_missing", observer, table, %column,
+                    "the schema names an observer that no worker of this process runs: changes wait for it; if \
+                     no other process runs it, retire it with `Client::retire_observer`"
+                );
+            }
+        }
+    }
+}
