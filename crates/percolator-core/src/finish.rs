@@ -1,12 +1,13 @@
-//! What a caller has begun is finished, although the caller lets go of it (hazard H72).
+//! A commit is finished, although its caller lets go of it (hazard H72).
 //!
-//! A future may be dropped at every point: a timeout fires, or a client of somebody's service hangs up. Between the
-//! two phases of a commit that would leave locks whose owner lives, and everybody else would wait for them
-//! as long as a lock lasts. So a commit that has to wait for anything is polled through [`Client::finish`]: by its caller
-//! for as long as the caller is there, and by a task of its own from then on.
+//! A future may be dropped at every point: a timeout fires, or a client of somebody's service hangs up.
+//! Between the two phases of a commit that would leave locks whose owner lives, and everybody else
+//! would wait for them as long as a lock lasts. So a commit that has to wait for anything goes through
+//! [`Client::finish`]. Its caller polls it, for as long as the caller is there; a task of its own polls
+//! it from then on.
 //!
-//! Invariants: at most [`TASKS_MAX`] such tasks run at a time, further ones wait their turn; a process that dies takes its
-//! tasks with it (H16), so nothing of a dead process is finished.
+//! Invariants: at most [`TASKS_MAX`] such tasks run at a time, and further ones wait their turn. A
+//! process that dies takes its tasks with it (H16): nothing of a dead process is finished.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -90,7 +91,7 @@ impl Task {
         }
     }
 
-    /// What waits; if nothing does, this task is none any more.
+    /// The work that waits next; without any, this task ends.
     fn next(&mut self) -> Option<BoxFuture<'static, ()>> {
         let mut state = self.background.state();
         let next = state.waiting.pop_front();

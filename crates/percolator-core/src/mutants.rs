@@ -119,6 +119,15 @@ bigtable::mutants! {
         by "h71_nothing_but_the_renewal_of_a_lease_may_be_lost",
 }
 
+/// For the tests beside the code: switches off the defence that the environment names, if any.
+#[cfg(test)]
+pub(crate) fn switch_off_if_told() {
+    #[cfg(mutants)]
+    if let Ok(name) = std::env::var("PERCOLATOR_MUTANT") {
+        assert!(switch_off(&name), "there is no mutant {name}");
+    }
+}
+
 /// Keeps a timestamp for the client's next transaction, and returns the one kept before.
 #[cfg(not(mutants))]
 pub(crate) const fn ask_ahead(_: crate::Incarnation, _: crate::Stamp) -> Option<crate::Stamp> {

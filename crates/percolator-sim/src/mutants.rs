@@ -46,7 +46,7 @@ struct Mutated {
 const CRATES: [Mutated; 2] = [
     Mutated {
         package: "percolator-core",
-        targets: &["--test", "suite"],
+        targets: &["--lib", "--test", "suite"],
         mutants: percolator_core::mutants::ALL,
     },
     Mutated {

@@ -60,7 +60,7 @@ async fn commit(db: &Percolator, table: &Table, rounds: usize, value: &[u8]) {
     }
 }
 
-/// What this thread has come to while it polled: opening, tables, commits, timestamps, collection.
+/// The places that this thread has come to while it polled: it opens, commits, takes timestamps, collects.
 fn places(durability: Durability) -> Vec<&'static str> {
     let dir = tempfile::tempdir().unwrap();
     let (runtime, mut kept) = (one_thread(), None);

@@ -1,10 +1,10 @@
 //! Cells that wait for observers which no worker of this process runs.
 //!
-//! A notification goes when every observer that the schema names has acknowledged (H53). Where other workers run some
-//! of them, their acknowledgements are in the row, and whoever comes last clears. An observer that nobody runs any more,
-//! because a new version of the program has renamed or removed it, keeps its cells notified until
-//! [`retire_observer`](crate::Client::retire_observer): the program is told of it, and its workers visit such cells ever more
-//! rarely.
+//! A notification goes when every observer that the schema names has acknowledged (H53). Where other
+//! workers run some of them, their acknowledgements are in the row, and the worker that comes last
+//! clears. An observer that nobody runs any more keeps its cells notified: a new version of the program
+//! has renamed it, or left it out. The program is told of it, and its workers visit such cells ever more
+//! rarely, until somebody calls [`retire_observer`](crate::Client::retire_observer).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
