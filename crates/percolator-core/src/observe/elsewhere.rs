@@ -35,6 +35,8 @@ pub(super) struct Elsewhere(Mutex<BTreeMap<Cell, Rest>>);
 struct Rest {
     /// Its newest notification. A newer one is of a change that this process has not handled.
     newest: Timestamp,
+    /// The version of the schema that named the others. In a newer one they may be retired.
+    schema: u64,
     length: Duration,
     until: Duration,
 }
@@ -45,20 +47,22 @@ impl Elsewhere {
     }
 
     /// Whether a scan that has found this notification leaves the cell alone for now.
-    pub(super) fn rests(&self, cell: &Cell, found: Timestamp, now: Duration) -> bool {
-        self.cells().get(cell).is_some_and(|rest| found <= rest.newest && now < rest.until)
+    fn rests(&self, cell: &Cell, found: Timestamp, schema: u64, now: Duration) -> bool {
+        let cells = self.cells();
+        let Some(rest) = cells.get(cell) else { return false };
+        found <= rest.newest && schema == rest.schema && now < rest.until
     }
 
     /// The cell waits for others, and rests for twice as long as the last time.
-    pub(super) fn waits(&self, cell: &Cell, newest: Timestamp, now: Duration) {
+    fn waits(&self, cell: &Cell, newest: Timestamp, schema: u64, now: Duration) {
         let mut cells = self.cells();
         if cells.len() >= CELLS_MAX && !cells.contains_key(cell) {
             // Those that still wait are noted again.
             cells.clear();
         }
-        let last = cells.get(cell).filter(|rest| newest <= rest.newest);
+        let last = cells.get(cell).filter(|rest| newest <= rest.newest && schema == rest.schema);
         let length = last.map_or(RESTS.0, |last| (last.length * 2).min(RESTS.1));
-        cells.insert(cell.clone(), Rest { newest, length, until: now + length });
+        cells.insert(cell.clone(), Rest { newest, schema, length, until: now + length });
     }
 
     /// The cell waits for nobody else any more.
@@ -68,6 +72,18 @@ impl Elsewhere {
 }
 
 impl Context {
+    /// Whether a scan that has found this notification leaves the cell alone for now.
+    pub(super) fn rests(&self, cell: &Cell, found: Timestamp) -> bool {
+        let schema = self.client.known_schema().version;
+        self.elsewhere.rests(cell, found, schema, self.runtime().now())
+    }
+
+    /// The cell waits for others: scans leave it alone for a while.
+    pub(super) fn waits_for_others(&self, cell: &Cell, newest: Timestamp) {
+        let schema = self.client.known_schema().version;
+        self.elsewhere.waits(cell, newest, schema, self.runtime().now());
+    }
+
     /// The observers of a cell's column that this process does not run here.
     fn others_of(&self, cell: &Cell, own: &[Arc<Registration>]) -> Vec<Observed> {
         let schema = self.client.known_schema();

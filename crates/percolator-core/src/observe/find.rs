@@ -225,7 +225,7 @@ impl Context {
             let column = Column::from_stored(cell.qualifier.clone());
             let found_at = cell.timestamp;
             let cell = Cell { table: table.clone(), row: notified.clone(), column };
-            if self.elsewhere.rests(&cell, found_at, self.runtime().now()) {
+            if self.rests(&cell, found_at) {
                 continue;
             }
             *found = true;

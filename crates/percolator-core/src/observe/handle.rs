@@ -116,7 +116,7 @@ impl Context {
             let newest = seen.iter().max().copied().unwrap_or(Timestamp::ZERO);
             // They have not seen it, or a part of it.
             let Some(upto) = others.filter(|upto| newest <= *upto) else {
-                self.elsewhere.waits(cell, newest, self.runtime().now());
+                self.waits_for_others(cell, newest);
                 return Ok(Visit::Done);
             };
             bound = bound.min(upto);
