@@ -160,7 +160,9 @@ impl Plan {
         let directory = tempfile::tempdir().context("a directory for the store")?;
         let inner = FjallStore::open(directory.path(), self.options.clone())?;
         let events = Arc::new(Events::default());
-        let store = Arc::new(RecordedStore { inner, events: events.clone() });
+        let handle = background.handle().clone();
+        let inner = Arc::new(inner);
+        let store = Arc::new(RecordedStore { inner, events: events.clone(), handle });
         let runtime = Arc::new(Threads::new(background.handle().clone(), self.seed));
         let oracle = block_on(WindowOracle::open(&*store, Incarnation(1)))?;
         let oracle = Arc::new(RecordedOracle { inner: oracle, events: events.clone() });
@@ -228,7 +230,7 @@ fn settle(client: &Client, store: &dyn bigtable::Store, events: &Events) -> anyh
     let started = Instant::now();
     loop {
         let dump = block_on(Dump::of(store))?;
-        if dump.locks.is_empty() {
+        if dump.locks.is_empty() && events.are_complete() {
             return Ok(dump);
         }
         if started.elapsed() > REST {

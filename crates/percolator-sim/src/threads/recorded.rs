@@ -4,6 +4,7 @@
 //! when the store has answered it, in no particular order: what is made of it must not depend on one.
 
 use std::collections::BTreeSet;
+use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -15,6 +16,7 @@ use bigtable::{
 };
 use futures::future::BoxFuture;
 use percolator_core::{Oracle, Result, Runtime, Stamp, async_trait};
+use tokio::runtime::Handle;
 
 use crate::history::{Cell, Finding, Record, Run, Txn};
 use crate::names::{ROLLBACK, WRITE, cell};
@@ -25,6 +27,8 @@ use crate::random::Rng;
 pub(super) struct Events {
     /// Counts events.
     clock: AtomicU64,
+    /// How many mutations are under way.
+    under_way: AtomicU64,
     state: Mutex<Noted>,
 }
 
@@ -52,6 +56,32 @@ impl Events {
     /// The time, later than any before.
     pub(super) fn tick(&self) -> Duration {
         Duration::from_nanos(self.clock.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    /// Whether every mutation that was asked for is written down.
+    pub(super) fn are_complete(&self) -> bool {
+        self.under_way.load(Ordering::SeqCst) == 0
+    }
+
+    /// Does a mutation to its end and writes it down, whatever becomes of the caller: one that lets go of a
+    /// request does not take it back.
+    async fn to_the_end<T: Send + 'static>(
+        self: &Arc<Self>,
+        handle: &Handle,
+        mutation: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        let events = self.clone();
+        let task = handle.spawn(async move {
+            let result = mutation.await;
+            events.under_way.fetch_sub(1, Ordering::SeqCst);
+            result
+        });
+        match task.await {
+            Ok(result) => result,
+            // The run is over.
+            Err(_) => pending().await,
+        }
     }
 
     /// Something is wrong.
@@ -108,19 +138,21 @@ fn record(cell: Cell, commit_ts: Timestamp, value: &[u8]) -> Option<Record> {
 /// A store whose mutations are written down.
 #[derive(Debug)]
 pub(super) struct RecordedStore<S> {
-    pub(super) inner: S,
+    pub(super) inner: Arc<S>,
     pub(super) events: Arc<Events>,
+    pub(super) handle: Handle,
 }
 
 #[async_trait]
-impl<S: Store> Store for RecordedStore<S> {
+impl<S: Store + 'static> Store for RecordedStore<S> {
     async fn open_table(
         &self,
         name: &str,
         schema: &TableSchema,
     ) -> bigtable::Result<Arc<dyn Table>> {
         let inner = self.inner.open_table(name, schema).await?;
-        Ok(Arc::new(RecordedTable { inner, events: self.events.clone() }))
+        let (events, handle) = (self.events.clone(), self.handle.clone());
+        Ok(Arc::new(RecordedTable { inner, events, handle }))
     }
 
     async fn table_names(&self) -> bigtable::Result<Vec<String>> {
@@ -144,14 +176,18 @@ impl<S: Store> Store for RecordedStore<S> {
     }
 
     async fn commit_rows(&self, request: CommitRows) -> bigtable::Result<RowsOutcome> {
-        let outcome = self.inner.commit_rows(request.clone()).await?;
-        if let RowsOutcome::Committed(commit_ts) = outcome {
-            for (index, part) in request.rows.iter().enumerate() {
-                let effect = request.at.mutations(index, commit_ts);
-                self.events.enter(&part.table, &part.row, &effect);
+        let (inner, events) = (self.inner.clone(), self.events.clone());
+        let commit = async move {
+            let outcome = inner.commit_rows(request.clone()).await?;
+            if let RowsOutcome::Committed(commit_ts) = outcome {
+                for (index, part) in request.rows.iter().enumerate() {
+                    let effect = request.at.mutations(index, commit_ts);
+                    events.enter(&part.table, &part.row, &effect);
+                }
             }
-        }
-        Ok(outcome)
+            Ok(outcome)
+        };
+        self.events.to_the_end(&self.handle, commit).await
     }
 
     fn locality_groups(&self) -> bool {
@@ -163,10 +199,11 @@ impl<S: Store> Store for RecordedStore<S> {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct RecordedTable {
     inner: Arc<dyn Table>,
     events: Arc<Events>,
+    handle: Handle,
 }
 
 impl RecordedTable {
@@ -214,18 +251,26 @@ impl Table for RecordedTable {
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> bigtable::Result<bool> {
-        let result = self.inner.check_and_mutate_row(request.clone()).await;
-        self.enter(&request, &result);
-        result
+        let this = self.clone();
+        let mutation = async move {
+            let result = this.inner.check_and_mutate_row(request.clone()).await;
+            this.enter(&request, &result);
+            result
+        };
+        self.events.to_the_end(&self.handle, mutation).await
     }
 
     async fn check_and_mutate_rows(
         &self,
         requests: Vec<ConditionalMutation>,
     ) -> Vec<bigtable::Result<bool>> {
-        let results = self.inner.check_and_mutate_rows(requests.clone()).await;
-        requests.iter().zip(&results).for_each(|(request, result)| self.enter(request, result));
-        results
+        let this = self.clone();
+        let mutations = async move {
+            let results = this.inner.check_and_mutate_rows(requests.clone()).await;
+            requests.iter().zip(&results).for_each(|(request, result)| this.enter(request, result));
+            results
+        };
+        self.events.to_the_end(&self.handle, mutations).await
     }
 
     async fn tablets(&self) -> bigtable::Result<Vec<RowRange>> {
