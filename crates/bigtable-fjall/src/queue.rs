@@ -61,7 +61,7 @@ pub(crate) enum Outcome {
     NoTimestamp,
 }
 
-/// What waits for the committer thread.
+/// Requests and tasks that wait for the committer thread.
 pub(crate) struct Queue {
     /// Most rows in one group; the request that reaches it is the group's last.
     group_rows_max: usize,

@@ -108,7 +108,7 @@ impl FjallStore {
             });
             let (generation, info) = opened.await?;
             let slot = running.with(&running.open, |engine, ()| {
-                // What belongs to an engine that was closed meanwhile is of no use.
+                // A table of an engine that was closed meanwhile is of no use.
                 let same = engine.generation == generation;
                 Ok(same.then(|| running.slot(engine, info.clone())))
             })?;

@@ -111,7 +111,7 @@ impl Runtime for ProcessRuntime {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        // What the ended tasks have let go of is not begun.
+        // A dead process begins nothing, not even what its tasks have let go of.
         if self.crashed.load(Ordering::Relaxed) {
             return;
         }

@@ -51,7 +51,7 @@ struct Hold {
     release: Receiver<()>,
 }
 
-/// What is to hold the batch of one request.
+/// Holds the batch of one request, once the request says where it is committed.
 #[derive(Debug)]
 pub(crate) struct Catch(Mutex<Option<Hold>>);
 
