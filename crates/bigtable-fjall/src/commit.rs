@@ -71,7 +71,7 @@ impl Begun {
 /// Whose thread commits a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
-    /// One that polls futures.
+    /// The thread of the caller, which polls futures.
     Caller,
     Committer,
 }
@@ -94,9 +94,7 @@ impl Engine {
 
     /// As [`Engine::begin`], of a change of several rows.
     pub(crate) fn begin_rows(&self, request: CommitRows) -> Result<Begun> {
-        let tables = self.tables_of(&request)?;
-        request.check(|row| &tables[row].schema)?;
-        let work = RowsWork { tables, request };
+        let work = self.rows_work(request)?;
         Ok(match self.try_lead(self.sync(), work.request.bytes)? {
             Some(lead) => Begun::Done(self.commit_one(&lead, Job::Rows(&work))),
             None => Begun::queued(self.queue.push(Work::Rows(work))),
@@ -108,13 +106,21 @@ impl Engine {
         &self,
         request: CommitRows,
     ) -> Result<std::result::Result<Result<Outcome>, CommitRows>> {
-        let Some(lead) = self.try_lead(self.sync(), request.bytes)? else {
+        if !self.is_short(self.sync(), request.bytes) {
             return Ok(Err(request));
-        };
+        }
+        let work = self.rows_work(request)?;
+        Ok(match self.try_lead(self.sync(), work.request.bytes)? {
+            Some(lead) => Ok(self.commit_one(&lead, Job::Rows(&work))),
+            None => Err(work.request),
+        })
+    }
+
+    /// A sound request with its tables.
+    fn rows_work(&self, request: CommitRows) -> Result<RowsWork> {
         let tables = self.tables_of(&request)?;
         request.check(|row| &tables[row].schema)?;
-        let work = RowsWork { tables, request };
-        Ok(Ok(self.commit_one(&lead, Job::Rows(&work))))
+        Ok(RowsWork { tables, request })
     }
 
     /// The table of each row.
@@ -148,14 +154,23 @@ impl Engine {
         }
     }
 
-    /// The commit lock, if nobody holds it and nobody waits, and what is to be committed is short.
+    /// Whether a request so large may be committed on the thread of a caller that polls futures.
+    fn is_short(&self, sync: bool, bytes: usize) -> bool {
+        !sync && bytes <= SHORT_BYTES_MAX && self.is_calm()
+    }
+
+    /// The commit lock for a short request, if nobody holds it and nobody waits.
     fn try_lead(&self, sync: bool, bytes: usize) -> Result<Option<MutexGuard<'_, Lead>>> {
         self.check_usable()?;
-        if sync || bytes > SHORT_BYTES_MAX || !self.is_calm() || !self.queue.is_empty() {
+        if !self.is_short(sync, bytes) || !self.queue.is_empty() {
             return Ok(None);
         }
         match self.lead.try_lock() {
-            Ok(lead) => Ok((!lead.left.get() && !self.is_look_due(&lead)).then_some(lead)),
+            Ok(lead) => {
+                // The holder before may have sealed a buffer.
+                let calm = self.is_calm() && !lead.left.get() && !self.is_look_due(&lead);
+                Ok(calm.then_some(lead))
+            }
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Poisoned(_)) => Err(self.broken()),
         }
@@ -418,8 +433,8 @@ impl Engine {
         for group in &lead.groups {
             let Some(position) = group.memory else { continue };
             let from = self.memory().group(position).refill_from();
-            // What cannot be read now stays spilled, where a reader will meet the same error. Nobody waits for the
-            // memory while it is read.
+            // Cells that cannot be read now stay spilled, where a reader will meet the same error. Nobody
+            // waits for the memory while they are read.
             if let Some(from) = from
                 && let Ok(cells) = spilled(&group.cells, from)
             {

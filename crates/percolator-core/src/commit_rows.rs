@@ -144,10 +144,10 @@ impl AtOnce {
 #[derive(Debug)]
 pub(crate) enum Tried {
     Committed(Timestamp),
-    /// The store has answered something else, or would not answer at once.
+    /// The store has answered something else, or the request has come back.
     Goes {
         on: Arc<AtOnce>,
-        answer: Option<bigtable::Result<RowsOutcome>>,
+        first: Result<bigtable::Result<RowsOutcome>, CommitRows>,
     },
 }
 
@@ -163,7 +163,7 @@ impl Client {
             Ok(Ok(RowsOutcome::Committed(commit_ts))) => {
                 Tried::Committed(self.committed_at_once(&at, commit_ts))
             }
-            answer => Tried::Goes { on: at, answer: answer.ok() },
+            first => Tried::Goes { on: at, first },
         })
     }
 
@@ -190,16 +190,18 @@ impl Client {
         plan: &Plan,
         tried: Tried,
     ) -> Result<Option<Timestamp>> {
-        let (at, mut answer) = match tried {
+        let (at, mut first) = match tried {
             Tried::Committed(commit_ts) => return Ok(Some(commit_ts)),
-            Tried::Goes { on, answer } => (on, answer),
+            Tried::Goes { on, first } => (on, Some(first)),
         };
         let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
         let mut last = bigtable::Error::Unavailable { why: "it was not tried".to_owned() };
         for _ in 0..TRIES_MAX {
-            let answer = match answer.take() {
-                Some(answer) => answer,
-                None => self.services().store.commit_rows(at.request()).await,
+            let store = &self.services().store;
+            let answer = match first.take() {
+                Some(Ok(answer)) => answer,
+                Some(Err(request)) => store.commit_rows(request).await,
+                None => store.commit_rows(at.request()).await,
             };
             match answer {
                 Ok(RowsOutcome::Committed(commit_ts)) => {

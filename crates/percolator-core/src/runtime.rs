@@ -52,7 +52,7 @@ pub trait Runtime: Send + Sync + Debug {
 /// Rows of a page that count as one read.
 const ROWS_OF_A_TURN: usize = 8;
 /// A commit takes as long as a page of so many rows.
-pub(crate) const ROWS_OF_A_COMMIT: usize = 64;
+pub(crate) const ROWS_OF_A_COMMIT: usize = 128;
 
 impl Client {
     /// Lets other tasks have their turn, if it is time: for one read, or one page of so many rows.

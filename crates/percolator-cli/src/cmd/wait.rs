@@ -46,7 +46,11 @@ impl Wait {
         let elsewhere = matches!(place, Place::Cluster(_));
         let handled = elsewhere || index.is_some() || db.backlog().await?.is_empty();
         let (report, waited) = match handled {
-            false => (db.idle_report(false).await?, None),
+            // This process runs no observers, so it misses none.
+            false => {
+                let set_aside = db.set_aside().await?;
+                (IdleReport { idle: false, set_aside, missing: Vec::new() }, None)
+            }
             true => match self.idle(context, &db).await? {
                 Some(report) => (report, Some(self.timeout)),
                 None => return Ok(Exit::Interrupted),

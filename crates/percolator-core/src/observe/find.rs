@@ -103,8 +103,10 @@ impl Context {
         tablets.truncate(TABLETS_MAX);
         let around = || tablets.iter().flat_map(|tablet| self.around(table, tablet, places));
         if !self.hints.is_empty() {
-            let ranges = around().collect();
-            return self.pass_some(table, &select, ranges, places, found).await;
+            if !self.unwalked().contains_key(table.name()) {
+                self.unwalked().insert(table.name().to_owned(), around().collect());
+            }
+            return self.pass_some(table, &select, places, found).await;
         }
         // There is time for the whole table.
         self.unwalked().remove(table.name());
@@ -122,19 +124,15 @@ impl Context {
         Ok(true)
     }
 
-    /// A few pages of the round that the busy workers share, or of a new one, which goes through `all`. What this pass
-    /// could not visit to its end stays in the round; `false` when it met another worker.
+    /// Visits a few pages of the round that the busy workers share; `false` when it met another worker.
+    /// The round keeps each page that this pass did not visit to its end.
     async fn pass_some(
         &self,
         table: &Table,
         select: &Selection,
-        all: VecDeque<RowRange>,
         places: &mut Places,
         found: &mut bool,
     ) -> Result<bool> {
-        if !self.unwalked().contains_key(table.name()) {
-            self.unwalked().insert(table.name().to_owned(), all);
-        }
         for _ in 0..PAGES_BUSY {
             let next = self.unwalked().get_mut(table.name()).and_then(VecDeque::pop_front);
             let Some(range) = next.filter(|_| !self.is_stopping()) else {

@@ -79,11 +79,7 @@ impl Client {
         }
     }
 
-    /// How matters stand, when nothing is dirty or the wait for that has ended.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn idle_report(&self, idle: bool) -> Result<IdleReport> {
+    async fn idle_report(&self, idle: bool) -> Result<IdleReport> {
         let set_aside = self.set_aside().await?;
         Ok(IdleReport { idle, set_aside, missing: self.missing_observers() })
     }
