@@ -98,7 +98,10 @@ impl Transaction {
         let client = self.client.clone();
         client.take_turn(ROWS_OF_A_COMMIT).await;
         let Some(plan) = Plan::of(&mut self).await? else {
-            return self.commit_notifications().await;
+            return match self.notifications.is_empty() {
+                true => Ok(self.start_ts()),
+                false => client.finish(self.commit_notifications()).await,
+            };
         };
         let tried = match client.try_at_once(&plan, &self.notifications) {
             Some(Tried::Committed(commit_ts)) => return Ok(commit_ts),
@@ -161,9 +164,6 @@ impl Transaction {
 
     /// A transaction that only notifies takes a commit timestamp and has no primary.
     async fn commit_notifications(self) -> Result<Timestamp> {
-        if self.notifications.is_empty() {
-            return Ok(self.start_ts());
-        }
         let commit_ts = self.client.oracle().timestamp().await?.timestamp;
         self.client.leave_notifications(&self.notifications, commit_ts).await?;
         self.client.counters().committed.bump();

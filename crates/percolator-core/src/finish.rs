@@ -6,13 +6,16 @@
 //! [`Client::finish`]. Its caller polls it, for as long as the caller is there; a task of its own polls
 //! it from then on.
 //!
-//! Invariants: at most [`TASKS_MAX`] such tasks run at a time, and further ones wait their turn. A
-//! process that dies takes its tasks with it (H16): nothing of a dead process is finished.
+//! Invariants: work that was begun is polled without a pause until it ends. It may hold a lock that other
+//! commits wait for, or be the next to get one, as with the lock of the oracle's record. Work that waited for
+//! its turn unpolled would hold up the tasks before it for ever. At most [`FINISHED_MAX`] tasks
+//! run at a time; a commit beyond is left as a crash would leave it. A process that dies takes its tasks
+//! with it (H16): nothing of a dead process is finished.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
@@ -20,103 +23,52 @@ use futures::future::BoxFuture;
 use crate::mutants::{self, off};
 use crate::{Client, Runtime};
 
-/// Most tasks of a client that finish commits in the background.
+/// With so many tasks in the background, a commit awaits its secondaries itself.
 const TASKS_MAX: usize = 256;
+/// Most tasks in the background, those that finish commits included.
+const FINISHED_MAX: usize = 16 * 1024;
 
 /// The work of a client that goes on in the background.
-#[derive(Default)]
-pub(crate) struct Background(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    running: usize,
-    waiting: VecDeque<BoxFuture<'static, ()>>,
-}
-
-impl std::fmt::Debug for Background {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Background").field("running", &self.state().running).finish_non_exhaustive()
-    }
+#[derive(Debug, Default)]
+pub(crate) struct Background {
+    tasks: AtomicUsize,
 }
 
 impl Background {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether there is room for another task, without waiting; `work` is not begun if not.
+    /// Has work go on in a task of its own if there are few; `work` is not begun if not.
     pub(crate) fn try_start(
         self: &Arc<Self>,
         runtime: &dyn Runtime,
         work: BoxFuture<'static, ()>,
     ) -> Result<(), BoxFuture<'static, ()>> {
-        {
-            let mut state = self.state();
-            if state.running >= TASKS_MAX {
-                return Err(work);
-            }
-            state.running += 1;
+        self.start_below(TASKS_MAX, runtime, work)
+    }
+
+    fn start_below(
+        self: &Arc<Self>,
+        tasks_max: usize,
+        runtime: &dyn Runtime,
+        work: BoxFuture<'static, ()>,
+    ) -> Result<(), BoxFuture<'static, ()>> {
+        let one_more = |tasks| (tasks < tasks_max).then_some(tasks + 1);
+        if self.tasks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
+            return Err(work);
         }
-        let task = Task { background: self.clone(), counted: true };
-        runtime.spawn(Box::pin(task.run(work)));
+        let task = Task(self.clone());
+        runtime.spawn(Box::pin(async move {
+            let _task = task;
+            work.await;
+        }));
         Ok(())
     }
-
-    /// Has work go on, as soon as there is room for it.
-    fn start(self: &Arc<Self>, runtime: &dyn Runtime, work: BoxFuture<'static, ()>) {
-        if let Err(work) = self.try_start(runtime, work) {
-            let mut state = self.state();
-            if state.running > 0 {
-                return state.waiting.push_back(work);
-            }
-            drop(state);
-            // Those before it have ended meanwhile.
-            self.start(runtime, work);
-        }
-    }
 }
 
-/// One of the tasks.
-struct Task {
-    background: Arc<Background>,
-    counted: bool,
-}
-
-impl Task {
-    async fn run(mut self, first: BoxFuture<'static, ()>) {
-        let mut next = Some(first);
-        while let Some(work) = next {
-            work.await;
-            next = self.next();
-        }
-    }
-
-    /// The work that waits next; without any, this task ends.
-    fn next(&mut self) -> Option<BoxFuture<'static, ()>> {
-        let mut state = self.background.state();
-        let next = state.waiting.pop_front();
-        if next.is_none() {
-            state.running -= 1;
-            self.counted = false;
-        }
-        next
-    }
-}
+/// One of the tasks, until it ends in whatever way.
+struct Task(Arc<Background>);
 
 impl Drop for Task {
     fn drop(&mut self) {
-        if !self.counted {
-            return;
-        }
-        let mut state = self.background.state();
-        state.running -= 1;
-        // The runtime has ended. Nobody would come to those that wait, and they hold the store.
-        let orphans = match state.running {
-            0 => std::mem::take(&mut state.waiting),
-            _ => VecDeque::new(),
-        };
-        drop(state);
-        drop(orphans);
+        self.0.tasks.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -158,7 +110,37 @@ impl<T: Send + 'static> Drop for Unfinished<T> {
                 // Nobody is there to hear of it.
                 drop(work.await);
             };
-            self.background.start(&*self.runtime, Box::pin(work));
+            // There are too many: whoever meets the locks resolves them.
+            let begun = self.background.start_below(FINISHED_MAX, &*self.runtime, Box::pin(work));
+            drop(begun);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+    use crate::testing::VirtualRuntime;
+
+    #[test]
+    fn so_many_commits_are_finished_and_no_more() {
+        let runtime: Arc<dyn Runtime> = Arc::new(VirtualRuntime::new(1));
+        let (background, alive) = (Arc::<Background>::default(), Arc::new(()));
+        for _ in 0..FINISHED_MAX + 10 {
+            let alive = alive.clone();
+            let work: BoxFuture<'static, ()> = Box::pin(async move {
+                pending::<()>().await;
+                drop(alive);
+            });
+            let (runtime, background) = (runtime.clone(), background.clone());
+            drop(Unfinished { work: Some(work), runtime, background });
+        }
+        assert_eq!(Arc::strong_count(&alive) - 1, FINISHED_MAX);
+        assert!(background.try_start(&*runtime, Box::pin(async {})).is_err());
+        // The runtime ends.
+        drop(runtime);
+        assert_eq!(background.tasks.load(Ordering::Relaxed), 0);
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{Either, join_all, select};
-use percolator_core::{Options, Runtime, Secondaries};
+use percolator_core::{Column, Options, Registration, Runtime, Secondaries};
 
 use crate::faults::{Fault, LOCK, Op, Request};
-use crate::world::{get, run, run_both, set, writing};
+use crate::notifications::one_thread;
+use crate::world::{get, observer, run, run_both, set, writing};
 
 /// Whatever the commit waits for when it is dropped, it ends, and nobody waits for its locks.
 #[test]
@@ -63,7 +64,7 @@ fn h72_a_process_that_dies_takes_its_commits_along() {
     });
 }
 
-/// However many callers let go at once, each commit is finished, some hundreds at a time.
+/// However many callers let go at once, each commit is finished.
 #[test]
 fn a_thousand_commits_whose_callers_let_go_are_finished() {
     run(async |world| {
@@ -92,6 +93,60 @@ fn a_thousand_commits_whose_callers_let_go_are_finished() {
         assert!(world.runtime.now() - before < Duration::from_secs(1));
         assert_eq!(world.cells(&table, LOCK).await, 0);
         assert_eq!(owner.stats().committed, 1000);
+    });
+}
+
+/// A commit that waits for the oracle may hold what all other commits wait for: it must go on, however many
+/// others were let go of before it.
+#[test]
+fn h72_commits_that_wait_for_each_other_are_finished() {
+    const COMMITS: usize = 600;
+    run(async |world| {
+        let owner = world.process(Options::default(), 0).await.client;
+        let other = world.client().await;
+        let table = other.table("t").await.unwrap();
+        let rows: Vec<String> = (0..COMMITS).map(|n| format!("{n:04}")).collect();
+        let write = async |row: &String| writing(&owner, &table, &[(row, "1")]).await;
+        let written = join_all(rows.iter().map(write)).await;
+        // The oracle has used up its window, and the write of the next one takes a while.
+        let held = world.store.when(usize::MAX, Fault::Hold, |request| request.op == Op::System);
+        while world.oracle.timestamp().now_or_never().is_some() {}
+        let mut commits: Vec<_> = written.into_iter().map(|tx| Box::pin(tx.commit())).collect();
+        let ended = commits.iter_mut().filter_map(|commit| commit.now_or_never()).count();
+        assert_eq!(ended, 0, "all wait for a timestamp");
+        // The first one writes the window; it is let go of last.
+        commits.into_iter().rev().for_each(drop);
+        held.release();
+        world.sleep_ms(100).await;
+        assert_eq!(owner.stats().committed, COMMITS as u64);
+        assert_eq!(world.cells(&table, LOCK).await, 0);
+    });
+}
+
+/// A transaction that only notifies has no locks. It leaves all of its notifications all the same.
+#[test]
+fn h72_notifications_whose_sender_lets_go_are_all_left() {
+    const SIGNAL: Column = Column::literal("signal");
+    run_both(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let nothing = observer(|_, _| Box::pin(async { Ok(()) }));
+        let weak = Registration::weak("o", "t", SIGNAL, nothing);
+        client.observe(vec![weak], one_thread()).await.unwrap().stop().await;
+        let failed = world.store.on(Op::Notify, "b", 1, Fault::Fail);
+        let mut tx = client.begin().await.unwrap();
+        for row in ["a", "b"] {
+            tx.notify(&table, row, &SIGNAL).unwrap();
+        }
+        let mut commit = Box::pin(tx.commit());
+        assert!((&mut commit).now_or_never().is_none());
+        assert_eq!(failed.count(), 1, "it waits to try again");
+        drop(commit);
+        world.sleep_ms(1000).await;
+        for row in ["a", "b"] {
+            assert_eq!(world.notified(&table, row, &SIGNAL).await, 1, "{row}");
+        }
+        assert_eq!(client.stats().committed, 1);
     });
 }
 
