@@ -346,6 +346,11 @@ impl Client {
         if known.version >= version {
             return Ok(known);
         }
+        self.learn_schema().await
+    }
+
+    /// The schema as it is in the store, or a newer one.
+    pub(crate) async fn learn_schema(&self) -> Result<Arc<Schema>> {
         let read = Arc::new(Schema::read(self.system()).await?);
         let mut schema = self.inner.schema.lock().unwrap_or_else(PoisonError::into_inner);
         if read.version > schema.version {

@@ -1,6 +1,6 @@
 //! Cells that wait for observers which no worker of this process runs.
 //!
-//! A notification goes when every observer that the schema names has acknowledged (H53). Where other
+//! A notification goes when no observer that the schema names has anything to do for it (H53). Where other
 //! workers run some of them, their acknowledgements are in the row, and the worker that comes last
 //! clears. An observer that nobody runs any more keeps its cells notified: a new version of the program
 //! has renamed it, or left it out. The program is told of it, and its workers visit such cells ever more
@@ -19,7 +19,7 @@ use crate::observe::register::acknowledged;
 use crate::observe::workers::Context;
 use crate::observer::Registration;
 use crate::schema::{Observed, Strength};
-use crate::{Error, Result};
+use crate::{Column, Error, Result};
 
 /// How long a cell rests that waits for others: at first, and at most.
 const RESTS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
@@ -65,6 +65,11 @@ impl Elsewhere {
         cells.insert(cell.clone(), Rest { newest, schema, length, until: now + length });
     }
 
+    /// Whether no cell rests.
+    pub(super) fn is_empty(&self) -> bool {
+        self.cells().is_empty()
+    }
+
     /// The cell waits for nobody else any more.
     pub(super) fn forget(&self, cell: &Cell) {
         self.cells().remove(cell);
@@ -92,8 +97,13 @@ impl Context {
         others.filter(|entry| !runs(entry)).cloned().collect()
     }
 
-    /// Up to when all other observers of the cell have acknowledged; `None` while one has not. Weak ones never say.
-    pub(super) async fn acknowledged_elsewhere(
+    /// Up to when nothing of the cell is left to do for all its other observers; `None` while something is. Weak ones
+    /// never say.
+    ///
+    /// For an observer that has nothing to do, a missing or old acknowledgement means no more than that the cell has not
+    /// changed since. It may be notified all the same: by a transaction that aborted, or by the sweep for a new
+    /// observer.
+    pub(super) async fn handled_elsewhere(
         &self,
         cell: &Cell,
         own: &[Arc<Registration>],
@@ -104,27 +114,24 @@ impl Context {
         if others.iter().any(|other| other.strength == Strength::Weak) {
             return Ok(None);
         }
-        let ack = |other: &Observed| cell.column.ack_of(&other.observer);
-        let mut acks: Vec<_> = others.iter().map(ack).collect();
-        acks.sort();
+        let acks: Vec<_> = others.iter().map(|other| cell.column.ack_of(&other.observer)).collect();
+        let all: Vec<_> = acks.iter().chain([&cell.column]).cloned().collect();
         let (table, row, s) = (&cell.table, &cell.row, tx.start_ts());
-        let read = tx.client.read_acknowledged(table, row, &acks, s, Patience::GiveUp).await;
+        let read = tx.client.read_acknowledged(table, row, &all, s, Patience::GiveUp).await;
         let versions = match read {
-            // One of them is at work.
+            // One of them, or a writer, is at work.
             Err(Error::Locked { .. }) => return Ok(None),
             read => read?,
         };
-        let of = |ack| versions.iter().find(|version| version.column == ack);
-        let upto = |ack| acknowledged(of(ack)?.value.as_deref());
         if off(mutants::OTHERS_HAVE_ACKNOWLEDGED) {
             return Ok(Some(Timestamp::MAX));
         }
-        // The least of them; nothing if one is missing.
-        Ok(acks
-            .into_iter()
-            .map(upto)
-            .collect::<Option<Vec<_>>>()
-            .and_then(|all| all.into_iter().min()))
+        let of = |column: &Column| versions.iter().find(|version| version.column == *column);
+        let acked = |ack| of(ack).and_then(|version| acknowledged(version.value.as_deref()));
+        let handled = of(&cell.column).is_none_or(|changed| {
+            acks.iter().all(|ack| acked(ack).is_some_and(|acked| acked >= changed.commit_ts))
+        });
+        Ok(handled.then_some(s))
     }
 
     /// Tells of observers that the schema names for a column of these workers, and that no worker of this client runs.

@@ -62,6 +62,10 @@ impl Context {
     /// One pass over each table with observed columns. Returns whether anything was dirty.
     pub(super) async fn pass(&self, places: &mut Places) -> Result<bool> {
         let mut found = false;
+        if !self.elsewhere.is_empty() {
+            // Workers that have nothing to do ask for no timestamp, and learn of no change with one.
+            self.client.learn_schema().await?;
+        }
         let mut tables = self.scanned_tables();
         let first = self.random_below(tables.len().max(1));
         tables.rotate_left(first);

@@ -109,13 +109,12 @@ impl Context {
             return Ok(Visit::Later(delay));
         }
         if !self.runs_all_of(&cell.table, &cell.column) {
-            let others = match failed {
-                true => None,
-                false => self.acknowledged_elsewhere(cell, observers).await?,
-            };
-            let newest = seen.iter().max().copied().unwrap_or(Timestamp::ZERO);
-            // They have not seen it, or a part of it.
-            let Some(upto) = others.filter(|upto| newest <= *upto) else {
+            if failed {
+                // It is not set aside, and tried again at the longest delay.
+                return Ok(Visit::Done);
+            }
+            let Some(upto) = self.handled_elsewhere(cell, observers).await? else {
+                let newest = seen.iter().max().copied().unwrap_or(Timestamp::ZERO);
                 self.waits_for_others(cell, newest);
                 return Ok(Visit::Done);
             };

@@ -1,6 +1,7 @@
 //! Notifications and acknowledgements of strong observers (H47 to H55, H61, H62).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use percolator_core::{
@@ -10,8 +11,8 @@ use percolator_core::{
 
 use crate::faults::{Fault, NOTIFY, Op, Weather};
 use crate::world::{
-    A, B, BAL, World, add, counting, get, get_column, observer, run_both, run_both_seed, set,
-    writing,
+    A, B, BAL, World, add, counting, get, get_column, is_aborted, observer, run_both,
+    run_both_seed, set, writing,
 };
 
 pub(crate) const COUNT: Column = Column::literal("f:count");
@@ -347,6 +348,104 @@ fn h53_observers_of_one_column_that_run_apart_clear_together() {
             second.stop().await;
         });
     }
+}
+
+/// The sweep for a new observer notifies of what the others have handled long since.
+#[test]
+fn h53_three_observers_that_run_apart_clear_what_one_of_them_had_to_handle() {
+    run_both(async |world| {
+        let clients = [world.client().await, world.client().await, world.client().await];
+        let table = clients[0].table("t").await.unwrap();
+        let mut workers = Vec::new();
+        for (client, name) in clients.iter().zip(["first", "second", "third"]) {
+            workers.push(observe(client, name, observer(|_, _| Box::pin(async { Ok(()) }))).await);
+            set(client, &table, &[(name, "1")]).await;
+            let report = client.wait_idle(Some(Duration::from_secs(20))).await.unwrap();
+            assert!(report.idle, "with {name}");
+        }
+        assert_eq!(world.cells(&table, NOTIFY).await, 0);
+        let runs = clients.each_ref().map(|client| client.stats().observer_runs);
+        assert_eq!(runs, [3, 3, 3]);
+        drop(workers);
+    });
+}
+
+/// A transaction has aborted after it left its notifications: no observer has anything to handle.
+#[test]
+fn h62_observers_that_run_apart_clear_what_an_aborted_transaction_has_left() {
+    run_both(async |world| {
+        let (one, other) = (world.client().await, world.client().await);
+        let table = one.table("t").await.unwrap();
+        let first = observe(&one, "first", counting(COUNT)).await;
+        let second = observe(&other, "second", counting(OTHER)).await;
+        set(&one, &table, &[("old", "1")]).await;
+        idle(&world, &one).await;
+        for row in ["old", "new"] {
+            world.store.on(Op::CommitPrimary, row, 1, Fault::Refuse);
+            let aborted = writing(&one, &table, &[(row, "2")]).await.commit().await;
+            assert!(is_aborted(&aborted));
+            let report = one.wait_idle(Some(Duration::from_secs(20))).await.unwrap();
+            assert!(report.idle, "{row}");
+        }
+        assert_eq!(world.cells(&table, NOTIFY).await, 0);
+        assert_eq!((one.stats().observer_runs, other.stats().observer_runs), (1, 1));
+        first.stop().await;
+        second.stop().await;
+    });
+}
+
+/// Another program runs, or should run, a second observer of the column.
+#[test]
+fn h56_an_observer_that_failed_for_long_runs_soon_although_others_have_not_run() {
+    run_both(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        register(&client, "other").await;
+        let works = Arc::new(AtomicBool::new(false));
+        let fails = observer({
+            let works = works.clone();
+            move |_, _| {
+                let works = works.load(Ordering::Relaxed);
+                Box::pin(async move {
+                    let down = || percolator_core::Error::application("it is down");
+                    works.then_some(()).ok_or_else(down)
+                })
+            }
+        });
+        let delay = Duration::from_secs(1);
+        let options = WorkerOptions { failures_max: 2, failure_delay_max: delay, ..one_thread() };
+        let registration = Registration::strong("o", "t", BAL, fails);
+        let workers = client.observe(vec![registration], options.clone()).await.unwrap();
+        set(&client, &table, &[("r", "1")]).await;
+        world.sleep_ms(1_000_000).await;
+        works.store(true, Ordering::Relaxed);
+        let (runs, failures) = (client.stats().observer_runs, client.stats().observer_failures);
+        assert_eq!(runs, failures);
+        let soon = delay + options.idle_max + Duration::from_secs(1);
+        world.sleep_ms(soon.as_millis() as u64).await;
+        assert_eq!(client.stats().observer_failures, failures);
+        assert_eq!(client.stats().observer_runs, runs + 1, "it waits for longer than it should");
+        workers.stop().await;
+    });
+}
+
+/// Somebody else retires it, while this program has nothing to do.
+#[test]
+fn cells_that_wait_for_an_observer_are_cleared_soon_after_another_client_retires_it() {
+    run_both(async |world| {
+        let (client, other) = (world.client().await, world.client().await);
+        let table = client.table("t").await.unwrap();
+        register(&other, "v1").await;
+        let workers = observe(&client, "v2", counting(COUNT)).await;
+        set(&client, &table, &[("r", "1")]).await;
+        world.sleep_ms(1_000_000).await;
+        assert_eq!(world.notified(&table, "r", &BAL).await, 1);
+        assert_eq!(other.retire_observer("v1").await.unwrap(), 1);
+        let report = other.wait_idle(Some(Duration::from_secs(5))).await.unwrap();
+        assert!(report.idle, "the notification stays");
+        assert_eq!(client.stats().observer_runs, 1);
+        workers.stop().await;
+    });
 }
 
 /// A new version of a program that calls its observer by another name.
