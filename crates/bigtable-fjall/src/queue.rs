@@ -76,6 +76,8 @@ pub(crate) struct Queue {
 struct QueueState {
     waiting: VecDeque<Waiting>,
     tasks: VecDeque<Task>,
+    /// Whether a task was taken last.
+    after_task: bool,
     bytes: usize,
     closed: bool,
 }
@@ -159,14 +161,16 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for something to do, at most for so long.
+    /// Waits for something to do, at most for so long. Tasks and groups of requests take turns.
     pub(crate) fn wait(&self, longest: Duration) -> Woken {
         let idle = |state: &mut QueueState| {
             state.waiting.is_empty() && state.tasks.is_empty() && !state.closed
         };
         let waited = self.bell.wait_timeout_while(self.state(), longest, idle);
         let (mut state, _) = waited.expect(NO_PANIC);
-        if let Some(task) = state.tasks.pop_front() {
+        let turn = !std::mem::take(&mut state.after_task) || state.waiting.is_empty();
+        if turn && let Some(task) = state.tasks.pop_front() {
+            state.after_task = true;
             return Woken::Task(task);
         }
         match (state.waiting.is_empty(), state.closed) {
@@ -253,5 +257,49 @@ impl Reply {
             Ok(outcome) => outcome,
             Err(oneshot::Canceled) => Err(Error::Unknown { why: STOPPED.to_owned() }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc::channel;
+
+    use bigtable::{Family, Layout, LocalityGroup, Mutation, RowMutation, Table, TableSchema};
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::{FjallStore, Options};
+
+    const LONGEST: Duration = Duration::from_secs(60);
+
+    /// Has another task follow, until somebody has seen enough.
+    fn one_more(enough: Arc<AtomicBool>) -> Task {
+        Box::new(move |engine| {
+            if !enough.load(Ordering::SeqCst) {
+                engine.queue.push_task(one_more(enough)).unwrap();
+            }
+        })
+    }
+
+    #[test]
+    fn tasks_without_end_keep_no_request_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FjallStore::open(dir.path(), Options::default()).unwrap();
+        let schema = TableSchema { groups: vec![LocalityGroup::on_disk("g", Layout::Versions)] };
+        let table = block_on(store.open_fjall_table("t", &schema)).unwrap();
+        let (engine, info) = table.opened();
+        let family: Family = info.families[0].family.clone();
+        let enough = Arc::new(AtomicBool::new(false));
+        engine.queue.push_task(one_more(enough.clone())).unwrap();
+        let (done, is_done) = channel();
+        let writer = std::thread::spawn(move || {
+            let cell = Mutation::set(family, "q", Timestamp::new(1).unwrap(), "v");
+            done.send(block_on(table.mutate_row(RowMutation::new("r").mutation(cell)))).unwrap();
+        });
+        let written = is_done.recv_timeout(LONGEST);
+        enough.store(true, Ordering::SeqCst);
+        writer.join().unwrap();
+        written.expect("the request waits for the tasks to end").unwrap();
     }
 }
