@@ -186,9 +186,6 @@ impl Engine {
 
     /// A commit has panicked, so the maps may not match the keyspaces any more.
     fn broken(&self) -> Error {
-        let problem = "a commit has panicked, so what the store holds in memory is unknown";
-        let remedy = "open the store again, and report what the panic said";
-        self.fail(Failure::Panic(fault::files(&self.path, problem, remedy)));
         self.check_usable().err().unwrap_or(Error::Unavailable { why: STOPPED.to_owned() })
     }
 
@@ -460,9 +457,11 @@ impl Engine {
                     continue;
                 }
             }
+            // Declared first: should the commit panic, its callers hear of it after the lock is poisoned.
+            let group;
             // Requests that arrive while another thread leads join this group.
             let lead = self.wait_to_lead();
-            let group = self.queue.take_group();
+            group = self.queue.take_group();
             let outcomes = match &lead {
                 Ok(lead) => {
                     let each = group.iter().map(|one| match &one.work {

@@ -257,8 +257,13 @@ impl Engine {
         }
     }
 
-    /// An error once a write has failed.
+    /// An error once a write has failed, or a commit has panicked on whatever thread.
     pub(crate) fn check_usable(&self) -> Result<()> {
+        if self.lead.is_poisoned() {
+            let problem = "a commit has panicked, so what the store holds in memory is unknown";
+            let remedy = "open the store again, and report what the panic said";
+            self.fail(Failure::Panic(fault::files(&self.path, problem, remedy)));
+        }
         match self.failed.get() {
             None => Ok(()),
             Some(Failure::Write(..)) => Err(fault::untried()),

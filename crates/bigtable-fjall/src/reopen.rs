@@ -210,6 +210,7 @@ impl Running {
             let (done, reply) = oneshot::channel();
             let (work, mut done) = (work.clone(), Some(done));
             let generation = self.with(&self.open, |engine, ()| {
+                engine.check_usable()?;
                 let (work, done) = (work.clone(), done.take().ok_or_else(fault::reopened)?);
                 engine.queue.push_task(Box::new(move |engine| {
                     // Nobody may be waiting any more.

@@ -151,3 +151,34 @@ fn who_still_has_a_dropped_table_reads_nothing_and_spoils_nothing() {
     write(2);
     assert_eq!(read(&table).cells.len(), 2);
 }
+
+/// The cells in memory may not be those on disk any more.
+#[test]
+fn nothing_is_answered_once_a_commit_has_panicked() {
+    for durability in [Durability::Sync, Durability::Buffered] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FjallStore::open(dir.path(), options(durability)).unwrap();
+        let table = block_on(store.open_fjall_table("t", &schema())).unwrap();
+        let sets = || EACH.iter().map(|family| set(family, 1, "v")).collect();
+        block_on(table.edit_row(RowEdit::new("r", everything(), move |_| sets()))).unwrap();
+        let panics = RowEdit::new("r", everything(), |_| panic!("by test"));
+        // On this thread, or on the committer's.
+        let edit = std::panic::AssertUnwindSafe(|| block_on(table.edit_row(panics)));
+        let outcome = std::panic::catch_unwind(edit);
+        assert!(!matches!(outcome, Ok(Ok(()))), "{durability:?}");
+        let row = RowKey::from("r");
+        let problems = [
+            files_error(block_on(table.read_row(&row, &everything()))),
+            files_error(block_on(table.scan(&RowRange::all(), &everything(), Default::default()))),
+            files_error(block_on(
+                table.mutate_row(RowMutation::new("r").mutation(set(&PLAIN, 2, "w"))),
+            )),
+            files_error(block_on(store.raise_floor(ts(1)))),
+            files_error(block_on(store.table_names())),
+            files_error(block_on(store.open_table("other", &schema())).map(|_| ())),
+        ];
+        for (problem, _) in problems {
+            assert!(problem.contains("a commit has panicked"), "{durability:?}: {problem}");
+        }
+    }
+}
