@@ -94,10 +94,11 @@ impl<T: Send + 'static> Future for Unfinished<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let work = self.work.as_mut().expect("it is not polled after its end");
+        // Taken out: work that panics here is not begun again.
+        let mut work = self.work.take().expect("it is not polled after its end");
         let polled = work.as_mut().poll(context);
-        if polled.is_ready() {
-            self.work = None;
+        if polled.is_pending() {
+            self.work = Some(work);
         }
         polled
     }
@@ -120,6 +121,9 @@ impl<T: Send + 'static> Drop for Unfinished<T> {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::panic::AssertUnwindSafe;
+
+    use futures::FutureExt;
 
     use super::*;
     use crate::testing::VirtualRuntime;
@@ -142,5 +146,16 @@ mod tests {
         // The runtime ends.
         drop(runtime);
         assert_eq!(background.tasks.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_commit_that_panics_is_not_begun_again() {
+        let runtime: Arc<dyn Runtime> = Arc::new(VirtualRuntime::new(1));
+        let background = Arc::<Background>::default();
+        let work: BoxFuture<'static, ()> = Box::pin(async { panic!("by test") });
+        let unfinished = Unfinished { work: Some(work), runtime, background: background.clone() };
+        let polled = AssertUnwindSafe(|| unfinished.now_or_never());
+        assert!(std::panic::catch_unwind(polled).is_err());
+        assert_eq!(background.tasks.load(Ordering::Relaxed), 0, "its rest goes on");
     }
 }

@@ -81,6 +81,8 @@ impl Client {
 
     async fn idle_report(&self, idle: bool) -> Result<IdleReport> {
         let set_aside = self.set_aside().await?;
+        // Another client may have registered or retired some.
+        self.learn_schema().await?;
         Ok(IdleReport { idle, set_aside, missing: self.missing_observers() })
     }
 

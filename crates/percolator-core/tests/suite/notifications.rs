@@ -448,6 +448,26 @@ fn cells_that_wait_for_an_observer_are_cleared_soon_after_another_client_retires
     });
 }
 
+/// Nothing has told this client of the change: it has begun no transaction since.
+#[test]
+fn idle_reports_name_the_observers_that_are_missing_now() {
+    run_both(async |world| {
+        let (client, other) = (world.client().await, world.client().await);
+        register(&other, "v1").await;
+        let workers = observe(&client, "v2", counting(COUNT)).await;
+        let missing = async || {
+            let report = client.wait_idle(None).await.unwrap();
+            report.missing.into_iter().map(|missing| missing.observer).collect::<Vec<_>>()
+        };
+        assert_eq!(missing().await, ["v1"]);
+        other.retire_observer("v1").await.unwrap();
+        assert_eq!(missing().await, [""; 0]);
+        register(&other, "v3").await;
+        assert_eq!(missing().await, ["v3"]);
+        workers.stop().await;
+    });
+}
+
 /// A new version of a program that calls its observer by another name.
 #[test]
 fn an_observer_that_nobody_runs_any_more_is_named_and_its_cells_are_visited_ever_more_rarely() {
