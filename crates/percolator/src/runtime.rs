@@ -1,5 +1,6 @@
 //! The production [`Runtime`]: tokio's timers and tasks, the machine's clocks and randomness.
 
+use std::future::poll_fn;
 use std::task::{Context, Poll};
 #[cfg(not(target_os = "linux"))]
 use std::time::Instant;
@@ -7,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::BoxFuture;
 use percolator_core::Runtime;
+use tokio::runtime::Handle;
 use tokio::task::coop;
 
 /// Time, tasks and randomness of a tokio runtime.
@@ -22,7 +24,7 @@ use tokio::task::coop;
 /// ```
 #[derive(Debug, Clone)]
 pub struct TokioRuntime {
-    handle: tokio::runtime::Handle,
+    handle: Handle,
     born: Moment,
 }
 
@@ -55,7 +57,7 @@ impl TokioRuntime {
     /// # Panics
     /// Outside of one.
     pub fn current() -> Self {
-        TokioRuntime { handle: tokio::runtime::Handle::current(), born: Moment::now() }
+        TokioRuntime { handle: Handle::current(), born: Moment::now() }
     }
 }
 
@@ -69,8 +71,19 @@ impl Runtime for TokioRuntime {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// Each poll uses the timer of the runtime that it happens in. A commit that its caller lets go of goes on
+    /// in the runtime of the database, and that of the caller may have ended.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        Box::pin(tokio::time::sleep(duration))
+        let of = || Handle::try_current().map(|handle| handle.id()).ok();
+        let mut asleep = (of(), Box::pin(tokio::time::sleep(duration)));
+        let until = asleep.1.deadline();
+        Box::pin(poll_fn(move |context| {
+            let here = of();
+            if here.is_some() && here != asleep.0 {
+                asleep = (here, Box::pin(tokio::time::sleep_until(until)));
+            }
+            asleep.1.as_mut().poll(context)
+        }))
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {

@@ -11,7 +11,7 @@ use bigtable_fjall::{FjallStore, counted};
 use bigtable_grpc::{ClientOptions, GrpcStore, Server};
 use percolator::{
     Attempt, Column, CommitPath, Durability, GcOptions, OpenOptions, Options, Percolator, Result,
-    RowKey, Table,
+    RowKey, Runtime as _, Table, TokioRuntime,
 };
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
@@ -158,6 +158,29 @@ async fn ticks(work: impl Future<Output = ()>) -> (u32, Duration, Duration) {
     ended.store(true, Ordering::Relaxed);
     let (ticks, longest) = ticker.await.unwrap();
     (ticks, longest, took)
+}
+
+/// The caller's runtime may have stopped, or ended, when a commit that it has let go of waits for its turn.
+#[test]
+fn a_sleep_that_began_in_another_runtime_ends() {
+    let own = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime = own.block_on(async { TokioRuntime::current() });
+    for ends in [false, true] {
+        let caller = one_thread();
+        let inside = caller.enter();
+        let mut asleep = runtime.sleep(Duration::from_millis(50));
+        drop(inside);
+        caller.block_on(async {
+            let polled = timeout(Duration::ZERO, &mut asleep).await;
+            assert!(polled.is_err(), "it has only begun");
+        });
+        let kept = (!ends).then_some(caller);
+        let ended = own.block_on(async {
+            tokio::spawn(async { timeout(Duration::from_secs(30), asleep).await }).await
+        });
+        assert!(matches!(ended, Ok(Ok(()))), "ends: {ends}: {ended:?}");
+        drop(kept);
+    }
 }
 
 /// A ticker ticks every few milliseconds, however busy the machine is with other tests.
