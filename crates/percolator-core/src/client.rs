@@ -1,7 +1,7 @@
 //! A client: what every transaction of one process shares.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bigtable::{Store, Timestamp};
@@ -17,8 +17,8 @@ use crate::schema::{Observed, Schema};
 use crate::stats::{Counters, Stats};
 use crate::suspects::Suspects;
 use crate::verdicts::Verdicts;
-use crate::{Error, Incarnation, LockService, Options, Oracle, Result, Runtime, Snapshot, Table};
-use crate::{Transaction, format};
+use crate::{Error, Holder, Incarnation, LockService, Options, Oracle, Result, Runtime, Snapshot};
+use crate::{Table, Transaction, format};
 
 /// A client of one store: begins transactions, reads the past, runs observers. Cloning is cheap; all
 /// clones are one client, with one liveness token. The token goes with the last clone.
@@ -64,6 +64,8 @@ struct Inner {
     collection: Collection,
     /// How many callers wait for idleness.
     awaited: AtomicUsize,
+    /// How many pieces of work have asked for an advisory lock.
+    works: AtomicU64,
     counters: Counters,
     background: Arc<Background>,
     predictor: Arc<Predictor>,
@@ -134,6 +136,7 @@ impl Client {
             hints: Hints::default(),
             collection,
             awaited: AtomicUsize::new(0),
+            works: AtomicU64::new(0),
             counters: Counters::default(),
             background: Arc::default(),
             predictor: Arc::default(),
@@ -291,6 +294,13 @@ impl Client {
 
     pub(crate) fn locks(&self) -> &dyn LockService {
         &*self.inner.services.locks
+    }
+
+    /// The name under which the next piece of work holds an advisory lock. It is the client's, so that the lock
+    /// goes with the client's token.
+    pub(crate) fn next_holder(&self) -> Holder {
+        let work = self.inner.works.fetch_add(1, Ordering::Relaxed);
+        Holder { owner: self.incarnation(), work }
     }
 
     pub(crate) fn system(&self) -> &dyn bigtable::Table {

@@ -75,7 +75,7 @@ pub use inspect::{LockFate, LockView, Moment, WriteView};
 pub use layout::{LOCKS_MAX, NOTIFICATIONS_MAX, SYSTEM_TABLE};
 pub use layout::{notify_schema, table_schema, upkeep_tables};
 pub use lock::Incarnation;
-pub use lock_service::{LockService, ProcessLocks, TableLocks};
+pub use lock_service::{Holder, LockService, ProcessLocks, TableLocks};
 pub use observe::{Backlog, IdleReport, SetAside, WorkerOptions, Workers};
 pub use observer::{Batch, BatchObserver, Change, Observer, Registration};
 pub use options::{CommitPath, Options, ROW_KEY_BYTES_MAX, Secondaries};

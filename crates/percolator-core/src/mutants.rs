@@ -102,6 +102,10 @@ bigtable::mutants! {
         by "h61_what_has_no_hint_is_found_although_hints_wait",
     DROPPED_MEANS_DEAD "dropped-means-dead" "H72"
         by "h72_a_commit_whose_caller_lets_go_is_finished",
+    ROW_LOCK_UNRENEWED "row-lock-unrenewed" "H73"
+        by "h73_an_observer_that_outlasts_its_row_lock_runs_once",
+    RENEWS_WHAT_IS_TAKEN "renews-what-is-taken" "H73"
+        by "h73_a_renewal_never_takes_back_a_lock_that_another_has",
     OTHERS_HAVE_ACKNOWLEDGED "others-have-acknowledged" "H53"
         by "h53_a_program_without_one_of_the_observers_deletes_nothing",
     STALE_STAYS "stale-stays" "H62",

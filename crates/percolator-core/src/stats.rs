@@ -76,6 +76,8 @@ counters! {
     locks_met,
     /// Times a primary lock was renewed.
     heartbeats,
+    /// Times an advisory lock was renewed because an observer takes long.
+    row_locks_renewed,
     /// Times an observer was started.
     observer_runs,
     /// Times an observer's transaction failed.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use percolator_core::{Error, Incarnation, LockService, ProcessLocks, Result, async_trait};
+use percolator_core::{Error, Holder, Incarnation, LockService, ProcessLocks, Result, async_trait};
 
 use crate::codec::{LockReply, LockRequest, decode, encode};
 use crate::executor::{Executor, ProcessId};
@@ -115,13 +115,16 @@ impl LockServer {
                 locks.unregister(owner);
                 return LockReply::Done;
             }
-            LockRequest::Unlock(name, owner) => {
-                locks.unlock(&name, owner);
+            LockRequest::Unlock(name, holder) => {
+                locks.unlock(&name, holder);
                 return LockReply::Done;
             }
             LockRequest::IsAlive(owner) => locks.is_alive(owner).now_or_never().expect(READY),
-            LockRequest::TryLock(name, owner, lifetime) => {
-                locks.try_lock(&name, owner, lifetime).now_or_never().expect(READY)
+            LockRequest::TryLock(name, holder, lifetime) => {
+                locks.try_lock(&name, holder, lifetime).now_or_never().expect(READY)
+            }
+            LockRequest::Renew(name, holder, lifetime) => {
+                locks.renew(&name, holder, lifetime).now_or_never().expect(READY)
             }
         };
         LockReply::Answer(answer.unwrap_or(false))
@@ -185,11 +188,15 @@ impl LockService for RemoteLocks {
         self.call(LockRequest::IsAlive(owner)).await
     }
 
-    async fn try_lock(&self, name: &[u8], owner: Incarnation, lifetime: Duration) -> Result<bool> {
-        self.call(LockRequest::TryLock(Bytes::copy_from_slice(name), owner, lifetime)).await
+    async fn try_lock(&self, name: &[u8], holder: Holder, lifetime: Duration) -> Result<bool> {
+        self.call(LockRequest::TryLock(Bytes::copy_from_slice(name), holder, lifetime)).await
     }
 
-    fn unlock(&self, name: &[u8], owner: Incarnation) {
-        self.tell(&LockRequest::Unlock(Bytes::copy_from_slice(name), owner));
+    async fn renew(&self, name: &[u8], holder: Holder, lifetime: Duration) -> Result<bool> {
+        self.call(LockRequest::Renew(Bytes::copy_from_slice(name), holder, lifetime)).await
+    }
+
+    fn unlock(&self, name: &[u8], holder: Holder) {
+        self.tell(&LockRequest::Unlock(Bytes::copy_from_slice(name), holder));
     }
 }

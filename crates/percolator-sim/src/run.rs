@@ -187,6 +187,9 @@ async fn worker_life(world: Arc<World>, member: ProcessRuntime, observers: Obser
     while !world.is_healed() {
         world.sleep_ms(50).await;
     }
+    if session.client.stats().row_locks_renewed > 0 {
+        world.tally.happened(Sometimes::RowLockRenewed);
+    }
     workers.stop().await;
 }
 

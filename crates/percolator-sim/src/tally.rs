@@ -151,6 +151,8 @@ kinds! {
         PagedScan = "paged_scan",
         /// A batch's transaction did not commit.
         BatchAborted = "batch_aborted",
+        /// A worker renewed the advisory lock on a row, because an observer took long.
+        RowLockRenewed = "row_lock_renewed",
         /// Workers ran a part of a column's observers.
         PartlyObserved = "partly_observed",
     }

@@ -15,7 +15,7 @@ use futures::future::{BoxFuture, join};
 
 use crate::gc::pace::Pace;
 use crate::gc::readers::LIFETIME;
-use crate::{Client, Result};
+use crate::{Client, Holder, Result};
 
 /// How often a registration is renewed, and the collector looks at least.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(LIFETIME.as_secs() / 3);
@@ -141,11 +141,11 @@ impl Client {
 }
 
 /// Gives the advisory lock back, also when the task is dropped in the middle of a round.
-struct Alone<'a>(&'a Client);
+struct Alone<'a>(&'a Client, Holder);
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
-        self.0.locks().unlock(LOCK, self.0.incarnation());
+        self.0.locks().unlock(LOCK, self.1);
     }
 }
 
@@ -206,11 +206,11 @@ impl Client {
         if wanted <= memory.collected || self.runtime().now() < memory.not_before {
             return Ok(());
         }
-        let owner = self.incarnation();
-        if !self.locks().try_lock(LOCK, owner, LOCK_LIFETIME).await? {
+        let holder = self.next_holder();
+        if !self.locks().try_lock(LOCK, holder, LOCK_LIFETIME).await? {
             return Ok(());
         }
-        let alone = Alone(self);
+        let alone = Alone(self, holder);
         let pace = Pace::share(options.share, self.runtime().now());
         let round = self.round(options.retention, pace).await;
         drop(alone);

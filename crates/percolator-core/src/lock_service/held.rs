@@ -7,20 +7,27 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::Holder;
 use super::claim::Claim;
 use crate::lock::Incarnation;
 
 /// How long a lock stays in the store after it was given up.
 pub(super) const LINGERS: Duration = Duration::from_millis(50);
+/// Most renewals of one lock in a row that may stay without a reply. Beyond, the lock is left to run out.
+const UNANSWERED_MAX: usize = 8;
 
 /// The advisory locks of a process, by name. Bounded by the number of workers, each of which holds one, and by how
 /// many were given up just now.
 #[derive(Debug, Default)]
 pub(super) struct HeldLocks(Mutex<BTreeMap<Vec<u8>, Held>>);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Held {
+    holder: Holder,
+    /// The claim that was in the store for certain.
     claim: Claim,
+    /// Later ones, whose requests got no reply: one of them may be there instead.
+    unanswered: Vec<Claim>,
     since: Duration,
     lifetime: Duration,
     stage: Stage,
@@ -47,7 +54,16 @@ pub(super) enum Asked<'a> {
 pub(super) struct Asking<'a> {
     locks: &'a HeldLocks,
     name: &'a [u8],
-    claim: Claim,
+    holder: Holder,
+}
+
+impl Held {
+    /// What the store may hold of the lock.
+    fn claims(&self) -> Vec<Claim> {
+        let mut claims = vec![self.claim];
+        claims.extend(&self.unanswered);
+        claims
+    }
 }
 
 impl HeldLocks {
@@ -60,6 +76,7 @@ impl HeldLocks {
     pub(super) fn ask<'a>(
         &'a self,
         name: &'a [u8],
+        holder: Holder,
         claim: Claim,
         lifetime: Duration,
         now: Duration,
@@ -71,7 +88,7 @@ impl HeldLocks {
                 Stage::GivenUp { .. } if lock.claim.owner == claim.owner => {
                     // Others have seen its claim for so long. An older one is replaced in the store.
                     if age < lock.lifetime / 4 {
-                        lock.stage = Stage::Used;
+                        (lock.stage, lock.holder) = (Stage::Used, holder);
                         return Asked::Answered(true);
                     }
                 }
@@ -80,33 +97,64 @@ impl HeldLocks {
                 _ => return Asked::Answered(false),
             }
         }
-        let lock = Held { claim, since: now, lifetime, stage: Stage::Asked };
+        let unanswered = Vec::new();
+        let lock = Held { holder, claim, unanswered, since: now, lifetime, stage: Stage::Asked };
         locks.insert(name.to_vec(), lock);
-        Asked::Unknown(Asking { locks: self, name, claim })
+        Asked::Unknown(Asking { locks: self, name, holder })
     }
 
-    /// Gives a lock up, if `owner` uses it. Returns its claim.
-    pub(super) fn give_up(&self, name: &[u8], owner: Incarnation, now: Duration) -> Option<Claim> {
+    /// Notes that `new` is about to be written over a lock that `holder` uses. Returns what the store may
+    /// hold of the lock; nothing if the lock is not to be renewed.
+    pub(super) fn begin_renewal(&self, name: &[u8], holder: Holder, new: Claim) -> Vec<Claim> {
         let mut locks = self.locks();
-        let lock = locks.get_mut(name)?;
-        let uses = lock.claim.owner == owner && lock.stage == Stage::Used;
-        uses.then(|| {
-            lock.stage = Stage::GivenUp { at: now };
-            lock.claim
-        })
+        let uses = |lock: &&mut Held| lock.holder == holder && lock.stage == Stage::Used;
+        let Some(lock) = locks.get_mut(name).filter(uses) else { return Vec::new() };
+        if lock.unanswered.len() >= UNANSWERED_MAX {
+            return Vec::new();
+        }
+        let claims = lock.claims();
+        lock.unanswered.push(new);
+        claims
     }
 
-    /// Forgets a lock that was given up at that moment, and was not used again since; returns whether it has. No clock
-    /// says so: one that runs slower than the timer would leave the lock here for ever.
-    pub(super) fn forget(&self, name: &[u8], claim: Claim, given_up: Duration) -> bool {
+    /// The store has the claim, as others have seen it since `since` at the earliest.
+    pub(super) fn renewed(&self, name: &[u8], holder: Holder, claim: Claim, since: Duration) {
+        if let Some(lock) = self.locks().get_mut(name)
+            && lock.holder == holder
+        {
+            (lock.claim, lock.since) = (claim, since);
+            lock.unanswered.clear();
+        }
+    }
+
+    /// The lock is another's.
+    pub(super) fn lose(&self, name: &[u8], holder: Holder) {
         let mut locks = self.locks();
-        let stage = Stage::GivenUp { at: given_up };
-        let forgets =
-            locks.get(name).is_some_and(|lock| lock.claim == claim && lock.stage == stage);
-        if forgets {
+        let uses = |lock: &Held| lock.holder == holder && lock.stage == Stage::Used;
+        if locks.get(name).is_some_and(uses) {
             locks.remove(name);
         }
-        forgets
+    }
+
+    /// Gives a lock up, if `holder` uses it; returns whether it does.
+    pub(super) fn give_up(&self, name: &[u8], holder: Holder, now: Duration) -> bool {
+        let mut locks = self.locks();
+        let uses = |lock: &&mut Held| lock.holder == holder && lock.stage == Stage::Used;
+        let lock = locks.get_mut(name).filter(uses);
+        lock.map(|lock| lock.stage = Stage::GivenUp { at: now }).is_some()
+    }
+
+    /// Forgets a lock that `holder` gave up at that moment, and that was not used again since; returns what the
+    /// store may hold of it. No clock says so: one that runs slower than the timer would leave the lock here for
+    /// ever.
+    pub(super) fn forget(&self, name: &[u8], holder: Holder, given_up: Duration) -> Vec<Claim> {
+        let mut locks = self.locks();
+        let stage = Stage::GivenUp { at: given_up };
+        match locks.get(name) {
+            Some(lock) if lock.holder == holder && lock.stage == stage => {}
+            _ => return Vec::new(),
+        }
+        locks.remove(name).map_or_else(Vec::new, |lock| lock.claims())
     }
 
     /// Forgets all locks of an owner, and returns their names and claims.
@@ -115,7 +163,7 @@ impl HeldLocks {
         self.locks().retain(|name, lock| {
             let other = lock.claim.owner != owner;
             if !other {
-                forgotten.push((name.clone(), lock.claim));
+                forgotten.extend(lock.claims().into_iter().map(|claim| (name.clone(), claim)));
             }
             other
         });
@@ -127,7 +175,7 @@ impl Asking<'_> {
     /// The store has given the lock.
     pub(super) fn has_it(self) {
         if let Some(lock) = self.locks.locks().get_mut(self.name)
-            && lock.claim == self.claim
+            && lock.holder == self.holder
         {
             lock.stage = Stage::Used;
         }
@@ -137,7 +185,7 @@ impl Asking<'_> {
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         let mut locks = self.locks.locks();
-        let is_it = |lock: &Held| lock.claim == self.claim && lock.stage == Stage::Asked;
+        let is_it = |lock: &Held| lock.holder == self.holder && lock.stage == Stage::Asked;
         if locks.get(self.name).is_some_and(is_it) {
             locks.remove(self.name);
         }

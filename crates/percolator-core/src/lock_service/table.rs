@@ -19,11 +19,12 @@ use bigtable::{
     RowRange, Selection, Store, Syncing, Table, TableSchema, TimeRange,
 };
 
-use super::LockService;
 use super::claim::{Claim, ONE_CELL, Place, VERSION, Watches};
 use super::held::{Asked, HeldLocks, LINGERS};
+use super::{Holder, LockService};
 use crate::layout::LOCKS_TABLE as TABLE;
 use crate::lock::Incarnation;
+use crate::mutants::{self, off};
 use crate::{Error, Result, Runtime};
 
 const CLAIM: Family = Family::from_static("claim");
@@ -45,7 +46,7 @@ const LIFETIME_MIN: Duration = Duration::from_millis(100);
 /// ```
 /// # percolator_core::doc_test(|client| async move {
 /// use std::time::Duration;
-/// use percolator_core::{Incarnation, LockService, TableLocks};
+/// use percolator_core::{Holder, Incarnation, LockService, TableLocks};
 /// let (store, runtime) = (client.services().store.clone(), client.runtime().clone());
 /// // Two processes.
 /// let a = TableLocks::open(&*store, runtime.clone(), TableLocks::LIFETIME).await?;
@@ -53,8 +54,9 @@ const LIFETIME_MIN: Duration = Duration::from_millis(100);
 /// a.register(Incarnation(1)).await?;
 /// assert!(b.is_alive(Incarnation(1)).await? && !b.is_alive(Incarnation(2)).await?);
 /// let minute = Duration::from_secs(60);
-/// assert!(a.try_lock(b"row", Incarnation(1), minute).await?);
-/// assert!(!b.try_lock(b"row", Incarnation(2), minute).await?);
+/// let (one, two) = (Incarnation(1), Incarnation(2));
+/// assert!(a.try_lock(b"row", Holder { owner: one, work: 1 }, minute).await?);
+/// assert!(!b.try_lock(b"row", Holder { owner: two, work: 1 }, minute).await?);
 /// # Ok(()) });
 /// ```
 #[derive(Debug)]
@@ -156,18 +158,18 @@ impl LockService for TableLocks {
         Ok(false)
     }
 
-    async fn try_lock(&self, name: &[u8], owner: Incarnation, lifetime: Duration) -> Result<bool> {
+    async fn try_lock(&self, name: &[u8], holder: Holder, lifetime: Duration) -> Result<bool> {
         let inner = &self.inner;
         let place = Place::of_lock(name);
-        let claim = Claim::new(owner, lifetime, &*inner.runtime);
-        let asking = match inner.held.ask(name, claim, lifetime, inner.runtime.now()) {
+        let claim = Claim::new(holder.owner, lifetime, &*inner.runtime);
+        let asking = match inner.held.ask(name, holder, claim, lifetime, inner.runtime.now()) {
             Asked::Answered(taken) => return Ok(taken),
             Asked::Unknown(asking) => asking,
         };
         let mut taken = inner.replace(&place, None, claim).await?;
         if !taken && let Some(other) = inner.read(&place).await? {
             // The claim of a process that is gone need not run out, nor one that nobody in this process uses.
-            let free = other.owner == owner
+            let free = other.owner == holder.owner
                 || inner.ran_out(&place, other)
                 || !self.is_alive(other.owner).await?;
             taken = free && inner.replace(&place, Some(other), claim).await?;
@@ -178,13 +180,35 @@ impl LockService for TableLocks {
         Ok(taken)
     }
 
-    fn unlock(&self, name: &[u8], owner: Incarnation) {
+    async fn renew(&self, name: &[u8], holder: Holder, lifetime: Duration) -> Result<bool> {
+        let inner = &self.inner;
+        let place = Place::of_lock(name);
+        let claim = Claim::new(holder.owner, lifetime, &*inner.runtime);
+        let now = inner.runtime.now();
+        for known in inner.held.begin_renewal(name, holder, claim) {
+            if inner.replace(&place, Some(known), claim).await? {
+                inner.held.renewed(name, holder, claim, now);
+                return Ok(true);
+            }
+        }
+        if off(mutants::RENEWS_WHAT_IS_TAKEN)
+            && let Some(other) = inner.read(&place).await?
+        {
+            return inner.replace(&place, Some(other), claim).await;
+        }
+        inner.held.lose(name, holder);
+        Ok(false)
+    }
+
+    fn unlock(&self, name: &[u8], holder: Holder) {
         let now = self.inner.runtime.now();
-        let Some(claim) = self.inner.held.give_up(name, owner, now) else { return };
+        if !self.inner.held.give_up(name, holder, now) {
+            return;
+        }
         let (inner, name) = (self.inner.clone(), name.to_vec());
         self.inner.runtime.spawn(Box::pin(async move {
             inner.runtime.sleep(LINGERS).await;
-            if inner.held.forget(&name, claim, now) {
+            for claim in inner.held.forget(&name, holder, now) {
                 // If this fails, it runs out by itself.
                 let _ = inner.remove(&Place::of_lock(&name), claim).await;
             }

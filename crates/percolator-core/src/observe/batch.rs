@@ -130,23 +130,19 @@ impl Context {
         let observed = &registration.observed;
         let lock = format!("batch/{}/{}/{}", observed.table, observed.column, observed.observer)
             .into_bytes();
-        // In the client's name, so that they go with its token when it dies.
-        let (locks, worker) = (self.client.locks(), self.client.incarnation());
-        if !locks.try_lock(&lock, worker, self.options.row_lock_lifetime).await? {
-            return Ok(Round::Some);
-        }
-        let begun = self.runtime().now();
-        let held = || self.runtime().now().saturating_sub(begun);
-        // As long as batches are full, and while the lock is surely held.
-        let full = loop {
-            let full = self.round_locked(registration, batch, observer, resume).await;
-            let goes_on = matches!(full, Ok(true)) && !self.is_stopping();
-            if !goes_on || held() >= self.options.row_lock_lifetime / 2 {
-                break full;
+        let Some(lock) = self.lock(lock).await? else { return Ok(Round::Some) };
+        // As long as batches are full; then another worker may have its turn.
+        let rounds = async {
+            loop {
+                let full = self.round_locked(registration, batch, observer, resume).await;
+                let goes_on = matches!(full, Ok(true)) && !self.is_stopping();
+                if !goes_on || lock.age() >= self.options.row_lock_lifetime / 2 {
+                    break full;
+                }
             }
         };
-        locks.unlock(&lock, worker);
-        Ok(if full? { Round::Full } else { Round::Some })
+        let full = lock.during(rounds).await?;
+        Ok(if full { Round::Full } else { Round::Some })
     }
 
     /// Whether the observer's column is notified in any row.

@@ -17,8 +17,9 @@ use crate::column::Cell;
 use crate::get::Patience;
 use crate::mutants::{self, off};
 use crate::observe::register::acknowledged;
+use crate::observe::row_lock::of_row;
 use crate::observe::workers::Context;
-use crate::observe::{clear, notifications, row_lock};
+use crate::observe::{clear, notifications};
 use crate::observer::{Change, Observer, Registration, Runner};
 use crate::rows::clear_seen;
 use crate::runtime::Backoff;
@@ -71,15 +72,10 @@ impl Context {
         if seen.is_empty() {
             return Ok(Visit::Done);
         }
-        let lock = row_lock(&cell.table, &cell.row);
-        // In the client's name, so that they go with its token when it dies.
-        let (locks, worker) = (self.client.locks(), self.client.incarnation());
-        if !locks.try_lock(&lock, worker, self.options.row_lock_lifetime).await? {
+        let Some(lock) = self.lock(of_row(&cell.table, &cell.row)).await? else {
             return Ok(Visit::Met);
-        }
-        let result = self.run_all(cell, &observers, &seen).await;
-        locks.unlock(&lock, worker);
-        result
+        };
+        lock.during(self.run_all(cell, &observers, &seen)).await
     }
 
     async fn run_all(

@@ -7,6 +7,7 @@
 //!            the commit itself where the column has no other observer)
 //! batch      the same for many weak notifications at once
 //! set_aside  failing observers: growing delay, then out of the way, durably, and back by replay
+//! row_lock   the advisory lock on what a worker is at, renewed while its observers run
 //! placement  where notify cells lie: in the row, or in a table of their own
 //! idle       nothing dirty, and no timestamp issued meanwhile
 //! ```
@@ -18,6 +19,7 @@ mod handle;
 mod idle;
 pub(crate) mod placement;
 mod register;
+mod row_lock;
 mod set_aside;
 mod workers;
 
@@ -27,9 +29,9 @@ pub use idle::{Backlog, IdleReport};
 pub use set_aside::SetAside;
 pub use workers::{WorkerOptions, Workers};
 
-use bigtable::{ConditionalMutation, RowKey, Selection, TimeRange, Timestamp};
+use bigtable::{ConditionalMutation, Selection, TimeRange, Timestamp};
 
-use crate::column::{Cell, Table};
+use crate::column::Cell;
 use crate::layout::NOTIFY;
 use crate::{Result, rows};
 
@@ -46,13 +48,4 @@ pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {
 pub(crate) fn clear(cell: &Cell, seen: &[Timestamp], bound: Timestamp) -> ConditionalMutation {
     let otherwise = rows::clear_seen(&cell.column, seen, bound);
     ConditionalMutation { otherwise, ..ConditionalMutation::new(cell.table.notify_key(&cell.row)) }
-}
-
-/// The name of the advisory lock on a row.
-pub(crate) fn row_lock(table: &Table, row: &RowKey) -> Vec<u8> {
-    let mut name = Vec::with_capacity(table.name().len() + 1 + row.as_bytes().len());
-    name.extend_from_slice(table.name().as_bytes());
-    name.push(0);
-    name.extend_from_slice(row.as_bytes());
-    name
 }

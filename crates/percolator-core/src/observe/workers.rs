@@ -46,8 +46,14 @@ pub struct WorkerOptions {
     pub scan_period: Duration,
     /// The longest pause between two scans when there is nothing to do: the workers of a process share them.
     pub idle_max: Duration,
-    /// How long an advisory row lock lasts at most.
+    /// How long a worker's advisory lock on a row lasts without being renewed: 30 s by default. A worker
+    /// renews the lock while its observers run. If the worker hangs, others go on with the row after this time.
     pub row_lock_lifetime: Duration,
+    /// For how long a worker renews that lock: 10 min by default. An observer that runs for longer than this and
+    /// the lock's lifetime together runs a second time, beside itself. It **may run twice, and commits
+    /// once**: whatever it does outside of its transaction, such as a call of another service, must bear
+    /// being done twice.
+    pub run_max: Duration,
     /// How long a failed observer waits before its second attempt; doubled each time.
     pub failure_delay: Duration,
     /// The longest such wait.
@@ -67,6 +73,7 @@ impl Default for WorkerOptions {
             scan_period: Duration::from_millis(500),
             idle_max: Duration::from_secs(2),
             row_lock_lifetime: Duration::from_secs(30),
+            run_max: Duration::from_secs(600),
             failure_delay: Duration::from_millis(100),
             failure_delay_max: Duration::from_secs(60),
             failures_max: 6,

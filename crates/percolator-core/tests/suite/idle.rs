@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bigtable::Syncing;
 use percolator_core::{
-    Batch, BatchObserver, Change, Column, Incarnation, LockService, Options, Oracle, OracleNode,
-    OracleOptions, OracleRole, Registration, Result, Runtime, Services, TableLocks, Transaction,
-    WorkerOptions, async_trait,
+    Batch, BatchObserver, Change, Column, Holder, Incarnation, LockService, Options, Oracle,
+    OracleNode, OracleOptions, OracleRole, Registration, Result, Runtime, Services, TableLocks,
+    Transaction, WorkerOptions, async_trait,
 };
 
 use crate::faults::OwnWrite;
@@ -35,8 +35,9 @@ fn h71_renewals_alone_may_be_lost_and_each_names_one_exact_version() {
         }));
         let locks = TableLocks::open(&*world.store, runtime, TableLocks::LIFETIME).await.unwrap();
         locks.register(Incarnation(1)).await.unwrap();
-        assert!(locks.try_lock(b"row", Incarnation(1), Duration::from_secs(1)).await.unwrap());
-        locks.unlock(b"row", Incarnation(1));
+        let holder = Holder { owner: Incarnation(1), work: 0 };
+        assert!(locks.try_lock(b"row", holder, Duration::from_secs(1)).await.unwrap());
+        locks.unlock(b"row", holder);
         world.sleep_ms(10_000).await;
         let OracleRole::Leads(oracle) = node.role() else { panic!("it is the only one") };
         oracle.timestamp().await.unwrap();

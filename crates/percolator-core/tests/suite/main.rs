@@ -14,6 +14,7 @@ mod idle;
 mod leaders;
 mod limits;
 mod liveness;
+mod long_runs;
 mod looks;
 mod notifications;
 mod observers;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use percolator_core::{
-    Client, Column, Incarnation, LockService, Observer, Options, ProcessLocks, Registration,
-    Result, Runtime, Services, Table, WorkerOptions, Workers, async_trait,
+    Client, Column, Holder, Incarnation, LockService, Observer, Options, ProcessLocks,
+    Registration, Result, Runtime, Services, Table, WorkerOptions, Workers, async_trait,
 };
 
 use crate::faults::{Fault, NOTIFY, Op, Weather};
@@ -213,11 +213,15 @@ impl LockService for EverybodyHolds {
         self.0.is_alive(owner).await
     }
 
-    async fn try_lock(&self, _: &[u8], _: Incarnation, _: Duration) -> Result<bool> {
+    async fn try_lock(&self, _: &[u8], _: Holder, _: Duration) -> Result<bool> {
         Ok(true)
     }
 
-    fn unlock(&self, _: &[u8], _: Incarnation) {}
+    async fn renew(&self, _: &[u8], _: Holder, _: Duration) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn unlock(&self, _: &[u8], _: Holder) {}
 }
 
 #[test]

@@ -8,7 +8,8 @@ use futures::FutureExt;
 use futures::future::{AbortHandle, Abortable, BoxFuture};
 use percolator_core::testing::VirtualRuntime;
 use percolator_core::{
-    Bytes, Client, Error, Incarnation, LockService, Options, Runtime, Services, TableLocks,
+    Bytes, Client, Error, Holder, Incarnation, LockService, Options, RowKey, Runtime, Services,
+    TableLocks,
 };
 
 use crate::faults::{Fault, Weather};
@@ -27,6 +28,11 @@ async fn process(world: &World, rate: f64) -> TableLocks {
             return locks;
         }
     }
+}
+
+/// A piece of work of a client.
+fn by(owner: Incarnation) -> Holder {
+    Holder { owner, work: 0 }
 }
 
 /// How long it takes until `observer` takes `owner` for dead.
@@ -86,7 +92,7 @@ fn h17_a_token_that_was_given_up_is_gone_at_once_and_stays_gone() {
         let owner = Incarnation(1);
         a.register(owner).await.unwrap();
         a.register(owner).await.unwrap();
-        assert!(a.try_lock(b"row", owner, 60 * SECOND).await.unwrap());
+        assert!(a.try_lock(b"row", by(owner), 60 * SECOND).await.unwrap());
         a.unregister(owner);
         world.sleep_ms(1).await;
         for _ in 0..20 {
@@ -124,23 +130,23 @@ fn advisory_locks_exclude_and_run_out_on_the_observers_clock() {
         for name in [Vec::new(), b"row".to_vec(), vec![0xff; 5000], vec![0xff; 5001]] {
             a.register(one).await.unwrap();
             b.register(two).await.unwrap();
-            assert!(a.try_lock(&name, one, 5 * SECOND).await.unwrap());
-            assert!(!b.try_lock(&name, two, 5 * SECOND).await.unwrap());
-            assert!(!a.try_lock(&name, one, 5 * SECOND).await.unwrap(), "nor its holder again");
+            assert!(a.try_lock(&name, by(one), 5 * SECOND).await.unwrap());
+            assert!(!b.try_lock(&name, by(two), 5 * SECOND).await.unwrap());
+            assert!(!a.try_lock(&name, by(one), 5 * SECOND).await.unwrap(), "nor its holder again");
             // It is not theirs to give up.
-            b.unlock(&name, one);
-            a.unlock(&name, two);
+            b.unlock(&name, by(one));
+            a.unlock(&name, by(two));
             world.sleep_ms(1).await;
-            assert!(!b.try_lock(&name, two, 5 * SECOND).await.unwrap());
+            assert!(!b.try_lock(&name, by(two), 5 * SECOND).await.unwrap());
             world.sleep_ms(5001).await;
-            assert!(b.try_lock(&name, two, 5 * SECOND).await.unwrap(), "it has run out");
+            assert!(b.try_lock(&name, by(two), 5 * SECOND).await.unwrap(), "it has run out");
             // Late, and of a lock that is another's by now.
-            a.unlock(&name, one);
+            a.unlock(&name, by(one));
             world.sleep_ms(1).await;
-            assert!(!a.try_lock(&name, one, 5 * SECOND).await.unwrap());
-            b.unlock(&name, two);
+            assert!(!a.try_lock(&name, by(one), 5 * SECOND).await.unwrap());
+            b.unlock(&name, by(two));
             world.sleep_ms(60).await;
-            assert!(a.try_lock(&name, one, 5 * SECOND).await.unwrap());
+            assert!(a.try_lock(&name, by(one), 5 * SECOND).await.unwrap());
         }
     });
 }
@@ -158,31 +164,34 @@ fn an_advisory_lock_that_was_just_given_up_is_had_again_by_its_process_and_then_
             let lock = rows.iter().find(|row| row.key.as_bytes().starts_with(b"lock/"));
             lock.map(|row| row.cells[0].value.clone())
         };
-        assert!(a.try_lock(b"row", one, 5 * SECOND).await.unwrap());
+        assert!(a.try_lock(b"row", by(one), 5 * SECOND).await.unwrap());
         let first = claim().await.unwrap();
         for _ in 0..3 {
-            a.unlock(b"row", one);
+            a.unlock(b"row", by(one));
             world.sleep_ms(20).await;
-            assert!(a.try_lock(b"row", one, 5 * SECOND).await.unwrap());
-            assert!(!a.try_lock(b"row", one, 5 * SECOND).await.unwrap(), "nor its holder again");
-            assert!(!b.try_lock(b"row", two, 5 * SECOND).await.unwrap());
+            assert!(a.try_lock(b"row", by(one), 5 * SECOND).await.unwrap());
+            assert!(
+                !a.try_lock(b"row", by(one), 5 * SECOND).await.unwrap(),
+                "nor its holder again"
+            );
+            assert!(!b.try_lock(b"row", by(two), 5 * SECOND).await.unwrap());
             assert_eq!(claim().await.as_ref(), Some(&first), "no request was needed");
         }
         // The pauses after which it was given up for good have passed meanwhile, one by one.
         world.sleep_ms(100).await;
         assert_eq!(claim().await.as_ref(), Some(&first), "it is used");
-        a.unlock(b"row", one);
+        a.unlock(b"row", by(one));
         world.sleep_ms(60).await;
         assert_eq!(claim().await, None);
-        assert!(b.try_lock(b"row", two, 5 * SECOND).await.unwrap());
+        assert!(b.try_lock(b"row", by(two), 5 * SECOND).await.unwrap());
         // Others have seen the claim of one that is long held for as long: it is made anew.
         let old = claim().await.unwrap();
         world.sleep_ms(2_000).await;
-        b.unlock(b"row", two);
-        assert!(b.try_lock(b"row", two, 5 * SECOND).await.unwrap());
+        b.unlock(b"row", by(two));
+        assert!(b.try_lock(b"row", by(two), 5 * SECOND).await.unwrap());
         assert_ne!(claim().await.unwrap(), old);
         world.sleep_ms(100).await;
-        assert!(!a.try_lock(b"row", one, 5 * SECOND).await.unwrap(), "it is used");
+        assert!(!a.try_lock(b"row", by(one), 5 * SECOND).await.unwrap(), "it is used");
     });
 }
 
@@ -195,13 +204,13 @@ fn an_advisory_lock_that_was_given_up_goes_however_slow_the_clock_is() {
             let (one, two) = (Incarnation(1), Incarnation(2));
             a.register(one).await.unwrap();
             b.register(two).await.unwrap();
-            assert!(a.try_lock(b"row", one, 60 * SECOND).await.unwrap());
-            a.unlock(b"row", one);
+            assert!(a.try_lock(b"row", by(one), 60 * SECOND).await.unwrap());
+            a.unlock(b"row", by(one));
             world.sleep_ms(100).await;
-            assert!(b.try_lock(b"row", two, 60 * SECOND).await.unwrap(), "rate {rate}");
-            b.unlock(b"row", two);
+            assert!(b.try_lock(b"row", by(two), 60 * SECOND).await.unwrap(), "rate {rate}");
+            b.unlock(b"row", by(two));
             world.sleep_ms(100).await;
-            assert!(a.try_lock(b"row", one, 60 * SECOND).await.unwrap(), "rate {rate}");
+            assert!(a.try_lock(b"row", by(one), 60 * SECOND).await.unwrap(), "rate {rate}");
         });
     }
 }
@@ -213,9 +222,9 @@ fn a_question_for_an_advisory_lock_that_is_given_up_keeps_nobody_away() {
         a.register(Incarnation(1)).await.unwrap();
         let row = bigtable::RowKey::from("lock/row");
         let held = world.store.when(1, Fault::Hold, move |request| request.row == row);
-        assert!(a.try_lock(b"row", Incarnation(1), SECOND).now_or_never().is_none());
+        assert!(a.try_lock(b"row", by(Incarnation(1)), SECOND).now_or_never().is_none());
         assert_eq!(held.count(), 1);
-        assert!(a.try_lock(b"row", Incarnation(1), SECOND).await.unwrap());
+        assert!(a.try_lock(b"row", by(Incarnation(1)), SECOND).await.unwrap());
     });
 }
 
@@ -227,10 +236,10 @@ fn h17_an_advisory_lock_of_the_dead_is_free_once_its_token_is_gone() {
         let (one, two) = (Incarnation(1), Incarnation(2));
         a.register(one).await.unwrap();
         b.register(two).await.unwrap();
-        assert!(a.try_lock(b"row", one, 60 * SECOND).await.unwrap());
+        assert!(a.try_lock(b"row", by(one), 60 * SECOND).await.unwrap());
         let since = now(&world);
         drop(a);
-        while !b.try_lock(b"row", two, 60 * SECOND).await.unwrap() {
+        while !b.try_lock(b"row", by(two), 60 * SECOND).await.unwrap() {
             world.sleep_ms(100).await;
         }
         let took = now(&world) - since;
@@ -245,7 +254,7 @@ fn what_the_dead_left_is_swept_although_nobody_asks_for_it() {
         b.register(Incarnation(0)).await.unwrap();
         for n in 1..=300_u128 {
             a.register(Incarnation(n)).await.unwrap();
-            assert!(a.try_lock(&n.to_be_bytes(), Incarnation(n), SECOND).await.unwrap());
+            assert!(a.try_lock(&n.to_be_bytes(), by(Incarnation(n)), SECOND).await.unwrap());
         }
         drop(a);
         assert_eq!(rows(&world).await.len(), 601);
@@ -358,4 +367,88 @@ fn a_lifetime_that_cannot_be_kept_is_refused() {
         let opened = TableLocks::open(&*world.store, runtime, Duration::from_millis(99)).await;
         assert!(matches!(opened, Err(Error::Invalid(_))));
     });
+}
+
+/// Two pieces of work of one process, and one of another, follow each other on a lock.
+#[test]
+fn h73_a_renewal_never_takes_back_a_lock_that_another_has() {
+    run(async |world| {
+        let (a, b) = (process(&world, 1.0).await, process(&world, 1.0).await);
+        let (one, two) = (Incarnation(1), Incarnation(2));
+        a.register(one).await.unwrap();
+        b.register(two).await.unwrap();
+        let late = |work| Holder { owner: one, work };
+        assert!(a.try_lock(b"row", late(1), SECOND).await.unwrap());
+        assert!(!b.try_lock(b"row", by(two), SECOND).await.unwrap());
+        world.sleep_ms(900).await;
+        assert!(a.renew(b"row", late(1), SECOND).await.unwrap());
+        world.sleep_ms(900).await;
+        assert!(!b.try_lock(b"row", by(two), SECOND).await.unwrap(), "it was renewed");
+        world.sleep_ms(1100).await;
+        assert!(b.try_lock(b"row", by(two), SECOND).await.unwrap(), "it has run out");
+        assert!(!a.renew(b"row", late(1), SECOND).await.unwrap());
+        a.unlock(b"row", late(1));
+        world.sleep_ms(100).await;
+        assert!(b.renew(b"row", by(two), SECOND).await.unwrap(), "it is still theirs");
+        b.unlock(b"row", by(two));
+        world.sleep_ms(100).await;
+        // Among the workers of one process.
+        assert!(a.try_lock(b"row", late(2), SECOND).await.unwrap());
+        world.sleep_ms(1100).await;
+        assert!(a.try_lock(b"row", late(3), SECOND).await.unwrap(), "it has run out");
+        assert!(!a.renew(b"row", late(2), SECOND).await.unwrap());
+        a.unlock(b"row", late(2));
+        world.sleep_ms(100).await;
+        assert!(!b.try_lock(b"row", by(two), SECOND).await.unwrap(), "nor was it given up");
+        assert!(a.renew(b"row", late(3), SECOND).await.unwrap());
+        // What was given up does not come back either.
+        a.unlock(b"row", late(3));
+        assert!(!a.renew(b"row", late(3), SECOND).await.unwrap());
+        world.sleep_ms(100).await;
+        assert!(b.try_lock(b"row", by(two), SECOND).await.unwrap());
+    });
+}
+
+/// The same in the lock service of one process.
+#[test]
+fn h73_no_renewal_takes_back_a_lock_in_one_process() {
+    run(async |world| {
+        let (locks, owner) = (world.locks.clone(), Incarnation(7));
+        let work = |work| Holder { owner, work };
+        assert!(locks.try_lock(b"row", work(1), SECOND).await.unwrap());
+        world.sleep_ms(900).await;
+        assert!(locks.renew(b"row", work(1), SECOND).await.unwrap());
+        world.sleep_ms(900).await;
+        assert!(!locks.try_lock(b"row", work(2), SECOND).await.unwrap());
+        world.sleep_ms(200).await;
+        assert!(locks.try_lock(b"row", work(2), SECOND).await.unwrap());
+        assert!(!locks.renew(b"row", work(1), SECOND).await.unwrap());
+        locks.unlock(b"row", work(1));
+        assert!(!locks.try_lock(b"row", work(3), SECOND).await.unwrap());
+    });
+}
+
+/// Of a renewal without a reply nobody knows whether it came: the next one is right in both cases.
+#[test]
+fn h73_a_renewal_whose_reply_was_lost_is_followed_by_another() {
+    for lost in [Fault::DropReply, Fault::Fail] {
+        run(async |world| {
+            let (a, b) = (process(&world, 1.0).await, process(&world, 1.0).await);
+            let (one, two) = (Incarnation(1), Incarnation(2));
+            a.register(one).await.unwrap();
+            b.register(two).await.unwrap();
+            assert!(a.try_lock(b"row", by(one), SECOND).await.unwrap());
+            let row = RowKey::from("lock/row");
+            let _fault = world.store.when(1, lost, move |request| request.row == row);
+            a.renew(b"row", by(one), SECOND).await.unwrap_err();
+            for _ in 0..5 {
+                world.sleep_ms(600).await;
+                assert!(a.renew(b"row", by(one), SECOND).await.unwrap());
+                assert!(!b.try_lock(b"row", by(two), SECOND).await.unwrap());
+            }
+            a.unlock(b"row", by(one));
+            world.sleep_ms(100).await;
+            assert!(b.try_lock(b"row", by(two), SECOND).await.unwrap(), "nothing is left of it");
+        });
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use percolator_core::{Error, Incarnation, LockService, Result};
+use percolator_core::{Error, Holder, Incarnation, LockService, Result};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::etcd::keep::keep;
@@ -74,8 +74,8 @@ pub(super) struct Inner {
 #[derive(Debug, Default)]
 struct State {
     tokens: BTreeMap<Incarnation, Arc<Token>>,
-    /// Owner and lease of each advisory lock. Bounded by the number of workers: each holds one.
-    held: BTreeMap<Vec<u8>, (Incarnation, i64)>,
+    /// Holder and lease of each advisory lock. Bounded by the number of workers: each holds one.
+    held: BTreeMap<Vec<u8>, (Holder, i64)>,
 }
 
 /// A token's lease, `None` once it was given up. Locked while it is being made, so that none is made
@@ -159,7 +159,7 @@ impl LockService for EtcdLocks {
             let token = state.tokens.remove(&owner);
             let mut leases = Vec::new();
             state.held.retain(|_, (holder, lease)| {
-                let other = *holder != owner;
+                let other = holder.owner != owner;
                 leases.extend((!other).then_some(*lease));
                 other
             });
@@ -184,13 +184,13 @@ impl LockService for EtcdLocks {
         Ok(reply.into_inner().count > 0)
     }
 
-    async fn try_lock(&self, name: &[u8], owner: Incarnation, lifetime: Duration) -> Result<bool> {
+    async fn try_lock(&self, name: &[u8], holder: Holder, lifetime: Duration) -> Result<bool> {
         let inner = &self.inner;
         let lease = inner.grant(lifetime).await?;
         let key = [inner.options.prefix.as_bytes(), b"lock/", name].concat();
-        match inner.put_if_absent(key, owner, lease).await {
+        match inner.put_if_absent(key, holder.owner, lease).await {
             Ok(true) => {
-                inner.state().held.insert(name.to_vec(), (owner, lease));
+                inner.state().held.insert(name.to_vec(), (holder, lease));
                 Ok(true)
             }
             taken => {
@@ -201,11 +201,19 @@ impl LockService for EtcdLocks {
         }
     }
 
-    fn unlock(&self, name: &[u8], owner: Incarnation) {
+    /// A lease is renewed for as long as it was granted for, and the lock's key goes with its lease: what ran out
+    /// does not come back.
+    async fn renew(&self, name: &[u8], holder: Holder, _lifetime: Duration) -> Result<bool> {
+        let held = self.inner.state().held.get(name).copied();
+        let Some((_, lease)) = held.filter(|(now, _)| *now == holder) else { return Ok(false) };
+        self.inner.keep_alive(lease).await
+    }
+
+    fn unlock(&self, name: &[u8], holder: Holder) {
         let held = {
             let mut state = self.inner.state();
             match state.held.get(name) {
-                Some((holder, _)) if *holder == owner => state.held.remove(name),
+                Some((now, _)) if *now == holder => state.held.remove(name),
                 _ => None,
             }
         };
@@ -262,6 +270,15 @@ impl Inner {
             true => Ok(granted.id),
             false => Err(unavailable(format!("etcd granted no lease: {}", granted.error))),
         }
+    }
+
+    /// One keepalive; whether the lease is there.
+    async fn keep_alive(&self, id: i64) -> Result<bool> {
+        let request = proto::LeaseKeepAliveRequest { id };
+        let requests = futures::stream::iter([request]);
+        let replies = self.leases().lease_keep_alive(requests).await.map_err(unreachable)?;
+        let reply = replies.into_inner().message().await.map_err(unreachable)?;
+        Ok(reply.is_some_and(|reply| reply.id == id && reply.ttl > 0))
     }
 
     async fn revoke(&self, id: i64) -> Result<()> {

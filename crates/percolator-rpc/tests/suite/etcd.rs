@@ -6,11 +6,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use percolator::{Incarnation, LockService};
+use percolator::{Holder, Incarnation, LockService};
 use percolator_rpc::etcd::{EtcdLocks, EtcdOptions};
 use percolator_rpc::{Address, Role, Tls};
 
 use crate::refusals::authority::Authority;
+
+/// A piece of work of a client.
+fn by(owner: Incarnation) -> Holder {
+    Holder { owner, work: 0 }
+}
 
 /// A server; ends with this.
 struct Etcd {
@@ -149,17 +154,17 @@ async fn advisory_locks_in_etcd_exclude_are_given_up_and_run_out() {
     let (one, two) = (Incarnation(1), Incarnation(2));
     let (short, long) = (Duration::from_millis(1), Duration::from_secs(300));
     for name in [&b""[..], b"row", &[0xff; 5000]] {
-        assert!(a.try_lock(name, one, long).await.unwrap());
-        assert!(!b.try_lock(name, two, long).await.unwrap());
-        assert!(!a.try_lock(name, one, long).await.unwrap(), "nor its holder again");
-        b.unlock(name, one);
-        a.unlock(name, two);
-        assert!(!b.try_lock(name, two, long).await.unwrap(), "it is not theirs to give up");
-        a.unlock(name, one);
-        until(async || b.try_lock(name, two, long).await.unwrap()).await;
+        assert!(a.try_lock(name, by(one), long).await.unwrap());
+        assert!(!b.try_lock(name, by(two), long).await.unwrap());
+        assert!(!a.try_lock(name, by(one), long).await.unwrap(), "nor its holder again");
+        b.unlock(name, by(one));
+        a.unlock(name, by(two));
+        assert!(!b.try_lock(name, by(two), long).await.unwrap(), "it is not theirs to give up");
+        a.unlock(name, by(one));
+        until(async || b.try_lock(name, by(two), long).await.unwrap()).await;
         b.unregister(two);
-        until(async || a.try_lock(name, one, short).await.unwrap()).await;
-        until(async || b.try_lock(name, two, long).await.unwrap()).await;
+        until(async || a.try_lock(name, by(one), short).await.unwrap()).await;
+        until(async || b.try_lock(name, by(two), long).await.unwrap()).await;
     }
 }
 
@@ -181,7 +186,7 @@ async fn etcd_over_tls_wants_certificates_of_its_authority_and_shows_one() {
     let (locks, owner) = (etcd.locks(), Incarnation(1));
     locks.register(owner).await.unwrap();
     assert!(etcd.locks().is_alive(owner).await.unwrap());
-    assert!(locks.try_lock(b"row", owner, Duration::from_secs(9)).await.unwrap());
+    assert!(locks.try_lock(b"row", by(owner), Duration::from_secs(9)).await.unwrap());
     let foreign = ours.tls_of_another(&other, Role::Client);
     for refused in [None, Some(other.tls(&[Role::Client])), Some(foreign)] {
         let refused = etcd.locks_of(refused.as_ref()).is_alive(owner).await.unwrap_err();

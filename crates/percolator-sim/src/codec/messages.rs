@@ -6,7 +6,7 @@ use bigtable::{
     ConditionalMutation, Page, PageLimit, Row, RowKey, RowMutation, RowRange, Selection, Timestamp,
 };
 use bytes::{BufMut, Bytes, BytesMut};
-use percolator_core::{Incarnation, Stamp};
+use percolator_core::{Holder, Incarnation, Stamp};
 
 use super::{Wire, wire_enum, wire_struct};
 
@@ -77,8 +77,9 @@ pub(crate) enum LockRequest {
     Register(Incarnation),
     Unregister(Incarnation),
     IsAlive(Incarnation),
-    TryLock(Bytes, Incarnation, Duration),
-    Unlock(Bytes, Incarnation),
+    TryLock(Bytes, Holder, Duration),
+    Renew(Bytes, Holder, Duration),
+    Unlock(Bytes, Holder),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +108,7 @@ impl Wire for Duration {
     }
 }
 
+wire_struct!(Holder { owner, work });
 wire_struct!(Stamp { timestamp, schema_version });
 wire_struct!(RowRead { row, select });
 wire_struct!(RowPart { table, request });
@@ -156,8 +158,9 @@ wire_enum!(LockRequest {
     0 => Register(owner),
     1 => Unregister(owner),
     2 => IsAlive(owner),
-    3 => TryLock(name, owner, lifetime),
-    4 => Unlock(name, owner),
+    3 => TryLock(name, holder, lifetime),
+    4 => Unlock(name, holder),
+    5 => Renew(name, holder, lifetime),
 });
 
 wire_enum!(LockReply { 0 => Done, 1 => Answer(yes) });
@@ -176,8 +179,11 @@ mod tests {
             number in 0..=Timestamp::MAX.as_u64(),
         ) {
             let (name, owner) = (Bytes::from(name), Incarnation(owner));
-            let lock = LockRequest::TryLock(name.clone(), owner, Duration::from_nanos(number));
+            let holder = Holder { owner, work: number };
+            let lock = LockRequest::TryLock(name.clone(), holder, Duration::from_nanos(number));
             prop_assert_eq!(decode(encode(&lock)), Some(lock));
+            let renew = LockRequest::Renew(name.clone(), holder, Duration::from_nanos(number));
+            prop_assert_eq!(decode(encode(&renew)), Some(renew));
             let raise = OracleRequest::RaiseSchemaVersion(number);
             prop_assert_eq!(decode(encode(&raise)), Some(raise));
             let timestamp = Timestamp::new(number).unwrap();

@@ -11,7 +11,7 @@ use bigtable::{
 };
 use futures::future::BoxFuture;
 use percolator_core::{
-    Incarnation, LockService, Oracle, ProcessLocks, Runtime, Stamp, async_trait,
+    Holder, Incarnation, LockService, Oracle, ProcessLocks, Runtime, Stamp, async_trait,
 };
 
 use super::exchange::{Actor, Exchange, Message, Object, hash_of};
@@ -224,20 +224,29 @@ impl LockService for ParkedLocks {
     async fn try_lock(
         &self,
         name: &[u8],
-        owner: Incarnation,
+        holder: Holder,
         lifetime: Duration,
     ) -> percolator_core::Result<bool> {
         let object = Object::Advisory(name.to_vec());
-        let taken = self.inner.try_lock(name, owner, lifetime).await?;
+        let taken = self.inner.try_lock(name, holder, lifetime).await?;
         if taken {
-            self.way.exchange.holds(&object, hash_of(owner));
+            self.way.exchange.holds(&object, hash_of(holder.owner));
         }
         self.way.learned(&object, true, hash_of(&object), taken);
         Ok(taken)
     }
 
-    fn unlock(&self, name: &[u8], owner: Incarnation) {
-        self.inner.unlock(name, owner);
+    async fn renew(
+        &self,
+        name: &[u8],
+        holder: Holder,
+        lifetime: Duration,
+    ) -> percolator_core::Result<bool> {
+        self.inner.renew(name, holder, lifetime).await
+    }
+
+    fn unlock(&self, name: &[u8], holder: Holder) {
+        self.inner.unlock(name, holder);
         self.way.exchange.holds(&Object::Advisory(name.to_vec()), 0);
     }
 }

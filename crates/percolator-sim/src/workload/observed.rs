@@ -45,6 +45,8 @@ const CONTENDED: u8 = 3;
 /// Where batches count their runs.
 const BATCHED: u8 = 4;
 const COUNTING: u8 = 1;
+/// One run in so many takes long.
+const LONG_RUN_IN: u64 = 32;
 /// The observer that is registered while writers run.
 pub(crate) const LATE: u8 = 8;
 
@@ -80,6 +82,10 @@ struct Numbered {
 impl Observer for Numbered {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let Some(observed) = changed(change) else { return Ok(()) };
+        // Longer than the row lock lasts, or than it is renewed.
+        if self.world.one_in(LONG_RUN_IN) {
+            self.world.sleep_ms(self.world.between(1, 3000)).await;
+        }
         let mut log = Log::of(&self.world, tx);
         let (number, start_ts) = (self.number, tx.start_ts());
         if observed.table == TABLE {
@@ -179,6 +185,7 @@ pub(crate) async fn observe(session: &Session, observers: Observers) -> Workers 
         scan_period: Duration::from_millis(world.between(20, 200)),
         idle_max: Duration::from_millis(world.between(300, 1500)),
         row_lock_lifetime: Duration::from_millis(world.between(50, 2000)),
+        run_max: Duration::from_millis(world.between(0, 4000)),
         failure_delay: Duration::from_millis(world.between(1, 20)),
         failure_delay_max: Duration::from_millis(500),
         failures_max: world.between(2, 6) as u32,
