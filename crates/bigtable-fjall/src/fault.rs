@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use bigtable::Error;
 
+use crate::queue;
+
 /// What to do about damaged files.
 pub(crate) const BACKUP: &str = "restore the directory from a backup; do not remove single files";
 
@@ -58,6 +60,11 @@ pub(crate) fn is_untried(error: &Error) -> bool {
 
 pub(crate) fn is_stopped(error: &Error) -> bool {
     is_unavailable(error, STOPPED)
+}
+
+/// The engine's committer takes nothing any more.
+pub(crate) fn is_too_late(error: &Error) -> bool {
+    is_unavailable(error, queue::STOPPED)
 }
 
 pub(crate) fn is_reopened(error: &Error) -> bool {
@@ -137,6 +144,11 @@ pub(crate) fn engine(path: &Path, doing: &str, error: &fjall::Error) -> Error {
         ),
         error => files(path, format!("{doing} failed, the files are damaged: {error:?}"), BACKUP),
     }
+}
+
+/// The program has closed the store.
+pub(crate) fn closed(path: &Path) -> Error {
+    files(path, "the store was closed", "open it again")
 }
 
 /// The directory is open in another process, or twice in this one.

@@ -248,6 +248,11 @@ impl Running {
                 self.reopen(generation, false)?;
                 Err(fault::reopened())
             }
+            Err(error) if fault::is_too_late(&error) => {
+                // The engine is being closed: for good, or to be opened anew.
+                self.wait_for_engine()?;
+                Err(error)
+            }
             result => result,
         }
     }
@@ -260,6 +265,23 @@ impl Running {
 
     fn halt_error(&self, problem: &str) -> Error {
         Error::Halted { dir: self.path.clone(), problem: problem.to_owned() }
+    }
+
+    /// Closes the engine under all handles, once what is in flight is done.
+    pub(crate) fn close(&self) -> Result<()> {
+        may_wait("closing the store");
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Opened { engine, .. }) = self.open.take() else { return Ok(()) };
+        keeper.halted = Some(fault::closed(&self.path));
+        engine.queue.close();
+        self.reclaiming.stop();
+        let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(committer) = committer {
+            // Had it panicked, its callers would have learnt of it.
+            let _ = committer.join();
+        }
+        self.tables().iter().for_each(|table| drop(table.open.take()));
+        close(engine).map(drop).map_err(|problem| self.halt_error(&problem))
     }
 
     /// Opens the engine anew, unless another thread has.

@@ -37,7 +37,7 @@ const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 /// A store in a directory of the local file system.
 ///
 /// One process at a time has it open. It is closed when the store and all of its tables are
-/// dropped.
+/// dropped, or with [`close`](FjallStore::close).
 ///
 /// ```
 /// use bigtable::{Error, Layout, LocalityGroup, Store, TableSchema};
@@ -54,7 +54,7 @@ const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 /// assert_eq!(store.table_names().await?, ["accounts"]);
 /// # Ok::<(), bigtable::Error>(()) }).unwrap();
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct FjallStore {
     pub(crate) running: Arc<Running>,
 }
@@ -85,6 +85,31 @@ impl FjallStore {
         let reading = |fault: Fault| fault.at(dir, "reading the catalog");
         let engine = Engine::new(opened, Arc::new(directory)).map_err(reading)?;
         Ok(FjallStore { running: Arc::new(Running::start(engine, recovery, restarted)?) })
+    }
+
+    /// Closes the store under all of its handles. Requests that are in flight are done first. From then on every
+    /// request fails with [`Error::Files`], and the directory may be opened again, here or in another process.
+    /// Closing a store that is closed does nothing.
+    ///
+    /// This blocks, for as long as the disk takes: in an async program call it where blocking is allowed.
+    ///
+    /// ```
+    /// use bigtable::Store;
+    /// use bigtable_fjall::{FjallStore, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("data");
+    /// # futures::executor::block_on(async {
+    /// let store = FjallStore::open(&dir, Options::default())?;
+    /// store.close()?;
+    /// assert!(store.table_names().await.is_err());
+    /// FjallStore::open(&dir, Options::default())?;
+    /// # Ok::<(), bigtable::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Halted`] if a request does not come to its end; the directory then stays locked until it does.
+    pub fn close(&self) -> Result<()> {
+        self.running.close()
     }
 
     /// Whether the machine was started again since the store last left changes unsynced: some that were

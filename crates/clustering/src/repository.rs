@@ -119,7 +119,7 @@ impl Repository {
     /// # Errors
     /// Those of the database.
     pub async fn load(&self, document: &Document, body: Bytes) -> Result<()> {
-        self.db.admit().await;
+        self.db.admit().await?;
         let documents = &self.tables.documents;
         let (row, record) = (document.row(), document.encode());
         self.db

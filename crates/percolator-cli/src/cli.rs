@@ -12,6 +12,7 @@ use crate::events;
 use crate::exit::{self, Exit};
 use crate::interrupt::Interrupt;
 use crate::output::{Color, Out};
+use crate::store;
 
 /// How long background tasks may take to end after the command is done.
 const SHUTDOWN: Duration = Duration::from_millis(500);
@@ -109,6 +110,8 @@ fn run_command(cli: Cli, out: Out) -> anyhow::Result<Exit> {
         let interrupt = Interrupt::listen();
         let context = Context { out, interrupt: interrupt.clone() };
         let result = cli.command.run(&context).await;
+        let closed = store::close_all().await;
+        let result = result.and_then(|exit| closed.map(|()| exit));
         match interrupt.requested() {
             true => Ok(Exit::Interrupted),
             false => result,

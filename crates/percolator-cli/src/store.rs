@@ -2,12 +2,17 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use percolator::{Cluster, CommitPath, Config, OpenOptions, Options, Percolator, Table};
 
 use crate::cmd::config;
 use crate::exit::Failure;
+
+/// How long a command waits at its end for what goes on in the background.
+const CLOSING_MAX: Duration = Duration::from_secs(10);
 
 /// How long the requests of workers and loaders wait for others to go with them, in milliseconds, unless the settings
 /// say otherwise (paper section 2.5).
@@ -135,7 +140,7 @@ impl StoreArgs {
     /// Opens the store at its place, creating it if it is not there.
     pub(crate) async fn open_at(&self, place: &Place) -> anyhow::Result<Percolator> {
         match place {
-            Place::Directory(dir) => Ok(Percolator::open_with(dir, self.options()).await?),
+            Place::Directory(dir) => open_directory(dir, self.options()).await,
             Place::Cluster(config) => connect(config).await,
         }
     }
@@ -146,12 +151,12 @@ impl StoreArgs {
             Place::Directory(dir) => {
                 check_there(&dir)?;
                 let options = OpenOptions { gc: None, ..self.options() };
-                Ok(Percolator::open_with(&dir, options).await?)
+                open_directory(&dir, options).await
             }
             Place::Cluster(config) => {
                 let cluster = Cluster { gc: None, ..config.cluster().map_err(config::told)? };
                 let store = config.open_store().await.map_err(config::told)?;
-                Ok(Percolator::connect(store, cluster).await?)
+                Ok(opened(Percolator::connect(store, cluster).await?))
             }
         }
     }
@@ -188,7 +193,29 @@ pub(crate) fn in_batches(config: &mut Config) -> anyhow::Result<()> {
 
 /// Connects to a cluster.
 pub(crate) async fn connect(config: &Config) -> anyhow::Result<Percolator> {
-    Percolator::from_config(config).await.map_err(config::told)
+    Percolator::from_config(config).await.map(opened).map_err(config::told)
+}
+
+/// The databases that this command has opened.
+static OPENED: Mutex<Vec<Percolator>> = Mutex::new(Vec::new());
+
+/// Opens the store in a directory.
+pub(crate) async fn open_directory(dir: &Path, options: OpenOptions) -> anyhow::Result<Percolator> {
+    Ok(opened(Percolator::open_with(dir, options).await?))
+}
+
+fn opened(db: Percolator) -> Percolator {
+    OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(db.clone());
+    db
+}
+
+/// Closes what the command has opened: nothing that it has committed is left for others to finish.
+pub(crate) async fn close_all() -> anyhow::Result<()> {
+    let all = std::mem::take(&mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner));
+    for db in all {
+        db.close_within(CLOSING_MAX).await?;
+    }
+    Ok(())
 }
 
 /// Which table of which store.

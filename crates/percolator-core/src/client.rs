@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bigtable::{Store, Timestamp};
 
+use crate::admit::Admission;
+use crate::close::Closing;
 use crate::finish::Background;
 use crate::gc::Collection;
 use crate::hints::Hints;
@@ -39,12 +41,19 @@ pub struct Client {
     inner: Arc<Inner>,
 }
 
-/// A client that may be gone.
+/// A client that may be gone: it is not kept open for this.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// assert_eq!(client.downgrade().upgrade().unwrap().incarnation(), client.incarnation());
+/// # Ok(()) });
+/// ```
 #[derive(Debug, Clone)]
-pub(crate) struct WeakClient(Weak<Inner>);
+pub struct WeakClient(Weak<Inner>);
 
 impl WeakClient {
-    pub(crate) fn upgrade(&self) -> Option<Client> {
+    /// The client, if any handle of it is left.
+    pub fn upgrade(&self) -> Option<Client> {
         Some(Client { inner: self.0.upgrade()? })
     }
 }
@@ -66,6 +75,8 @@ struct Inner {
     awaited: AtomicUsize,
     /// How many pieces of work have asked for an advisory lock.
     works: AtomicU64,
+    admission: Admission,
+    closing: Closing,
     counters: Counters,
     background: Arc<Background>,
     predictor: Arc<Predictor>,
@@ -137,6 +148,8 @@ impl Client {
             collection,
             awaited: AtomicUsize::new(0),
             works: AtomicU64::new(0),
+            admission: Admission::default(),
+            closing: Closing::default(),
             counters: Counters::default(),
             background: Arc::default(),
             predictor: Arc::default(),
@@ -157,6 +170,7 @@ impl Client {
         if let Some(table) = self.tables().get(name) {
             return Ok(table.clone());
         }
+        self.check_open()?;
         if name.starts_with("percolator.") {
             return Err(Error::Invalid(format!(
                 "table name {name:?}: names that begin with `percolator.` are reserved"
@@ -193,6 +207,7 @@ impl Client {
     /// registered meanwhile and the schema cannot be read.
     pub async fn begin(&self) -> Result<Transaction> {
         self.take_turn(0).await;
+        self.check_open()?;
         let starting = self.readers().starting();
         let mut stamp = self.oracle().timestamp().await?;
         if off(mutants::STALE_BEGIN) {
@@ -214,6 +229,7 @@ impl Client {
     /// # Errors
     /// [`Error::NotIssued`] above the latest timestamp, [`Error::TooOld`] below the safe point.
     pub async fn snapshot_at(&self, ts: Timestamp) -> Result<Snapshot> {
+        self.check_open()?;
         let latest = self.oracle().peek().await?;
         if ts > latest && !off(mutants::FUTURE_IS_READ) {
             return Err(Error::NotIssued { asked: ts, latest });
@@ -236,6 +252,7 @@ impl Client {
     /// # Errors
     /// [`Error::Oracle`] when the oracle cannot be reached.
     pub async fn snapshot(&self) -> Result<Snapshot> {
+        self.check_open()?;
         let starting = self.readers().starting();
         let latest = self.oracle().peek().await?;
         Ok(Snapshot::new(self.clone(), latest, starting.moved_to(latest)))
@@ -254,16 +271,8 @@ impl Client {
         Ok(Schema::read(self.system()).await?.entries.into_keys().collect())
     }
 
-    /// Waits while the store is short of room for new locks or notifications. Those who bring in new
-    /// work call it before each piece; observers do not, so that the backlog can drain.
-    pub async fn admit(&self) {
-        while self.services().store.pressure() >= 0.8 {
-            self.runtime().sleep(std::time::Duration::from_millis(5)).await;
-        }
-    }
-
     /// This client, for a task that must not keep it alive.
-    pub(crate) fn downgrade(&self) -> WeakClient {
+    pub fn downgrade(&self) -> WeakClient {
         WeakClient(Arc::downgrade(&self.inner))
     }
 
@@ -340,6 +349,14 @@ impl Client {
 
     pub(crate) fn hints(&self) -> &Hints {
         &self.inner.hints
+    }
+
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.inner.admission
+    }
+
+    pub(crate) fn closing(&self) -> &Closing {
+        &self.inner.closing
     }
 
     pub(crate) fn background(&self) -> &Arc<Background> {

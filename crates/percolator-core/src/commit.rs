@@ -97,6 +97,7 @@ impl Transaction {
     pub async fn commit(mut self) -> Result<Timestamp> {
         let client = self.client.clone();
         client.take_turn(ROWS_OF_A_COMMIT).await;
+        client.check_open()?;
         let Some(plan) = Plan::of(&mut self).await? else {
             return match self.notifications.is_empty() {
                 true => Ok(self.start_ts()),
@@ -141,6 +142,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::Aborted`]; [`Error::Invalid`] when the transaction wrote nothing.
     pub async fn prewrite(mut self) -> Result<Prewritten> {
+        self.client.check_open()?;
         match Plan::of(&mut self).await? {
             Some(plan) => self.prewrite_plan(plan).await,
             None => Err(Error::Invalid("the transaction wrote nothing to prewrite".to_owned())),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bigtable::Timestamp;
 use bytes::Bytes;
@@ -91,6 +92,17 @@ pub enum Error {
     /// The application's own code failed, inside a closure or an observer.
     #[error("{0}")]
     Application(Arc<dyn std::error::Error + Send + Sync>),
+    /// New work was not admitted for too long: try again later. See [`Client::admit`](crate::Client::admit).
+    #[error("no new work was admitted for {waited:?}: {why}")]
+    Overloaded {
+        /// How long the caller waited.
+        waited: Duration,
+        /// What it waited for, and what helps.
+        why: String,
+    },
+    /// The database was [closed](crate::Client::close), here or through another handle: open it again.
+    #[error("the database was closed: open it again")]
+    Closed,
     /// An observer cannot do its work now, because what it feeds is out of reach. That is no fault of the
     /// change, which is not set aside for it, however often it happens.
     #[error("{0}")]
@@ -143,7 +155,9 @@ impl Error {
             | Error::Corrupt { .. }
             | Error::Oracle(_)
             | Error::Application(_)
-            | Error::Unavailable(_) => false,
+            | Error::Unavailable(_)
+            | Error::Overloaded { .. }
+            | Error::Closed => false,
         }
     }
 }

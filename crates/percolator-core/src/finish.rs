@@ -20,6 +20,7 @@ use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 
+use crate::bell::Bell;
 use crate::mutants::{self, off};
 use crate::{Client, Runtime};
 
@@ -32,9 +33,44 @@ const FINISHED_MAX: usize = 16 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Background {
     tasks: AtomicUsize,
+    /// Work that callers poll, and tasks that run: a closing client waits for both.
+    unfinished: AtomicUsize,
+    /// Rung when none is left.
+    finished: Bell,
+}
+
+/// Something unfinished.
+struct Counted(Arc<Background>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if self.0.unfinished.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.finished.ring();
+        }
+    }
 }
 
 impl Background {
+    fn count(self: &Arc<Self>) -> Counted {
+        self.unfinished.fetch_add(1, Ordering::SeqCst);
+        Counted(self.clone())
+    }
+
+    pub(crate) fn unfinished(&self) -> usize {
+        self.unfinished.load(Ordering::SeqCst)
+    }
+
+    /// Waits until nothing is unfinished.
+    pub(crate) async fn finished(&self) {
+        loop {
+            let rung = self.finished.rung();
+            if self.unfinished() == 0 {
+                return;
+            }
+            self.finished.after(rung).await;
+        }
+    }
+
     /// Has work go on in a task of its own if there are few; `work` is not begun if not.
     pub(crate) fn try_start(
         self: &Arc<Self>,
@@ -54,7 +90,7 @@ impl Background {
         if self.tasks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
             return Err(work);
         }
-        let task = Task(self.clone());
+        let task = (Task(self.clone()), self.count());
         runtime.spawn(Box::pin(async move {
             let _task = task;
             work.await;
@@ -79,7 +115,8 @@ impl Client {
         work: impl Future<Output = T> + Send + 'static,
     ) -> T {
         let (runtime, background) = (self.runtime().clone(), self.background().clone());
-        Unfinished { work: Some(Box::pin(work)), runtime, background }.await
+        let _counted = background.count();
+        Unfinished { work: Some(Box::pin(work)), runtime, background, _counted }.await
     }
 }
 
@@ -88,6 +125,8 @@ struct Unfinished<T: Send + 'static> {
     work: Option<BoxFuture<'static, T>>,
     runtime: Arc<dyn Runtime>,
     background: Arc<Background>,
+    /// Dropped after the work has gone on to the background.
+    _counted: Counted,
 }
 
 impl<T: Send + 'static> Future for Unfinished<T> {
@@ -139,7 +178,8 @@ mod tests {
                 drop(alive);
             });
             let (runtime, background) = (runtime.clone(), background.clone());
-            drop(Unfinished { work: Some(work), runtime, background });
+            let _counted = background.count();
+            drop(Unfinished { work: Some(work), runtime, background, _counted });
         }
         assert_eq!(Arc::strong_count(&alive) - 1, FINISHED_MAX);
         assert!(background.try_start(&*runtime, Box::pin(async {})).is_err());
@@ -153,7 +193,9 @@ mod tests {
         let runtime: Arc<dyn Runtime> = Arc::new(VirtualRuntime::new(1));
         let background = Arc::<Background>::default();
         let work: BoxFuture<'static, ()> = Box::pin(async { panic!("by test") });
-        let unfinished = Unfinished { work: Some(work), runtime, background: background.clone() };
+        let (counted, background_too) = (background.count(), background.clone());
+        let unfinished =
+            Unfinished { work: Some(work), runtime, background: background_too, _counted: counted };
         let polled = AssertUnwindSafe(|| unfinished.now_or_never());
         assert!(std::panic::catch_unwind(polled).is_err());
         assert_eq!(background.tasks.load(Ordering::Relaxed), 0, "its rest goes on");

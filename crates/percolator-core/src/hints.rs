@@ -3,6 +3,10 @@
 //!
 //! A hint is never needed: the notify cell is in the store, and the scan finds it. So the queue is
 //! bounded, and what does not fit is dropped.
+//!
+//! Each observed column has a lane of its own, and workers take turns with the lanes: a long backlog of one
+//! column holds up no other. An observer may be bounded to so many runs at a time. A lane with as many runs is
+//! passed over, and its hints wait, so that slow observers do not take all workers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -10,12 +14,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Poll, Waker};
 
+use bigtable::RowKey;
+
 use crate::bell::Bell;
 use crate::column::Cell;
+use crate::observe::crew::Crew;
 use crate::schema::Observed;
 use crate::{Column, Timestamp};
 
-/// Most hints that wait at a time for the workers of one `observe`.
+/// Most hints that wait at a time for the workers of one `observe`. Each lane has an equal share.
 const HINTS_MAX: usize = 200_000;
 
 /// The hints of a client: a queue for each of its `observe`s, with the cells that it has observers for.
@@ -32,12 +39,13 @@ pub(crate) struct Hints {
 /// The hints for the workers of one `observe`.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// The columns whose changes are hinted at.
-    each: Columns,
+    /// The lanes of the columns whose changes are hinted at.
+    each: Columns<usize>,
     /// The columns whose observers collect their changes themselves.
-    batched: Columns,
+    batched: Columns<()>,
     /// The observers that run.
     running: Vec<Observed>,
+    crew: Arc<Crew>,
     state: Mutex<State>,
 }
 
@@ -50,34 +58,67 @@ pub(crate) struct Hint {
     pub(crate) at: Option<Timestamp>,
 }
 
-/// Columns by table.
-#[derive(Debug, Default)]
-struct Columns(BTreeMap<String, BTreeSet<Column>>);
+/// A worker is at a cell of a lane, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Run {
+    queue: Arc<Queue>,
+    lane: usize,
+}
 
-impl FromIterator<(String, Column)> for Columns {
-    fn from_iter<I: IntoIterator<Item = (String, Column)>>(columns: I) -> Self {
-        let mut all = Columns::default();
-        for (table, column) in columns {
-            all.0.entry(table).or_default().insert(column);
+/// Something for each of some columns, by table.
+#[derive(Debug)]
+struct Columns<T>(BTreeMap<String, BTreeMap<Column, T>>);
+
+impl<T> FromIterator<((String, Column), T)> for Columns<T> {
+    fn from_iter<I: IntoIterator<Item = ((String, Column), T)>>(columns: I) -> Self {
+        let mut all = Columns(BTreeMap::new());
+        for ((table, column), of) in columns {
+            all.0.entry(table).or_default().insert(column, of);
         }
         all
     }
 }
 
-impl Columns {
-    fn has(&self, cell: &Cell) -> bool {
-        self.0.get(cell.table.name()).is_some_and(|columns| columns.contains(&cell.column))
+impl<T> Columns<T> {
+    fn of(&self, cell: &Cell) -> Option<&T> {
+        self.0.get(cell.table.name())?.get(&cell.column)
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
-    queue: VecDeque<Cell>,
-    /// The cells in the queue, each with its newest notification that is known. Several changes of one
-    /// cell need one visit (message collapsing).
-    waiting: BTreeMap<Cell, Option<Timestamp>>,
+    lanes: Vec<Lane>,
+    /// The lane whose turn is next.
+    next: usize,
     sleepers: BTreeMap<u64, Waker>,
     next_sleeper: u64,
+}
+
+/// The hints at changes of one column.
+#[derive(Debug)]
+struct Lane {
+    queue: VecDeque<Cell>,
+    /// The rows of the cells in the queue, each with its newest notification that is known. Several changes of
+    /// one cell need one visit (message collapsing).
+    waiting: BTreeMap<RowKey, Option<Timestamp>>,
+    hints_max: usize,
+    /// How many workers are at cells of the column, and how many may be.
+    runs: usize,
+    runs_max: usize,
+}
+
+impl Lane {
+    fn is_ready(&self) -> bool {
+        !self.queue.is_empty() && self.runs < self.runs_max
+    }
+}
+
+impl State {
+    /// Wakes a worker, if one sleeps and the lane has something for it.
+    fn wake(&mut self, lane: usize) -> Option<Waker> {
+        let (_, waker) = self.lanes[lane].is_ready().then(|| self.sleepers.pop_first())??;
+        Some(waker)
+    }
 }
 
 impl Hints {
@@ -85,16 +126,32 @@ impl Hints {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to keep hints at changes of the columns `each`, and to ring at changes of those `batched`, until
-    /// the queue is dropped.
+    /// Begins to keep hints at changes of the columns `each`, which may have so many runs at a time, and to ring
+    /// at changes of those `batched`, until the queue is dropped.
     pub(crate) fn begin(
         &self,
-        each: impl Iterator<Item = (String, Column)>,
+        each: Vec<((String, Column), usize)>,
         batched: impl Iterator<Item = (String, Column)>,
         running: Vec<Observed>,
+        crew: &Arc<Crew>,
     ) -> Arc<Queue> {
-        let (each, batched) = (each.collect(), batched.collect());
-        let queue = Arc::new(Queue { each, batched, running, state: Mutex::default() });
+        let hints_max = HINTS_MAX / each.len().max(1);
+        let lane = |(_, runs_max): &(_, usize)| Lane {
+            queue: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            hints_max,
+            runs: 0,
+            runs_max: (*runs_max).max(1),
+        };
+        let lanes = each.iter().map(lane).collect();
+        let state = State { lanes, next: 0, sleepers: BTreeMap::new(), next_sleeper: 0 };
+        let queue = Arc::new(Queue {
+            each: each.into_iter().enumerate().map(|(n, (column, _))| (column, n)).collect(),
+            batched: batched.map(|column| (column, ())).collect(),
+            running,
+            crew: crew.clone(),
+            state: Mutex::new(state),
+        });
         let mut queues = self.queues();
         queues.retain(|queue| queue.strong_count() > 0);
         queues.push(Arc::downgrade(&queue));
@@ -111,7 +168,7 @@ impl Hints {
         let mut queues = self.queues();
         for queue in queues.iter() {
             match queue.upgrade() {
-                Some(queue) if queue.batched.has(&hint.cell) => collected = true,
+                Some(queue) if queue.batched.of(&hint.cell).is_some() => collected = true,
                 Some(queue) => queue.push(hint),
                 None => ended = true,
             }
@@ -126,16 +183,23 @@ impl Hints {
         }
     }
 
+    fn live(&self) -> Vec<Arc<Queue>> {
+        self.queues().iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// The observers that workers of this client run.
     pub(crate) fn running(&self) -> BTreeSet<Observed> {
-        let queues = self.queues();
-        let live = queues.iter().filter_map(Weak::upgrade);
-        live.flat_map(|queue| queue.running.clone()).collect()
+        self.live().iter().flat_map(|queue| queue.running.clone()).collect()
     }
 
     /// How many hints wait, in all queues.
     pub(crate) fn len(&self) -> usize {
-        self.queues().iter().filter_map(Weak::upgrade).map(|queue| queue.len()).sum()
+        self.live().iter().map(|queue| queue.len()).sum()
+    }
+
+    /// How many hints wait for workers that are at work.
+    pub(crate) fn len_at_work(&self) -> usize {
+        self.live().iter().filter(|queue| queue.crew.is_at_work()).map(|queue| queue.len()).sum()
     }
 }
 
@@ -146,40 +210,58 @@ impl Queue {
 
     pub(crate) fn push(&self, hint: &Hint) {
         let Hint { cell, at } = hint;
-        if !self.each.has(cell) {
-            return;
-        }
+        let Some(lane) = self.each.of(cell).copied() else { return };
         let mut state = self.state();
-        if let Some(known) = state.waiting.get_mut(cell) {
+        let of = &mut state.lanes[lane];
+        if let Some(known) = of.waiting.get_mut(&cell.row) {
             *known = (*known).max(*at);
             return;
         }
-        if state.queue.len() >= HINTS_MAX {
+        if of.queue.len() >= of.hints_max {
             return;
         }
-        state.waiting.insert(cell.clone(), *at);
-        state.queue.push_back(cell.clone());
-        let sleeper = state.sleepers.pop_first();
+        of.waiting.insert(cell.row.clone(), *at);
+        of.queue.push_back(cell.clone());
+        let sleeper = state.wake(lane);
         drop(state);
-        if let Some((_, waker)) = sleeper {
+        if let Some(waker) = sleeper {
             waker.wake();
         }
     }
 
-    pub(crate) fn pop(&self) -> Option<Hint> {
+    /// A hint of the next lane that has one and may have another run.
+    pub(crate) fn pop(self: &Arc<Self>) -> Option<(Hint, Run)> {
         let mut state = self.state();
-        let cell = state.queue.pop_front()?;
-        let at = state.waiting.remove(&cell).flatten();
-        Some(Hint { cell, at })
+        let lanes = state.lanes.len();
+        let turns = (0..lanes).map(|n| (state.next + n) % lanes);
+        let lane = turns.into_iter().find(|lane| state.lanes[*lane].is_ready())?;
+        state.next = lane + 1;
+        let of = &mut state.lanes[lane];
+        let cell = of.queue.pop_front()?;
+        let at = of.waiting.remove(&cell.row).flatten();
+        of.runs += 1;
+        Some((Hint { cell, at }, Run { queue: self.clone(), lane }))
+    }
+
+    /// Begins a visit to a cell that has no hint, if its column may have another run.
+    pub(crate) fn enter(self: &Arc<Self>, cell: &Cell) -> Option<Run> {
+        let lane = self.each.of(cell).copied()?;
+        let mut state = self.state();
+        let of = &mut state.lanes[lane];
+        (of.runs < of.runs_max).then(|| {
+            of.runs += 1;
+            Run { queue: self.clone(), lane }
+        })
     }
 
     /// Whether a hint for the cell waits, so that a scan can leave it to whoever takes it.
     pub(crate) fn is_waiting(&self, cell: &Cell) -> bool {
-        self.state().waiting.contains_key(cell)
+        let lane = self.each.of(cell).copied();
+        lane.is_some_and(|lane| self.state().lanes[lane].waiting.contains_key(&cell.row))
     }
 
     fn len(&self) -> usize {
-        self.state().queue.len()
+        self.state().lanes.iter().map(|lane| lane.queue.len()).sum()
     }
 
     /// Whether no hint waits.
@@ -187,13 +269,13 @@ impl Queue {
         self.len() == 0
     }
 
-    /// Completes when there may be a hint.
+    /// Completes when there may be a hint for a worker.
     pub(crate) async fn arrival(&self) {
         let mut sleeper = Sleeper { hints: self, id: None };
         poll_fn(|cx| {
             let mut state = self.state();
             match sleeper.id {
-                None if !state.queue.is_empty() => return Poll::Ready(()),
+                None if state.lanes.iter().any(Lane::is_ready) => return Poll::Ready(()),
                 None => {
                     sleeper.id = Some(state.next_sleeper);
                     state.next_sleeper += 1;
@@ -208,6 +290,18 @@ impl Queue {
             Poll::Pending
         })
         .await;
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let mut state = self.queue.state();
+        state.lanes[self.lane].runs -= 1;
+        let sleeper = state.wake(self.lane);
+        drop(state);
+        if let Some(waker) = sleeper {
+            waker.wake();
+        }
     }
 }
 

@@ -19,8 +19,10 @@
 //! Not here: timestamps computed by anyone but the oracle.
 
 mod abort;
+mod admit;
 mod bell;
 mod client;
+mod close;
 mod codec;
 mod column;
 mod commit;
@@ -66,7 +68,8 @@ pub use async_trait::async_trait;
 pub use bigtable::{RowKey, RowRange, Timestamp};
 pub use bytes::Bytes;
 
-pub use client::{Client, Services, fresh_incarnation};
+pub use client::{Client, Services, WeakClient, fresh_incarnation};
+pub use close::CloseReport;
 pub use column::{COLUMN_BYTES_MAX, CellName, Column, Table};
 pub use commit::{Prewritten, PrimaryCommitted};
 pub use error::{AbortReason, Conflict, Error, Result};

@@ -106,6 +106,8 @@ bigtable::mutants! {
         by "h73_an_observer_that_outlasts_its_row_lock_runs_once",
     RENEWS_WHAT_IS_TAKEN "renews-what-is-taken" "H73"
         by "h73_a_renewal_never_takes_back_a_lock_that_another_has",
+    ADMIT_WAITS_INSIDE "admit-waits-inside" "H74"
+        by "h74_an_observer_never_waits_to_be_admitted",
     OTHERS_HAVE_ACKNOWLEDGED "others-have-acknowledged" "H53"
         by "h53_a_program_without_one_of_the_observers_deletes_nothing",
     STALE_STAYS "stale-stays" "H62",

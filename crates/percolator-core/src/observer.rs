@@ -60,8 +60,14 @@ pub struct Change {
 pub trait Observer: Send + Sync + 'static {
     /// Handles a change. The worker commits `tx` afterwards.
     ///
+    /// A run is not limited in time. While it takes, its worker handles nothing else, and renews its advisory lock
+    /// on the row for [`run_max`](crate::WorkerOptions::run_max). A run may be repeated, also beside itself,
+    /// and commits once. A long one asks now and then whether the
+    /// [workers are to stop](Transaction::is_stopping).
+    ///
     /// # Errors
-    /// Whatever goes wrong; nothing of the transaction takes effect then.
+    /// Whatever goes wrong; nothing of the transaction takes effect then. [`Error::Unavailable`](crate::Error::Unavailable)
+    /// is not counted against the change: it is tried again for ever.
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()>;
 }
 
@@ -131,6 +137,7 @@ impl Default for Batch {
 pub struct Registration {
     pub(crate) observed: Observed,
     pub(crate) runner: Runner,
+    pub(crate) runs_max: Option<usize>,
 }
 
 #[derive(Clone)]
@@ -177,6 +184,28 @@ impl Registration {
         Registration::new(name.into(), table.into(), column, Strength::Weak, runner)
     }
 
+    /// Bounds how many runs of this observer there are at a time, in place of
+    /// [`WorkerOptions::runs_max`](crate::WorkerOptions::runs_max); one at least. A slow observer, such as one
+    /// that calls another service, leaves the other threads to other observers. All observers of one column run
+    /// one after the other, so the least of their bounds is that of each. A batching observer has one
+    /// run at a time anyway.
+    ///
+    /// ```
+    /// # use percolator_core::{*, async_trait};
+    /// # struct CallsAnother;
+    /// # #[async_trait]
+    /// # impl Observer for CallsAnother {
+    /// #     async fn observe(&self, _: &mut Transaction, _: &Change) -> Result<()> { Ok(()) }
+    /// # }
+    /// const TEXT: Column = Column::literal("doc:text");
+    /// let call = Registration::strong("call", "docs", TEXT, CallsAnother).runs_max(2);
+    /// assert_eq!(call.observed().observer, "call");
+    /// ```
+    #[must_use]
+    pub fn runs_max(self, runs: usize) -> Self {
+        Registration { runs_max: Some(runs), ..self }
+    }
+
     /// What the schema records of it.
     pub fn observed(&self) -> &Observed {
         &self.observed
@@ -189,7 +218,8 @@ impl Registration {
         strength: Strength,
         runner: Runner,
     ) -> Self {
-        Registration { observed: Observed { table, column, observer, strength }, runner }
+        let observed = Observed { table, column, observer, strength };
+        Registration { observed, runner, runs_max: None }
     }
 }
 

@@ -41,6 +41,15 @@ pub struct Options {
     /// each row is read in a request of its own before; the one that locks has its condition all the same,
     /// so nothing is less safe, and a commit in two phases takes a round trip more.
     pub prewrite_in_one_request: bool,
+    /// [`admit`](crate::Client::admit) waits while more changes than this wait for observers: 4,000 by default.
+    /// `usize::MAX` is no bound.
+    pub backlog_max: usize,
+    /// Whether `admit` counts what waits in the store, of which other processes leave and handle a part, and
+    /// not only what waits for workers of this client. Set by [`over_network`](Options::over_network): a
+    /// loader in a cluster mostly has no workers of its own.
+    pub backlog_of_store: bool,
+    /// How long `admit` waits before it gives up: 60 s by default.
+    pub admit_wait_max: Duration,
     /// How often [`transact`](crate::Client::transact) runs its closure before it gives up.
     pub attempts_max: u32,
     /// Whether `commit` returns at the commit point or after the secondaries.
@@ -90,7 +99,11 @@ impl Options {
     /// assert_eq!(Options::over_network().secondaries, Secondaries::Background);
     /// ```
     pub fn over_network() -> Self {
-        Options { secondaries: Secondaries::Background, ..Options::default() }
+        Options {
+            secondaries: Secondaries::Background,
+            backlog_of_store: true,
+            ..Options::default()
+        }
     }
 
     /// The lifetime that this client's locks have: no longer than others believe.
@@ -114,6 +127,9 @@ impl Default for Options {
             short_value_bytes_max: 255,
             read_ahead: false,
             prewrite_in_one_request: true,
+            backlog_max: 4_000,
+            backlog_of_store: false,
+            admit_wait_max: Duration::from_secs(60),
             attempts_max: 64,
             secondaries: Secondaries::Awaited,
             commit_path: CommitPath::OneStep,

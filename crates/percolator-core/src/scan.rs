@@ -109,6 +109,7 @@ impl<'a> Scan<'a> {
     /// [`Error::Locked`](crate::Error::Locked) when a lock's owner lives too long,
     /// [`Error::TooOld`](crate::Error::TooOld) below the safe point, those of the store.
     pub async fn next(&mut self) -> Result<Option<ScannedRow>> {
+        self.client.check_open()?;
         while self.ready.is_empty() && self.limit > 0 {
             // It stays in place until the page was read: who goes on after an error misses nothing.
             let Some(range) = self.left.clone() else { return Ok(None) };

@@ -1,7 +1,9 @@
 //! A transaction: a start timestamp, and writes buffered until commit (paper Figure 6).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use bigtable::{Mutation, RowKey, RowRange, Timestamp, VALUE_BYTES_MAX};
 use bytes::Bytes;
@@ -10,6 +12,7 @@ use crate::column::Cell;
 use crate::gc::Open;
 use crate::get::{Patience, selection};
 use crate::mutants::{self, off};
+use crate::observe::crew::Crew;
 use crate::options::{ROW_KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
 use crate::oracle::Stamp;
 use crate::read_ahead::Cache;
@@ -54,6 +57,8 @@ pub struct Transaction {
     pub(crate) handled: Vec<Mutation>,
     /// The changed cell and its value, of a transaction that runs an observer.
     pub(crate) looked_at: Option<(Cell, Bytes)>,
+    /// The workers that run an observer in this transaction.
+    pub(crate) crew: Option<Arc<Crew>>,
     /// Keeps the safe point below; goes on to the plan.
     pub(crate) open: Option<Open>,
     reads_own_writes: bool,
@@ -105,6 +110,7 @@ impl Transaction {
             primary: None,
             handled: Vec::new(),
             looked_at: None,
+            crew: None,
             open: Some(open),
             reads_own_writes: true,
         }
@@ -118,6 +124,39 @@ impl Transaction {
     /// Whether reads see the transaction's own buffered writes; they do unless told otherwise.
     pub fn read_own_writes(&mut self, yes: bool) {
         self.reads_own_writes = yes;
+    }
+
+    /// Whether the workers that run an observer in this transaction are to stop; `false` outside of observers.
+    /// A long run then ends early, with [`Error::Unavailable`]: nothing of it takes effect, and the next worker
+    /// handles the change. Costs one look at a flag.
+    ///
+    /// ```
+    /// # use percolator_core::*;
+    /// # async fn page(_: usize) -> Result<()> { Ok(()) }
+    /// async fn fetch(tx: &mut Transaction) -> Result<()> {
+    ///     for n in 0..1000 {
+    ///         if tx.is_stopping() {
+    ///             return Err(Error::Unavailable("the program ends".to_owned()));
+    ///         }
+    ///         page(n).await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn is_stopping(&self) -> bool {
+        self.crew.as_ref().is_some_and(|crew| crew.is_stopping())
+    }
+
+    /// Completes when the workers that run an observer in this transaction are to stop, and never outside of
+    /// observers: to be awaited beside something that takes long.
+    pub fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
+        let crew = self.crew.clone();
+        async move {
+            match crew {
+                Some(crew) => crew.stopping().await,
+                None => pending().await,
+            }
+        }
     }
 
     /// The client that began the transaction.
@@ -139,6 +178,7 @@ impl Transaction {
     ) -> Result<Option<Bytes>> {
         let row = row.into();
         check_row(&row)?;
+        self.client.check_open()?;
         table.check_of(&self.client.services().store)?;
         if let Some(own) = self.own(table, &row, column) {
             return Ok(own);
@@ -167,6 +207,7 @@ impl Transaction {
         rows: &[RowKey],
         columns: &[Column],
     ) -> Result<Vec<Vec<Option<Bytes>>>> {
+        self.client.check_open()?;
         table.check_of(&self.client.services().store)?;
         let mut sorted: Vec<Column> = columns.to_vec();
         sorted.sort();

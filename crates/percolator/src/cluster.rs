@@ -157,6 +157,6 @@ impl Percolator {
         if let Some(gc) = &cluster.gc {
             client.check_retention(gc.retention)?;
         }
-        Ok(Self::with(client, cluster.gc))
+        Ok(Self::of_cluster(client, cluster.gc))
     }
 }

@@ -2,13 +2,14 @@
 
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bigtable::{MemoryStore, Store};
 use bigtable_fjall::{FjallStore, Recovery};
 use percolator_core::{
-    Client, Collector, Error, GcOptions, Options, ProcessLocks, Result, Runtime, Services,
-    WindowOracle, fresh_incarnation,
+    Client, CloseReport, Collector, Error, GcOptions, Options, ProcessLocks, Result, Runtime,
+    Services, WeakClient, WindowOracle, fresh_incarnation,
 };
 
 use crate::TokioRuntime;
@@ -29,9 +30,18 @@ use crate::TokioRuntime;
 pub struct Percolator {
     client: Client,
     gc: Option<GcOptions>,
-    recovery: Option<Recovery>,
+    shared: Arc<Shared>,
     /// Ends with the last handle.
     _collector: Option<Arc<Collector>>,
+}
+
+/// What all clients of a database in this process share.
+#[derive(Debug, Default)]
+struct Shared {
+    /// The store, if it was opened here.
+    store: Option<FjallStore>,
+    /// All clients, to close them.
+    clients: Mutex<Vec<WeakClient>>,
 }
 
 /// How a database on disk is opened.
@@ -103,9 +113,8 @@ impl Percolator {
         let opening = tokio::task::spawn_blocking(move || FjallStore::open(dir, engine));
         let ended = |why| Error::Unavailable(format!("opening it did not end: {why}"));
         let store = opening.await.map_err(ended)??;
-        let recovery = store.recovery().cloned();
-        let db = Self::start(Arc::new(store), options.client, options.gc).await?;
-        Ok(Percolator { recovery, ..db })
+        let shared = Shared { store: Some(store.clone()), ..Shared::default() };
+        Self::start(Arc::new(store), options.client, options.gc, shared).await
     }
 
     /// What opening the directory cut off the end of its journal, if anything: the part of a batch that
@@ -123,7 +132,7 @@ impl Percolator {
     /// # Ok::<(), percolator::Error>(()) }).unwrap();
     /// ```
     pub fn recovery(&self) -> Option<&Recovery> {
-        self.recovery.as_ref()
+        self.shared.store.as_ref()?.recovery()
     }
 
     /// A database in memory, gone with its last handle.
@@ -132,7 +141,8 @@ impl Percolator {
     /// None but those of a store that is full.
     pub async fn in_memory() -> Result<Self> {
         let gc = Some(GcOptions::default());
-        Self::start(Arc::new(MemoryStore::new()), Options::default(), gc).await
+        let store = Arc::new(MemoryStore::new());
+        Self::start(store, Options::default(), gc, Shared::default()).await
     }
 
     /// A database over any store, with oracle and lock service in this process: no other process may use
@@ -142,16 +152,21 @@ impl Percolator {
     /// # Errors
     /// Those of the store.
     pub async fn over(store: Arc<dyn Store>, options: Options) -> Result<Self> {
-        Self::start(store, options, None).await
+        Self::start(store, options, None, Shared::default()).await
     }
 
-    async fn start(store: Arc<dyn Store>, options: Options, gc: Option<GcOptions>) -> Result<Self> {
+    async fn start(
+        store: Arc<dyn Store>,
+        options: Options,
+        gc: Option<GcOptions>,
+        shared: Shared,
+    ) -> Result<Self> {
         let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current());
         let holder = fresh_incarnation(&*runtime);
         let oracle = Arc::new(WindowOracle::open(&*store, holder).await?);
         let locks = Arc::new(ProcessLocks::new(runtime.clone()));
         let services = Services { store, oracle, locks, runtime };
-        Ok(Self::with(Client::open(services, options).await?, gc))
+        Ok(Self::with(Client::open(services, options).await?, gc, Arc::new(shared)))
     }
 
     /// A second client of the same database, with a liveness token of its own: what it leaves behind
@@ -162,12 +177,82 @@ impl Percolator {
     pub async fn another_client(&self) -> Result<Self> {
         let services = self.client.services().clone();
         let client = Client::open(services, self.client.options().clone()).await?;
-        Ok(Self::with(client, self.gc.clone()))
+        Ok(Self::with(client, self.gc.clone(), self.shared.clone()))
     }
 
-    pub(crate) fn with(client: Client, gc: Option<GcOptions>) -> Self {
+    /// A database over the services of a cluster.
+    pub(crate) fn of_cluster(client: Client, gc: Option<GcOptions>) -> Self {
+        Self::with(client, gc, Arc::default())
+    }
+
+    fn with(client: Client, gc: Option<GcOptions>, shared: Arc<Shared>) -> Self {
+        shared.clients.lock().unwrap_or_else(PoisonError::into_inner).push(client.downgrade());
         let collector = gc.clone().map(|gc| Arc::new(client.collect_in_background(gc)));
-        Percolator { client, gc, recovery: None, _collector: collector }
+        Percolator { client, gc, shared, _collector: collector }
+    }
+
+    /// Closes the database: waits for the workers and for commits that go on in the background, ends the
+    /// collection of garbage, and then, if the database was [opened](Percolator::open) in a directory, closes
+    /// its files. The directory can be opened again at once, also by this process.
+    ///
+    /// All clients of the database in this process are closed, those of
+    /// [`another_client`](Percolator::another_client) included; [`Client::close`] says what of each is waited
+    /// for. From then on clones, tables and open transactions fail with [`Error::Closed`]. A store that
+    /// was handed over, with [`over`](Percolator::over) or [`connect`](Percolator::connect), stays open.
+    /// Closing a database that is closed does nothing.
+    ///
+    /// An observer that never ends holds this up: see [`close_within`](Percolator::close_within).
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("db");
+    /// use percolator::{Error, Percolator};
+    /// let db = Percolator::open(&dir).await?;
+    /// let clone = db.clone();
+    /// db.close().await?;
+    /// assert!(matches!(clone.begin().await, Err(Error::Closed)));
+    /// Percolator::open(&dir).await?.close().await?;
+    /// # Ok::<(), percolator::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Store`] if the files could not be closed, because a request does not come to its end.
+    pub async fn close(&self) -> Result<()> {
+        for client in self.clients() {
+            client.close().await;
+        }
+        self.close_store().await
+    }
+
+    /// As [`close`](Percolator::close), but waits for so long at most for each client of the database, and returns
+    /// what is left. The files are closed in any case.
+    ///
+    /// # Errors
+    /// As [`close`](Percolator::close).
+    pub async fn close_within(&self, longest: Duration) -> Result<CloseReport> {
+        let mut all = CloseReport::default();
+        for client in self.clients() {
+            let report = client.close_within(longest).await;
+            all.runs_abandoned += report.runs_abandoned;
+            all.commits_left += report.commits_left;
+        }
+        self.close_store().await.map(|()| all)
+    }
+
+    fn clients(&self) -> Vec<Client> {
+        let mut clients = self.shared.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let living = clients.iter().filter_map(WeakClient::upgrade).collect();
+        clients.retain(|client| client.upgrade().is_some());
+        living
+    }
+
+    async fn close_store(&self) -> Result<()> {
+        let Some(store) = self.shared.store.clone() else { return Ok(()) };
+        // It waits for the disk.
+        let closing = tokio::task::spawn_blocking(move || store.close());
+        let ended = |why| Error::Unavailable(format!("closing it did not end: {why}"));
+        Ok(closing.await.map_err(ended)??)
     }
 }
 

@@ -4,6 +4,8 @@
 
 #[path = "../examples/bank.rs"]
 mod bank;
+#[path = "../examples/catalogue.rs"]
+mod catalogue;
 #[path = "../examples/dedup.rs"]
 mod dedup;
 #[path = "../examples/word_count.rs"]
@@ -36,4 +38,18 @@ async fn word_count_follows_a_change() {
     assert_eq!(totals["is"], 2);
     // The first version of document `a` is retracted.
     assert_eq!(totals["or"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_catalogue_knows_all_offers_of_each_product() {
+    for backlog_max in [100, usize::MAX] {
+        let report = catalogue::run(2_000, backlog_max).await.unwrap();
+        assert_eq!(report.products, 500);
+        assert!(!report.delays.is_empty());
+        let (loaded, hints, done) = report.time;
+        assert!(loaded <= hints && hints <= done, "{report:?}");
+        assert!(report.cpu.is_none_or(|(loaded, done)| loaded <= done), "{report:?}");
+        // Each of eight loaders may be admitted at the bound.
+        assert!(report.backlog <= backlog_max.saturating_add(16), "{}", report.backlog);
+    }
 }

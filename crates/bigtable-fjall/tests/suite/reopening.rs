@@ -139,3 +139,49 @@ fn many_runs_on_disk() {
     drop(table);
     assert!(contents(&*opened()) == before, "the rows have changed");
 }
+
+/// What is in flight is done, what comes later is refused, and the directory is free.
+#[test]
+fn a_store_is_closed_under_its_handles_while_others_write() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..5 {
+        let (store, table) = open(dir.path(), Durability::Buffered);
+        let (began, begun) = std::sync::mpsc::channel();
+        let write = |writer: u64, began: std::sync::mpsc::Sender<()>| {
+            for n in 1.. {
+                let cell = set(&EACH[0], 1000 * round + n % 1000, "x");
+                let request = RowMutation::new(format!("{round}-{writer}-{n}")).mutation(cell);
+                match block_on(table.mutate_row(request)) {
+                    // Nobody listens any more after a while.
+                    Ok(()) => drop(began.send(())),
+                    Err(error) => {
+                        assert!(error.to_string().contains("was closed"), "{error}");
+                        return n - 1;
+                    }
+                }
+            }
+            unreachable!("the store is closed in the end")
+        };
+        let written: Vec<u64> = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|writer| {
+                    let (write, began) = (&write, began.clone());
+                    scope.spawn(move || write(writer, began))
+                })
+                .collect();
+            (0..20).for_each(|_| begun.recv().unwrap());
+            store.close().unwrap();
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        store.close().unwrap();
+        assert!(block_on(store.table_names()).is_err());
+        let (_store, again) = open(dir.path(), Durability::Buffered);
+        let rows = contents(&*again);
+        for (writer, written) in written.into_iter().enumerate() {
+            let prefix = format!("{round}-{writer}-");
+            let of = |row: &&bigtable::Row| row.key.as_bytes().starts_with(prefix.as_bytes());
+            let found = rows.iter().filter(of).count() as u64;
+            assert_eq!(found, written, "what was acknowledged is there, and nothing else");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use percolator::{OpenOptions, Percolator};
+use percolator::OpenOptions;
 use serde_json::json;
 use webindex::address::Base;
 use webindex::corpus::{self, Origin};
@@ -15,7 +15,7 @@ use crate::cmd::Context;
 use crate::cmd::webindex::{Index, drive, print_cluster, print_hits, wait, warn_of};
 use crate::exit::{Exit, Failure};
 use crate::output::{Out, grouped};
-use crate::store::Durability;
+use crate::store::{Durability, open_directory};
 
 /// How large a web site is generated when there is no documentation to index.
 const GENERATED: Site = Site { pages: 3_000, seed: 1 };
@@ -87,7 +87,7 @@ impl Demo {
         let kept = if temporary.is_some() { "temporary" } else { "kept" };
         out.note(&format!("store    {} ({}, {kept})", data.display(), self.durability.name()));
         let options = OpenOptions { durability: self.durability.into(), ..OpenOptions::default() };
-        let db = Percolator::open_with(&data, options).await?;
+        let db = open_directory(&data, options).await?;
         let index = Index::over(db, &data).await?;
         let Some(outcome) = self.index(context, &source, &index).await? else {
             index.stop().await;

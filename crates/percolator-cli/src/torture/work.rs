@@ -97,7 +97,7 @@ impl Child {
     /// One transaction after the other.
     async fn transactions(&self, task: u64, mut random: StdRng) -> anyhow::Result<()> {
         for n in 0u64.. {
-            self.world.db.admit().await;
+            self.world.db.admit().await?;
             let (id, work) = (format!("{}-{task}-{n}", self.run), draw(&mut random));
             self.ledger.line(format_args!("begin {id} {work}"))?;
             self.transaction(&id, work, &mut random).await?;

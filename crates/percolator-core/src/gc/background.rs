@@ -65,10 +65,10 @@ pub struct Collector {
     task: Arc<Slot>,
 }
 
-type Slot = Mutex<Work>;
+pub(crate) type Slot = Mutex<Work>;
 
 #[derive(Default)]
-struct Work {
+pub(crate) struct Work {
     future: Option<BoxFuture<'static, ()>>,
     /// Of the task, so that it ends when the work is taken away.
     waker: Option<Waker>,
@@ -80,16 +80,27 @@ impl std::fmt::Debug for Collector {
     }
 }
 
+impl std::fmt::Debug for Work {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Work").field("runs", &self.future.is_some()).finish()
+    }
+}
+
 impl Drop for Collector {
     fn drop(&mut self) {
-        // Not under the lock: what it held may take others with it.
-        let mut work = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        let (future, waker) = (work.future.take(), work.waker.take());
-        drop(work);
-        drop(future);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        end(&self.task);
+    }
+}
+
+/// Ends a collection where it is.
+pub(crate) fn end(task: &Slot) {
+    // Not under the lock: what it held may take others with it.
+    let mut work = task.lock().unwrap_or_else(PoisonError::into_inner);
+    let (future, waker) = (work.future.take(), work.waker.take());
+    drop(work);
+    drop(future);
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }
 
@@ -135,6 +146,7 @@ impl Client {
         let client = self.clone();
         let future: BoxFuture<'static, ()> = Box::pin(collect(client, options));
         let task = Arc::new(Mutex::new(Work { future: Some(future), waker: None }));
+        self.closing().add_collector(&task);
         self.runtime().spawn(Box::pin(Task(task.clone())));
         Collector { task }
     }

@@ -33,6 +33,7 @@ use crate::mutants::{self, off};
 use crate::{Client, LockView, Result, Runtime};
 
 pub use background::{Collector, GcOptions};
+pub(crate) use background::{Slot, end};
 pub use readers::OldestReader;
 pub(crate) use readers::{Open, OpenReaders};
 

@@ -277,6 +277,7 @@ impl Context {
         changes: &[Seen],
     ) -> Result<()> {
         let mut tx = self.client.begin().await?;
+        tx.crew = Some(self.crew.clone());
         let s = tx.start_ts();
         let only: Vec<Change> = changes.iter().map(|(change, _)| change.clone()).collect();
         let name = &registration.observed.observer;

@@ -235,6 +235,8 @@ impl Context {
             if self.hints.is_waiting(&cell) {
                 continue;
             }
+            // Its observer has as many runs as it may.
+            let Some(_run) = self.hints.enter(&cell) else { continue };
             if self.visit(&cell, None).await? == Visit::Met && self.options.jump {
                 return Ok(false);
             }

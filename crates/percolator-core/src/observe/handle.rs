@@ -13,6 +13,7 @@ use bigtable::Timestamp;
 use bytes::Bytes;
 use futures::FutureExt;
 
+use crate::admit::in_observer;
 use crate::column::Cell;
 use crate::get::Patience;
 use crate::mutants::{self, off};
@@ -169,6 +170,7 @@ impl Context {
         alone: Option<&[Timestamp]>,
     ) -> Result<Ran> {
         let mut tx = self.client.begin().await?;
+        tx.crew = Some(self.crew.clone());
         let mut ran = Ran::Acknowledged(tx.start_ts());
         let strong = registration.observed.strength == Strength::Strong;
         let name = &registration.observed.observer;
@@ -264,6 +266,8 @@ pub(super) fn is_of_the_services(error: &Error) -> bool {
     match error {
         Error::Oracle(_)
         | Error::Unavailable(_)
+        | Error::Overloaded { .. }
+        | Error::Closed
         | Error::Aborted { reason: AbortReason::Oracle(_), .. } => true,
         Error::Store(error) | Error::Aborted { reason: AbortReason::Store(error), .. } => {
             !matches!(error, bigtable::Error::InvalidRequest(_))
@@ -274,7 +278,7 @@ pub(super) fn is_of_the_services(error: &Error) -> bool {
 
 /// Awaits an observer; its panic becomes an error (H56).
 pub(super) async fn run_guarded(run: impl Future<Output = Result<()>>) -> Result<()> {
-    match AssertUnwindSafe(run).catch_unwind().await {
+    match AssertUnwindSafe(in_observer(run)).catch_unwind().await {
         Ok(result) => result,
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -3,6 +3,7 @@
 //! ```text
 //! register   stores the schema, raises its version, sweeps for changes made before
 //! find       scans the notify family from random places; hints come first
+//! crew       the tasks that do all this, and how they end
 //! handle     lock the row, begin, newest c > ack?, run, commit with ack := s, clear what was seen (in
 //!            the commit itself where the column has no other observer)
 //! batch      the same for many weak notifications at once
@@ -13,6 +14,7 @@
 //! ```
 
 mod batch;
+pub(crate) mod crew;
 mod elsewhere;
 mod find;
 mod handle;

@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::channel::oneshot;
-use futures::future::{Shared, join_all, select};
+use futures::future::select;
 
 use crate::bell::Bell;
 use crate::column::{COLUMN_BYTES_MAX, Cell, Table};
 use crate::hints::{Hint, Queue};
+use crate::observe::crew::Crew;
 use crate::observe::elsewhere::Elsewhere;
 use crate::observe::find::{Places, Tablets, Unwalked};
 use crate::observe::handle::Visit;
@@ -39,8 +38,12 @@ const DELAYED_MAX: usize = 10_000;
 /// ```
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
-    /// How many cells are handled at once.
+    /// How many cells are handled at once: 4 by default.
     pub threads: usize,
+    /// How many cells of one column are handled at once; no fewer than `threads` by default. With less, the
+    /// observers of one column leave threads to all others, however slow they are. See also
+    /// [`Registration::runs_max`].
+    pub runs_max: usize,
     /// How often the workers together scan for notifications although hints keep them busy, and the
     /// first pause when they find nothing.
     pub scan_period: Duration,
@@ -70,6 +73,7 @@ impl Default for WorkerOptions {
     fn default() -> Self {
         WorkerOptions {
             threads: 4,
+            runs_max: usize::MAX,
             scan_period: Duration::from_millis(500),
             idle_max: Duration::from_secs(2),
             row_lock_lifetime: Duration::from_secs(30),
@@ -89,9 +93,6 @@ impl Default for WorkerOptions {
 #[derive(Debug)]
 pub struct Workers {
     context: Arc<Context>,
-    /// Dropped to wake every worker that sleeps.
-    stop: Option<oneshot::Sender<()>>,
-    ended: Vec<oneshot::Receiver<()>>,
 }
 
 /// What the workers of a process share.
@@ -105,9 +106,7 @@ pub(super) struct Context {
     observers: BTreeMap<(String, Column), Vec<Arc<Registration>>>,
     /// The tables to scan, with their observed columns; batching observers scan for themselves.
     scanned: Vec<(Table, Vec<Column>)>,
-    stopping: AtomicBool,
-    /// Completes when the workers are to stop.
-    stopped: Shared<oneshot::Receiver<()>>,
+    pub(super) crew: Arc<Crew>,
     delayed: AtomicUsize,
     scans: Mutex<Scans>,
     tablets: Mutex<Tablets>,
@@ -159,52 +158,73 @@ impl Client {
                 )));
             }
         }
-        let (stop, stopped) = oneshot::channel();
+        let crew = Arc::new(Crew::default());
+        self.closing().add_crew(&crew)?;
         // Before anything is stored: a mistake leaves no trace in the schema.
-        let context = Context::new(self, registrations, options, stopped.shared()).await?;
+        let context = Context::new(self, registrations, options, crew.clone()).await?;
         let context = Arc::new(context);
         self.register(&wanted).await?;
         context.check_batched_columns()?;
         context.warn_of_missing();
-        let mut ended = Vec::new();
+        let runtime = &**self.runtime();
         for _ in 0..context.options.threads.max(1) {
-            let context = context.clone();
-            ended.push(self.start(context.work_loop()));
+            crew.start(runtime, context.clone().work_loop());
         }
         for registration in context.observers.values().flatten() {
             if let Runner::Batch(..) = registration.runner {
-                let context = context.clone();
-                ended.push(self.start(context.batch_loop(registration.clone())));
+                crew.start(runtime, context.clone().batch_loop(registration.clone()));
             }
         }
-        Ok(Workers { context, stop: Some(stop), ended })
-    }
-
-    fn start(&self, task: impl Future<Output = ()> + Send + 'static) -> oneshot::Receiver<()> {
-        let (end, ended) = oneshot::channel();
-        self.runtime().spawn(Box::pin(async move {
-            task.await;
-            // Nobody may be waiting any more.
-            let _ = end.send(());
-        }));
-        ended
+        Ok(Workers { context })
     }
 }
 
 impl Workers {
-    /// Stops the workers and waits until each has finished the cell it is at. What is still dirty
-    /// stays so in the store, for the next worker.
-    pub async fn stop(mut self) {
-        let ended = std::mem::take(&mut self.ended);
-        drop(self);
-        join_all(ended).await;
+    /// Stops the workers and waits until each has finished the cell it is at, however long its observers
+    /// take. What is still dirty stays so in the store, for the next worker.
+    pub async fn stop(self) {
+        self.context.crew.stop_within(&**self.context.runtime(), None).await;
+    }
+
+    /// Stops the workers, and waits for so long until each has finished the cell it is at. Abandons what
+    /// then goes on, and returns how many workers were still at a cell or at a batch. Observers can
+    /// [ask](crate::Transaction::is_stopping) whether they should come to an end.
+    ///
+    /// An abandoned run is dropped where it awaits something. Nothing of its transaction takes effect, unless it
+    /// was committing: a commit that has begun is finished in the background. Its advisory row lock is
+    /// given up at once, and the change stays notified: the next worker handles it. A run that blocks its
+    /// thread cannot be dropped. It goes on until it awaits something, and is waited for during one more second.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator_core::*;
+    /// use std::time::Duration;
+    /// struct Hangs;
+    /// #[async_trait]
+    /// impl Observer for Hangs {
+    ///     async fn observe(&self, _: &mut Transaction, _: &Change) -> Result<()> {
+    ///         std::future::pending().await
+    ///     }
+    /// }
+    ///
+    /// const TEXT: Column = Column::literal("doc:text");
+    /// let hangs = Registration::strong("hangs", "docs", TEXT, Hangs);
+    /// let workers = client.observe(vec![hangs], WorkerOptions::default()).await?;
+    /// let docs = client.table("docs").await?;
+    /// client.transact(async |mut tx| tx.set(&docs, "a", &TEXT, "to be or not")).await?;
+    /// client.runtime().sleep(Duration::from_secs(1)).await;
+    /// assert_eq!(workers.stop_within(Duration::from_secs(10)).await, 1);
+    /// assert_eq!(client.backlog().await?[0].cells, 1);
+    /// # Ok(()) });
+    /// ```
+    pub async fn stop_within(self, longest: Duration) -> usize {
+        self.context.crew.stop_within(&**self.context.runtime(), Some(longest)).await
     }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.context.stopping.store(true, Ordering::SeqCst);
-        self.stop.take();
+        self.context.crew.stop();
     }
 }
 
@@ -213,7 +233,7 @@ impl Context {
         client: &Client,
         registrations: Vec<Registration>,
         options: WorkerOptions,
-        stopped: Shared<oneshot::Receiver<()>>,
+        crew: Arc<Crew>,
     ) -> Result<Self> {
         let mut observers: BTreeMap<(String, Column), Vec<Arc<Registration>>> = BTreeMap::new();
         let mut scanned: BTreeMap<String, Vec<Column>> = BTreeMap::new();
@@ -234,13 +254,17 @@ impl Context {
         for (name, columns) in scanned {
             tables.push((client.table(&name).await?, columns));
         }
-        let columns = |batched: bool| {
-            let is_batched = |r: &Arc<Registration>| matches!(r.runner, Runner::Batch(..));
-            let all = observers.iter().filter(move |(_, of)| of.iter().any(is_batched) == batched);
-            all.map(|(column, _)| column.clone())
+        let is_batched = |r: &Arc<Registration>| matches!(r.runner, Runner::Batch(..));
+        let (batched, each): (Vec<_>, Vec<_>) =
+            observers.iter().partition(|(_, of)| of.iter().any(is_batched));
+        // The observers of a column run one after the other.
+        let runs_max = |of: &[Arc<Registration>]| {
+            of.iter().map(|r| r.runs_max.unwrap_or(options.runs_max)).min().unwrap_or(usize::MAX)
         };
+        let each = each.into_iter().map(|(column, of)| (column.clone(), runs_max(of))).collect();
+        let batched = batched.into_iter().map(|(column, _)| column.clone());
         let running = observers.values().flatten().map(|r| r.observed.clone()).collect();
-        let hints = client.hints().begin(columns(false), columns(true), running);
+        let hints = client.hints().begin(each, batched, running, &crew);
         let scan_period = options.scan_period;
         let context = Context {
             hints,
@@ -250,8 +274,7 @@ impl Context {
             elsewhere: Elsewhere::default(),
             observers,
             scanned: tables,
-            stopping: AtomicBool::new(false),
-            stopped,
+            crew,
             delayed: AtomicUsize::new(0),
             scans: Mutex::new(Scans { next: client.runtime().now(), pause: scan_period }),
             tablets: Mutex::default(),
@@ -279,7 +302,7 @@ impl Context {
                 self.scanned(found);
             }
             match self.hints.pop() {
-                Some(hint) => {
+                Some((hint, _run)) => {
                     self.stir();
                     self.follow(hint).await;
                 }
@@ -381,11 +404,11 @@ impl Context {
 
     /// Waits for this long, or for the end of the workers.
     pub(super) async fn rest(&self, longest: Duration) {
-        select(self.stopped.clone(), self.runtime().sleep(longest)).await;
+        select(pin!(self.crew.stopping()), self.runtime().sleep(longest)).await;
     }
 
     pub(super) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
+        self.crew.is_stopping()
     }
 
     pub(super) fn runtime(&self) -> &Arc<dyn Runtime> {

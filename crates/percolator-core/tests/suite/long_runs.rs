@@ -1,10 +1,11 @@
-//! Observers that take long: their row locks are renewed (H73).
+//! Observers that take long: their row locks are renewed (H73), they leave threads to others, and they can be
+//! stopped.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use percolator_core::{Observer, Registration, Runtime, WorkerOptions};
+use percolator_core::{Column, Observer, Registration, Runtime, WorkerOptions};
 
 use crate::notifications::COUNT;
 use crate::world::{BAL, World, get_column, observer, run_both, set};
@@ -13,16 +14,16 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// When the runs of an observer began.
 #[derive(Debug, Clone, Default)]
-struct Began(Arc<Mutex<Vec<Duration>>>);
+pub(crate) struct Began(Arc<Mutex<Vec<Duration>>>);
 
 impl Began {
-    fn times(&self) -> Vec<Duration> {
+    pub(crate) fn times(&self) -> Vec<Duration> {
         self.0.lock().unwrap().clone()
     }
 }
 
 /// An observer that takes so long, and then counts its run in the changed row.
-fn slow(world: &World, takes: Duration, began: &Began) -> impl Observer + use<> {
+pub(crate) fn slow(world: &World, takes: Duration, began: &Began) -> impl Observer + use<> {
     let (runtime, began) = (world.runtime.clone(), began.clone());
     observer(move |tx, change| {
         began.0.lock().unwrap().push(runtime.now());
@@ -90,31 +91,9 @@ fn h73_the_renewal_ends_with_the_longest_run_and_of_two_runs_one_commits() {
     });
 }
 
-/// A worker that was stopped in the middle of a run gives its row lock up.
-#[test]
-fn a_row_lock_goes_with_the_run_that_is_dropped() {
-    run_both(async |world| {
-        let (one, other) = (world.process(Default::default(), 0).await, world.client().await);
-        let table = other.table("t").await.unwrap();
-        let began = Began::default();
-        let begin = |takes| Registration::strong("o", "t", BAL, slow(&world, takes, &began));
-        let options = WorkerOptions { row_lock_lifetime: 600 * SECOND, ..short_locks(1, SECOND) };
-        let first = one.client.observe(vec![begin(60 * SECOND)], options.clone()).await.unwrap();
-        set(&one.client, &table, &[("a", "1")]).await;
-        world.sleep_ms(100).await;
-        assert_eq!(began.times().len(), 1);
-        one.crash();
-        drop((first, one));
-        let second = other.observe(vec![begin(SECOND)], options).await.unwrap();
-        assert_eq!(counted(&other, "a").await, "1");
-        second.stop().await;
-    });
-}
-
-/// Retried commits of the transaction of a batch hold the lock of the batch, too.
 #[test]
 fn h73_a_batch_that_outlasts_its_lock_is_delivered_once() {
-    use percolator_core::{Batch, BatchObserver, Change, Column, Result, Transaction, async_trait};
+    use percolator_core::{Batch, BatchObserver, Change, Result, Transaction, async_trait};
     const CHANGED: Column = Column::literal("f:changed");
 
     struct Slow(percolator_core::testing::VirtualRuntime, Arc<AtomicUsize>);
@@ -145,5 +124,135 @@ fn h73_a_batch_that_outlasts_its_lock_is_delivered_once() {
         for workers in workers {
             workers.stop().await;
         }
+    });
+}
+
+const OTHER: Column = Column::literal("f:other");
+
+/// Two threads, a slow observer with two changes, and a quick one whose change comes later: when it ran.
+async fn quick_ran_at(world: &World, bound: Option<usize>, bound_of_all: usize) -> Duration {
+    let (worker, writer) = (world.client().await, world.client().await);
+    let table = worker.table("t").await.unwrap();
+    let (began, quick) = (Began::default(), Began::default());
+    let mut strong = Registration::strong("slow", "t", BAL, slow(world, 3 * SECOND, &began));
+    if let Some(runs) = bound {
+        strong = strong.runs_max(runs);
+    }
+    let quick_one = slow(world, Duration::from_millis(1), &quick);
+    let quick_one = Registration::strong("quick", "t", OTHER, quick_one);
+    let options = WorkerOptions { threads: 2, runs_max: bound_of_all, ..WorkerOptions::default() };
+    let workers = worker.observe(vec![strong, quick_one], options).await.unwrap();
+    // Some have hints, some have to be found.
+    set(&worker, &table, &[("a", "1"), ("b", "1")]).await;
+    set(&writer, &table, &[("c", "1"), ("d", "1")]).await;
+    world.sleep_ms(1500).await;
+    let since = world.runtime.now();
+    let change = async |mut tx: percolator_core::Attempt| tx.set(&table, "e", &OTHER, "1");
+    worker.transact(change).await.unwrap();
+    assert!(worker.wait_idle(Some(60 * SECOND)).await.unwrap().idle);
+    assert_eq!(began.times().len(), 4);
+    workers.stop().await;
+    quick.times()[0] - since
+}
+
+#[test]
+fn slow_observers_leave_threads_to_others_if_they_are_bounded() {
+    run_both(async |world| {
+        let unbounded = quick_ran_at(&world, None, usize::MAX).await;
+        assert!(unbounded > SECOND, "this is what the bound is for: {unbounded:?}");
+    });
+    for (bound, of_all) in [(Some(1), usize::MAX), (None, 1), (Some(1), 2)] {
+        run_both(async |world| {
+            let bounded = quick_ran_at(&world, bound, of_all).await;
+            assert!(bounded < Duration::from_millis(100), "{bound:?}, {of_all}: {bounded:?}");
+        });
+    }
+}
+
+#[test]
+fn no_observer_has_more_runs_at_a_time_than_its_bound() {
+    run_both(async |world| {
+        let (worker, writer) = (world.client().await, world.client().await);
+        let table = worker.table("t").await.unwrap();
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let run = {
+            let (now, most, runtime) = (now.clone(), most.clone(), world.runtime.clone());
+            observer(move |_, _| {
+                let (now, most) = (now.clone(), most.clone());
+                let sleep = runtime.sleep(Duration::from_millis(300));
+                Box::pin(async move {
+                    most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+                    sleep.await;
+                    now.fetch_sub(1, SeqCst);
+                    Ok(())
+                })
+            })
+        };
+        let options = WorkerOptions { threads: 8, ..WorkerOptions::default() };
+        let strong = Registration::strong("o", "t", BAL, run).runs_max(3);
+        let workers = worker.observe(vec![strong], options).await.unwrap();
+        let rows: Vec<String> = (0..40).map(|n| format!("{n:02}")).collect();
+        let cells: Vec<(&str, &str)> = rows.iter().map(|row| (row.as_str(), "1")).collect();
+        set(&worker, &table, &cells[..20]).await;
+        set(&writer, &table, &cells[20..]).await;
+        let since = world.runtime.now();
+        assert!(worker.wait_idle(Some(60 * SECOND)).await.unwrap().idle);
+        assert_eq!(most.load(SeqCst), 3);
+        assert!(world.runtime.now() - since < 8 * SECOND, "40 runs by three take four seconds");
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn stop_within_abandons_a_run_that_hangs_and_the_next_worker_handles_the_change() {
+    run_both(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let began = Began::default();
+        let options = WorkerOptions { threads: 2, ..WorkerOptions::default() };
+        let hangs = Registration::strong("o", "t", BAL, slow(&world, 3600 * SECOND, &began));
+        let workers = client.observe(vec![hangs], options.clone()).await.unwrap();
+        set(&client, &table, &[("a", "1")]).await;
+        world.sleep_ms(10).await;
+        let since = world.runtime.now();
+        assert_eq!(workers.stop_within(10 * SECOND).await, 1);
+        assert_eq!(world.runtime.now() - since, 10 * SECOND);
+        assert_eq!(client.backlog().await.unwrap()[0].cells, 1);
+        let quick = Registration::strong("o", "t", BAL, slow(&world, SECOND, &began));
+        let workers = client.observe(vec![quick], options).await.unwrap();
+        assert_eq!(counted(&client, "a").await, "1");
+        let took = world.runtime.now() - since;
+        assert!(took < 13 * SECOND, "the row lock went with the run: {took:?}");
+        let since = world.runtime.now();
+        assert_eq!(workers.stop_within(10 * SECOND).await, 0);
+        assert!(world.runtime.now() - since < SECOND, "there is nothing to wait for");
+    });
+}
+
+#[test]
+fn an_observer_is_told_to_come_to_an_end() {
+    run_both(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        assert!(!client.begin().await.unwrap().is_stopping());
+        let runtime = world.runtime.clone();
+        let polite = observer(move |tx, _| {
+            let (runtime, stopping) = (runtime.clone(), tx.stopping());
+            Box::pin(async move {
+                assert!(!tx.is_stopping());
+                futures::future::select(Box::pin(stopping), runtime.sleep(3600 * SECOND)).await;
+                assert!(tx.is_stopping());
+                Err(percolator_core::Error::Unavailable("it is told to stop".to_owned()))
+            })
+        });
+        let polite = Registration::strong("o", "t", BAL, polite);
+        let workers = client.observe(vec![polite], WorkerOptions::default()).await.unwrap();
+        set(&client, &table, &[("a", "1")]).await;
+        world.sleep_ms(1000).await;
+        let since = world.runtime.now();
+        workers.stop().await;
+        assert!(world.runtime.now() - since < SECOND);
+        assert_eq!(client.stats().observer_failures, 0, "that is no failure of the observer");
+        assert_eq!(client.backlog().await.unwrap()[0].cells, 1);
     });
 }

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod admission;
 mod apart;
 mod batches;
+mod closing;
 mod commit;
 mod faults;
 mod finish;

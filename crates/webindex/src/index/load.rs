@@ -19,8 +19,6 @@ const LOADED_AT_ONCE: usize = 4;
 /// How many documents are loaded at a time for the observers of other processes: over a network, where
 /// each waits for answers most of the time.
 const SENT_AT_ONCE: usize = 32;
-/// How many changes may wait for this process's workers before the loader waits for them.
-const BACKLOG_MAX: usize = 4_000;
 /// The slowest and the fastest pace, in pages a second.
 const PACE_MIN: f64 = 0.001;
 const PACE_MAX: f64 = 1e6;
@@ -225,10 +223,7 @@ impl WebIndex {
 
     /// Stores a document, unless it is stored already with the same content.
     pub(crate) async fn store(&self, url: &str, content: &[u8]) -> Result<bool, Error> {
-        while self.db.hints_waiting() > BACKLOG_MAX {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-        self.db.admit().await;
+        self.db.admit().await?;
         let content_hash = *blake3::hash(content).as_bytes();
         let stored_content = encode_content(content);
         let loaded_ms = self.db.runtime().wall_ms();

@@ -81,7 +81,7 @@ impl WebIndex {
                 report.stopped = true;
                 break;
             }
-            self.db.admit().await;
+            self.db.admit().await?;
             report.changed += self.write_ranks(some).await?;
             progress.step(some.len());
         }

@@ -130,7 +130,8 @@ impl Ours {
             ..bigtable_fjall::Options::default()
         };
         let (spy, seen) = Spy::on(Arc::new(FjallStore::open(dir, options)?));
-        let db = Percolator::over(spy, Options::default()).await?;
+        let options = Options { backlog_max: BACKLOG_MAX, ..Options::default() };
+        let db = Percolator::over(spy, options).await?;
         let collector = db.collect_in_background(GcOptions::default());
         let repository = Repository::open(db).await?;
         let workers = repository.cluster(served.workers()).await?;
@@ -155,9 +156,6 @@ impl Ours {
                     let id = next.fetch_add(1, Ordering::Relaxed);
                     if id >= end {
                         return Ok::<(), percolator::Error>(());
-                    }
-                    while repository.database().hints_waiting() > BACKLOG_MAX {
-                        tokio::time::sleep(Duration::from_millis(1)).await;
                     }
                     repository.load(&corpus.document(id), corpus.body(id)).await?;
                 }
