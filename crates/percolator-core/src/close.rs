@@ -76,7 +76,8 @@ impl Client {
     /// From then on everything fails with [`Error::Closed`]: what clones of this client begin, and reads and
     /// commits of transactions that are open. A commit that another task is in the middle of is waited for; a
     /// caller that holds its future without polling it holds up `close`. Other clients of the same store
-    /// go on. Closing a client that is closed does nothing.
+    /// go on. Closing a client that is closed does nothing. An observer must not await this: it would wait for
+    /// itself.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {

@@ -41,7 +41,7 @@ pub struct Options {
     /// each row is read in a request of its own before; the one that locks has its condition all the same,
     /// so nothing is less safe, and a commit in two phases takes a round trip more.
     pub prewrite_in_one_request: bool,
-    /// [`admit`](crate::Client::admit) waits while more changes than this wait for observers: 4,000 by default.
+    /// [`admit`](crate::Client::admit) waits while more changes than this wait for observers: 2,000 by default.
     /// `usize::MAX` is no bound.
     pub backlog_max: usize,
     /// Whether `admit` counts what waits in the store, of which other processes leave and handle a part, and
@@ -127,7 +127,7 @@ impl Default for Options {
             short_value_bytes_max: 255,
             read_ahead: false,
             prewrite_in_one_request: true,
-            backlog_max: 4_000,
+            backlog_max: 2_000,
             backlog_of_store: false,
             admit_wait_max: Duration::from_secs(60),
             attempts_max: 64,

@@ -190,7 +190,16 @@ async fn worker_life(world: Arc<World>, member: ProcessRuntime, observers: Obser
     if session.client.stats().row_locks_renewed > 0 {
         world.tally.happened(Sometimes::RowLockRenewed);
     }
-    workers.stop().await;
+    match world.one_in(2) {
+        true => workers.stop().await,
+        // Some are abandoned in the middle of a run, or of a commit.
+        false => {
+            let longest = Duration::from_millis(world.between(0, 200));
+            if workers.stop_within(longest).await > 0 {
+                world.tally.happened(Sometimes::RunAbandoned);
+            }
+        }
+    }
 }
 
 /// Collects garbage while the storm lasts.

@@ -238,6 +238,9 @@ fn options(rng: &mut Rng) -> Options {
         read_ahead: rng.below(2) == 0,
         prewrite_in_one_request: rng.below(2) == 0,
         short_value_bytes_max: *rng.pick(&[0, 12, 255]).unwrap_or(&255),
+        backlog_max: 2_000,
+        backlog_of_store: false,
+        admit_wait_max: Duration::from_secs(60),
         attempts_max: 12,
         commit_path: CommitPath::OneStep,
         secondaries: match rng.below(2) {

@@ -153,6 +153,8 @@ kinds! {
         BatchAborted = "batch_aborted",
         /// A worker renewed the advisory lock on a row, because an observer took long.
         RowLockRenewed = "row_lock_renewed",
+        /// Workers were stopped in the middle of a run.
+        RunAbandoned = "run_abandoned",
         /// Workers ran a part of a column's observers.
         PartlyObserved = "partly_observed",
     }

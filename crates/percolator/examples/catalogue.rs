@@ -226,7 +226,8 @@ async fn whole(db: &Percolator, products: &Table) -> Result<u64> {
 }
 
 #[tokio::main]
-pub async fn main() -> Result<()> {
+#[allow(dead_code, clippy::print_stdout, reason = "an example prints, and a test includes it")]
+async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let offers = arguments.first().map_or(Ok(20_000), |n| n.parse()).map_err(Error::application)?;
     let unbounded = arguments.iter().any(|argument| argument == "unbounded");

@@ -311,6 +311,10 @@ impl Client {
             loop {
                 runtime.sleep(pause).await;
                 let Some(client) = client.upgrade() else { return };
+                // What was closed has nothing open, once its commits have ended.
+                if client.check_open().is_err() && client.background().unfinished() == 0 {
+                    return;
+                }
                 pause = match client.renew_hold().await {
                     Ok(()) => life / 2,
                     Err(error) => {

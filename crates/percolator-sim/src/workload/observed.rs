@@ -182,6 +182,7 @@ pub(crate) async fn observe(session: &Session, observers: Observers) -> Workers 
     let world = &session.world;
     let options = WorkerOptions {
         threads: world.between(1, 3) as usize,
+        runs_max: world.between(1, 4) as usize,
         scan_period: Duration::from_millis(world.between(20, 200)),
         idle_max: Duration::from_millis(world.between(300, 1500)),
         row_lock_lifetime: Duration::from_millis(world.between(50, 2000)),
