@@ -104,6 +104,28 @@ fn a_flipped_bit_in_the_journal_is_refused_named_and_repaired() {
     assert!(moments.contains("\"timestamp\":10995"), "2^40 and a little: {moments}");
 }
 
+/// The engine's list of keyspaces, or a keyspace's manifest: without it nothing can be opened, and nothing is
+/// lost.
+#[test]
+fn a_lost_list_of_keyspaces_and_a_lost_manifest_are_repaired() {
+    let (dir, data) = store();
+    let whole = rows(&data);
+    fs::remove_dir_all(data.join("engine/keyspaces/0")).unwrap();
+    fs::write(data.join("engine/keyspaces/1/current"), "gibberish").unwrap();
+    assert_eq!(rows(&data).status.code(), Some(2));
+    let checked = percolator(&["check", data.to_str().unwrap()]);
+    assert_eq!(checked.status.code(), Some(3), "{}", text(&checked));
+    let new = dir.path().join("NEW");
+    let arguments = ["check", data.to_str().unwrap(), "--repair", "--to", new.to_str().unwrap()];
+    let repaired = percolator(&arguments);
+    assert_eq!(repaired.status.code(), Some(0), "{}", text(&repaired));
+    assert_eq!(text(&repaired).matches("made anew: ").count(), 2, "{}", text(&repaired));
+    assert_eq!(rows(&new).stdout, whole.stdout);
+    assert_eq!(whole.stdout.iter().filter(|byte| **byte == b'\n').count(), ROWS);
+    let checked = percolator(&["check", new.to_str().unwrap()]);
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked));
+}
+
 /// The oracle's record of a cluster is in a table of its server, and is raised there.
 #[test]
 fn a_table_servers_store_is_repaired_with_the_record_of_its_oracles() {

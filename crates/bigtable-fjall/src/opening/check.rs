@@ -1,26 +1,19 @@
-//! Checking a closed store without touching it, and writing what can be saved of a damaged one.
+//! Checking a closed store without touching it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
 use bigtable::{Error, PageLimit, Result, RowRange, Selection, Store, TimeRange, Timestamp};
-use fjall::Database;
 use futures::executor::block_on;
 
 use super::{Damage, Survey, Thorough, journal_file, shadow, survey};
-use crate::catalog::{self, Catalog};
 use crate::directory::{self, ENGINE_DIR, LOCK_FILE};
-use crate::engine::Engine;
-use crate::fault::{self, Fault};
+use crate::fault;
 use crate::options::{Durability, Options};
-use crate::puts::Puts;
 use crate::store::FjallStore;
-
-/// What is written to a new store at once, in bytes.
-const BATCH_BYTES: u64 = 1 << 20;
 
 /// Something in a store's directory that is not as the store left it.
 ///
@@ -150,14 +143,14 @@ fn count_cells(store: &FjallStore, checked: &mut Checked) -> Result<()> {
 
 /// A store that is closed, and that nobody can open meanwhile.
 #[derive(Debug)]
-struct Closed {
-    dir: PathBuf,
-    survey: Survey,
+pub(super) struct Closed {
+    pub(super) dir: PathBuf,
+    pub(super) survey: Survey,
     _lock: Option<File>,
 }
 
 impl Closed {
-    fn look(dir: &Path) -> Result<Closed> {
+    pub(super) fn look(dir: &Path) -> Result<Closed> {
         let format = directory::format(dir)?;
         let lock = match File::open(dir.join(LOCK_FILE)) {
             // It was removed, or nobody may create it here.
@@ -176,7 +169,7 @@ impl Closed {
         Ok(Closed { dir: dir.to_owned(), survey, _lock: lock })
     }
 
-    fn problems(&self) -> Vec<Problem> {
+    pub(super) fn problems(&self) -> Vec<Problem> {
         let damages = self.survey.damages.iter().cloned();
         let mut problems: Vec<_> =
             damages.map(|Damage { path, problem }| Problem::new(&path, problem)).collect();
@@ -188,148 +181,10 @@ impl Closed {
         problems
     }
 
-    fn stand_in(&self) -> Result<tempfile::TempDir> {
+    pub(super) fn stand_in(&self) -> Result<tempfile::TempDir> {
         let io = |e: io::Error| fault::io(&std::env::temp_dir(), "writing temporary files", &e);
         let to = tempfile::tempdir().map_err(io)?;
         shadow::make(&self.dir, &self.dir.join(ENGINE_DIR), &self.survey, to.path()).map_err(io)?;
         Ok(to)
-    }
-}
-
-/// What can be saved of a damaged store, before it is written.
-///
-/// ```
-/// use bigtable_fjall::{FjallStore, Options, Repair};
-/// # let dir = tempfile::tempdir().unwrap();
-/// # let (dir, new) = (dir.path().join("store"), dir.path().join("new"));
-/// drop(FjallStore::open(&dir, Options::default())?);
-/// std::fs::remove_file(dir.join("INVENTORY")).unwrap();
-/// let repair = Repair::plan(&dir)?;
-/// assert!(repair.dropped()[0].path.ends_with("INVENTORY"));
-/// let saved = repair.write(&new)?;
-/// assert_eq!(saved.unreadable, 0);
-/// assert!(FjallStore::open(&new, Options::default()).is_ok());
-/// # Ok::<(), bigtable::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct Repair {
-    closed: Closed,
-    dropped: Vec<Problem>,
-}
-
-/// What [`Repair::write`] wrote.
-///
-/// See [`Repair`] for an example.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Saved {
-    /// Entries of the engine that were written; a cell is one, or shares one with others.
-    pub entries: u64,
-    /// Entries that could not be read and are not in the new store.
-    pub unreadable: u64,
-}
-
-impl Repair {
-    /// Finds out what of the store in `dir` can be saved. Changes nothing there.
-    ///
-    /// # Errors
-    /// [`Error::Files`] if the directory holds no store, if a process has it open, or if nothing can be
-    /// saved, because the engine's list of its keyspaces is damaged.
-    pub fn plan(dir: impl AsRef<Path>) -> Result<Repair> {
-        let closed = Closed::look(dir.as_ref())?;
-        let names = closed.dir.join(ENGINE_DIR).join("keyspaces").join("0");
-        let lost = closed.survey.damages.iter().find(|damage| damage.path.starts_with(&names));
-        if let Some(Damage { path, problem }) = lost {
-            let problem = format!("{problem}: without it nothing in the directory has a name");
-            return Err(fault::files(path, problem, fault::BACKUP));
-        }
-        let mut dropped = closed.problems();
-        for journal in &closed.survey.journals {
-            let behind = journal.behind().map_err(|e| fault::io(&journal.path, "reading", &e))?;
-            if let Some(first) = behind.batches.first() {
-                let (from, to, count) = (journal.end, first.at, behind.batches.len());
-                let problem = format!(
-                    "bytes {from} to {to} are dropped, and the {count} sound batches behind them \
-                     are kept: transactions whose batches were dropped may be there in part"
-                );
-                dropped.push(Problem::new(&journal.path, problem));
-            }
-        }
-        Ok(Repair { closed, dropped })
-    }
-
-    /// What the new store will lack, by the files that are damaged. A dropped file of a run takes cells
-    /// with it, and earlier versions may show in their place.
-    pub fn dropped(&self) -> &[Problem] {
-        &self.dropped
-    }
-
-    /// Writes what can be saved to a new store in `to`, which must be empty or not be there.
-    ///
-    /// # Errors
-    /// [`Error::Files`] if `to` cannot take a new store, or if a rest of the damaged one cannot be read.
-    pub fn write(&self, to: impl AsRef<Path>) -> Result<Saved> {
-        let to = to.as_ref();
-        if fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
-            let problem = "the directory for the repaired store is not empty";
-            return Err(fault::files(to, problem, "choose an empty directory, or a new one"));
-        }
-        let stand_in = self.closed.stand_in()?;
-        let path = stand_in.path().join(ENGINE_DIR);
-        let reading = |fault: Fault| fault.at(&self.closed.dir, "reading what is left");
-        let source = Database::builder(path).worker_threads(1).open();
-        let source = source.map_err(|e| reading(e.into()))?;
-        let options = Options { durability: Durability::Buffered, ..Options::default() };
-        let store = FjallStore::open(to, options)?;
-        let running = &store.running;
-        running.with(&running.open, |engine, ()| {
-            let saved = engine.take_all_of(&source, reading)?;
-            let synced = engine.db.persist(fjall::PersistMode::SyncAll);
-            synced.map_err(|e| fault::engine(to, "writing", &e)).map(|()| saved)
-        })
-    }
-}
-
-impl Engine {
-    /// Writes all that another store's engine holds to this new store.
-    fn take_all_of(&self, source: &Database, reading: impl Fn(Fault) -> Error) -> Result<Saved> {
-        let mut lead = self.wait_to_lead()?;
-        let open = |name: &str| source.keyspace(name, Default::default);
-        let catalog = Catalog(open(catalog::KEYSPACE).map_err(|e| reading(e.into()))?);
-        let mut saved = Saved::default();
-        let mut keyspaces = vec![(catalog.0.clone(), self.catalog.0.clone())];
-        for schema in catalog.groups().map_err(&reading)? {
-            let group = self.open_group(&mut lead, &schema).map_err(|e| reading(e.into()))?;
-            for keyspace in group.keyspaces() {
-                let from = open(keyspace.name()).map_err(|e| reading(e.into()))?;
-                keyspaces.push((from, keyspace.clone()));
-            }
-        }
-        for (from, to) in &keyspaces {
-            let mut puts = Puts::default();
-            for entry in from.iter() {
-                // The engine may panic over a value whose file is lost.
-                let read = std::panic::catch_unwind(AssertUnwindSafe(|| entry.into_inner()));
-                match read {
-                    Ok(Ok((key, value))) => {
-                        puts.insert(to, key, value);
-                        saved.entries += 1;
-                    }
-                    Ok(Err(_)) | Err(_) => saved.unreadable += 1,
-                }
-                if puts.bytes() >= BATCH_BYTES {
-                    self.write_and_seal(&lead, std::mem::take(&mut puts))?;
-                }
-            }
-            self.write_and_seal(&lead, puts)?;
-        }
-        Ok(saved)
-    }
-
-    fn write_and_seal(&self, lead: &crate::engine::Lead, puts: Puts) -> Result<()> {
-        let bytes = puts.bytes();
-        self.write(puts.into(), false)?;
-        self.seal_full(lead, bytes);
-        self.check_usable()
     }
 }

@@ -10,8 +10,9 @@
 //!   inventory.rs   what must be there          journal.rs   the engine's journals
 //!   unsynced.rs    may a power cut have        runs.rs      the engine's manifests and runs
 //!                  taken unsynced batches?     recovery.rs  the report of what was cut
-//!   check.rs       `check` and `Repair`, for   shadow.rs    a stand-in that the engine may change
-//!                  a store that is closed
+//!   check.rs       `check`, for a store that   shadow.rs    a stand-in that the engine may change
+//!                  is closed
+//!   repair.rs      `Repair`: what can be saved rebuild.rs   manifests and names, made anew
 //! ```
 //!
 //! | The newest journal has an unsound batch, and | without a restart | after a restart with unsynced batches |
@@ -25,7 +26,9 @@
 mod check;
 mod inventory;
 mod journal;
+mod rebuild;
 mod recovery;
+mod repair;
 mod runs;
 mod shadow;
 mod survey;
@@ -40,12 +43,13 @@ use bigtable::Error;
 use crate::directory::sync_directory;
 use crate::fault;
 
-pub use check::{Checked, Problem, Repair, Saved, check};
+pub use check::{Checked, Problem, check};
 pub(crate) use inventory::Inventory;
 #[cfg(test)]
 pub(crate) use journal::tests::sample;
 pub(crate) use journal::{Journal, list as list_journals};
 pub use recovery::Recovery;
+pub use repair::{Repair, Saved};
 use survey::{Survey, Thorough, survey};
 use unsynced::Unsynced;
 pub(crate) use unsynced::{mark, unmark};

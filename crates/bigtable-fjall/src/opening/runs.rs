@@ -19,12 +19,15 @@ use lsm_tree::{Cache, Checksum, Table};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::Damage;
+use super::rebuild::Span;
 
 const CURRENT: &str = "current";
 /// The number of a manifest, its checksum, and the kind of checksum.
 const CURRENT_BYTES: usize = 25;
 /// The one kind of checksum that the engine knows.
 const XXH3: u8 = 0;
+/// The kind of a keyspace that keeps large values in files of their own, in a manifest's `tree_type`.
+const BLOB_TREE: u8 = 1;
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// A file that a manifest names.
@@ -76,12 +79,38 @@ impl Runs {
         if xxh3_128(&content) != stored || bytes[24] != XXH3 {
             return Err(Damage::new(&manifest, "its checksum is not the one in `current`"));
         }
-        parse(dir, manifest, number, &content).map(Some)
+        Runs::parse(dir, manifest, number, &content).map(Some)
+    }
+
+    /// Whether the keyspace keeps large values in files of their own.
+    pub(super) fn has_values(&self) -> bool {
+        self.sections.iter().any(|(name, bytes)| name == b"tree_type" && bytes[..] == [BLOB_TREE])
+    }
+
+    /// The same manifest with the files of another, if both have as many levels.
+    pub(super) fn with_files_of(self, other: Runs) -> Result<Runs, Runs> {
+        match self.levels.len() == other.levels.len() {
+            true => Ok(Runs { levels: other.levels, values: other.values, ..self }),
+            false => Err(self),
+        }
+    }
+
+    /// The same manifest with other files: those of its first level, by run, and those of large values.
+    pub(super) fn with_files(mut self, runs: Vec<Vec<Named>>, values: Vec<Named>) -> Runs {
+        if let Some(first) = self.levels.first_mut() {
+            *first = runs;
+        }
+        Runs { values, ..self }
     }
 
     /// The files of all runs.
     pub(super) fn tables(&self) -> impl Iterator<Item = &Named> {
         self.levels.iter().flatten().flatten()
+    }
+
+    /// The files of all runs, and those of large values.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Named> {
+        self.tables().chain(&self.values)
     }
 
     /// The manifest that names those files alone for which `keep` says so.
@@ -126,19 +155,36 @@ impl Runs {
 
     /// Compares the checksums of all files; returns each that differs.
     pub(crate) fn verify(&self) -> Vec<Damage> {
-        let files = self.tables().chain(&self.values);
-        files.filter_map(|file| file.verify().err()).collect()
+        self.files().filter_map(|file| file.verify().err()).collect()
     }
 }
 
 impl Named {
-    fn open_table(&self, cache: &Arc<Cache>) -> Result<(), Damage> {
+    /// A file that no manifest names: its checksum is that of what it holds.
+    pub(super) fn found(folder: &Path, number: u64, table: bool) -> Result<Named, Damage> {
+        let path = folder.join(number.to_string());
+        let (checksum, added) = (checksum_of(&path)?, 0);
+        let mut entry = [&number.to_le_bytes()[..], &[XXH3], &checksum.to_le_bytes()].concat();
+        if table {
+            entry.extend(u64::to_le_bytes(added));
+        }
+        Ok(Named { path, checksum, added, entry })
+    }
+
+    fn open_table(&self, cache: &Arc<Cache>) -> Result<Table, Damage> {
         let Named { path, checksum, added, .. } = self;
         let (sum, cache) = (Checksum::from_raw(*checksum), cache.clone());
-        match Table::recover(path.clone(), sum, *added, 0, cache, None, false, false) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(of_engine(path, error)),
-        }
+        let table = Table::recover(path.clone(), sum, *added, 0, cache, None, false, false);
+        table.map_err(|error| of_engine(path, error))
+    }
+
+    /// Reads all of the file of a run; returns what it spans.
+    pub(super) fn span(&self) -> Result<Span, Damage> {
+        let table = self.open_table(&Arc::new(Cache::with_capacity_bytes(0)))?;
+        table.iter().try_for_each(|entry| entry.map(drop)).map_err(|e| of_engine(&self.path, e))?;
+        let keys = &table.metadata.key_range;
+        let (first, last) = (keys.min().to_vec(), keys.max().to_vec());
+        Ok(Span { first, last, newest: table.get_highest_seqno() })
     }
 
     pub(super) fn open_values(&self) -> Result<(), Damage> {
@@ -151,19 +197,22 @@ impl Named {
     }
 
     fn verify(&self) -> Result<(), Damage> {
-        let io = |e: io::Error| Damage::io(&self.path, &e);
-        let mut file = File::open(&self.path).map_err(io)?;
-        let mut buffer = vec![0; BUFFER_BYTES];
-        let mut sum = Xxh3::new();
-        loop {
-            match file.read(&mut buffer).map_err(io)? {
-                0 => break,
-                length => sum.update(&buffer[..length]),
-            }
-        }
-        match sum.digest128() == self.checksum {
+        match checksum_of(&self.path)? == self.checksum {
             true => Ok(()),
             false => Err(Damage::new(&self.path, "its checksum is not the one in the manifest")),
+        }
+    }
+}
+
+fn checksum_of(path: &Path) -> Result<u128, Damage> {
+    let io = |e: io::Error| Damage::io(path, &e);
+    let mut file = File::open(path).map_err(io)?;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut sum = Xxh3::new();
+    loop {
+        match file.read(&mut buffer).map_err(io)? {
+            0 => return Ok(sum.digest128()),
+            length => sum.update(&buffer[..length]),
         }
     }
 }
@@ -175,27 +224,37 @@ fn of_engine(path: &Path, error: lsm_tree::Error) -> Damage {
     }
 }
 
-/// Reads the names in a manifest whose checksum was compared.
-fn parse(dir: &Path, manifest: PathBuf, number: u64, content: &[u8]) -> Result<Runs, Damage> {
-    let bad = |what: &str| Damage::new(&manifest, format!("its {what} cannot be read"));
-    let contents = sfa::Reader::from_reader(&mut io::Cursor::new(content));
-    let contents = contents.map_err(|_| bad("table of contents"))?;
-    let mut sections = Vec::new();
-    for entry in contents.toc().iter() {
-        let (from, length) = (usize::try_from(entry.pos()), usize::try_from(entry.len()));
-        let (Ok(from), Ok(length)) = (from, length) else { return Err(bad("table of contents")) };
-        let bytes = from.checked_add(length).and_then(|to| content.get(from..to));
-        let bytes = bytes.ok_or_else(|| bad("table of contents"))?;
-        sections.push((entry.name().to_vec(), bytes.to_vec()));
+impl Runs {
+    /// Reads the names in a manifest.
+    pub(super) fn parse(
+        dir: &Path,
+        manifest: PathBuf,
+        number: u64,
+        content: &[u8],
+    ) -> Result<Runs, Damage> {
+        let bad = |what: &str| Damage::new(&manifest, format!("its {what} cannot be read"));
+        let contents = sfa::Reader::from_reader(&mut io::Cursor::new(content));
+        let contents = contents.map_err(|_| bad("table of contents"))?;
+        let mut sections = Vec::new();
+        for entry in contents.toc().iter() {
+            let (from, length) = (usize::try_from(entry.pos()), usize::try_from(entry.len()));
+            let (Ok(from), Ok(length)) = (from, length) else {
+                return Err(bad("table of contents"));
+            };
+            let bytes = from.checked_add(length).and_then(|to| content.get(from..to));
+            let bytes = bytes.ok_or_else(|| bad("table of contents"))?;
+            sections.push((entry.name().to_vec(), bytes.to_vec()));
+        }
+        let section = |name: &str| {
+            let found = sections.iter().find(|(known, _)| known == name.as_bytes());
+            found.map(|(_, bytes)| Bytes(bytes)).ok_or_else(|| bad(name))
+        };
+        let (tables, values) = (dir.join("tables"), dir.join("blobs"));
+        let levels = section("tables")?.levels(&tables).ok_or_else(|| bad("tables"))?;
+        let values =
+            section("blob_files")?.files(&values, false).ok_or_else(|| bad("blob_files"))?;
+        Ok(Runs { manifest, number, levels, values, sections })
     }
-    let section = |name: &str| {
-        let found = sections.iter().find(|(known, _)| known == name.as_bytes());
-        found.map(|(_, bytes)| Bytes(bytes)).ok_or_else(|| bad(name))
-    };
-    let (tables, values) = (dir.join("tables"), dir.join("blobs"));
-    let levels = section("tables")?.levels(&tables).ok_or_else(|| bad("tables"))?;
-    let values = section("blob_files")?.files(&values, false).ok_or_else(|| bad("blob_files"))?;
-    Ok(Runs { manifest, number, levels, values, sections })
 }
 
 struct Bytes<'a>(&'a [u8]);

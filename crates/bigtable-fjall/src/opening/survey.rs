@@ -15,9 +15,9 @@ use super::{Damage, JOURNALS_DIR, journal_file};
 /// The engine's file that says in which format the others are.
 const VERSION: &str = "version";
 const VERSION_BYTES: &[u8] = b"FJL\x03";
-const KEYSPACES_DIR: &str = "keyspaces";
+pub(super) const KEYSPACES_DIR: &str = "keyspaces";
 /// The keyspace in which the engine keeps the names of the others. It is small.
-const NAMES: u64 = 0;
+pub(super) const NAMES: u64 = 0;
 
 /// How much of the runs is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Survey {
             numbers.extend(inventory.keyspaces.keys());
         }
         let listed = numbers.clone();
-        match numbered_directories(keyspaces) {
+        match numbered(keyspaces) {
             Ok(found) => numbers.extend(found),
             Err(error) => return self.damages.push(Damage::io(keyspaces, &error)),
         }
@@ -221,9 +221,10 @@ fn read_keyspace(dir: &Path, whole: bool) -> Result<Option<(Runs, Vec<Damage>)>,
     Ok(Some((runs, damages)))
 }
 
-fn numbered_directories(keyspaces: &Path) -> io::Result<Vec<u64>> {
+/// The files or directories in a folder whose names are numbers.
+pub(super) fn numbered(folder: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
-    for entry in fs::read_dir(keyspaces)? {
+    for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
         if let Some(number) = name.to_str().and_then(|name| name.parse().ok()) {
             numbers.push(number);

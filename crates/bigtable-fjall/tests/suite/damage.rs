@@ -16,13 +16,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bigtable::{Error, Mutation, PageLimit, Row, RowMutation, RowRange, Store, Table, TimeRange};
-use bigtable_fjall::{Durability, FjallStore, Options, Repair, check};
+use bigtable_fjall::{Durability, FjallStore, Options, check};
 use futures::executor::block_on;
 
 use crate::{EACH, MEMORY, NEWEST, PLAIN, everything, files_error, options, schema, set};
 
 /// Tables of the store that is damaged, and one that it has dropped.
-const TABLES: [&str; 3] = ["t", "u", "v"];
+pub(crate) const TABLES: [&str; 3] = ["t", "u", "v"];
 const DROPPED: &str = "w";
 /// A value of the sweep that has a file of its own.
 const LONG: usize = 1_000_000;
@@ -32,11 +32,11 @@ const SECTOR: usize = 4096;
 const SAMPLE: usize = 600;
 const EVERY: &str = "DAMAGE_EVERY";
 
-type Files = BTreeMap<PathBuf, Vec<u8>>;
-type Tables = BTreeMap<&'static str, Vec<Row>>;
+pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
+pub(crate) type Tables = BTreeMap<&'static str, Vec<Row>>;
 
 /// All files of a directory. Of a journal, without the zeroes it was allocated with.
-fn files_of(dir: &Path) -> Files {
+pub(crate) fn files_of(dir: &Path) -> Files {
     let mut files = Files::new();
     let mut left = vec![dir.to_owned()];
     while let Some(path) = left.pop() {
@@ -57,15 +57,22 @@ fn files_of(dir: &Path) -> Files {
     files
 }
 
-fn write(dir: &Path, files: &Files) {
+pub(crate) fn write(dir: &Path, files: &Files) {
     for (name, data) in files {
         let path = dir.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, data).unwrap();
     }
-    // What the engine creates with its keyspaces.
+    // What the engine creates with its keyspaces: folders of large values for some.
+    let inventory = fs::read_to_string(dir.join("INVENTORY")).unwrap_or_default();
     for keyspace in fs::read_dir(dir.join("engine/keyspaces")).into_iter().flatten() {
-        fs::create_dir_all(keyspace.unwrap().path().join("tables")).unwrap();
+        let path = keyspace.unwrap().path();
+        fs::create_dir_all(path.join("tables")).unwrap();
+        let number = path.file_name().unwrap().to_str().unwrap();
+        let is = |name: &str| inventory.contains(&format!("keyspace {number} {name}\n"));
+        if is("plain") || is("newest.history") {
+            fs::create_dir_all(path.join("blobs")).unwrap();
+        }
     }
 }
 
@@ -74,7 +81,7 @@ fn small(durability: Durability) -> Options {
 }
 
 /// Bytes that cannot be compressed and differ from one number to the next.
-fn noise(length: usize, mut state: u64) -> Vec<u8> {
+pub(crate) fn noise(length: usize, mut state: u64) -> Vec<u8> {
     let next = |_| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 56) as u8
@@ -97,7 +104,7 @@ fn work(table: &dyn Table, rows: u64, long: usize) {
     apply(RowMutation::new("long").mutation(value));
 }
 
-fn read(store: &FjallStore) -> Result<Tables, Error> {
+pub(crate) fn read(store: &FjallStore) -> Result<Tables, Error> {
     let mut tables = Tables::new();
     for name in TABLES {
         let table = block_on(store.open_table(name, &schema()))?;
@@ -114,7 +121,7 @@ fn read(store: &FjallStore) -> Result<Tables, Error> {
 
 /// A store with three tables and a dropped one, some of it in runs, some in the journal. If it is
 /// `killed`, its files are those of the moment before it is closed.
-fn store(durability: Durability, killed: bool) -> (Files, Tables) {
+pub(crate) fn store(durability: Durability, killed: bool) -> (Files, Tables) {
     let dir = directory();
     let store = FjallStore::open(dir.path(), small(durability)).unwrap();
     for name in TABLES.into_iter().chain([DROPPED]) {
@@ -137,7 +144,7 @@ fn store(durability: Durability, killed: bool) -> (Files, Tables) {
     (files_of(dir.path()), tables)
 }
 
-fn directory() -> tempfile::TempDir {
+pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
@@ -181,7 +188,7 @@ fn outcome(what: &str, dir: &Path, acknowledged: &Tables) -> Outcome {
 
 /// One damage.
 #[derive(Debug, Clone)]
-enum Harm {
+pub(crate) enum Harm {
     Flip(usize, u8),
     Zero(std::ops::Range<usize>),
     Cut(usize),
@@ -189,7 +196,7 @@ enum Harm {
 }
 
 impl Harm {
-    fn apply(&self, dir: &Path, name: &Path, data: &[u8]) {
+    pub(crate) fn apply(&self, dir: &Path, name: &Path, data: &[u8]) {
         let path = dir.join(name);
         let mut data = data.to_vec();
         match self {
@@ -413,65 +420,4 @@ fn a_store_that_is_open_or_none_is_not_checked() {
     let _store = FjallStore::open(dir.path(), Options::default()).unwrap();
     let (problem, _) = files_error(check(dir.path(), |_| Vec::new()));
     assert!(problem.contains("another process"), "{problem}");
-}
-
-/// How many rows of the acknowledged ones are there as they were.
-fn saved_rows(found: &Tables, acknowledged: &Tables) -> (usize, usize) {
-    let of = |tables: &Tables| tables.values().map(Vec::len).sum::<usize>();
-    let kept = acknowledged.iter().map(|(name, rows)| {
-        let found = &found[name];
-        rows.iter().filter(|row| found.contains(row)).count()
-    });
-    (kept.sum(), of(acknowledged))
-}
-
-#[test]
-fn what_can_be_saved_is_saved_and_the_rest_is_named() {
-    let (files, tables) = store(Durability::Sync, false);
-    let pick = |part: &str| {
-        let mut found = files.iter().filter(|(name, _)| name.to_string_lossy().contains(part));
-        let (name, data) = found.next().unwrap_or_else(|| panic!("a file in {part}"));
-        (name.clone(), data.clone())
-    };
-    let journal = pick("engine/0.jnl");
-    let middle = journal.1.len() / 2;
-    // A file of each kind, and how many rows may be lost with it.
-    for ((name, data), harm, lost_max) in [
-        (journal.clone(), Harm::Flip(middle, 0x55), 1),
-        (journal.clone(), Harm::Cut(middle), 20),
-        (pick("INVENTORY"), Harm::Remove, 0),
-        (pick("keyspaces/2/tables"), Harm::Flip(200, 1), 100),
-        (pick("keyspaces/2/blobs"), Harm::Flip(200, 1), 1),
-        (pick("keyspaces/2/blobs"), Harm::Remove, 100),
-        (pick("keyspaces/3/current"), Harm::Remove, 100),
-    ] {
-        let (dir, to) = (directory(), directory());
-        write(dir.path(), &files);
-        harm.apply(dir.path(), &name, &data);
-        let before = files_of(dir.path());
-        let what = format!("{} {harm:?}", name.display());
-        let repair = Repair::plan(dir.path()).unwrap_or_else(|e| panic!("{what}: {e}"));
-        assert!(!repair.dropped().is_empty(), "{what}");
-        let to = to.path().join("new");
-        repair.write(&to).unwrap_or_else(|e| panic!("{what}: {e}"));
-        drop(repair);
-        assert!(files_of(dir.path()) == before, "{what}: the damaged store was changed");
-        assert_eq!(check(&to, |_| Vec::new()).unwrap().problems, [], "{what}");
-        let store = FjallStore::open(&to, Options::default()).unwrap();
-        let (saved, all) = saved_rows(&read(&store).unwrap(), &tables);
-        assert!(saved + lost_max >= all, "{what}: {saved} of {all} rows");
-        let row = RowMutation::new("new").mutation(set(&PLAIN, 99, "v"));
-        let table = block_on(store.open_table("t", &schema())).unwrap();
-        block_on(table.mutate_row(row)).unwrap();
-    }
-}
-
-#[test]
-fn a_store_whose_names_are_lost_cannot_be_repaired() {
-    let (files, _) = store(Durability::Sync, false);
-    let dir = directory();
-    write(dir.path(), &files);
-    fs::remove_file(dir.path().join("engine/keyspaces/0/current")).unwrap();
-    let (problem, remedy) = files_error(Repair::plan(dir.path()));
-    assert!(problem.contains("name") && remedy.contains("backup"), "{problem}: {remedy}");
 }

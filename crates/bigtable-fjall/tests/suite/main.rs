@@ -13,6 +13,7 @@ mod packs;
 mod pending;
 mod power_cut;
 mod reopening;
+mod repair;
 mod rows;
 mod whole;
 

@@ -142,6 +142,9 @@ fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
     for Problem { path, problem, .. } in plan.dropped() {
         note(&format!("dropped: {}: {problem}", path.display()));
     }
+    for Problem { path, problem, .. } in plan.remade() {
+        note(&format!("made anew: {}: {problem}", path.display()));
+    }
     note(&format!("writing what can be saved to {}", to.display()));
     let saved = plan.write(to)?;
     drop(plan);

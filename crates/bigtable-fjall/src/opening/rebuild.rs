@@ -1,0 +1,256 @@
+//! Making anew what the engine finds its files by, for a repair: the manifest of a keyspace, and the list of
+//! keyspaces.
+//!
+//! ```text
+//!   lost                    taken instead
+//!   `current`, a manifest   what the newest manifest names, if that is every file that is there, and whole;
+//!                           otherwise every file in the keyspace's directory that can be read
+//!   the list of keyspaces   a new one, by the numbers and names in the store's inventory
+//! ```
+//!
+//! A new manifest loses the levels. That is harmless for a repair: it reads keyspaces from end to end, and
+//! entries that lie in several files are ordered by their numbers. A file whose content was merged into
+//! another one may still be there, so that a cell may show which that merge removed.
+//!
+//! The engine writes the list and the empty manifests itself, into a directory among the temporary files: this
+//! module knows no more of their form than `runs.rs` does.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use bigtable::{Error, Result};
+use fjall::{Database, KeyspaceCreateOptions, KvSeparationOptions};
+
+use super::Damage;
+use super::runs::{Named, Runs};
+use super::survey::{KEYSPACES_DIR, NAMES, Survey, numbered};
+use crate::fault;
+
+/// The engine counts the runs of a level in a byte.
+const RUNS_MAX: usize = 255;
+
+/// What was made anew.
+#[derive(Debug)]
+pub(super) struct Rebuilt {
+    /// What was made anew, by directory, with what was wrong there.
+    pub(super) notes: Vec<Damage>,
+    /// Files that no manifest could name, because they cannot be read.
+    pub(super) unreadable: Vec<Damage>,
+    /// Holds the list of keyspaces, to which the survey refers then.
+    _template: Template,
+}
+
+/// Adds to the survey what it lacks of the keyspaces in `engine`, if there is anything.
+///
+/// # Errors
+/// If the list of keyspaces is damaged and the inventory is not there to take its place, or if temporary
+/// files cannot be written.
+pub(super) fn rebuild(survey: &mut Survey, engine: &Path) -> Result<Option<Rebuilt>> {
+    let keyspaces = engine.join(KEYSPACES_DIR);
+    let list = keyspaces.join(NAMES.to_string());
+    let list_lost = survey.damages.iter().find(|damage| damage.path.starts_with(&list)).cloned();
+    let names = match (&survey.inventory, &list_lost) {
+        (Some(inventory), _) => inventory.keyspaces.clone(),
+        (None, None) => Default::default(),
+        (None, Some(Damage { path, problem })) => {
+            let problem = format!(
+                "{problem}: it is the engine's list of keyspaces, and the inventory that repeats it is \
+                 damaged, too, so nothing in the directory has a name"
+            );
+            return Err(fault::files(path, problem, fault::BACKUP));
+        }
+    };
+    // What the inventory does not list was being created, and holds nothing.
+    let listed: BTreeSet<u64> = match &survey.inventory {
+        Some(inventory) => inventory.keyspaces.keys().copied().collect(),
+        None => numbered(&keyspaces).into_iter().flatten().filter(|n| *n != NAMES).collect(),
+    };
+    let lost: Vec<u64> =
+        listed.iter().copied().filter(|number| !survey.runs.contains_key(number)).collect();
+    if lost.is_empty() && list_lost.is_none() {
+        return Ok(None);
+    }
+    let kinds = listed.iter().map(|number| {
+        let name = names.get(number).cloned().unwrap_or_else(|| format!("keyspace {number}"));
+        let has_values = match survey.runs.get(number) {
+            Some(runs) => runs.has_values(),
+            // The engine makes the folder together with a keyspace that has such files.
+            None => keyspaces.join(number.to_string()).join("blobs").exists(),
+        };
+        (*number, name, has_values)
+    });
+    let template = Template::make(&kinds.collect::<Vec<_>>())?;
+    let damages = survey.damages.clone();
+    let note = |dir: &Path, done: &str| {
+        let of = damages.iter().find(|damage| damage.path.starts_with(dir));
+        let problem = of.map_or("it is damaged", |damage| &damage.problem);
+        Damage::new(dir, format!("{problem}; {done}"))
+    };
+    let (mut notes, mut unreadable) = (Vec::new(), Vec::new());
+    if list_lost.is_some() {
+        notes.push(note(
+            &list,
+            "the list of keyspaces is made anew from the inventory, and nothing is lost with it",
+        ));
+    }
+    if survey.inventory.is_some() {
+        // Of the same kinds as the manifests, even where the folder of a keyspace is gone.
+        survey.runs.insert(NAMES, template.manifest(NAMES)?);
+    }
+    for number in lost {
+        let dir = keyspaces.join(number.to_string());
+        let (runs, done) = match by_newest_manifest(&dir, template.manifest(number)?) {
+            Ok(runs) => {
+                let done = "the newest manifest names the files that are there, all of them whole, and \
+                            nothing is lost";
+                (runs, done.to_owned())
+            }
+            Err(empty) => by_files(&dir, empty, &mut unreadable)?,
+        };
+        notes.push(note(&dir, &done));
+        survey.runs.insert(number, runs);
+    }
+    Ok(Some(Rebuilt { notes, unreadable, _template: template }))
+}
+
+/// A list of keyspaces and empty manifests, as the engine writes them.
+#[derive(Debug)]
+struct Template(tempfile::TempDir);
+
+impl Template {
+    /// Has the engine make keyspaces with these numbers and names; some have files of large values.
+    fn make(keyspaces: &[(u64, String, bool)]) -> Result<Template> {
+        let io = |e: io::Error| fault::io(&std::env::temp_dir(), "writing temporary files", &e);
+        let dir = tempfile::tempdir().map_err(io)?;
+        let failed = |e: fjall::Error| fault::engine(dir.path(), "writing temporary files", &e);
+        let database = Database::builder(dir.path()).worker_threads(1).open().map_err(failed)?;
+        let last = keyspaces.iter().map(|(number, ..)| *number).max().unwrap_or(0);
+        for number in 1..=last {
+            let known = keyspaces.iter().find(|(known, ..)| *known == number);
+            let name =
+                known.map_or_else(|| format!("keyspace {number}"), |(_, name, _)| name.clone());
+            let options = || {
+                let values = known.is_some_and(|(.., values)| *values);
+                let values = values.then(KvSeparationOptions::default);
+                KeyspaceCreateOptions::default().with_kv_separation(values)
+            };
+            let keyspace = database.keyspace(&name, options).map_err(failed)?;
+            if keyspace.path().file_name() != Some(number.to_string().as_ref()) {
+                let problem =
+                    format!("the engine gave keyspace {name} another number than {number}");
+                return Err(fault::files(dir.path(), problem, fault::BACKUP));
+            }
+        }
+        Ok(Template(dir))
+    }
+
+    fn manifest(&self, number: u64) -> Result<Runs> {
+        let dir = self.0.path().join(KEYSPACES_DIR).join(number.to_string());
+        let runs = Runs::read(&dir).map_err(of_damage)?;
+        runs.ok_or_else(|| fault::files(&dir, "the engine wrote no manifest", fault::BACKUP))
+    }
+}
+
+fn of_damage(Damage { path, problem }: Damage) -> Error {
+    fault::files(&path, problem, fault::BACKUP)
+}
+
+/// What the newest manifest in the directory names, if that is every file that is there, each with the checksum
+/// that the manifest says. The manifest itself may be damaged, so nothing else of it is believed.
+fn by_newest_manifest(dir: &Path, empty: Runs) -> std::result::Result<Runs, Runs> {
+    let newest = || {
+        let manifests = fs::read_dir(dir).ok()?.filter_map(|entry| {
+            let name = entry.ok()?.file_name();
+            name.to_str()?.strip_prefix('v')?.parse::<u64>().ok()
+        });
+        let number = manifests.max()?;
+        let manifest = dir.join(format!("v{number}"));
+        let content = fs::read(&manifest).ok()?;
+        let runs = Runs::parse(dir, manifest, number, &content).ok()?;
+        let folders = ["tables", "blobs"].map(|folder| dir.join(folder));
+        let there: BTreeSet<_> = folders
+            .iter()
+            .flat_map(|folder| {
+                numbered(folder).unwrap_or_default().into_iter().map(|n| folder.join(n.to_string()))
+            })
+            .collect();
+        let named: BTreeSet<_> = runs.files().map(|file| file.path.clone()).collect();
+        let whole = catch_unwind(|| runs.check_openable().is_empty() && runs.verify().is_empty());
+        (there == named && whole.unwrap_or(false)).then_some(runs)
+    };
+    match newest() {
+        Some(runs) => empty.with_files_of(runs),
+        None => Err(empty),
+    }
+}
+
+/// A manifest of all files of runs and of large values in the directory that can be read.
+fn by_files(dir: &Path, empty: Runs, unreadable: &mut Vec<Damage>) -> Result<(Runs, String)> {
+    let mut spans = Vec::new();
+    let mut values = Vec::new();
+    for (folder, table) in [("tables", true), ("blobs", false)] {
+        let folder = dir.join(folder);
+        let mut numbers = match numbered(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            numbers => numbers.map_err(|e| of_damage(Damage::io(&folder, &e)))?,
+        };
+        numbers.sort_unstable();
+        for number in numbers {
+            let file = Named::found(&folder, number, table).map_err(of_damage)?;
+            // The engine's reader asserts what a file with a right checksum has.
+            let read = catch_unwind(AssertUnwindSafe(|| match table {
+                true => file.span().map(|span| spans.push((span, file.clone()))),
+                false => file.open_values().map(|()| values.push(file.clone())),
+            }));
+            match read {
+                Ok(Ok(())) => {}
+                Ok(Err(damage)) => unreadable.push(damage),
+                Err(_) => {
+                    unreadable.push(Damage::new(&file.path, "the engine cannot make sense of it"));
+                }
+            }
+        }
+    }
+    let done = format!(
+        "a manifest is made anew of the files that can be read, {} of runs and {} of large values: \
+         cells that a merge removed may show again",
+        spans.len(),
+        values.len()
+    );
+    let runs = in_runs(spans);
+    if runs.len() > RUNS_MAX {
+        let problem =
+            format!("its files overlap in {} runs, and {RUNS_MAX} are the most", runs.len());
+        return Err(fault::files(dir, problem, fault::BACKUP));
+    }
+    Ok((empty.with_files(runs, values), done))
+}
+
+/// What a file of a run holds.
+#[derive(Debug, Clone)]
+pub(super) struct Span {
+    pub(super) first: Vec<u8>,
+    pub(super) last: Vec<u8>,
+    /// The highest number of an entry.
+    pub(super) newest: u64,
+}
+
+/// Arranges files in as few runs as possible, in each of which no two overlap; the newest run is first.
+fn in_runs(mut files: Vec<(Span, Named)>) -> Vec<Vec<Named>> {
+    files.sort_by(|(one, _), (other, _)| one.first.cmp(&other.first));
+    let mut runs: Vec<(Span, Vec<Named>)> = Vec::new();
+    for (span, file) in files {
+        match runs.iter_mut().find(|(run, _)| run.last < span.first) {
+            Some((run, files)) => {
+                (run.last, run.newest) = (span.last, run.newest.max(span.newest));
+                files.push(file);
+            }
+            None => runs.push((span, vec![file])),
+        }
+    }
+    runs.sort_by_key(|(run, _)| std::cmp::Reverse(run.newest));
+    runs.into_iter().map(|(_, files)| files).collect()
+}

@@ -1,0 +1,184 @@
+//! Writing what can be saved of a damaged store to a new one.
+
+use std::fs;
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+
+use bigtable::{Error, Result};
+use fjall::Database;
+
+use super::Damage;
+use super::check::{Closed, Problem};
+use super::rebuild::{Rebuilt, rebuild};
+use crate::catalog::{self, Catalog};
+use crate::directory::ENGINE_DIR;
+use crate::engine::{Engine, Lead};
+use crate::fault::{self, Fault};
+use crate::options::{Durability, Options};
+use crate::puts::Puts;
+use crate::store::FjallStore;
+
+/// What is written to a new store at once, in bytes.
+const BATCH_BYTES: u64 = 1 << 20;
+
+/// What can be saved of a damaged store, before it is written.
+///
+/// ```
+/// use bigtable_fjall::{FjallStore, Options, Repair};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let (dir, new) = (dir.path().join("store"), dir.path().join("new"));
+/// drop(FjallStore::open(&dir, Options::default())?);
+/// std::fs::remove_file(dir.join("INVENTORY")).unwrap();
+/// let repair = Repair::plan(&dir)?;
+/// assert!(repair.dropped()[0].path.ends_with("INVENTORY"));
+/// let saved = repair.write(&new)?;
+/// assert_eq!(saved.unreadable, 0);
+/// assert!(FjallStore::open(&new, Options::default()).is_ok());
+/// # Ok::<(), bigtable::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Repair {
+    closed: Closed,
+    dropped: Vec<Problem>,
+    remade: Vec<Problem>,
+    _rebuilt: Option<Rebuilt>,
+}
+
+/// What [`Repair::write`] wrote.
+///
+/// See [`Repair`] for an example.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Saved {
+    /// Entries of the engine that were written; a cell is one, or shares one with others.
+    pub entries: u64,
+    /// Entries that could not be read and are not in the new store.
+    pub unreadable: u64,
+}
+
+impl Repair {
+    /// Finds out what of the store in `dir` can be saved. Changes nothing there.
+    ///
+    /// # Errors
+    /// [`Error::Files`] if the directory holds no store, if a process has it open, or if nothing can be
+    /// saved, because both the engine's list of its keyspaces and the store's inventory are damaged.
+    pub fn plan(dir: impl AsRef<Path>) -> Result<Repair> {
+        let mut closed = Closed::look(dir.as_ref())?;
+        let mut dropped = closed.problems();
+        let rebuilt = rebuild(&mut closed.survey, &closed.dir.join(ENGINE_DIR))?;
+        let mut remade = Vec::new();
+        if let Some(Rebuilt { notes, unreadable, .. }) = &rebuilt {
+            let of = |Damage { path, problem }: &Damage| Problem::new(path, problem.clone());
+            dropped
+                .retain(|dropped| notes.iter().all(|note| !dropped.path.starts_with(&note.path)));
+            dropped.extend(unreadable.iter().map(of));
+            remade.extend(notes.iter().map(of));
+        }
+        for journal in &closed.survey.journals {
+            let behind = journal.behind().map_err(|e| fault::io(&journal.path, "reading", &e))?;
+            if let Some(first) = behind.batches.first() {
+                let (from, to, count) = (journal.end, first.at, behind.batches.len());
+                let problem = format!(
+                    "bytes {from} to {to} are dropped, and the {count} sound batches behind them \
+                     are kept: transactions whose batches were dropped may be there in part"
+                );
+                dropped.push(Problem::new(&journal.path, problem));
+            }
+        }
+        Ok(Repair { closed, dropped, remade, _rebuilt: rebuilt })
+    }
+
+    /// What the new store will lack, by the files that are damaged. A dropped file of a run takes cells
+    /// with it, and earlier versions may show in their place.
+    pub fn dropped(&self) -> &[Problem] {
+        &self.dropped
+    }
+
+    /// What the engine finds its files by and was lost, by directory, and what takes its place: the list of
+    /// keyspaces, and manifests of keyspaces.
+    pub fn remade(&self) -> &[Problem] {
+        &self.remade
+    }
+
+    /// Writes what can be saved to a new store in `to`, which must be empty or not be there.
+    ///
+    /// # Errors
+    /// [`Error::Files`] if `to` cannot take a new store, or if a rest of the damaged one cannot be read.
+    pub fn write(&self, to: impl AsRef<Path>) -> Result<Saved> {
+        let to = to.as_ref();
+        if fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
+            let problem = "the directory for the repaired store is not empty";
+            return Err(fault::files(to, problem, "choose an empty directory, or a new one"));
+        }
+        let stand_in = self.closed.stand_in()?;
+        let path = stand_in.path().join(ENGINE_DIR);
+        let reading = |fault: Fault| fault.at(&self.closed.dir, "reading what is left");
+        let source = Database::builder(path).worker_threads(1).open();
+        let source = source.map_err(|e| reading(e.into()))?;
+        let open = |name: &str| source.keyspace(name, Default::default);
+        let catalog = Catalog(open(catalog::KEYSPACE).map_err(|e| reading(e.into()))?);
+        let groups = catalog.groups().map_err(reading)?;
+        let keyspaces = self.closed.survey.inventory.iter().flat_map(|i| i.keyspaces.values());
+        if groups.is_empty() && keyspaces.clone().any(|name| name != catalog::KEYSPACE) {
+            let problem =
+                "the catalog, which says what the tables are, is lost: nothing can be saved";
+            return Err(fault::files(&self.closed.dir, problem, fault::BACKUP));
+        }
+        let options = Options { durability: Durability::Buffered, ..Options::default() };
+        let store = FjallStore::open(to, options)?;
+        let running = &store.running;
+        running.with(&running.open, |engine, ()| {
+            let saved = engine.take_all_of(&source, &catalog, reading)?;
+            let synced = engine.db.persist(fjall::PersistMode::SyncAll);
+            synced.map_err(|e| fault::engine(to, "writing", &e)).map(|()| saved)
+        })
+    }
+}
+
+impl Engine {
+    /// Writes all that another store's engine holds to this new store.
+    fn take_all_of(
+        &self,
+        source: &Database,
+        catalog: &Catalog,
+        reading: impl Fn(Fault) -> Error,
+    ) -> Result<Saved> {
+        let mut lead = self.wait_to_lead()?;
+        let open = |name: &str| source.keyspace(name, Default::default);
+        let mut saved = Saved::default();
+        let mut keyspaces = vec![(catalog.0.clone(), self.catalog.0.clone())];
+        for schema in catalog.groups().map_err(&reading)? {
+            let group = self.open_group(&mut lead, &schema).map_err(|e| reading(e.into()))?;
+            for keyspace in group.keyspaces() {
+                let from = open(keyspace.name()).map_err(|e| reading(e.into()))?;
+                keyspaces.push((from, keyspace.clone()));
+            }
+        }
+        for (from, to) in &keyspaces {
+            let mut puts = Puts::default();
+            for entry in from.iter() {
+                // The engine may panic over a value whose file is lost.
+                let read = std::panic::catch_unwind(AssertUnwindSafe(|| entry.into_inner()));
+                match read {
+                    Ok(Ok((key, value))) => {
+                        puts.insert(to, key, value);
+                        saved.entries += 1;
+                    }
+                    Ok(Err(_)) | Err(_) => saved.unreadable += 1,
+                }
+                if puts.bytes() >= BATCH_BYTES {
+                    self.write_and_seal(&lead, std::mem::take(&mut puts))?;
+                }
+            }
+            self.write_and_seal(&lead, puts)?;
+        }
+        Ok(saved)
+    }
+
+    fn write_and_seal(&self, lead: &Lead, puts: Puts) -> Result<()> {
+        let bytes = puts.bytes();
+        self.write(puts.into(), false)?;
+        self.seal_full(lead, bytes);
+        self.check_usable()
+    }
+}
