@@ -4,6 +4,11 @@ mod conformance;
 mod contention;
 mod damage;
 mod edits;
+#[cfg(target_os = "linux")]
+#[path = "../failing_sync/mod.rs"]
+mod failing;
+#[cfg(target_os = "linux")]
+mod failing_sync;
 mod failures;
 mod full;
 mod glance;

@@ -163,7 +163,10 @@ fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
         None => "it holds no oracle's record, so there are no timestamps to raise".to_owned(),
     });
     if dir.join(SEARCH_DIR).exists() {
-        note("the search index was left where it is: load the pages again into the new store");
+        note(
+            "the search index was left out: the next command that opens the web index makes it anew \
+             from the documents",
+        );
     }
     Ok(())
 }
