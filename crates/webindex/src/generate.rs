@@ -7,6 +7,7 @@
 //! Invariants: the files depend on seed and number of pages alone, and a page's text on the seed
 //! and its own number, so that a larger site contains much of the smaller one.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -200,6 +201,8 @@ pub struct Made {
     pub canonicals: usize,
     /// Symlinks to an article; none where the operating system has none.
     pub symlinks: usize,
+    /// Different texts, those of pages that only lead elsewhere left out: so many pages are to be found.
+    pub texts: usize,
     /// Size of all files.
     pub bytes: usize,
 }
@@ -225,22 +228,22 @@ impl Site {
             return Err(Error::OutOfRange { what: "the number of pages", given, allowed });
         }
         let mut out = Output::new(dir)?;
-        out.page("index.html", &self.start_page())?;
+        out.text("index.html", &self.start_page())?;
         for article in 0..self.pages {
             self.write_article(&mut out, article)?;
         }
-        Ok(out.made)
+        Ok(Made { texts: out.texts.len(), ..out.made })
     }
 
     fn write_article(&self, out: &mut Output<'_>, article: usize) -> Result<(), Error> {
         let name = name_of(article);
         let html = self.article(article, "");
         out.made.articles += 1;
-        out.page(&name, &html)?;
+        out.text(&name, &html)?;
         if article.is_multiple_of(COPIED_EVERY) {
             out.made.copies += 2;
-            out.page(&path_in("mirror", article), &html)?;
-            out.page(&path_in("archive", article), &html)?;
+            out.text(&path_in("mirror", article), &html)?;
+            out.text(&path_in("archive", article), &html)?;
         }
         if article % MOVED_EVERY == 1 {
             out.made.redirects += 1;
@@ -329,6 +332,8 @@ impl Site {
 struct Output<'d> {
     dir: &'d Path,
     made: Made,
+    /// The hashes of the documents that are to be found.
+    texts: HashSet<[u8; 32]>,
 }
 
 impl<'d> Output<'d> {
@@ -340,7 +345,7 @@ impl<'d> Output<'d> {
             let expected = "place for a generated site";
             return Err(Error::ForeignDirectory { path: dir.to_path_buf(), expected });
         }
-        Ok(Output { dir, made: Made::default() })
+        Ok(Output { dir, made: Made::default(), texts: HashSet::new() })
     }
 
     /// Returns where a file goes, in a directory that is there.
@@ -351,6 +356,12 @@ impl<'d> Output<'d> {
                 .map_err(|source| Error::io("make the directory", parent, source))?;
         }
         Ok(path)
+    }
+
+    /// Writes a page that is to be found by its text.
+    fn text(&mut self, name: &str, html: &str) -> Result<(), Error> {
+        self.texts.insert(*blake3::hash(html.as_bytes()).as_bytes());
+        self.page(name, html)
     }
 
     fn page(&mut self, name: &str, html: &str) -> Result<(), Error> {
@@ -402,7 +413,7 @@ fn item(article: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, HashMap};
+    use std::collections::{BTreeMap, BTreeSet, HashMap};
 
     use url::Url;
 
@@ -468,6 +479,11 @@ mod tests {
         for page in pages.values() {
             *contents.entry(page.content_hash.unwrap()).or_default() += 1;
         }
+        let shown = pages.iter().filter(|(url, page)| {
+            page.redirect.is_none() && page.canonical.as_ref().is_none_or(|other| other == *url)
+        });
+        let texts: BTreeSet<_> = shown.map(|(_, page)| (&page.title, &page.text)).collect();
+        assert_eq!((made.texts, texts.len()), (301, 301));
         let clusters = contents.values().filter(|&&size| size > 1).count();
         // Fifteen articles with two copies each, ten with a page to print of which some are both.
         assert!((15..=26).contains(&clusters), "{clusters}");

@@ -22,8 +22,8 @@
 //! * Limits either cut, as the constants say, or make the page a [`Skip`]; a page is never
 //!   half indexed without a trace.
 //!
-//! Not here: what CSS and scripts would show or hide, frames, and robots rules, which are for
-//! whoever fetches pages.
+//! Not here: what CSS and scripts would show or hide, frames, and `robots.txt`, which is for the
+//! program that fetches pages. A page's own `noindex` is a [`Skip`].
 
 use url::Url;
 
@@ -158,6 +158,9 @@ pub enum Skip {
     /// Text without a single HTML tag.
     #[error("the file has no HTML tag")]
     NoMarkup,
+    /// The page asks robots not to index it: `<meta name=robots content=noindex>`.
+    #[error("the page asks not to be indexed (robots noindex)")]
+    NoIndex,
 }
 
 impl Skip {
@@ -170,6 +173,7 @@ impl Skip {
             Skip::TooManyAttributes => "too-many-attributes",
             Skip::Binary => "binary",
             Skip::NoMarkup => "no-markup",
+            Skip::NoIndex => "noindex",
         }
     }
 }
@@ -190,6 +194,9 @@ pub fn parse(page: &Url, bytes: &[u8]) -> Result<ParsedPage, Skip> {
     let found = feed::run(&decoded.text)?;
     if !found.has_markup {
         return Err(Skip::NoMarkup);
+    }
+    if found.no_index {
+        return Err(Skip::NoIndex);
     }
     let here = canonical(page);
     let base = found.base_of(page);

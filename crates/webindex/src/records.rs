@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::html::{Link, ParsedPage};
-use crate::tables::KeyKind;
+use crate::tables::ClusterId;
 
 /// The most bytes that a stored document may claim to have; a recrawl's edits may add to a page that
 /// was as large as it may be.
@@ -25,16 +25,13 @@ pub(crate) enum Page {
     Skipped { reason: String },
 }
 
-/// A page's clustering keys.
+/// What a page is clustered by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Keys {
     pub(crate) content: Option<[u8; 32]>,
     pub(crate) redirect: Option<String>,
     pub(crate) canonical: Option<String>,
 }
-
-/// A row of one of the index tables.
-pub(crate) type KeyRow = (KeyKind, Vec<u8>);
 
 impl Keys {
     pub(crate) fn of(page: &ParsedPage) -> Self {
@@ -45,18 +42,41 @@ impl Keys {
         }
     }
 
-    /// The rows of the index tables that the page at `url` is a member of, sorted. Its own URL counts
-    /// as a redirect's and as a canonical's target, so that it meets those who name it.
-    pub(crate) fn rows(&self, url: &str) -> Vec<KeyRow> {
-        let own = url.as_bytes().to_vec();
-        let mut rows = vec![(KeyKind::Redirect, own.clone()), (KeyKind::Canonical, own)];
-        rows.extend(self.content.map(|hash| (KeyKind::Content, hash.to_vec())));
-        let target = |url: &Option<String>| url.as_ref().map(|url| url.as_bytes().to_vec());
-        rows.extend(target(&self.redirect).map(|target| (KeyKind::Redirect, target)));
-        rows.extend(target(&self.canonical).map(|target| (KeyKind::Canonical, target)));
-        rows.sort();
-        rows.dedup();
-        rows
+    /// The address that the page at `url` stands for: where it redirects to, or else the other page that it
+    /// declares as canonical.
+    pub(crate) fn stands_for(&self, url: &str) -> Option<&str> {
+        let declared = || self.canonical.as_deref().filter(|canonical| *canonical != url);
+        self.redirect.as_deref().or_else(declared)
+    }
+
+    /// The cluster of the page at `url`, unless it stands for another. A page without text is equal to none.
+    pub(crate) fn own_cluster(&self, url: &str) -> Option<ClusterId> {
+        let of_text =
+            || self.content.map_or_else(|| ClusterId::of_address(url), ClusterId::of_content);
+        self.stands_for(url).is_none().then(of_text)
+    }
+}
+
+/// Where a page belongs: the only record by which its place in a cluster may change. Whoever changes that
+/// place, or the rank that decides on it, writes this record, so that two of them conflict.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    /// The address that the page stands for, if it has no text of its own to show.
+    pub(crate) stands_for: Option<String>,
+    /// Its cluster, and the rank that its place there was given by. `None` until it is settled.
+    pub(crate) placed: Option<(ClusterId, f64)>,
+    /// The last page that was told of the cluster, of those that stand for this one, while more are left.
+    pub(crate) told: Option<String>,
+}
+
+impl Member {
+    pub(crate) fn cluster(&self) -> Option<ClusterId> {
+        self.placed.map(|(cluster, _)| cluster)
+    }
+
+    /// Whether it is left of a page that is gone, until all that stand for it have been told.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.stands_for.is_none() && self.placed.is_none()
     }
 }
 

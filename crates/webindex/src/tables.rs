@@ -5,25 +5,31 @@
 //! documents      URL               doc:content    the page's bytes, lz4      -> parse
 //!                                  doc:fetch      when it was loaded, what
 //!                                  doc:page       title, text, counts
-//!                                  doc:keys       its clustering keys        -> register
+//!                                  doc:keys       what it is clustered by    -> register
 //!                                  doc:links      its links                  -> link
-//!                                  doc:registered the keys it is a member of
+//!                                  doc:member     what it stands for, and its place in a cluster
 //!                                  doc:linked     the links that are placed
-//!                                  doc:canonical  its cluster's canonical, if another -> move
 //!                                  doc:rank       its rank
-//!                                  links-more, export-page, export-anchors   (notifications)
-//! by_content     content hash      member:URL; elect (notification)
-//! by_redirect    URL               member:URL; elect (notification)
-//! by_canonical   URL               member:URL; elect (notification)
+//!                                  settle, spread, attach, links-more, export-page, export-anchors
+//!                                                 (notifications)
+//! by_target      URL 0 source      from           the source redirects to the URL, or declares it
+//! clusters       cluster           shown = URL; elect, relay (notifications)
+//!                cluster m place   member         the place: kind, falling rank, URL
 //! inlinks        holder 0 b target in:source = anchors; placed; forward (notification);
 //!                                  the target is left out where it is the holder
+//! webindex       format            version        the version of this layout
 //! ```
 //!
-//! A link's **home** is the row whose holder is its target. When the target is a duplicate, the link is
-//! also **placed** at the canonical page of the target's cluster: in the row with that holder and the
-//! same bucket and target. So "all in-links attached to C" is one prefix scan, and moving them changes
-//! nothing at home. The bucket, from the source's hash, spreads a page with very many in-links over
-//! [`BUCKETS`] rows, so that no row is hot and no transaction large.
+//! A **cluster** is named by 32 bytes: the hash of title and text, or a hash of the address that its
+//! pages stand for ([`ClusterId`]). Its members lie in the order in which they are preferred, so the
+//! first row is the page to be shown, however many others there are.
+//!
+//! A link's **home** is the row whose holder is its target. When another page is shown for the target, the
+//! link is also **placed** at the target's cluster: in the row with the cluster as its holder and the
+//! same bucket and target. So the in-links of a shown page are two prefix scans, its own and its
+//! cluster's, and an election moves the links of two pages, not of all members. The bucket, from the
+//! source's hash, spreads a page with very many in-links over [`BUCKETS`] rows, so that no row is hot
+//! and no transaction large.
 
 use std::cmp::Ordering;
 
@@ -33,95 +39,159 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 
 pub(crate) const DOCUMENTS: &str = "documents";
+pub(crate) const BY_TARGET: &str = "by_target";
+pub(crate) const CLUSTERS: &str = "clusters";
 pub(crate) const INLINKS: &str = "inlinks";
+const FORMAT: &str = "webindex";
 
 pub(crate) const CONTENT: Column = Column::literal("doc:content");
 pub(crate) const FETCH: Column = Column::literal("doc:fetch");
 pub(crate) const PAGE: Column = Column::literal("doc:page");
 pub(crate) const KEYS: Column = Column::literal("doc:keys");
 pub(crate) const LINKS: Column = Column::literal("doc:links");
-pub(crate) const REGISTERED: Column = Column::literal("doc:registered");
 pub(crate) const LINKED: Column = Column::literal("doc:linked");
-pub(crate) const CANONICAL: Column = Column::literal("doc:canonical");
+pub(crate) const MEMBER: Column = Column::literal("doc:member");
 pub(crate) const RANK: Column = Column::literal("doc:rank");
 
+pub(crate) const SETTLE: Column = Column::literal("settle");
+pub(crate) const SPREAD: Column = Column::literal("spread");
+pub(crate) const ATTACH: Column = Column::literal("attach");
 pub(crate) const LINKS_MORE: Column = Column::literal("links-more");
 pub(crate) const EXPORT_PAGE: Column = Column::literal("export-page");
 pub(crate) const EXPORT_ANCHORS: Column = Column::literal("export-anchors");
+
+/// In the row of a cluster: the page that is shown for all members.
+pub(crate) const SHOWN: Column = Column::literal("shown");
 pub(crate) const ELECT: Column = Column::literal("elect");
+pub(crate) const RELAY: Column = Column::literal("relay");
+/// In the row of a member.
+pub(crate) const PLACE: Column = Column::literal("member");
+/// In the row of a page that stands for another.
+pub(crate) const FROM: Column = Column::literal("from");
+
 pub(crate) const FORWARD: Column = Column::literal("forward");
 pub(crate) const PLACED: Column = Column::literal("placed");
 
-const MEMBER_PREFIX: &[u8] = b"member:";
 const IN_PREFIX: &[u8] = b"in:";
 
 /// Over how many rows the in-links of one page are spread.
 pub(crate) const BUCKETS: u8 = 32;
 
-/// What pages are clustered by (paper section 3.1: the same content, redirects, declared canonicals).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum KeyKind {
-    /// The hash of title and text.
-    Content,
-    /// A redirect's target, and every page's own URL.
-    Redirect,
-    /// A `rel=canonical` target, and every page's own URL.
-    Canonical,
-}
-
-impl KeyKind {
-    pub(crate) const ALL: [KeyKind; 3] = [KeyKind::Content, KeyKind::Redirect, KeyKind::Canonical];
-
-    /// The name of the index table.
-    pub(crate) fn table(self) -> &'static str {
-        match self {
-            KeyKind::Content => "by_content",
-            KeyKind::Redirect => "by_redirect",
-            KeyKind::Canonical => "by_canonical",
-        }
-    }
-}
-
 /// The index's tables, opened.
 #[derive(Debug, Clone)]
 pub(crate) struct Tables {
     pub(crate) documents: Table,
+    pub(crate) by_target: Table,
+    pub(crate) clusters: Table,
     pub(crate) inlinks: Table,
-    by_key: [Table; 3],
+    pub(crate) format: Table,
 }
 
 impl Tables {
     pub(crate) async fn open(db: &Percolator) -> Result<Self, Error> {
         Ok(Tables {
             documents: db.table(DOCUMENTS).await?,
+            by_target: db.table(BY_TARGET).await?,
+            clusters: db.table(CLUSTERS).await?,
             inlinks: db.table(INLINKS).await?,
-            by_key: [
-                db.table(KeyKind::Content.table()).await?,
-                db.table(KeyKind::Redirect.table()).await?,
-                db.table(KeyKind::Canonical.table()).await?,
-            ],
+            format: db.table(FORMAT).await?,
         })
     }
+}
 
-    /// The index table of a kind of key.
-    pub(crate) fn by_key(&self, kind: KeyKind) -> &Table {
-        &self.by_key[kind as usize]
+/// The name of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct ClusterId([u8; 32]);
+
+/// What stands between a cluster's name and a member's place in the member's row.
+const MEMBERS: u8 = b'm';
+
+impl ClusterId {
+    /// The cluster of the pages with this hash of title and text.
+    pub(crate) fn of_content(hash: [u8; 32]) -> Self {
+        ClusterId(hash)
     }
 
-    /// Which kind of key a table indexes.
-    pub(crate) fn kind_of(&self, table: &Table) -> Option<KeyKind> {
-        KeyKind::ALL.into_iter().find(|kind| self.by_key(*kind) == table)
+    /// The cluster of the pages that stand for an address without a text of its own. No page's title and
+    /// text hash to the same name, because they are hashed without this context.
+    pub(crate) fn of_address(url: &str) -> Self {
+        ClusterId(blake3::derive_key("percolator webindex: cluster of an address", url.as_bytes()))
+    }
+
+    /// The row of the cluster itself.
+    pub(crate) fn row(&self) -> RowKey {
+        self.0.to_vec().into()
+    }
+
+    /// The prefix of its members' rows.
+    pub(crate) fn members(&self) -> RowKey {
+        let mut key = self.0.to_vec();
+        key.push(MEMBERS);
+        key.into()
+    }
+
+    /// What in-links of its members name as their holder. No URL of a page looks like it.
+    pub(crate) fn holder(&self) -> String {
+        format!("cluster/{}", blake3::Hash::from(self.0).to_hex())
+    }
+
+    /// The cluster that a row of in-links is held by, unless a page holds it.
+    pub(crate) fn of_holder(holder: &str) -> Option<Self> {
+        let hash = blake3::Hash::from_hex(holder.strip_prefix("cluster/")?).ok()?;
+        Some(ClusterId(*hash.as_bytes()))
+    }
+
+    /// The cluster whose row, or whose member's row, has this key.
+    pub(crate) fn of_row(key: &RowKey) -> Option<Self> {
+        key.as_bytes().first_chunk().copied().map(ClusterId)
     }
 }
 
-/// The column of a cluster's member in the row of a key.
-pub(crate) fn member(url: &str) -> percolator::Result<Column> {
-    named(MEMBER_PREFIX, url)
+/// A member's place in its cluster. The first is shown: a page that neither redirects nor declares another
+/// before those that do, then the highest rank, then the first URL.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) cluster: ClusterId,
+    /// Whether the page redirects or declares another one.
+    pub(crate) stands_for_another: bool,
+    pub(crate) rank: f64,
+    pub(crate) url: String,
 }
 
-/// The URL in a member's column.
-pub(crate) fn member_url(column: &Column) -> Option<&str> {
-    std::str::from_utf8(column.as_bytes().strip_prefix(MEMBER_PREFIX)?).ok()
+impl Place {
+    /// The member's row. Ranks are not negative, and the bits of such numbers sort as the numbers do.
+    pub(crate) fn key(&self) -> RowKey {
+        let rank = if self.rank > 0.0 { self.rank } else { 0.0 };
+        let mut key = self.cluster.members().as_bytes().to_vec();
+        key.push(u8::from(self.stands_for_another));
+        key.extend_from_slice(&(!rank.to_bits()).to_be_bytes());
+        key.extend_from_slice(self.url.as_bytes());
+        key.into()
+    }
+
+    /// Reads a member's row; `None` for the row of a cluster itself.
+    pub(crate) fn parse(key: &RowKey) -> Option<Self> {
+        let (id, rest) = key.as_bytes().split_first_chunk()?;
+        let (stands, rest) = rest.strip_prefix(&[MEMBERS])?.split_first()?;
+        let (rank, url) = rest.split_first_chunk()?;
+        Some(Place {
+            cluster: ClusterId(*id),
+            stands_for_another: *stands != 0,
+            rank: f64::from_bits(!u64::from_be_bytes(*rank)),
+            url: std::str::from_utf8(url).ok()?.to_owned(),
+        })
+    }
+}
+
+/// The row that says that `source` stands for `target`.
+pub(crate) fn by_target(target: &str, source: &str) -> RowKey {
+    // Canonical URLs hold no control characters.
+    [target.as_bytes(), b"\0", source.as_bytes()].concat().into()
+}
+
+/// The target and the source in such a row.
+pub(crate) fn target_and_source(key: &RowKey) -> Option<(&str, &str)> {
+    std::str::from_utf8(key.as_bytes()).ok()?.split_once('\0')
 }
 
 /// The column of a link's source in a row of in-links.
@@ -241,9 +311,53 @@ mod tests {
         assert!(!home.key().as_bytes().starts_with(prefix.as_bytes()));
     }
 
+    fn place(stands_for_another: bool, rank: f64, url: &str) -> Place {
+        let cluster = ClusterId::of_address("https://a.example/");
+        Place { cluster, stands_for_another, rank, url: url.to_owned() }
+    }
+
+    #[test]
+    fn members_sort_as_they_are_preferred() {
+        let order = [
+            place(false, 0.7, "https://z.example/"),
+            place(false, 0.2, "https://b.example/"),
+            place(false, 0.2, "https://c.example/"),
+            place(false, 0.0, "https://a.example/"),
+            place(true, 0.9, "https://a.example/"),
+        ];
+        assert!(order.is_sorted_by_key(Place::key));
+        for place in order {
+            assert!(place.key().as_bytes().starts_with(place.cluster.members().as_bytes()));
+            assert_eq!(ClusterId::of_row(&place.key()), Some(place.cluster));
+            assert_eq!(Place::parse(&place.key()), Some(place));
+        }
+    }
+
+    #[test]
+    fn a_cluster_holds_in_links_under_its_own_name() {
+        let cluster = ClusterId::of_content([7; 32]);
+        assert_eq!(ClusterId::of_holder(&cluster.holder()), Some(cluster));
+        assert_eq!(ClusterId::of_holder("https://a.example/"), None);
+        assert_eq!(Place::parse(&cluster.row()), None);
+    }
+
+    #[test]
+    fn who_stands_for_a_page_is_found_by_its_address() {
+        let row = by_target("https://a.example/", "https://b.example/");
+        assert_eq!(target_and_source(&row), Some(("https://a.example/", "https://b.example/")));
+    }
+
     #[test]
     fn the_longest_urls_fit_a_row_key() {
         let url = "h".repeat(crate::address::URL_BYTES_MAX);
-        assert!(LinkRow::home(&url, 0).key().as_bytes().len() <= 4096);
+        let held = LinkRow::home(&url, 0).at(&ClusterId::of_content([7; 32]).holder());
+        for key in [
+            LinkRow::home(&url, 0).key(),
+            held.key(),
+            by_target(&url, &url),
+            place(true, 0.5, &url).key(),
+        ] {
+            assert!(key.as_bytes().len() <= percolator::ROW_KEY_BYTES_MAX);
+        }
     }
 }

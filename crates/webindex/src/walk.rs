@@ -103,6 +103,26 @@ pub enum Problem {
     },
 }
 
+impl Problem {
+    /// The file or directory that is not loaded.
+    ///
+    /// ```
+    /// use webindex::walk::Problem;
+    ///
+    /// let problem = Problem::NotAFile { path: "docs/pipe.html".into() };
+    /// assert_eq!(problem.path(), std::path::Path::new("docs/pipe.html"));
+    /// ```
+    pub fn path(&self) -> &Path {
+        match self {
+            Problem::Unreadable { path, .. }
+            | Problem::NotAFile { path }
+            | Problem::Cycle { path, .. }
+            | Problem::Limit { path, .. }
+            | Problem::UrlTooLong { path, .. } => path,
+        }
+    }
+}
+
 /// The iterator over a directory's pages, see the [module](self).
 #[derive(Debug)]
 pub struct Walk {
@@ -112,6 +132,8 @@ pub struct Walk {
     /// The directories from the root to the current one.
     stack: Vec<Level>,
     visits: HashMap<PathBuf, u32>,
+    /// The names to leave out that nothing below the root has.
+    unmatched: Vec<String>,
 }
 
 /// One directory whose entries are being yielded.
@@ -147,11 +169,19 @@ impl Walk {
         let failed = |source| Error::io("walk the directory", dir, source);
         let root_real = dir.canonicalize().map_err(failed)?;
         let mut entries = list(dir).map_err(failed)?;
+        let is_there = |name: &str| entries.iter().any(|entry| entry.name == *OsStr::new(name));
+        let unmatched = exclude.iter().filter(|name| !is_there(name));
+        let unmatched = unmatched.map(|name| (*name).to_owned()).collect();
         entries.retain(|entry| !exclude.iter().any(|name| entry.name == *OsStr::new(name)));
         let top = Level { real: root_real.clone(), relative: PathBuf::new(), entries };
         let visits = HashMap::from([(root_real.clone(), 1)]);
         let root = dir.to_path_buf();
-        Ok(Walk { root, root_real, base: base.clone(), stack: vec![top], visits })
+        Ok(Walk { root, root_real, base: base.clone(), stack: vec![top], visits, unmatched })
+    }
+
+    /// The names to leave out that no page and no directory directly below the root has.
+    pub fn unmatched(&self) -> &[String] {
+        &self.unmatched
     }
 
     fn page(&self, relative: &Path) -> Result<Found, Problem> {

@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::index::latency::Latency;
+use crate::index::upgrade;
 use crate::observers;
 use crate::search::SearchIndex;
 use crate::tables::Tables;
@@ -48,6 +49,7 @@ const CLAIM_EVERY: Duration = Duration::from_secs(1);
 pub struct Worker {
     workers: percolator::Workers,
     feeder: Option<Feeder>,
+    upgrade: Option<JoinHandle<()>>,
 }
 
 /// The task that feeds the search index, once it can.
@@ -74,16 +76,20 @@ impl Worker {
         let search = search_dir.map(SearchIndex::open).transpose()?.map(Arc::new);
         db.declare(&observers::declared(&tables, &latency)).await?;
         let workers = db.observe(observers::keepers(&tables, &latency), options.clone()).await?;
+        let upgrade = upgrade::start(&db, &tables).await?;
         let feeder = search.map(|search| {
             let (stop, stopped) = oneshot::channel();
             let feed = feed(db, tables, search, latency, options, stopped);
             Feeder { stop, task: tokio::spawn(feed) }
         });
-        Ok(Worker { workers, feeder })
+        Ok(Worker { workers, feeder, upgrade })
     }
 
     /// Stops the observers after what they are at. What is left to do stays in the database, for others.
     pub async fn stop(self) {
+        if let Some(upgrade) = self.upgrade {
+            upgrade.abort();
+        }
         if let Some(Feeder { stop, task }) = self.feeder {
             drop(stop);
             // If it panicked, it has ended, too.

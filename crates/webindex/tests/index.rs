@@ -3,84 +3,24 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fmt::Write as _;
+mod site;
+
 use std::fs;
-use std::path::Path;
 
-use percolator::{Percolator, WorkerOptions};
-use webindex::address::Base;
+use webindex::Progress;
 use webindex::generate::Site;
-use webindex::{LoadOptions, Progress, WebIndex};
 
-const BASE: &str = "https://site.example/";
-
-struct Fixture {
-    site: tempfile::TempDir,
-    _search: tempfile::TempDir,
-    index: WebIndex,
-}
-
-impl Fixture {
-    async fn new() -> Self {
-        let (site, search) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let db = Percolator::in_memory().await.unwrap();
-        let workers = WorkerOptions::default();
-        let index = WebIndex::open(db, search.path(), workers).await.unwrap();
-        Fixture { site, _search: search, index }
-    }
-
-    fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        let path = self.site.path().join(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, content).unwrap();
-    }
-
-    async fn load(&self) -> webindex::LoadReport {
-        self.load_from(self.site.path()).await
-    }
-
-    async fn load_from(&self, dir: &Path) -> webindex::LoadReport {
-        let base = Base::parse(BASE).unwrap();
-        let (options, progress) = (LoadOptions::default(), Progress::default());
-        let report = self.index.load(dir, &base, &options, &progress).await.unwrap();
-        self.verified().await;
-        report
-    }
-
-    /// Waits until idle, and compares with the batch.
-    async fn verified(&self) {
-        let idle = self.index.wait(None).await.unwrap();
-        assert_eq!(idle.set_aside, [], "no observer keeps failing");
-        let report = self.index.verify().await.unwrap();
-        assert!(report.is_ok(), "{:#?}", report.named);
-    }
-
-    async fn canonical(&self, name: &str) -> String {
-        let page = self.index.page(&format!("{BASE}{name}")).await.unwrap().unwrap();
-        page.canonical.strip_prefix(BASE).unwrap().to_owned()
-    }
-
-    async fn in_links(&self, name: &str) -> usize {
-        self.index.page(&format!("{BASE}{name}")).await.unwrap().unwrap().in_links
-    }
-}
-
-fn page(title: &str, text: &str, links: &[&str]) -> String {
-    let mut html = format!("<!doctype html><title>{title}</title><p>{text}");
-    for link in links {
-        write!(html, " <a href=\"{link}\">to {link}</a>").unwrap();
-    }
-    html
-}
+use crate::site::{BASE, Fixture, page};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_generated_site_survives_ranking_and_recrawls() {
     let fixture = Fixture::new().await;
     let site = fixture.site.path().join("site");
-    Site { pages: 60, seed: 3 }.write(&site).unwrap();
+    let made = Site { pages: 60, seed: 3 }.write(&site).unwrap();
     let report = fixture.load_from(&site).await;
     assert_eq!(report.warnings, 0, "{:?}", report.skipped);
     let stats = fixture.index.stats().await.unwrap();
+    assert_eq!(stats.searchable, made.texts, "every text is found, and once");
     assert!(stats.clusters > 0 && stats.redirects > 0 && stats.duplicates > 0, "{stats:?}");
     let ranked = fixture.index.rank(&Progress::default()).await.unwrap();
     assert_eq!(ranked.changed, stats.pages);

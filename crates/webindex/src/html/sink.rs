@@ -18,6 +18,8 @@ pub(super) struct Found {
     pub(super) redirect: Option<String>,
     pub(super) canonical: Option<String>,
     pub(super) has_markup: bool,
+    /// Whether robots are asked not to index the page.
+    pub(super) no_index: bool,
     base: Option<String>,
 }
 
@@ -30,6 +32,7 @@ impl Found {
             redirect: None,
             canonical: None,
             has_markup: false,
+            no_index: false,
             base: None,
         }
     }
@@ -249,6 +252,13 @@ impl Sink {
     }
 
     fn meta(&mut self, tag: &Tag) {
+        let is_for_robots = tag
+            .value(Attribute::Name)
+            .is_some_and(|name| name.trim_ascii().eq_ignore_ascii_case("robots"));
+        let asks = tag.value(Attribute::Content).filter(|_| is_for_robots).unwrap_or_default();
+        let mut words = asks.split(|c: char| c == ',' || c.is_ascii_whitespace());
+        self.found.no_index |= words
+            .any(|word| word.eq_ignore_ascii_case("noindex") || word.eq_ignore_ascii_case("none"));
         let is_refresh = tag
             .value(Attribute::HttpEquiv)
             .is_some_and(|value| value.trim_ascii().eq_ignore_ascii_case("refresh"));

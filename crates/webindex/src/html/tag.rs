@@ -9,11 +9,12 @@ pub(super) enum Attribute {
     Content,
     Href,
     HttpEquiv,
+    Name,
     Rel,
 }
 
 /// The number of kinds of [`Attribute`].
-const KINDS: usize = 5;
+const KINDS: usize = 6;
 
 impl Attribute {
     /// Returns the attribute of a name in lower case.
@@ -23,6 +24,7 @@ impl Attribute {
             b"content" => Some(Attribute::Content),
             b"href" => Some(Attribute::Href),
             b"http-equiv" => Some(Attribute::HttpEquiv),
+            b"name" => Some(Attribute::Name),
             b"rel" => Some(Attribute::Rel),
             _ => None,
         }

@@ -24,6 +24,20 @@ fn links(html: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_page_may_ask_not_to_be_indexed() {
+    let robots = |attributes: &str| {
+        let html = format!("<meta {attributes}><p>text");
+        parse(&Url::parse("https://example.org/").unwrap(), html.as_bytes()).err()
+    };
+    for asks in ["noindex", "NOFOLLOW, NoIndex", "none", "noindex nofollow"] {
+        assert_eq!(robots(&format!("name=Robots content='{asks}'")), Some(Skip::NoIndex), "{asks}");
+    }
+    for other in ["name=robots content=index", "name=googlebot content=noindex", "name=robots"] {
+        assert_eq!(robots(other), None, "{other}");
+    }
+}
+
+#[test]
 fn a_whole_page() {
     let parsed = page(
         "<!DOCTYPE html><html><head><meta charset=utf-8><title> Fish &amp;\n  Chips </title>\n\

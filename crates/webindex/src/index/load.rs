@@ -1,17 +1,18 @@
 //! Loading documents: one transaction each.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
 
 use crate::Error;
-use crate::address::Base;
+use crate::address::{Base, canonicalize};
 use crate::html;
 use crate::index::WebIndex;
-use crate::records::{Fetch, decode, encode, encode_content};
-use crate::tables::{CONTENT, FETCH};
+use crate::index::mirror::{Mirror, MirrorReport};
+use crate::records::{Fetch, Page, decode, encode, encode_content};
+use crate::tables::{CONTENT, FETCH, KEYS, PAGE};
 use crate::walk::{Found, Walk};
 
 /// How many documents are loaded at a time beside this process's own observers.
@@ -24,6 +25,8 @@ const PACE_MIN: f64 = 0.001;
 const PACE_MAX: f64 = 1e6;
 /// How often a paced load looks whether it is to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How many pages are looked at in one request, for what became of them.
+const CHECKED_AT_ONCE: usize = 500;
 /// The most skipped files that a report names; all are counted.
 const NAMED_MAX: usize = 1_000;
 
@@ -41,6 +44,8 @@ pub struct LoadOptions {
     pub limit: Option<usize>,
     /// At most this many pages a second; as fast as it goes if not given.
     pub pages_per_s: Option<f64>,
+    /// Whether pages below the base are removed whose files are gone.
+    pub mirror: Option<Mirror>,
 }
 
 /// A file that was not loaded.
@@ -62,18 +67,29 @@ pub struct Skipped {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LoadReport {
+    /// Files found, with a name that pages have.
+    pub found: usize,
     /// Pages that were new or had changed.
     pub loaded: usize,
     /// Pages that were stored already, with the same content.
     pub unchanged: usize,
     /// Bytes of the loaded pages.
     pub bytes: u64,
+    /// Stored pages that were removed, because their file is no page any more.
+    pub retracted: usize,
     /// Files and directories that were skipped.
     pub warnings: usize,
     /// The first thousand of them.
     pub skipped: Vec<Skipped>,
+    /// Names to leave out that nothing directly below the directory has.
+    pub unmatched: Vec<String>,
+    /// What became of pages whose files are gone, if they were asked for.
+    pub mirror: Option<MirrorReport>,
     /// Whether the load was stopped before its end.
     pub stopped: bool,
+    /// The pages that are stored as their files are now.
+    #[serde(skip)]
+    stored: Vec<Found>,
 }
 
 /// Watches a load from outside, and stops it.
@@ -123,15 +139,20 @@ impl Progress {
 
 /// What became of one file.
 enum Loaded {
-    New(u64),
-    Unchanged,
-    Skipped(Skipped),
+    New(Found, u64),
+    Unchanged(Found),
+    /// A file that is no page; and whether it was one when it was loaded before.
+    Retracted(Skipped, bool),
+    Unreadable(Skipped),
 }
 
 impl WebIndex {
-    /// Loads a directory of HTML under a base URL; symlinks are further URLs. What cannot be loaded is
-    /// counted and named, and the load goes on. A load that was cut short is continued by loading
-    /// again: what is stored already is left alone.
+    /// Loads a directory of HTML under a base URL; symlinks are further URLs. A file that cannot be loaded is
+    /// counted and named, and the load goes on. A stored page whose file has become empty, binary or too
+    /// large is removed; one whose file cannot be read stays. A load that was cut short is continued by
+    /// loading again: pages that have not changed are left alone.
+    ///
+    /// The parser runs later, and may refuse further pages: see [`name_refused`](WebIndex::name_refused).
     ///
     /// # Errors
     /// [`Error::Io`] when the directory cannot be read at all, [`Error::OutOfRange`] for a pace that is
@@ -150,17 +171,8 @@ impl WebIndex {
             return Err(Error::OutOfRange { what: "the number of pages a second", given, allowed });
         }
         let mut report = LoadReport::default();
-        let exclude: Vec<&str> = options.exclude.iter().map(String::as_str).collect();
-        let mut found = Vec::new();
-        for entry in Walk::new(dir, base, &exclude)? {
-            match entry {
-                Ok(page) => found.push(page),
-                Err(problem) => {
-                    let path = dir.display().to_string();
-                    report.skip(Skipped { path, reason: problem.to_string() });
-                }
-            }
-        }
+        let mut found = find(dir, base, options, &mut report)?;
+        let mirror = options.mirror.map(|mirror| mirror.of(&report, options, &found));
         found.truncate(options.limit.unwrap_or(usize::MAX));
         progress.begin(found.len());
         let started = tokio::time::Instant::now();
@@ -183,42 +195,79 @@ impl WebIndex {
         while let Some(loaded) = loads.next().await {
             progress.step(1);
             match loaded? {
-                Some(Loaded::New(bytes)) => {
+                Some(Loaded::New(page, bytes)) => {
                     report.loaded += 1;
                     report.bytes += bytes;
+                    report.stored.push(page);
                 }
-                Some(Loaded::Unchanged) => report.unchanged += 1,
-                Some(Loaded::Skipped(skipped)) => report.skip(skipped),
+                Some(Loaded::Unchanged(page)) => {
+                    report.unchanged += 1;
+                    report.stored.push(page);
+                }
+                Some(Loaded::Retracted(skipped, was_stored)) => {
+                    report.retracted += usize::from(was_stored);
+                    report.skip(skipped);
+                }
+                Some(Loaded::Unreadable(skipped)) => report.skip(skipped),
                 None => report.stopped = true,
             }
+        }
+        drop(loads);
+        if let Some(mirror) = mirror {
+            report.mirror = Some(self.mirror(base, mirror, &report, progress).await?);
         }
         Ok(report)
     }
 
     async fn load_file(&self, page: Found) -> Result<Loaded, Error> {
-        let skipped = |path: PathBuf, reason: String| {
-            Ok(Loaded::Skipped(Skipped { path: path.display().to_string(), reason }))
-        };
+        let skipped = |reason: String| Skipped { path: page.path.display().to_string(), reason };
         let size = match std::fs::metadata(&page.path) {
             Ok(metadata) => metadata.len(),
-            Err(error) => return skipped(page.path, error.to_string()),
+            Err(error) => return Ok(Loaded::Unreadable(skipped(error.to_string()))),
         };
+        let mut refused = None;
+        let mut content = Vec::new();
         if size > html::PAGE_BYTES_MAX as u64 {
             let bytes = usize::try_from(size).unwrap_or(usize::MAX);
-            return skipped(page.path, html::Skip::TooLarge { bytes }.to_string());
+            refused = Some(html::Skip::TooLarge { bytes });
+        } else {
+            content = match std::fs::read(&page.path) {
+                Ok(content) => content,
+                Err(error) => return Ok(Loaded::Unreadable(skipped(error.to_string()))),
+            };
+            refused = refused.or(html::screen(&content).err());
         }
-        let content = match std::fs::read(&page.path) {
-            Ok(content) => content,
-            Err(error) => return skipped(page.path, error.to_string()),
-        };
-        if let Err(skip) = html::screen(&content) {
-            return skipped(page.path, skip.to_string());
+        if let Some(skip) = refused {
+            let was_stored = self.remove(&page.url).await?;
+            return Ok(Loaded::Retracted(skipped(skip.to_string()), was_stored));
         }
         let length = content.len() as u64;
         match self.store(&page.url, &content).await? {
-            true => Ok(Loaded::New(length)),
-            false => Ok(Loaded::Unchanged),
+            true => Ok(Loaded::New(page, length)),
+            false => Ok(Loaded::Unchanged(page)),
         }
+    }
+
+    /// Adds to the report of a load the pages that the parser refuses. They are stored, and not indexed.
+    /// The observers must have caught up: see [`wait`](WebIndex::wait).
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn name_refused(&self, report: &mut LoadReport) -> Result<(), Error> {
+        let snapshot = self.db.snapshot().await?;
+        let documents = &self.tables.documents;
+        for pages in std::mem::take(&mut report.stored).chunks(CHECKED_AT_ONCE) {
+            let rows: Vec<_> = pages.iter().map(|page| page.url.as_str().into()).collect();
+            let keys = snapshot.get_many(documents, &rows, &[KEYS]).await?;
+            for (page, _) in pages.iter().zip(keys).filter(|(_, keys)| keys[0].is_none()) {
+                let record = snapshot.get(documents, page.url.as_str(), &PAGE).await?;
+                if let Some(Page::Skipped { reason }) = decode(record)? {
+                    let path = page.path.display().to_string();
+                    report.skip(Skipped { path, reason: format!("not indexed: {reason}") });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Stores a document, unless it is stored already with the same content.
@@ -245,17 +294,51 @@ impl WebIndex {
         Ok(stored)
     }
 
-    /// Deletes a document; its observers retract all it contributed.
-    pub(crate) async fn remove(&self, url: &str) -> Result<(), Error> {
+    /// Removes a page; the observers retract all that it contributed. Returns whether it was stored. Links to
+    /// it stay with the pages that they are on.
+    ///
+    /// # Errors
+    /// [`Error::BadUrl`]; those of the database.
+    pub async fn remove(&self, url: &str) -> Result<bool, Error> {
+        let url = canonicalize(url)?;
         let documents = &self.tables.documents;
-        self.db
+        let removed = self
+            .db
             .transact(async |mut tx| {
-                tx.delete(documents, url, &FETCH)?;
-                tx.delete(documents, url, &CONTENT)
+                if tx.get(documents, url.as_str(), &FETCH).await?.is_none() {
+                    return Ok(false);
+                }
+                tx.delete(documents, url.as_str(), &FETCH)?;
+                tx.delete(documents, url.as_str(), &CONTENT)?;
+                Ok(true)
             })
             .await?;
-        Ok(())
+        Ok(removed)
     }
+}
+
+/// Walks a directory: the pages that it holds. The report gets the rest.
+fn find(
+    dir: &Path,
+    base: &Base,
+    options: &LoadOptions,
+    report: &mut LoadReport,
+) -> Result<Vec<Found>, Error> {
+    let exclude: Vec<&str> = options.exclude.iter().map(String::as_str).collect();
+    let mut found = Vec::new();
+    let mut walk = Walk::new(dir, base, &exclude)?;
+    report.unmatched = walk.unmatched().to_vec();
+    for entry in &mut walk {
+        match entry {
+            Ok(page) => found.push(page),
+            Err(problem) => report.skip(Skipped {
+                path: problem.path().display().to_string(),
+                reason: problem.to_string(),
+            }),
+        }
+    }
+    report.found = found.len();
+    Ok(found)
 }
 
 async fn wait_until(due: tokio::time::Instant, progress: &Progress) {

@@ -2,16 +2,22 @@
 
 pub(crate) mod latency;
 mod load;
+mod mirror;
 mod rank;
 mod recrawl;
+pub(crate) mod upgrade;
 mod verify;
 mod view;
+
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use percolator::{IdleReport, Percolator, WorkerOptions, Workers};
+use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::observers;
@@ -20,6 +26,7 @@ use crate::tables::{self, Tables};
 
 pub use latency::Quantiles;
 pub use load::{LoadOptions, LoadReport, Progress, Skipped};
+pub use mirror::{Mirror, MirrorReport};
 pub use rank::RankReport;
 pub use recrawl::RecrawlReport;
 pub use verify::VerifyReport;
@@ -28,6 +35,9 @@ pub use view::{AnchorView, ClusterView, IndexStats, MemberView, PageView};
 /// For how long a store that cannot be reached is looked for, and how often.
 const OUTAGE_MAX: Duration = Duration::from_secs(30);
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
+
+/// How often a store that an earlier version has filled is looked at, until it is upgraded.
+const UPGRADE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The directory of the search index, inside the database's directory.
 pub const SEARCH_DIR: &str = "webindex-search";
@@ -65,11 +75,13 @@ pub struct WebIndex {
     latency: Arc<latency::Latency>,
     /// `None` where other processes run the observers.
     workers: Option<Workers>,
+    upgrade: Option<JoinHandle<()>>,
 }
 
 impl WebIndex {
     /// Opens the index in a database and starts its observers. The search index lies in a directory of
-    /// its own, `search_dir`; for a database on disk that is [`SEARCH_DIR`] inside its directory.
+    /// its own, `search_dir`; for a database on disk that is [`SEARCH_DIR`] inside its directory. A store that
+    /// an earlier version has filled is upgraded in the background.
     ///
     /// # Errors
     /// Those of opening the search index, and of the database.
@@ -84,7 +96,8 @@ impl WebIndex {
         let mut registrations = observers::keepers(&tables, &latency);
         registrations.extend(observers::exporters(&tables, &search, &latency));
         let workers = Some(db.observe(registrations, workers).await?);
-        Ok(WebIndex { db, tables, search: Some(search), latency, workers })
+        let upgrade = upgrade::start(&db, &tables).await?;
+        Ok(WebIndex { db, tables, search: Some(search), latency, workers, upgrade })
     }
 
     /// Opens the index in a database whose observers are run by other processes, each a
@@ -99,7 +112,9 @@ impl WebIndex {
         let latency = Arc::new(latency::Latency::new());
         // What is loaded before the first worker is there then waits for it.
         db.declare(&observers::declared(&tables, &latency)).await?;
-        Ok(WebIndex { db, tables, search, latency, workers: None })
+        // An empty store gets the present layout before anything is loaded into it.
+        upgrade::is_current(&db, &tables).await?;
+        Ok(WebIndex { db, tables, search, latency, workers: None, upgrade: None })
     }
 
     fn search_index(&self) -> Result<&SearchIndex, Error> {
@@ -129,25 +144,25 @@ impl WebIndex {
         self.workers.is_some()
     }
 
-    /// Waits until every observer has caught up, or until `timeout`. A store that restarts meanwhile is
-    /// waited for.
+    /// Waits until the store is upgraded and every observer has caught up, or until `timeout`. A store that
+    /// restarts meanwhile is waited for.
     ///
     /// # Errors
     /// Those of the database; if it cannot be reached, after half a minute of that or at the timeout.
     pub async fn wait(&self, timeout: Option<Duration>) -> Result<IdleReport, Error> {
         let begun = Instant::now();
         loop {
-            let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
-            let error = match self.db.wait_idle(left).await {
+            let error = match self.wait_once(begun, timeout).await {
                 Ok(report) => return Ok(report),
-                Err(error) => error,
+                Err(Error::Database(error)) => error,
+                Err(error) => return Err(error),
             };
             let outage = Instant::now();
             // Somebody answers again when the cheapest question is answered.
             loop {
                 let late = timeout.is_some_and(|timeout| begun.elapsed() >= timeout);
                 if !error.is_retryable() || late || outage.elapsed() > OUTAGE_MAX {
-                    return Err(error.into());
+                    return Err(Error::Database(error));
                 }
                 tokio::time::sleep(OUTAGE_PAUSE).await;
                 if self.db.observers().await.is_ok() {
@@ -157,6 +172,22 @@ impl WebIndex {
         }
     }
 
+    async fn wait_once(
+        &self,
+        begun: Instant,
+        timeout: Option<Duration>,
+    ) -> Result<IdleReport, Error> {
+        let left = || timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+        while !upgrade::is_current(&self.db, &self.tables).await? {
+            if left().is_some_and(|left| left.is_zero()) {
+                let report = self.db.wait_idle(left()).await?;
+                return Ok(IdleReport { idle: false, ..report });
+            }
+            tokio::time::sleep(UPGRADE_PAUSE).await;
+        }
+        Ok(self.db.wait_idle(left()).await?)
+    }
+
     /// How long the pages loaded by this process took to their first observer, and to the search index.
     pub fn latency(&self) -> (Quantiles, Quantiles) {
         self.latency.quantiles()
@@ -164,6 +195,9 @@ impl WebIndex {
 
     /// Stops the observers after what they are at. What is left to do stays in the database.
     pub async fn stop(self) {
+        if let Some(upgrade) = self.upgrade {
+            upgrade.abort();
+        }
         if let Some(workers) = self.workers {
             workers.stop().await;
         }

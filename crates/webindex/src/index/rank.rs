@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use percolator::Bytes;
+use percolator::{Bytes, RowKey, Transaction};
 
 use crate::index::{Progress, WebIndex};
-use crate::records::{Links, decode, decode_rank, encode_rank};
-use crate::tables::{ELECT, EXPORT_PAGE, KEYS, KeyKind, LINKS, RANK};
+use crate::records::{Keys, Links, Member, decode, decode_rank, encode, encode_rank};
+use crate::tables::{ELECT, EXPORT_PAGE, KEYS, LINKS, MEMBER, PLACE, RANK, SHOWN};
 use crate::{Error, pagerank};
 
 /// How many ranks are written in one transaction.
@@ -35,8 +35,8 @@ pub struct RankReport {
 }
 
 impl WebIndex {
-    /// Ranks all pages by the links between them, as of one snapshot. Canonical pages may change; the
-    /// observers follow.
+    /// Ranks all pages by the links between them, as of one snapshot. A page that redirects has one link,
+    /// to its target. Canonical pages may change; the observers follow.
     ///
     /// # Errors
     /// Those of the database.
@@ -46,11 +46,12 @@ impl WebIndex {
         let (mut urls, mut links, mut ranks) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(row) = scan.next().await? {
             let cells: HashMap<_, Bytes> = row.cells.into_iter().collect();
-            if !cells.contains_key(&KEYS) {
-                continue;
-            }
+            let Some(keys) = decode::<Keys>(cells.get(&KEYS).cloned())? else { continue };
             urls.push(String::from_utf8_lossy(row.row.as_bytes()).into_owned());
-            links.push(decode::<Links>(cells.get(&LINKS).cloned())?.unwrap_or_default());
+            links.push(match keys.redirect {
+                Some(target) => Links(vec![(target, Vec::new())]),
+                None => decode(cells.get(&LINKS).cloned())?.unwrap_or_default(),
+            });
             ranks.push(decode_rank(cells.get(&RANK)));
         }
         let node: HashMap<&str, u32> = urls.iter().map(String::as_str).zip(0..).collect();
@@ -88,28 +89,55 @@ impl WebIndex {
         Ok(report)
     }
 
-    async fn write_ranks(&self, ranks: &[(&str, f64)]) -> Result<usize, Error> {
+    pub(super) async fn write_ranks(&self, ranks: &[(&str, f64)]) -> Result<usize, Error> {
         let documents = &self.tables.documents;
-        let by_redirect = self.tables.by_key(KeyKind::Redirect);
-        let rows: Vec<_> = ranks.iter().map(|(url, _)| (*url).into()).collect();
+        let rows: Vec<RowKey> = ranks.iter().map(|(url, _)| (*url).into()).collect();
         let written = self
             .db
             .transact(async |mut tx| {
-                let there = tx.get_many(documents, &rows, &[KEYS]).await?;
+                let there = tx.get_many(documents, &rows, &[MEMBER]).await?;
                 let mut written = 0;
                 for ((url, rank), cells) in ranks.iter().zip(there) {
+                    let member = decode::<Member>(cells[0].clone())?;
                     // Deleted since the snapshot: nothing of it must come back.
-                    if cells[0].is_none() {
-                        continue;
-                    }
-                    tx.set(documents, *url, &RANK, encode_rank(*rank))?;
-                    tx.notify(by_redirect, *url, &ELECT)?;
-                    tx.notify(documents, *url, &EXPORT_PAGE)?;
+                    let Some(member) = member.filter(|member| !member.is_gone()) else { continue };
+                    self.write_rank(&mut tx, url, member, *rank).await?;
                     written += 1;
                 }
                 Ok(written)
             })
             .await?;
         Ok(written)
+    }
+
+    /// Writes a page's rank, and moves the page to the place in its cluster that the rank gives it.
+    async fn write_rank(
+        &self,
+        tx: &mut Transaction,
+        url: &str,
+        mut member: Member,
+        rank: f64,
+    ) -> percolator::Result<()> {
+        let (documents, clusters) = (&self.tables.documents, &self.tables.clusters);
+        tx.set(documents, url, &RANK, encode_rank(rank))?;
+        tx.notify(documents, url, &EXPORT_PAGE)?;
+        if let (Some(old), Some((cluster, placed))) = (member.place(url), &mut member.placed) {
+            let cluster = *cluster;
+            *placed = rank;
+            let new = member.place(url).expect("it is placed, as it was before");
+            tx.delete(clusters, old.key(), &PLACE)?;
+            tx.set(clusters, new.key(), &PLACE, "")?;
+            if self.tables.first_members(tx, cluster, 2).await?.len() > 1 {
+                tx.notify(clusters, cluster.row(), &ELECT)?;
+            } else if self.tables.shown(tx, cluster).await?.as_deref() == Some(url) {
+                // Alone, it stays shown. An election that runs at the same time, because another page has
+                // come, may have read the old place, and conflicts with this write.
+                tx.set(clusters, cluster.row(), &SHOWN, url.to_owned())?;
+            } else {
+                tx.notify(clusters, cluster.row(), &ELECT)?;
+            }
+        }
+        // Even if it is not settled: whoever settles it meanwhile has read another rank.
+        tx.set(documents, url, &MEMBER, encode(&member))
     }
 }

@@ -2,24 +2,28 @@
 //!
 //! The batch knows only the stored documents and the ranks that the ranking job stored. It parses every
 //! document again, finds clusters by union-find, attaches every link, and says what the search index
-//! should hold. It shares the definitions with the observers (the parser, a page's keys, which of two
-//! pages is better, which anchors are indexed), and none of what they do with them.
+//! should hold. It shares the parser with the observers, what a page stands for, and which anchors are
+//! indexed; and none of what they do with them.
+//!
+//! One check does not depend on clusters at all: **a page that neither redirects nor declares another is
+//! shown, or a page with equal title and text is shown for it.**
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use percolator::{Bytes, Column, Snapshot};
+use percolator::{Bytes, Column, RowKey, Snapshot};
 
+use self::batch::Batch;
 use crate::Error;
 use crate::index::WebIndex;
-use crate::observers::{Anchors, Best, link_anchors, parse};
-use crate::records::{
-    Fetch, KeyRow, Keys, Links, Page, decode, decode_content, decode_rank, decode_url,
-};
+use crate::observers::link_anchors;
+use crate::records::{Page, decode, decode_url};
 use crate::search::IndexedPage;
 use crate::tables::{
-    CANONICAL, CONTENT, FETCH, KEYS, KeyKind, LINKED, LINKS, LinkRow, PAGE, PLACED, RANK,
-    REGISTERED, bucket_of, in_link_source, member_url,
+    CONTENT, ClusterId, FETCH, KEYS, LINKED, LINKS, LinkRow, MEMBER, PAGE, PLACED, Place, RANK,
+    SHOWN, in_link_source, target_and_source,
 };
+
+mod batch;
 
 /// The most differences that a report names; all are counted.
 const NAMED_MAX: usize = 100;
@@ -57,18 +61,6 @@ impl VerifyReport {
     }
 }
 
-/// The documents, as the batch sees them.
-#[derive(Debug, Default)]
-struct Batch {
-    /// Each indexed page's clustering keys.
-    keys: BTreeMap<String, Vec<KeyRow>>,
-    ranks: BTreeMap<String, f64>,
-    /// What the observers recorded as canonical.
-    recorded: BTreeMap<String, String>,
-    /// Rows of in-links: source and anchors.
-    links: BTreeMap<LinkRow, BTreeMap<String, Vec<String>>>,
-}
-
 type Cells = BTreeMap<Column, Bytes>;
 
 impl WebIndex {
@@ -81,7 +73,8 @@ impl WebIndex {
         let snapshot = self.db.snapshot().await?;
         let mut report = VerifyReport::default();
         let mut batch = self.parse_all(&snapshot, &mut report).await?;
-        self.compare_members(&snapshot, &batch, &mut report).await?;
+        self.compare_targets(&snapshot, &batch, &mut report).await?;
+        self.compare_members(&snapshot, &mut batch, &mut report).await?;
         let canonicals = batch.canonicals(&mut report);
         batch.forward(&canonicals);
         self.compare_links(&snapshot, &batch, &canonicals, &mut report).await?;
@@ -96,7 +89,7 @@ impl WebIndex {
         report: &mut VerifyReport,
     ) -> Result<Batch, Error> {
         let mut batch = Batch::default();
-        let columns = [CONTENT, FETCH, PAGE, KEYS, LINKS, REGISTERED, LINKED, CANONICAL, RANK];
+        let columns = [CONTENT, FETCH, PAGE, KEYS, LINKS, MEMBER, LINKED, RANK];
         let mut scan = snapshot.scan(&self.tables.documents).columns(columns);
         while let Some(row) = scan.next().await? {
             let url = String::from_utf8_lossy(row.row.as_bytes()).into_owned();
@@ -106,32 +99,74 @@ impl WebIndex {
         Ok(batch)
     }
 
-    async fn compare_members(
+    /// Compares who stands for which address.
+    async fn compare_targets(
         &self,
         snapshot: &Snapshot,
         batch: &Batch,
         report: &mut VerifyReport,
     ) -> Result<(), Error> {
-        let mut expected: BTreeSet<(KeyRow, String)> = BTreeSet::new();
-        for (url, rows) in &batch.keys {
-            expected.extend(rows.iter().map(|row| (row.clone(), url.clone())));
+        let mut expected: BTreeSet<(String, String)> = BTreeSet::new();
+        for (url, page) in &batch.pages {
+            expected.extend(page.target.as_ref().map(|target| (target.clone(), url.clone())));
         }
-        for kind in KeyKind::ALL {
-            let mut scan = snapshot.scan(self.tables.by_key(kind));
-            while let Some(row) = scan.next().await? {
-                let key = (kind, row.row.as_bytes().to_vec());
-                for url in row.cells.iter().filter_map(|(column, _)| member_url(column)) {
-                    if !expected.remove(&(key.clone(), url.to_owned())) {
-                        report.differ(|| {
-                            format!("{} {}: {url} should not be a member", kind.table(), row.row)
-                        });
-                    }
-                }
+        let mut scan = snapshot.scan(&self.tables.by_target);
+        while let Some(row) = scan.next().await? {
+            let named = target_and_source(&row.row);
+            let named = named.map(|(target, source)| (target.to_owned(), source.to_owned()));
+            if !named.is_some_and(|named| expected.remove(&named)) {
+                report.differ(|| format!("by_target {}: should not be there", row.row));
             }
         }
-        for ((kind, key), url) in expected {
-            let key = String::from_utf8_lossy(&key).into_owned();
-            report.differ(|| format!("{} {key}: member {url} is missing", kind.table()));
+        for (target, source) in expected {
+            report.differ(|| format!("by_target: {source} is missing, it stands for {target}"));
+        }
+        Ok(())
+    }
+
+    /// Compares the rows of the clusters with the pages' own records, and each cluster's shown page with its
+    /// first member.
+    async fn compare_members(
+        &self,
+        snapshot: &Snapshot,
+        batch: &mut Batch,
+        report: &mut VerifyReport,
+    ) -> Result<(), Error> {
+        let places = batch.pages.iter().filter_map(|(url, page)| page.member.as_ref()?.place(url));
+        let mut expected: BTreeSet<RowKey> = places.map(|place| place.key()).collect();
+        // The cluster whose row was the last one, and the page that the row names.
+        let mut named: Option<(ClusterId, String)> = None;
+        let mut last: Option<(ClusterId, Option<String>)> = None;
+        let mut scan = snapshot.scan(&self.tables.clusters);
+        while let Some(row) = scan.next().await? {
+            let Some(Place { cluster, url, .. }) = Place::parse(&row.row) else {
+                let cell = row.cells.into_iter().find(|(column, _)| *column == SHOWN);
+                let url = decode_url(cell.map(|(_, value)| value))?;
+                let before = named.take();
+                named = ClusterId::of_row(&row.row).zip(url);
+                no_member(before, report);
+                continue;
+            };
+            if !expected.remove(&row.row) {
+                report.differ(|| format!("{url} should not be a member of {}", cluster.holder()));
+            }
+            if last.as_ref().is_none_or(|(id, _)| *id != cluster) {
+                let shown = named.take_if(|(id, _)| *id == cluster).map(|(_, shown)| shown);
+                if shown.as_ref() != Some(&url) {
+                    report.differ(|| {
+                        format!("{shown:?} is shown for {url}, the first of its cluster")
+                    });
+                }
+                last = Some((cluster, shown));
+            }
+            if let Some((_, Some(shown))) = &last {
+                batch.recorded.insert(url, shown.clone());
+            }
+        }
+        no_member(named, report);
+        for place in expected.iter().filter_map(Place::parse) {
+            let Place { cluster, url, .. } = place;
+            report.differ(|| format!("{url} is missing in the rows of {}", cluster.holder()));
         }
         Ok(())
     }
@@ -173,14 +208,11 @@ impl WebIndex {
                     format!("in-links of {target} at {holder}: {found} links, expected {expected}")
                 });
             }
-            let canonical = canonicals.get(&place.target).filter(|c| **c != place.target);
-            let stale = placed.is_some() && placed.as_ref() != canonical;
-            if stale || (place.is_home() && !found.is_empty() && placed.as_ref() != canonical) {
+            let holder = batch.holder(&place.target, canonicals);
+            let stale = placed.is_some() && placed != holder;
+            if stale || (place.is_home() && !found.is_empty() && placed != holder) {
                 report.differ(|| {
-                    format!(
-                        "in-links of {} are placed at {placed:?}, not {canonical:?}",
-                        place.target
-                    )
+                    format!("in-links of {} are placed at {placed:?}, not {holder:?}", place.target)
                 });
             }
         }
@@ -202,6 +234,7 @@ impl WebIndex {
         self.search_index()?.dump(|entry| {
             held.insert(entry.url.clone(), entry);
         })?;
+        batch.every_text_is_shown(&held, report);
         let mut scan = snapshot.scan(&self.tables.documents).columns([PAGE]);
         while let Some(row) = scan.next().await? {
             let url = String::from_utf8_lossy(row.row.as_bytes()).into_owned();
@@ -211,7 +244,7 @@ impl WebIndex {
             let page = row.cells.into_iter().next().map(|(_, value)| value);
             let Some(Page::Indexed { title, text, .. }) = decode(page)? else { continue };
             report.searchable += 1;
-            let rank = batch.ranks.get(&url).copied().unwrap_or(0.0);
+            let rank = batch.pages.get(&url).map_or(0.0, |page| page.rank);
             let expected = IndexedPage { title, text, anchors: batch.anchors(&url), rank };
             match held.remove(&url) {
                 None => report.differ(|| format!("search: {url} is missing")),
@@ -231,135 +264,9 @@ impl WebIndex {
     }
 }
 
-impl Batch {
-    fn add(&mut self, url: String, cells: &Cells, report: &mut VerifyReport) -> Result<(), Error> {
-        if let Some(canonical) = decode_url(cells.get(&CANONICAL).cloned())? {
-            self.recorded.insert(url.clone(), canonical);
-        }
-        let page: Option<Page> = decode(cells.get(&PAGE).cloned())?;
-        let keys: Option<Keys> = decode(cells.get(&KEYS).cloned())?;
-        let links: Option<Links> = decode(cells.get(&LINKS).cloned())?;
-        let linked: Option<Links> = decode(cells.get(&LINKED).cloned())?;
-        let registered: Option<Vec<KeyRow>> = decode(cells.get(&REGISTERED).cloned())?;
-        let Some(content) = cells.get(&CONTENT) else {
-            if !cells.is_empty() {
-                let left: Vec<String> = cells.keys().map(Column::to_string).collect();
-                report.differ(|| format!("{url} is deleted but still has {}", left.join(", ")));
-            }
-            return Ok(());
-        };
-        report.documents += 1;
-        let content = decode_content(content)?;
-        let fetch: Option<Fetch> = decode(cells.get(&FETCH).cloned())?;
-        let fetched = fetch.map(|fetch| fetch.content_hash);
-        let (new_page, new_keys, new_links) = match parse(&url, &content) {
-            Ok(parsed) => {
-                let (keys, links) = (Keys::of(&parsed), Links::of(&parsed.links));
-                let (title, text) = (parsed.title, parsed.text);
-                let hyperlinks = parsed.hyperlinks as u64;
-                (Page::Indexed { title, text, hyperlinks }, Some(keys), Some(links))
-            }
-            Err(skip) => (Page::Skipped { reason: skip.name().to_owned() }, None, None),
-        };
-        let rows = new_keys.as_ref().map(|keys| keys.rows(&url));
-        let some = |links: &Option<Links>| links.clone().filter(|links| !links.0.is_empty());
-        let differ = [
-            ("load", fetched != Some(*blake3::hash(&content).as_bytes())),
-            ("rank", new_keys.is_none() && cells.contains_key(&RANK)),
-            ("page", page.as_ref() != Some(&new_page)),
-            ("keys", keys != new_keys),
-            ("links", links != new_links),
-            ("registered keys", registered.unwrap_or_default() != rows.clone().unwrap_or_default()),
-            ("placed links", some(&linked) != some(&new_links)),
-        ];
-        for (what, _) in differ.into_iter().filter(|(_, differs)| *differs) {
-            report.differ(|| format!("{url}: the recorded {what} are not what the document says"));
-        }
-        let bucket = bucket_of(&url);
-        for (target, anchors) in new_links.unwrap_or_default().0 {
-            let home = self.links.entry(LinkRow::home(&target, bucket)).or_default();
-            home.insert(url.clone(), anchors);
-        }
-        if let Some(rows) = rows {
-            self.ranks.insert(url.clone(), decode_rank(cells.get(&RANK)));
-            self.keys.insert(url, rows);
-        }
-        Ok(())
+/// Names a page that a cluster without members shows.
+fn no_member(named: Option<(ClusterId, String)>, report: &mut VerifyReport) {
+    if let Some((cluster, url)) = named {
+        report.differ(|| format!("{url} is shown for {}, which has no member", cluster.holder()));
     }
-
-    /// The canonical of every indexed page, by union-find over the keys.
-    fn canonicals(&self, report: &mut VerifyReport) -> BTreeMap<String, String> {
-        let urls: Vec<&String> = self.keys.keys().collect();
-        let mut parent: Vec<usize> = (0..urls.len()).collect();
-        let mut first: BTreeMap<&KeyRow, usize> = BTreeMap::new();
-        for (page, rows) in self.keys.values().enumerate() {
-            for row in rows {
-                let other = *first.entry(row).or_insert(page);
-                let (a, b) = (root(&mut parent, page), root(&mut parent, other));
-                parent[a] = b;
-            }
-        }
-        let mut clusters: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
-        for (page, url) in urls.iter().enumerate() {
-            clusters.entry(root(&mut parent, page)).or_default().push(url);
-        }
-        let mut canonicals = BTreeMap::new();
-        for members in clusters.values() {
-            let ranked = members.iter().map(|url| (*url, self.ranks[*url]));
-            let best = Best::of(ranked).expect("a cluster has a member").to_owned();
-            report.clusters += usize::from(members.len() > 1);
-            for url in members {
-                canonicals.insert((*url).to_owned(), best.clone());
-            }
-        }
-        for (url, best) in &canonicals {
-            let recorded = self.recorded.get(url).unwrap_or(url);
-            if recorded != best {
-                report.differ(|| format!("{url}: canonical is {recorded}, expected {best}"));
-            }
-        }
-        for (url, recorded) in &self.recorded {
-            if !canonicals.contains_key(url) {
-                report.differ(|| format!("{url}: has the canonical {recorded} but is not indexed"));
-            }
-        }
-        canonicals
-    }
-
-    /// Attaches the links of duplicates to their canonical page, too.
-    fn forward(&mut self, canonicals: &BTreeMap<String, String>) {
-        let mut forwarded = Vec::new();
-        for (home, links) in &self.links {
-            match canonicals.get(&home.target) {
-                Some(canonical) if *canonical != home.target => {
-                    forwarded.push((home.at(canonical), links.clone()));
-                }
-                _ => {}
-            }
-        }
-        self.links.extend(forwarded);
-    }
-
-    /// The anchors that are indexed with a page.
-    fn anchors(&self, holder: &str) -> Vec<String> {
-        let mut anchors = Anchors::default();
-        let first = LinkRow::home(holder, 0);
-        let held = self.links.range(first..).take_while(|(row, _)| row.holder == holder);
-        for (_, links) in held {
-            for of_source in links.values() {
-                if !anchors.add(of_source.clone()) {
-                    return anchors.list;
-                }
-            }
-        }
-        anchors.list
-    }
-}
-
-fn root(parent: &mut [usize], mut page: usize) -> usize {
-    while parent[page] != page {
-        parent[page] = parent[parent[page]];
-        page = parent[page];
-    }
-    page
 }

@@ -1,17 +1,18 @@
 //! Asking the index: search, a page, a cluster, the whole in numbers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use percolator::{Bytes, Column};
+use percolator::{Bytes, Column, Snapshot};
 
 use crate::Error;
 use crate::address::canonicalize;
 use crate::index::WebIndex;
-use crate::observers::{choose, link_anchors};
-use crate::records::{Fetch, Links, Page, decode, decode_rank, decode_url};
+use crate::observers::link_anchors;
+use crate::records::{Fetch, Links, Member, Page, decode, decode_rank};
 use crate::search::Hit;
 use crate::tables::{
-    CANONICAL, FETCH, KEYS, KeyKind, LINKED, LINKS, LinkRow, PAGE, RANK, in_link_source,
+    ClusterId, FETCH, KEYS, LINKED, LINKS, LinkRow, MEMBER, PAGE, PLACE, Place, RANK,
+    in_link_source,
 };
 
 /// The most in-links that a page's view names; all are counted.
@@ -67,9 +68,10 @@ pub struct AnchorView {
 /// ```
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct ClusterView {
-    /// The member with the highest rank.
+    /// The member that is shown: one that neither redirects nor declares another page, if there is one, and
+    /// among several the one with the highest rank.
     pub canonical: String,
-    /// All members, the canonical first, then by rank.
+    /// All members, the canonical first, then in the order in which they would take its place.
     pub members: Vec<MemberView>,
 }
 
@@ -119,8 +121,6 @@ pub struct IndexStats {
 #[derive(Debug, Default)]
 struct Attached {
     all: usize,
-    /// Those that name the page itself, and no duplicate of it.
-    naming: usize,
     /// The first of them.
     shown: Vec<AnchorView>,
 }
@@ -143,7 +143,7 @@ impl WebIndex {
     pub async fn page(&self, url: &str) -> Result<Option<PageView>, Error> {
         let url = canonicalize(url)?;
         let tx = self.db.begin().await?;
-        let columns = [FETCH, PAGE, LINKS, CANONICAL, RANK];
+        let columns = [FETCH, PAGE, LINKS, MEMBER, RANK];
         let row = [url.as_str().into()];
         let cells = tx.get_many(&self.tables.documents, &row, &columns).await?;
         let cells: Cells = columns
@@ -158,14 +158,22 @@ impl WebIndex {
             None => (String::new(), String::new(), Some("not parsed yet".to_owned())),
         };
         let links: Links = decode(cells.get(&LINKS).cloned())?.unwrap_or_default();
-        let Attached { all: in_links, shown: anchors, .. } = self.attached(&tx, &url).await?;
+        let cluster = decode::<Member>(cells.get(&MEMBER).cloned())?.and_then(|m| m.cluster());
+        let shown = match cluster {
+            Some(cluster) => self.tables.shown(&tx, cluster).await?,
+            None => None,
+        };
+        let canonical = shown.unwrap_or_else(|| url.clone());
+        let cluster = cluster.filter(|_| canonical == url);
+        let Attached { all: in_links, shown: anchors, .. } =
+            self.attached(&tx, &url, cluster).await?;
         Ok(Some(PageView {
             title,
             excerpt: text.chars().take(300).collect(),
             text_bytes: text.len(),
             skipped,
             rank: decode_rank(cells.get(&RANK)),
-            canonical: decode_url(cells.get(&CANONICAL).cloned())?.unwrap_or_else(|| url.clone()),
+            canonical,
             loaded_ms: fetch.loaded_ms,
             out_links: links.0.len(),
             in_links,
@@ -174,22 +182,29 @@ impl WebIndex {
         }))
     }
 
-    /// The links attached to a page.
-    async fn attached(&self, tx: &percolator::Transaction, url: &str) -> Result<Attached, Error> {
+    /// The links attached to a page, and to the cluster that it is shown for.
+    async fn attached(
+        &self,
+        tx: &percolator::Transaction,
+        url: &str,
+        cluster: Option<ClusterId>,
+    ) -> Result<Attached, Error> {
         let mut attached = Attached::default();
-        let mut scan = tx.scan(&self.tables.inlinks).prefix(LinkRow::held_by(url));
-        while let Some(row) = scan.next().await? {
-            let Some(place) = LinkRow::parse(&row.row) else { continue };
-            for (column, value) in &row.cells {
-                let Some(source) = in_link_source(column) else { continue };
-                attached.all += 1;
-                attached.naming += usize::from(place.is_home());
-                if attached.shown.len() < ANCHORS_SHOWN {
-                    attached.shown.push(AnchorView {
-                        source: source.to_owned(),
-                        target: place.target.clone(),
-                        anchors: link_anchors(value)?,
-                    });
+        let holders = [Some(url.to_owned()), cluster.map(|cluster| cluster.holder())];
+        for holder in holders.into_iter().flatten() {
+            let mut scan = tx.scan(&self.tables.inlinks).prefix(LinkRow::held_by(&holder));
+            while let Some(row) = scan.next().await? {
+                let Some(place) = LinkRow::parse(&row.row) else { continue };
+                for (column, value) in &row.cells {
+                    let Some(source) = in_link_source(column) else { continue };
+                    attached.all += 1;
+                    if attached.shown.len() < ANCHORS_SHOWN {
+                        attached.shown.push(AnchorView {
+                            source: source.to_owned(),
+                            target: place.target.clone(),
+                            anchors: link_anchors(value)?,
+                        });
+                    }
                 }
             }
         }
@@ -203,23 +218,24 @@ impl WebIndex {
     pub async fn cluster(&self, url: &str) -> Result<Option<ClusterView>, Error> {
         let url = canonicalize(url)?;
         let tx = self.db.begin().await?;
-        let cluster = self.tables.cluster(&tx, KeyKind::Redirect, url.as_bytes()).await?;
-        let Some(canonical) = choose(&cluster).filter(|_| cluster.contains_key(&url)) else {
+        let member = tx.get(&self.tables.documents, url.as_str(), &MEMBER).await?;
+        let Some(id) = decode::<Member>(member)?.and_then(|member| member.cluster()) else {
             return Ok(None);
         };
-        let mut members = Vec::with_capacity(cluster.len());
-        for (member, election) in &cluster {
-            let page = tx.get(&self.tables.documents, member.as_str(), &PAGE).await?;
+        let mut members = Vec::new();
+        for place in self.tables.first_members(&tx, id, usize::MAX).await? {
+            let page = tx.get(&self.tables.documents, place.url.as_str(), &PAGE).await?;
             let title = match decode(page)? {
                 Some(Page::Indexed { title, .. }) => title,
                 _ => String::new(),
             };
-            let in_links = self.attached(&tx, member).await?.naming;
-            members.push(MemberView { url: member.clone(), title, rank: election.rank, in_links });
+            let in_links = self.attached(&tx, &place.url, None).await?.all;
+            members.push(MemberView { url: place.url, title, rank: place.rank, in_links });
         }
-        let first = |m: &MemberView| m.url != canonical;
-        members.sort_by(|a, b| first(a).cmp(&first(b)).then(b.rank.total_cmp(&a.rank)));
-        Ok(Some(ClusterView { canonical: canonical.to_owned(), members }))
+        let canonical = self.tables.shown(&tx, id).await?.unwrap_or(url);
+        // The observers may not have elected the first member yet.
+        members.sort_by_key(|member| member.url != canonical);
+        Ok(Some(ClusterView { canonical, members }))
     }
 
     /// A cluster with the most members, to show.
@@ -227,18 +243,42 @@ impl WebIndex {
     /// # Errors
     /// Those of the database.
     pub async fn largest_cluster(&self) -> Result<Option<ClusterView>, Error> {
-        let snapshot = self.db.snapshot().await?;
-        let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
-        let mut scan = snapshot.scan(&self.tables.documents).columns([CANONICAL]);
-        while let Some(row) = scan.next().await? {
-            for (_, value) in row.cells {
-                *sizes.entry(String::from_utf8_lossy(&value).into_owned()).or_default() += 1;
+        let mut largest: Option<(usize, String)> = None;
+        self.each_cluster(&self.db.snapshot().await?, |first, members| {
+            if members > 1 && largest.as_ref().is_none_or(|(most, _)| members > *most) {
+                largest = Some((members, first.url.clone()));
             }
-        }
-        match sizes.iter().max_by_key(|(url, size)| (**size, std::cmp::Reverse(*url))) {
-            Some((url, _)) => self.cluster(url).await,
+        })
+        .await?;
+        match largest {
+            Some((_, url)) => self.cluster(&url).await,
             None => Ok(None),
         }
+    }
+
+    /// Calls `each` with the first member of every cluster, and the number of its members.
+    async fn each_cluster(
+        &self,
+        snapshot: &Snapshot,
+        mut each: impl FnMut(&Place, usize),
+    ) -> Result<(), Error> {
+        let mut last: Option<(Place, usize)> = None;
+        let mut scan = snapshot.scan(&self.tables.clusters).columns([PLACE]);
+        while let Some(row) = scan.next().await? {
+            let Some(place) = Place::parse(&row.row) else { continue };
+            match &mut last {
+                Some((first, members)) if first.cluster == place.cluster => *members += 1,
+                _ => {
+                    if let Some((first, members)) = last.replace((place, 1)) {
+                        each(&first, members);
+                    }
+                }
+            }
+        }
+        if let Some((first, members)) = last {
+            each(&first, members);
+        }
+        Ok(())
     }
 
     /// The index in numbers, as of now.
@@ -249,8 +289,7 @@ impl WebIndex {
         let snapshot = self.db.snapshot().await?;
         let mut stats =
             IndexStats { searchable: self.search_index()?.pages()?, ..IndexStats::default() };
-        let mut canonicals = BTreeSet::new();
-        let columns = [PAGE, KEYS, LINKED, CANONICAL];
+        let columns = [PAGE, KEYS, LINKED];
         let mut scan = snapshot.scan(&self.tables.documents).columns(columns);
         while let Some(row) = scan.next().await? {
             let cells: Cells = row.cells.into_iter().collect();
@@ -267,12 +306,12 @@ impl WebIndex {
             stats.redirects += usize::from(keys.is_some_and(|keys| keys.redirect.is_some()));
             let linked: Links = decode(cells.get(&LINKED).cloned())?.unwrap_or_default();
             stats.edges += linked.0.len();
-            if let Some(canonical) = cells.get(&CANONICAL) {
-                stats.duplicates += 1;
-                canonicals.insert(canonical.clone());
-            }
         }
-        stats.clusters = canonicals.len();
+        self.each_cluster(&snapshot, |_, members| {
+            stats.clusters += usize::from(members > 1);
+            stats.duplicates += members - 1;
+        })
+        .await?;
         Ok(stats)
     }
 }

@@ -13,9 +13,11 @@ use percolator::{
 };
 
 use crate::index::latency::Latency;
-use crate::records::{Page, decode, decode_rank};
+use crate::records::{Member, Page, decode, decode_rank};
 use crate::search::{IndexedPage, SearchIndex, Update};
-use crate::tables::{CANONICAL, EXPORT_ANCHORS, LinkRow, PAGE, RANK, Tables, in_link_source};
+use crate::tables::{
+    ClusterId, EXPORT_ANCHORS, LinkRow, MEMBER, PAGE, RANK, Tables, in_link_source,
+};
 
 /// The most distinct anchors that are indexed with a page; in order of bucket, target and source.
 pub(crate) const ANCHORS_MAX: usize = 64;
@@ -40,16 +42,20 @@ impl Exporter {
         Exporter { tables, search, latency }
     }
 
-    /// Reads what the search index should hold of a page whose cells `page`, `canonical` and `rank`
-    /// are given.
+    /// Reads what the search index should hold of a page whose cells `page`, `member` and `rank` are
+    /// given. A page that is not settled yet is exported once it is.
     async fn state(&self, tx: &Transaction, cells: Vec<Option<Bytes>>, url: &str) -> Result<State> {
-        let [page, canonical, rank] = &cells[..] else { return Ok(State::Nothing) };
-        if canonical.is_some() {
+        let [page, member, rank] = &cells[..] else { return Ok(State::Nothing) };
+        let member: Option<Member> = decode(member.clone())?;
+        let Some(cluster) = member.and_then(|member| member.cluster()) else {
+            return Ok(State::Nothing);
+        };
+        if self.tables.shown(tx, cluster).await?.as_deref() != Some(url) {
             return Ok(State::Duplicate);
         }
         let page: Option<Page> = decode(page.clone())?;
         let Some(Page::Indexed { title, text, .. }) = page else { return Ok(State::Nothing) };
-        let anchors = anchors_of(tx, &self.tables, url).await?;
+        let anchors = anchors_of(tx, &self.tables, url, cluster).await?;
         let rank = decode_rank(rank.as_ref());
         Ok(State::Shown(IndexedPage { title, text, anchors, rank }))
     }
@@ -59,7 +65,7 @@ impl Exporter {
         let mut states = Vec::with_capacity(changes.len());
         for changes in changes.chunks(PAGES_AT_ONCE) {
             let rows: Vec<RowKey> = changes.iter().map(|change| change.row.clone()).collect();
-            let columns = [PAGE, CANONICAL, RANK];
+            let columns = [PAGE, MEMBER, RANK];
             let pages = tx.get_many(&self.tables.documents, &rows, &columns).await?;
             let urls: Vec<String> = changes.iter().map(super::row_url).collect::<Result<_>>()?;
             let of = urls.iter().zip(pages).map(|(url, cells)| self.state(tx, cells, url));
@@ -100,26 +106,31 @@ enum State {
     Nothing,
 }
 
-/// The distinct anchors attached to a page, up to [`ANCHORS_MAX`].
+/// The distinct anchors attached to the page shown for a cluster, up to [`ANCHORS_MAX`]: those of the page
+/// itself first.
 pub(crate) async fn anchors_of(
     tx: &Transaction,
     tables: &Tables,
-    holder: &str,
+    shown: &str,
+    cluster: ClusterId,
 ) -> Result<Vec<String>> {
     let mut anchors = Anchors::default();
-    let mut range = RowRange::prefix(LinkRow::held_by(holder));
-    loop {
-        let scan = tx.scan(&tables.inlinks).range(range.clone()).limit(ROWS_AT_ONCE);
-        let rows = scan.collect().await?;
-        let Some(last) = rows.last() else { return Ok(anchors.list) };
-        range = range.after(last.row.clone());
-        let links = rows.iter().flat_map(|row| &row.cells);
-        for (_, value) in links.filter(|(column, _)| in_link_source(column).is_some()) {
-            if !anchors.add(decode::<Vec<String>>(Some(value.clone()))?.unwrap_or_default()) {
-                return Ok(anchors.list);
+    for holder in [shown, &cluster.holder()] {
+        let mut range = RowRange::prefix(LinkRow::held_by(holder));
+        loop {
+            let scan = tx.scan(&tables.inlinks).range(range.clone()).limit(ROWS_AT_ONCE);
+            let rows = scan.collect().await?;
+            let Some(last) = rows.last() else { break };
+            range = range.after(last.row.clone());
+            let links = rows.iter().flat_map(|row| &row.cells);
+            for (_, value) in links.filter(|(column, _)| in_link_source(column).is_some()) {
+                if !anchors.add(decode::<Vec<String>>(Some(value.clone()))?.unwrap_or_default()) {
+                    return Ok(anchors.list);
+                }
             }
         }
     }
+    Ok(anchors.list)
 }
 
 /// Anchors as they are indexed: distinct, in order, bounded.

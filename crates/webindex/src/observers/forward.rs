@@ -1,13 +1,13 @@
-//! Forward: attaches the in-links of a duplicate to its canonical page, and moves them when that
-//! changes (paper section 1: "even if a page has duplicates, links are attributed to the canonical").
+//! Forward: attaches the in-links of a duplicate to its cluster, where the page shown finds them (paper
+//! section 1: "even if a page has duplicates, links are attributed to the canonical").
 //!
-//! Home rows are notified by whoever finds that they may have something to forward: `move`, when the
-//! page's canonical has changed, and the exporter, when a link to a duplicate has. Most pages are no
-//! duplicates, and for them nothing is looked at here.
+//! Home rows are notified by the code that finds that they may have something to forward: `attach`, when
+//! the page's cluster has changed, or whether the page is shown; and the exporter, when a link to a duplicate
+//! has. Most pages are no duplicates, and for them nothing is looked at here.
 //!
 //! No link is missed in between. A link committed at c notifies the exporter at c, whose run begins
 //! after c. Either that run sees that the target is a duplicate, or the target becomes one later; then
-//! `move` runs later still, and sees the link in its home row.
+//! `attach` runs later still, and sees the link in its home row.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,10 @@ use percolator::{
     async_trait,
 };
 
-use crate::records::decode_url;
-use crate::tables::{CANONICAL, EXPORT_ANCHORS, FORWARD, LinkRow, PLACED, Tables, in_link_source};
+use crate::records::{Member, decode, decode_url};
+use crate::tables::{
+    ClusterId, EXPORT_ANCHORS, FORWARD, LinkRow, MEMBER, PLACED, RELAY, Tables, in_link_source,
+};
 
 /// Observes `forward` on the home rows of in-links.
 #[derive(Debug)]
@@ -25,9 +27,9 @@ pub(super) struct Forward {
     tables: Tables,
 }
 
-/// Observes `doc:canonical`: all of the page's in-links may have to move.
+/// Observes `attach`: all of the page's in-links may have to move.
 #[derive(Debug)]
-pub(super) struct Move {
+pub(super) struct Attach {
     tables: Tables,
 }
 
@@ -64,14 +66,28 @@ impl Forward {
         Ok(there != *wanted)
     }
 
+    /// Has the page exported that shows what a holder holds.
+    fn links_changed(&self, tx: &mut Transaction, holder: &str) -> Result<()> {
+        match ClusterId::of_holder(holder) {
+            Some(cluster) => tx.notify(&self.tables.clusters, cluster.row(), &RELAY),
+            // Placed by an earlier version, at the page itself.
+            None => tx.notify(&self.tables.documents, holder, &EXPORT_ANCHORS),
+        }
+    }
+
     /// Looks at one home row.
     async fn forward(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let home = LinkRow::parse(&change.row).filter(LinkRow::is_home).ok_or_else(|| {
             Error::application(format!("{} is not a home row of in-links", change.row))
         })?;
         let (documents, inlinks) = (&self.tables.documents, &self.tables.inlinks);
-        let canonical = tx.get(documents, home.target.as_str(), &CANONICAL).await?;
-        let wanted = decode_url(canonical)?;
+        let member = tx.get(documents, home.target.as_str(), &MEMBER).await?;
+        let cluster = decode::<Member>(member)?.and_then(|member| member.cluster());
+        let wanted = match cluster {
+            Some(id) if self.tables.shown(tx, id).await?.as_ref() != Some(&home.target) => Some(id),
+            _ => None,
+        };
+        let wanted = wanted.map(|id| id.holder());
         let placed = decode_url(tx.get(inlinks, &change.row, &PLACED).await?)?;
         if wanted.is_none() && placed.is_none() {
             return Ok(());
@@ -79,9 +95,7 @@ impl Forward {
         let mut changed = false;
         if let Some(old) = placed.as_ref().filter(|old| Some(*old) != wanted.as_ref()) {
             changed |= self.replace(tx, &home.at(old), &BTreeMap::new()).await?;
-            // Even if it is no page at this moment: one that is loaded meanwhile may have been exported
-            // with the links that go now.
-            tx.notify(documents, old.as_str(), &EXPORT_ANCHORS)?;
+            self.links_changed(tx, old)?;
         }
         if let Some(new) = &wanted {
             let links = self.links(tx, &home).await?;
@@ -91,7 +105,7 @@ impl Forward {
             // Written even if it stays the same: two runs that move different links then conflict.
             match wanted {
                 Some(new) => {
-                    tx.notify(documents, new.as_str(), &EXPORT_ANCHORS)?;
+                    self.links_changed(tx, &new)?;
                     tx.set(inlinks, &change.row, &PLACED, new)?;
                 }
                 None => tx.delete(inlinks, &change.row, &PLACED)?,
@@ -112,14 +126,14 @@ impl BatchObserver for Forward {
     }
 }
 
-impl Move {
+impl Attach {
     pub(super) fn new(tables: Tables) -> Self {
-        Move { tables }
+        Attach { tables }
     }
 }
 
 #[async_trait]
-impl Observer for Move {
+impl Observer for Attach {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let url = super::row_url(change)?;
         self.tables.notify_homes(tx, &url).await

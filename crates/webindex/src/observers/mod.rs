@@ -2,27 +2,33 @@
 //!
 //! ```text
 //! doc:content --parse--> doc:page, doc:keys, doc:links
-//! doc:keys ----register--> by_* tables --elect--> doc:canonical      (cluster)
-//! doc:links ---link--> inlinks, at home; export-anchors               (invert)
-//! doc:canonical --move--> forward --forward--> inlinks, at the canonical; export-anchors
-//! export-page, export-anchors --export--> the search index            (export)
+//! doc:keys ----register--> doc:member, by_target, clusters; settle, spread, elect   (cluster)
+//!     settle, spread --> doc:member of pages that stand for others; elect
+//!     elect --> the page shown for a cluster; export-page, attach
+//! doc:links ---link--> inlinks, at home; export-anchors                             (invert)
+//! attach --> forward --forward--> inlinks, at the cluster; relay --> export-anchors
+//! export-page, export-anchors --export--> the search index                          (export)
 //!                  of a duplicate: --> forward
 //! ```
 //!
-//! `elect` and `forward` follow weak notifications, so that many changes of one cluster or one hot page
-//! collapse into one run and never conflict over being notified. Two of their runs may overlap, and the
-//! older may commit last with what it computed from older data. Hence the rule that makes them converge:
-//! **a run that changed anything notifies what it changed**. The last change is then always followed by
-//! a run that began after it, saw everything, and found nothing to change.
+//! Two runs for one row may overlap, and the older may commit last with what it computed from older data.
+//! One of two rules makes them converge:
+//!
+//! * **Runs that could overlap write a cell in common, even if it stays the same.** The later one conflicts
+//!   and reads again. So it is with elections (the cluster's row), and with all that places a page in a
+//!   cluster (`doc:member`).
+//! * **A run that changed anything notifies what it changed.** The last change is then always followed by
+//!   a run that began after it, saw everything, and found nothing to change. So it is with `forward`.
 
 mod elect;
 mod export;
 mod forward;
 mod link;
+mod membership;
 mod parse;
 mod register;
+mod settle;
 
-pub(crate) use elect::{Best, choose};
 pub(crate) use export::{Anchors, Exporter, link_anchors};
 pub(crate) use parse::parse;
 
@@ -33,7 +39,7 @@ use percolator::{Batch, Column, Observed, Registration, Strength};
 
 use crate::index::latency::Latency;
 use crate::search::SearchIndex;
-use crate::tables::{self, KeyKind, Tables};
+use crate::tables::{self, Tables};
 
 /// The name of the first observer; like the others' it must never change, because acknowledgements are
 /// kept under it.
@@ -54,22 +60,25 @@ const EXPORTS: [(Column, Batch); 2] =
 
 /// The observers that keep the tables up to date, for `Client::observe`.
 pub(crate) fn keepers(tables: &Tables, latency: &Arc<Latency>) -> Vec<Registration> {
-    use tables::{CANONICAL, CONTENT, DOCUMENTS, ELECT, FORWARD, INLINKS, KEYS, LINKS, LINKS_MORE};
+    use tables::{
+        ATTACH, CLUSTERS, CONTENT, DOCUMENTS, ELECT, FORWARD, INLINKS, KEYS, LINKS, LINKS_MORE,
+        RELAY, SETTLE, SPREAD,
+    };
     let links = || link::PlaceLinks::new(tables.clone());
     let forward = forward::Forward::new(tables.clone());
-    let mut all = vec![
+    let register = register::Register::new(tables.clone());
+    vec![
         Registration::strong(PARSE, DOCUMENTS, CONTENT, parse::Parse::new(latency.clone())),
-        Registration::strong("register", DOCUMENTS, KEYS, register::Register::new(tables.clone())),
+        Registration::strong("register", DOCUMENTS, KEYS, register),
+        Registration::weak("settle", DOCUMENTS, SETTLE, settle::Settle::new(tables.clone())),
+        Registration::weak("spread", DOCUMENTS, SPREAD, settle::Spread::new(tables.clone())),
+        Registration::weak("show", CLUSTERS, ELECT, elect::Elect::new(tables.clone())),
+        Registration::weak("relay", CLUSTERS, RELAY, elect::Relay::new(tables.clone())),
         Registration::strong("link", DOCUMENTS, LINKS, links()),
         Registration::weak("link-more", DOCUMENTS, LINKS_MORE, links()),
-        Registration::strong("move", DOCUMENTS, CANONICAL, forward::Move::new(tables.clone())),
+        Registration::weak("attach", DOCUMENTS, ATTACH, forward::Attach::new(tables.clone())),
         Registration::batched("forward", INLINKS, FORWARD, FORWARDS, forward),
-    ];
-    for kind in KeyKind::ALL {
-        let elect = elect::Elect::new(tables.clone());
-        all.push(Registration::weak("elect", kind.table(), ELECT, elect));
-    }
-    all
+    ]
 }
 
 /// The observers that feed the search index. They belong where its writer is.

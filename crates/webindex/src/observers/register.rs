@@ -1,11 +1,12 @@
-//! Register: keeps a page's membership in the three index tables (paper section 3.1).
+//! Register: puts a page that has new keys into its cluster (paper section 3.1).
+//!
+//! A page with a text of its own goes into the cluster of that text here. A page that redirects or
+//! declares another one is entered under its target; [`settle`](super::settle) finds its cluster.
 
 use percolator::{Change, Observer, Result, Transaction, async_trait};
 
-use crate::records::{KeyRow, Keys, decode, encode};
-use crate::tables::{
-    CANONICAL, ELECT, EXPORT_PAGE, KEYS, KeyKind, RANK, REGISTERED, Tables, member,
-};
+use crate::records::{Keys, Member, decode, encode};
+use crate::tables::{EXPORT_PAGE, FROM, KEYS, MEMBER, RANK, SETTLE, SPREAD, Tables, by_target};
 
 /// Observes `doc:keys`.
 #[derive(Debug)]
@@ -17,6 +18,26 @@ impl Register {
     pub(super) fn new(tables: Tables) -> Self {
         Register { tables }
     }
+
+    /// Enters the page under the address that it stands for.
+    fn stand_for(
+        &self,
+        tx: &mut Transaction,
+        url: &str,
+        old: Option<&str>,
+        new: Option<&str>,
+    ) -> Result<()> {
+        if old == new {
+            return Ok(());
+        }
+        if let Some(old) = old {
+            tx.delete(&self.tables.by_target, by_target(old, url), &FROM)?;
+        }
+        match new {
+            Some(new) => tx.set(&self.tables.by_target, by_target(new, url), &FROM, ""),
+            None => Ok(()),
+        }
+    }
 }
 
 #[async_trait]
@@ -25,31 +46,38 @@ impl Observer for Register {
         let url = super::row_url(change)?;
         let Change { table, row, .. } = change;
         let keys: Option<Keys> = decode(tx.get(table, row, &KEYS).await?)?;
-        let new = keys.as_ref().map_or_else(Vec::new, |keys| keys.rows(&url));
-        let old: Option<Vec<KeyRow>> = decode(tx.get(table, row, &REGISTERED).await?)?;
-        let old = old.unwrap_or_default();
-        let column = member(&url)?;
-        for (kind, key) in old.iter().filter(|key| !new.contains(key)) {
-            let index = self.tables.by_key(*kind);
-            tx.delete(index, key.clone(), &column)?;
-            // Who stays behind may need another canonical.
-            tx.notify(index, key.clone(), &ELECT)?;
+        let (member, rank) = self.tables.member(tx, &url).await?;
+        let old = member.unwrap_or_default();
+        let mut member = Member { told: None, ..old.clone() };
+        let target = keys.as_ref().and_then(|keys| keys.stands_for(&url));
+        self.stand_for(tx, &url, old.stands_for.as_deref(), target)?;
+        let own = keys.as_ref().and_then(|keys| keys.own_cluster(&url));
+        let stays = match own {
+            Some(own) => old.stands_for.is_none() && old.cluster() == Some(own),
+            None => target.is_some() && old.stands_for.as_deref() == target,
+        };
+        if !stays {
+            // With the target that its old place was given by.
+            self.tables.leave(tx, &url, &mut member)?;
+            member.stands_for = target.map(str::to_owned);
+            if let Some(own) = own {
+                self.tables.enter(tx, &url, &mut member, (own, rank)).await?;
+            }
+            if target.is_none() {
+                tx.notify(table, row, &SPREAD)?;
+            }
+            match keys {
+                Some(_) => tx.set(table, row, &MEMBER, encode(&member))?,
+                None => {
+                    tx.delete(table, row, &MEMBER)?;
+                    tx.delete(table, row, &RANK)?;
+                }
+            }
         }
-        for (kind, key) in new.iter().filter(|key| !old.contains(key)) {
-            tx.set(self.tables.by_key(*kind), key.clone(), &column, "")?;
-        }
-        if keys.is_some() {
-            tx.set(table, row, &REGISTERED, encode(&new))?;
-            // All its keys are one cluster now: an election from any of them reaches the others.
-            tx.notify(self.tables.by_key(KeyKind::Redirect), url.as_str(), &ELECT)?;
-        } else {
-            tx.delete(table, row, &REGISTERED)?;
-            tx.delete(table, row, &RANK)?;
-        }
-        if !old.is_empty() {
-            // Written even if it is not there: an election that still counts this page among its old
-            // cluster then conflicts, instead of leaving it a canonical that nobody would correct.
-            tx.delete(table, row, &CANONICAL)?;
+        if target.is_some() {
+            // In a later transaction: the target may change while this one runs, and then does not know
+            // of this page yet.
+            tx.notify(table, row, &SETTLE)?;
         }
         tx.notify(table, row, &EXPORT_PAGE)
     }

@@ -74,6 +74,13 @@ fn excluded_names_count_at_the_top_only() {
 }
 
 #[test]
+fn names_to_leave_out_that_nothing_has_are_known() {
+    let dir = tree(&["core/a.html", "c.html"]);
+    let walk = Walk::new(dir.path(), &base(), &["core", "nosuch", "a.html"]).unwrap();
+    assert_eq!(walk.unmatched(), ["nosuch", "a.html"]);
+}
+
+#[test]
 fn a_missing_directory_and_a_file_are_errors_that_name_them() {
     let dir = tree(&["a.html"]);
     for path in [dir.path().join("nowhere"), dir.path().join("a.html")] {

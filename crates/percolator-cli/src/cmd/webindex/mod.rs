@@ -1,6 +1,7 @@
 //! `webindex`: the paper's application, an incremental web index.
 
 mod ask;
+mod load;
 mod open;
 mod work;
 
@@ -10,8 +11,9 @@ use crate::cmd::Context;
 use crate::exit::Exit;
 
 pub(crate) use ask::{print_cluster, print_hits};
+pub(crate) use load::warn_of;
 pub(crate) use open::{Index, is_in, search_dir};
-pub(crate) use work::{drive, wait, warn_of};
+pub(crate) use work::{drive, wait};
 
 /// An incremental web index: load pages, rank, search, inspect and verify them.
 #[derive(Debug, Subcommand)]
@@ -20,7 +22,8 @@ pub(crate) use work::{drive, wait, warn_of};
   percolator webindex rank --data D
   percolator webindex search 'borrow checker' --data D")]
 pub(crate) enum Webindex {
-    Load(work::Load),
+    Load(load::Load),
+    Remove(load::Remove),
     Rank(work::Rank),
     Recrawl(work::Recrawl),
     Verify(work::Verify),
@@ -35,6 +38,7 @@ impl Webindex {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Webindex::Load(load) => load.run(context).await,
+            Webindex::Remove(remove) => remove.run(context).await,
             Webindex::Rank(rank) => rank.run(context).await,
             Webindex::Recrawl(recrawl) => recrawl.run(context).await,
             Webindex::Verify(verify) => verify.run(context).await,

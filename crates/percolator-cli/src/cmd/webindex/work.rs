@@ -1,123 +1,22 @@
-//! What changes an index, and what checks it: load, rank, recrawl, verify; and a site to load.
+//! Jobs over a whole index: rank, recrawl, verify; and a site to load.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use webindex::address::Base;
-use webindex::{LoadOptions, LoadReport, Progress, WebIndex};
+use webindex::{Progress, WebIndex};
 
 use crate::cmd::Context;
 use crate::cmd::webindex::Index;
-use crate::exit::{Exit, Failure};
-use crate::output::{Out, grouped};
+use crate::exit::Exit;
+use crate::output::grouped;
 use crate::store::StoreArgs;
 
 /// How often progress is shown.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often what is left for observers elsewhere is counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
-/// How many skipped files are named on stderr.
-const NAMED_MAX: usize = 10;
-
-/// Load a directory of HTML, one transaction for each page.
-///
-/// Symlinks are further URLs. Files that are not HTML, are empty, too large or cannot be read are
-/// counted and named, and the load goes on. Loading again continues a load that was cut short, and
-/// leaves alone what has not changed.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:
-  percolator webindex load site/ --base https://example.org/ --data D")]
-pub(crate) struct Load {
-    /// The directory.
-    dir: PathBuf,
-    /// The URL of the directory; http or https, with / at its end.
-    #[arg(long, value_name = "URL")]
-    base: String,
-    /// Leave out this file or directory directly below DIR; may be repeated.
-    #[arg(long, value_name = "NAME")]
-    exclude: Vec<String>,
-    /// Load at most this many pages.
-    #[arg(long, value_name = "N")]
-    limit: Option<usize>,
-    /// Load at most this many pages a second.
-    #[arg(long, value_name = "PAGES")]
-    rate: Option<f64>,
-    /// Exit status 1 when anything was skipped.
-    #[arg(long)]
-    strict: bool,
-    #[command(flatten)]
-    store: StoreArgs,
-}
-
-impl Load {
-    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let base = Base::parse(&self.base)?;
-        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
-            return Err(Failure::usage(
-                "--rate is not above zero",
-                "give pages a second: --rate 200",
-            ));
-        }
-        if !self.dir.is_dir() {
-            return Err(Failure::usage(
-                format!("{}: no such directory", self.dir.display()),
-                "name a directory with HTML files; `percolator webindex generate DIR` makes one",
-            ));
-        }
-        let index = Index::open(&self.store).await?;
-        let options = LoadOptions {
-            exclude: self.exclude.clone(),
-            limit: self.limit,
-            pages_per_s: self.rate,
-        };
-        let progress = Progress::default();
-        let started = Instant::now();
-        let load = index.load(&self.dir, &base, &options, &progress);
-        let report = drive(context, "loading", &progress, load).await?;
-        let idle = wait(context, &index).await?;
-        let seconds = started.elapsed().as_secs_f64();
-        warn_of(context.out, &report);
-        match context.out.json {
-            true => context.out.json(&json!({
-                "loaded": report.loaded, "unchanged": report.unchanged, "bytes": report.bytes,
-                "warnings": report.warnings, "skipped": report.skipped,
-                "stopped": report.stopped, "idle": idle, "seconds": seconds,
-                "counters": counters(&index),
-            }))?,
-            false => context.out.line(&load_table(&report, seconds))?,
-        }
-        index.stop().await;
-        Ok(match report.warnings > 0 && self.strict {
-            true => Exit::No,
-            false => Exit::Done,
-        })
-    }
-}
-
-/// A load in words.
-pub(crate) fn load_table(report: &LoadReport, seconds: f64) -> String {
-    let pages = |n: usize| grouped(n as u64);
-    format!(
-        "{} pages loaded ({:.1} MB), {} unchanged, {} skipped, in {seconds:.1} s",
-        pages(report.loaded),
-        report.bytes as f64 / 1e6,
-        pages(report.unchanged),
-        pages(report.warnings),
-    )
-}
-
-/// Names what a load has skipped.
-pub(crate) fn warn_of(out: Out, report: &LoadReport) {
-    for skipped in report.skipped.iter().take(NAMED_MAX) {
-        out.warn(&format!("{}: {}", skipped.path, skipped.reason));
-    }
-    if report.warnings > NAMED_MAX {
-        let more = grouped((report.warnings - NAMED_MAX) as u64);
-        out.warn(&format!("and {more} more were skipped; --json names a thousand"));
-    }
-}
 
 /// Rank all pages by PageRank over the stored links; canonical pages may change.
 #[derive(Debug, Args)]
@@ -254,9 +153,10 @@ impl Generate {
         let site = webindex::generate::Site { pages: self.pages, seed: self.seed };
         let made = site.write(&self.dir)?;
         context.out.note(&format!(
-            "{} pages under {} URLs in {}",
+            "{} pages under {} URLs, with {} different texts, in {}",
             grouped(self.pages as u64),
             grouped(made.urls() as u64),
+            grouped(made.texts as u64),
             self.dir.display(),
         ));
         Ok(Exit::Done)

@@ -1,0 +1,199 @@
+//! What changes the pages of an index: load and remove.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use serde_json::json;
+use webindex::address::Base;
+use webindex::{LoadOptions, LoadReport, Mirror, Progress};
+
+use crate::cmd::Context;
+use crate::cmd::webindex::Index;
+use crate::cmd::webindex::work::{counters, drive, wait};
+use crate::exit::{Exit, Failure};
+use crate::output::{Out, grouped};
+use crate::store::StoreArgs;
+
+/// How many skipped files are named on stderr.
+const NAMED_MAX: usize = 10;
+
+/// Load a directory of HTML, one transaction for each page.
+///
+/// Files whose names end in .html, .htm or .xhtml are pages, and symlinks are further URLs. Files that are
+/// empty, too large, not HTML or ask not to be indexed are counted and named, and the load goes on; a page
+/// that was stored from such a file is removed. A page whose file cannot be read stays as it is. Loading
+/// again continues a load that was cut short, and leaves alone pages that have not changed.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator webindex load site/ --base https://example.org/ --data D
+  percolator webindex load site/ --base https://example.org/ --mirror --data D")]
+pub(crate) struct Load {
+    /// The directory.
+    dir: PathBuf,
+    /// The URL of the directory; http or https, with / at its end.
+    #[arg(long, value_name = "URL")]
+    base: String,
+    /// Leave out this file or directory directly below DIR; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    exclude: Vec<String>,
+    /// Load at most this many pages.
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Load at most this many pages a second.
+    #[arg(long, value_name = "PAGES")]
+    rate: Option<f64>,
+    /// After loading, remove the stored pages below the base URL whose files are gone. None is removed, and
+    /// the exit status is 1, if the directory was not read as a whole, holds no page, or more than a tenth
+    /// of the stored pages would go.
+    #[arg(long)]
+    mirror: bool,
+    /// With --mirror: remove the pages also if they are more than a tenth.
+    #[arg(long, requires = "mirror")]
+    yes: bool,
+    /// Exit status 1 when anything was skipped.
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Load {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let base = Base::parse(&self.base)?;
+        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
+            return Err(Failure::usage(
+                "--rate is not above zero",
+                "give pages a second: --rate 200",
+            ));
+        }
+        if !self.dir.is_dir() {
+            return Err(Failure::usage(
+                format!("{}: no such directory", self.dir.display()),
+                "name a directory with HTML files; `percolator webindex generate DIR` makes one",
+            ));
+        }
+        let index = Index::open(&self.store).await?;
+        let options = LoadOptions {
+            exclude: self.exclude.clone(),
+            limit: self.limit,
+            pages_per_s: self.rate,
+            mirror: self.mirror.then_some(match self.yes {
+                true => Mirror::All,
+                false => Mirror::ATenth,
+            }),
+        };
+        let progress = Progress::default();
+        let started = Instant::now();
+        let load = index.load(&self.dir, &base, &options, &progress);
+        let mut report = drive(context, "loading", &progress, load).await?;
+        let idle = wait(context, &index).await?;
+        if idle {
+            index.name_refused(&mut report).await?;
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        warn_of(context.out, &report);
+        match context.out.json {
+            true => context.out.json(&json!({
+                "found": report.found, "loaded": report.loaded, "unchanged": report.unchanged,
+                "bytes": report.bytes, "retracted": report.retracted, "mirror": report.mirror,
+                "unmatched": report.unmatched, "warnings": report.warnings, "skipped": report.skipped,
+                "stopped": report.stopped, "idle": idle, "seconds": seconds,
+                "counters": counters(&index),
+            }))?,
+            false => context.out.line(&load_table(&report, seconds))?,
+        }
+        index.stop().await;
+        let refused = report.mirror.is_some_and(|mirror| mirror.refused.is_some());
+        Ok(match refused || (report.warnings > 0 && self.strict) {
+            true => Exit::No,
+            false => Exit::Done,
+        })
+    }
+}
+
+/// A load in words.
+fn load_table(report: &LoadReport, seconds: f64) -> String {
+    let pages = |n: usize| grouped(n as u64);
+    let removed = report.retracted + report.mirror.as_ref().map_or(0, |mirror| mirror.removed);
+    let removed = match removed {
+        0 => String::new(),
+        n => format!("{} removed, ", pages(n)),
+    };
+    format!(
+        "{} pages loaded ({:.1} MB), {} unchanged, {removed}{} skipped, in {seconds:.1} s",
+        pages(report.loaded),
+        report.bytes as f64 / 1e6,
+        pages(report.unchanged),
+        pages(report.warnings),
+    )
+}
+
+/// Names what a load has skipped, and what it was asked for and did not do.
+pub(crate) fn warn_of(out: Out, report: &LoadReport) {
+    for skipped in report.skipped.iter().take(NAMED_MAX) {
+        // The reason names the file where the system says so.
+        match skipped.reason.contains(&skipped.path) {
+            true => out.warn(&skipped.reason),
+            false => out.warn(&format!("{}: {}", skipped.path, skipped.reason)),
+        }
+    }
+    if report.warnings > NAMED_MAX {
+        let more = grouped((report.warnings - NAMED_MAX) as u64);
+        out.warn(&format!("and {more} more were skipped; --json names a thousand"));
+    }
+    for name in &report.unmatched {
+        out.warn(&format!("--exclude {name}: nothing directly below the directory has that name"));
+    }
+    if report.found == 0 {
+        out.warn(
+            "no page was found: only files whose names end in .html, .htm or .xhtml are pages;              rename the files, or name another directory",
+        );
+    }
+    if let Some(refused) = report.mirror.as_ref().and_then(|mirror| mirror.refused.as_ref()) {
+        out.warn(&format!("--mirror removed nothing: {refused}"));
+    }
+}
+
+/// Remove pages from the index; links to them stay with the pages that they are on.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator webindex remove https://example.org/a.html --data D")]
+pub(crate) struct Remove {
+    /// The pages.
+    #[arg(required = true, value_name = "URL")]
+    urls: Vec<String>,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Remove {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        // All of them are checked before the first is removed.
+        for url in &self.urls {
+            webindex::address::canonicalize(url)?;
+        }
+        let index = Index::open_existing(&self.store).await?;
+        let (mut removed, mut missing) = (Vec::new(), Vec::new());
+        for url in &self.urls {
+            match index.remove(url).await? {
+                true => removed.push(url),
+                false => missing.push(url),
+            }
+        }
+        let idle = wait(context, &index).await?;
+        for url in &missing {
+            context.out.warn(&format!("{url}: no such page is stored; URLs are written in full"));
+        }
+        match context.out.json {
+            true => context
+                .out
+                .json(&json!({ "removed": removed, "missing": missing, "idle": idle }))?,
+            false => {
+                context.out.line(&format!("{} pages removed", grouped(removed.len() as u64)))?
+            }
+        }
+        index.stop().await;
+        Ok(if missing.is_empty() { Exit::Done } else { Exit::No })
+    }
+}

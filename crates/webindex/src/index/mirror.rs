@@ -1,0 +1,133 @@
+//! Mirror: removes stored pages whose files are gone, after a load.
+//!
+//! A page is removed because the walk has not found its file. So nothing is removed after a walk that may
+//! have missed files, nor when suspiciously many are missing: then the directory is more likely wrong than
+//! the index. An address that is known only as a link's target is not stored, and stays.
+
+use std::collections::HashSet;
+
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::Error;
+use crate::address::Base;
+use crate::index::{LoadOptions, LoadReport, Progress, WebIndex};
+use crate::tables::FETCH;
+use crate::walk::Found;
+
+/// How many pages are removed at a time.
+const REMOVED_AT_ONCE: usize = 16;
+/// One stored page in so many may be removed without [`Mirror::All`].
+const TENTH: usize = 10;
+
+/// How many pages a mirroring load may remove.
+///
+/// ```
+/// let options = webindex::LoadOptions { mirror: Some(webindex::Mirror::ATenth), ..Default::default() };
+/// assert_ne!(options.mirror, Some(webindex::Mirror::All));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mirror {
+    /// A tenth of those that are stored below the base; none if there are more.
+    ATenth,
+    /// All whose files are gone.
+    All,
+}
+
+/// What became of stored pages whose files are gone.
+///
+/// See [`LoadReport`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct MirrorReport {
+    /// Pages stored below the base.
+    pub stored: usize,
+    /// Those of them whose files were not found.
+    pub gone: usize,
+    /// Those that were removed.
+    pub removed: usize,
+    /// Why none was removed, if that is so, and what to do.
+    pub refused: Option<String>,
+}
+
+/// A mirroring that is to follow a load.
+#[derive(Debug)]
+pub(super) struct Plan {
+    mirror: Mirror,
+    urls: HashSet<String>,
+    refused: Option<String>,
+}
+
+impl Mirror {
+    /// What is to be done after a walk that found these pages.
+    pub(super) fn of(self, report: &LoadReport, options: &LoadOptions, found: &[Found]) -> Plan {
+        let excluded = options.exclude.len() - report.unmatched.len();
+        let refused = if let Some(problem) = report.skipped.first() {
+            let reason = &problem.reason;
+            Some(format!("the directory was not read as a whole ({reason}); correct that"))
+        } else if excluded > 0 {
+            Some("--exclude left out a part of the directory; load it as a whole".to_owned())
+        } else if options.limit.is_some_and(|limit| limit < found.len()) {
+            Some("--limit left out a part of the directory; load it as a whole".to_owned())
+        } else if found.is_empty() {
+            Some("the directory holds no page; check that it is the right one".to_owned())
+        } else {
+            None
+        };
+        let urls = found.iter().map(|page| page.url.clone()).collect();
+        Plan { mirror: self, urls, refused }
+    }
+}
+
+impl WebIndex {
+    /// Removes the pages below a base that a load has not found.
+    pub(super) async fn mirror(
+        &self,
+        base: &Base,
+        plan: Plan,
+        load: &LoadReport,
+        progress: &Progress,
+    ) -> Result<MirrorReport, Error> {
+        let snapshot = self.db.snapshot().await?;
+        let mut report = MirrorReport { refused: plan.refused, ..MirrorReport::default() };
+        let mut gone = Vec::new();
+        // The base ends in `/`, so a sibling whose name only begins alike is not below it.
+        let scan = snapshot.scan(&self.tables.documents).prefix(base.as_str());
+        let mut scan = scan.columns([FETCH]);
+        while let Some(row) = scan.next().await? {
+            report.stored += 1;
+            let url = String::from_utf8_lossy(row.row.as_bytes());
+            if !plan.urls.contains(&*url) {
+                gone.push(url.into_owned());
+            }
+        }
+        report.gone = gone.len();
+        if load.stopped {
+            report.refused = Some("the load was stopped before its end; load again".to_owned());
+        } else if plan.mirror == Mirror::ATenth && gone.len() * TENTH > report.stored {
+            let too_many = || {
+                format!(
+                    "{} of {} stored pages would be removed, which is more than a tenth; check the \
+                     directory and the base, or give --yes",
+                    gone.len(),
+                    report.stored
+                )
+            };
+            report.refused = report.refused.take().or_else(|| Some(too_many()));
+        }
+        if report.refused.is_some() {
+            return Ok(report);
+        }
+        progress.begin(gone.len());
+        let removals = stream::iter(gone).map(|url| async move {
+            match progress.is_stopped() {
+                true => Ok(false),
+                false => self.remove(&url).await,
+            }
+        });
+        let mut removals = removals.buffer_unordered(REMOVED_AT_ONCE);
+        while let Some(removed) = removals.try_next().await? {
+            progress.step(1);
+            report.removed += usize::from(removed);
+        }
+        Ok(report)
+    }
+}

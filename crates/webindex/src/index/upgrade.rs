@@ -1,0 +1,149 @@
+//! Upgrade: brings a store that an earlier version has filled to the present layout, once.
+//!
+//! Layout 1 kept each page's keys in three tables (`by_content`, `by_redirect`, `by_canonical`), and in
+//! `doc:canonical` the page shown for it. Its clusters joined pages that redirect with all pages of the same
+//! words. The upgrade drops those records and registers every page again; the observers do the rest. It
+//! works in the background, in transactions of [`ROWS_AT_ONCE`] documents, and the version is written last:
+//! an upgrade that was cut short is done again from the start, and finds less to do.
+
+use std::time::Duration;
+
+use percolator::{Bytes, Column, Percolator, RowKey, RowRange, Table, Transaction};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
+
+use crate::Error;
+use crate::records::decode;
+use crate::tables::{ATTACH, EXPORT_PAGE, KEYS, MEMBER, Tables};
+
+#[cfg(test)]
+mod tests;
+
+/// The version of the layout that `tables.rs` describes.
+const VERSION: &[u8] = b"2";
+const VERSION_ROW: &str = "format";
+const VERSION_COLUMN: Column = Column::literal("version");
+
+/// How many documents are registered again in one transaction.
+const ROWS_AT_ONCE: usize = 100;
+/// How long an upgrade pauses after a failure.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Layout 1: which keys the page was a member of, and the page shown for it.
+const REGISTERED: Column = Column::literal("doc:registered");
+const CANONICAL: Column = Column::literal("doc:canonical");
+/// Layout 1: the tables of the kinds of keys, in the order of [`Kind`].
+const BY_KEY: [&str; 3] = ["by_content", "by_redirect", "by_canonical"];
+/// Layout 1: the observers of these tables, and of `doc:canonical`.
+const RETIRED: [&str; 2] = ["elect", "move"];
+
+/// Layout 1: the kinds of keys, as they were encoded.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+enum Kind {
+    Content,
+    Redirect,
+    Canonical,
+}
+
+/// Whether the store has the present layout. An empty one is given it.
+pub(crate) async fn is_current(db: &Percolator, tables: &Tables) -> Result<bool, Error> {
+    let current = db
+        .transact(async |mut tx| {
+            if let Some(version) = tx.get(&tables.format, VERSION_ROW, &VERSION_COLUMN).await? {
+                return Ok(version == VERSION);
+            }
+            let scan = tx.scan(&tables.documents).limit(1);
+            let is_empty = scan.collect().await?.is_empty();
+            if is_empty {
+                tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, VERSION)?;
+            }
+            Ok(is_empty)
+        })
+        .await?;
+    Ok(current)
+}
+
+/// Starts the upgrade of a store in the background, if it needs one. A failure is tried again: until the
+/// store is upgraded, the index shows what the earlier version made.
+pub(crate) async fn start(
+    db: &Percolator,
+    tables: &Tables,
+) -> Result<Option<JoinHandle<()>>, Error> {
+    if is_current(db, tables).await? {
+        return Ok(None);
+    }
+    let client = db.another_client().await?;
+    let tables = tables.clone();
+    Ok(Some(tokio::spawn(async move {
+        while let Err(error) = upgrade(&client, &tables).await {
+            tracing::warn!(target: "webindex::upgrade", event = "not_upgraded", %error);
+            tokio::time::sleep(PAUSE).await;
+        }
+    })))
+}
+
+async fn upgrade(db: &Percolator, tables: &Tables) -> Result<(), Error> {
+    tracing::info!(target: "webindex::upgrade", event = "upgrading");
+    for observer in RETIRED {
+        db.retire_observer(observer).await?;
+    }
+    let there = db.table_names().await?;
+    let mut by_key = Vec::new();
+    for name in BY_KEY {
+        by_key.push(match there.iter().any(|there| there == name) {
+            true => Some(db.table(name).await?),
+            false => None,
+        });
+    }
+    let mut range = Some(RowRange::all());
+    while let Some(rows) = range {
+        db.admit().await;
+        let last = db
+            .transact(async |mut tx| {
+                let columns = [KEYS, MEMBER, REGISTERED, CANONICAL];
+                let scan = tx.scan(&tables.documents).range(rows.clone()).columns(columns);
+                let found = scan.limit(ROWS_AT_ONCE).collect().await?;
+                for row in &found {
+                    register_again(&mut tx, tables, &by_key, &row.row, &row.cells)?;
+                }
+                Ok(found.last().map(|row| row.row.clone()))
+            })
+            .await?;
+        range = last.map(|last| rows.after(last));
+    }
+    db.transact(async |mut tx| tx.set(&tables.format, VERSION_ROW, &VERSION_COLUMN, VERSION))
+        .await?;
+    tracing::info!(target: "webindex::upgrade", event = "upgraded");
+    Ok(())
+}
+
+/// Drops what layout 1 recorded of a document, and has the document registered again.
+fn register_again(
+    tx: &mut Transaction,
+    tables: &Tables,
+    by_key: &[Option<Table>],
+    row: &RowKey,
+    cells: &[(Column, Bytes)],
+) -> percolator::Result<()> {
+    let cell = |wanted: &Column| cells.iter().find(|(column, _)| column == wanted);
+    let cell = |wanted: &Column| cell(wanted).map(|(_, value)| value.clone());
+    let member = [b"member:", row.as_bytes()].concat();
+    let registered: Option<Vec<(Kind, Vec<u8>)>> = decode(cell(&REGISTERED))?;
+    for (kind, key) in registered.iter().flatten() {
+        if let Some(Some(table)) = by_key.get(*kind as usize) {
+            tx.delete(table, key.clone(), &Column::new(member.clone())?)?;
+        }
+    }
+    for column in [REGISTERED, CANONICAL].iter().filter(|column| cell(column).is_some()) {
+        tx.delete(&tables.documents, row, column)?;
+    }
+    if cell(&CANONICAL).is_some() {
+        // Its in-links are placed at another page.
+        tx.notify(&tables.documents, row, &ATTACH)?;
+    }
+    if let Some(keys) = cell(&KEYS).filter(|_| cell(&MEMBER).is_none()) {
+        tx.set(&tables.documents, row, &KEYS, keys)?;
+        tx.notify(&tables.documents, row, &EXPORT_PAGE)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! A store of layout 1, made from one of the present layout, is upgraded.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use percolator::{Observed, Strength, WorkerOptions};
+
+use super::*;
+use crate::address::Base;
+use crate::generate::{Made, Site};
+use crate::index::{LoadOptions, Progress, WebIndex};
+use crate::records::{Keys, encode};
+use crate::search::{SearchIndex, Update};
+use crate::tables::{LinkRow, PLACED, in_link_source};
+
+async fn open(db: &Percolator, search: &Path) -> WebIndex {
+    let db = db.another_client().await.unwrap();
+    WebIndex::open(db, search, WorkerOptions::default()).await.unwrap()
+}
+
+/// Loads a site with redirects; returns the URLs of the pages and what was made.
+async fn load(db: &Percolator, search: &Path) -> (Vec<String>, Made) {
+    let site = tempfile::tempdir().unwrap();
+    let made = Site { pages: 120, seed: 1 }.write(site.path()).unwrap();
+    let index = open(db, search).await;
+    let base = Base::parse("https://site.example/").unwrap();
+    let (options, progress) = (LoadOptions::default(), Progress::default());
+    index.load(site.path(), &base, &options, &progress).await.unwrap();
+    index.wait(None).await.unwrap();
+    let mut urls = Vec::new();
+    let mut scan = db.snapshot().await.unwrap();
+    let rows = scan_all(&mut scan, &index.tables.documents).await;
+    urls.extend(
+        rows.into_iter().map(|(row, _)| String::from_utf8(row.as_bytes().to_vec()).unwrap()),
+    );
+    index.stop().await;
+    (urls, made)
+}
+
+type Rows = Vec<(RowKey, BTreeMap<Column, Bytes>)>;
+
+async fn scan_all(snapshot: &mut percolator::Snapshot, table: &Table) -> Rows {
+    let rows = snapshot.scan(table).collect().await.unwrap();
+    rows.into_iter().map(|row| (row.row, row.cells.into_iter().collect())).collect()
+}
+
+/// The keys of layout 1.
+fn registered(keys: &Keys, url: &str) -> Vec<(Kind, Vec<u8>)> {
+    let own = url.as_bytes().to_vec();
+    let mut rows = vec![(Kind::Redirect, own.clone()), (Kind::Canonical, own)];
+    rows.extend(keys.content.map(|hash| (Kind::Content, hash.to_vec())));
+    rows.extend(keys.redirect.iter().map(|url| (Kind::Redirect, url.as_bytes().to_vec())));
+    rows.extend(keys.canonical.iter().map(|url| (Kind::Canonical, url.as_bytes().to_vec())));
+    rows
+}
+
+/// Places the in-links of the hidden pages at the page shown, as layout 1 did.
+async fn place_at(db: &Percolator, tables: &Tables, shown: &str, hidden: &[String]) {
+    let mut snapshot = db.snapshot().await.unwrap();
+    let links = scan_all(&mut snapshot, &tables.inlinks).await;
+    for (row, cells) in links {
+        let place = LinkRow::parse(&row).unwrap();
+        db.transact(async |mut tx| {
+            for (column, value) in &cells {
+                let is_link = in_link_source(column).is_some();
+                if !place.is_home() || *column == PLACED {
+                    tx.delete(&tables.inlinks, &row, column)?;
+                } else if is_link && hidden.contains(&place.target) {
+                    tx.set(&tables.inlinks, place.at(shown).key(), column, value.clone())?;
+                    tx.set(&tables.inlinks, &row, &PLACED, shown.to_owned())?;
+                }
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+    }
+}
+
+/// Makes layout 1 of everything: all redirects and their targets are one cluster, and a redirect is shown.
+async fn downgrade(db: &Percolator, search: &Path) -> usize {
+    let tables = Tables::open(db).await.unwrap();
+    let mut by_key = Vec::new();
+    for name in BY_KEY {
+        by_key.push(db.table(name).await.unwrap());
+    }
+    let old = |table: &str, column: &'static str, observer: &str, strength| Observed {
+        table: table.to_owned(),
+        column: Column::literal(column),
+        observer: observer.to_owned(),
+        strength,
+    };
+    let elect = Column::literal("elect");
+    db.declare(&[old("by_redirect", "elect", "elect", Strength::Weak)]).await.unwrap();
+    db.declare(&[old("documents", "doc:canonical", "move", Strength::Strong)]).await.unwrap();
+    let mut snapshot = db.snapshot().await.unwrap();
+    let documents = scan_all(&mut snapshot, &tables.documents).await;
+    let keys = |cells: &BTreeMap<Column, Bytes>| decode::<Keys>(cells.get(&KEYS).cloned()).unwrap();
+    let stubs: Vec<Keys> = documents.iter().filter_map(|(_, cells)| keys(cells)).collect();
+    let targets: Vec<String> = stubs.iter().filter_map(|keys| keys.redirect.clone()).collect();
+    let joined = |url: &str, keys: &Keys| {
+        keys.redirect.is_some() || targets.iter().any(|target| target == url)
+    };
+    let url_of = |row: &RowKey| String::from_utf8(row.as_bytes().to_vec()).unwrap();
+    let is_redirect = |cells| keys(cells).is_some_and(|keys| keys.redirect.is_some());
+    let shown = documents.iter().find(|(_, cells)| is_redirect(cells)).unwrap();
+    let (shown, mut hidden) = (url_of(&shown.0), Vec::new());
+    for (row, cells) in &documents {
+        let url = url_of(row);
+        let keys = keys(cells).unwrap();
+        let rows = registered(&keys, &url);
+        let canonical = (joined(&url, &keys) && url != shown).then(|| shown.clone());
+        hidden.extend(canonical.as_ref().map(|_| url.clone()));
+        db.transact(async |mut tx| {
+            tx.delete(&tables.documents, row, &MEMBER)?;
+            tx.set(&tables.documents, row, &REGISTERED, encode(&rows))?;
+            for (kind, key) in &rows {
+                let member = Column::new(format!("member:{url}").into_bytes())?;
+                tx.set(&by_key[*kind as usize], key.clone(), &member, "")?;
+            }
+            tx.notify(&by_key[1], row, &elect)?;
+            match &canonical {
+                Some(canonical) => tx.set(&tables.documents, row, &CANONICAL, canonical.clone()),
+                None => Ok(()),
+            }
+        })
+        .await
+        .unwrap();
+    }
+    place_at(db, &tables, &shown, &hidden).await;
+    for table in [&tables.clusters, &tables.by_target, &tables.format] {
+        for (row, cells) in scan_all(&mut snapshot, table).await {
+            db.transact(async |mut tx| {
+                cells.keys().try_for_each(|column| tx.delete(table, &row, column))
+            })
+            .await
+            .unwrap();
+        }
+    }
+    let seq = db.begin().await.unwrap().start_ts().as_u64();
+    let gone = |url: &String| Update { url: url.clone(), seq, page: None };
+    SearchIndex::open(search).unwrap().apply(hidden.iter().map(gone).collect()).unwrap();
+    hidden.len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_of_layout_1_is_upgraded_when_it_is_opened() {
+    let (db, search) = (Percolator::in_memory().await.unwrap(), tempfile::tempdir().unwrap());
+    let (urls, made) = load(&db, search.path()).await;
+    assert_eq!(urls.len(), made.urls());
+    assert!(downgrade(&db, search.path()).await > made.redirects);
+    let index = open(&db, search.path()).await;
+    let idle = index.wait(None).await.unwrap();
+    assert!(idle.idle && idle.missing.is_empty() && idle.set_aside.is_empty(), "{idle:?}");
+    let report = index.verify().await.unwrap();
+    assert!(report.is_ok(), "{:#?}", report.named);
+    assert_eq!(index.stats().await.unwrap().searchable, made.texts);
+    // Nothing of layout 1 is left, and opening it again finds nothing to do.
+    for name in BY_KEY {
+        let table = db.table(name).await.unwrap();
+        assert_eq!(db.snapshot().await.unwrap().scan(&table).collect().await.unwrap(), []);
+    }
+    assert!(is_current(&db, &index.tables).await.unwrap());
+    index.stop().await;
+    assert!(open(&db, search.path()).await.upgrade.is_none());
+}

@@ -1,0 +1,99 @@
+//! Membership: which cluster a page is in, and what a change of that sets in motion.
+//!
+//! Every change of a page's place goes through `doc:member`, so two changes of one page conflict. The
+//! cluster's row, which names the page shown, is written by every election. A page that finds a cluster
+//! without a shown page writes that row too: it is shown, and no election is needed. Most clusters never
+//! have a second member, and cost nothing more.
+
+use percolator::{Result, Transaction};
+
+use crate::records::{Member, decode, decode_rank, decode_url, encode};
+use crate::tables::{
+    ATTACH, ClusterId, ELECT, EXPORT_PAGE, MEMBER, PLACE, Place, RANK, SHOWN, SPREAD, Tables,
+};
+
+impl Tables {
+    /// Reads a page's record and its rank.
+    pub(super) async fn member(
+        &self,
+        tx: &Transaction,
+        url: &str,
+    ) -> Result<(Option<Member>, f64)> {
+        let cells = tx.get_many(&self.documents, &[url.into()], &[MEMBER, RANK]).await?;
+        let [member, rank] = &cells[0][..] else { return Ok((None, 0.0)) };
+        Ok((decode(member.clone())?, decode_rank(rank.as_ref())))
+    }
+
+    /// Reads which page is shown for a cluster.
+    pub(crate) async fn shown(&self, tx: &Transaction, id: ClusterId) -> Result<Option<String>> {
+        decode_url(tx.get(&self.clusters, id.row(), &SHOWN).await?)
+    }
+
+    /// Takes a page out of its cluster. The caller writes `member`.
+    pub(super) fn leave(&self, tx: &mut Transaction, url: &str, member: &mut Member) -> Result<()> {
+        let Some(place) = member.place(url) else { return Ok(()) };
+        member.placed = None;
+        tx.delete(&self.clusters, place.key(), &PLACE)?;
+        tx.notify(&self.clusters, place.cluster.row(), &ELECT)?;
+        tx.notify(&self.documents, url, &ATTACH)
+    }
+
+    /// Puts a page that is in no cluster into one. The caller writes `member`.
+    pub(super) async fn enter(
+        &self,
+        tx: &mut Transaction,
+        url: &str,
+        member: &mut Member,
+        (id, rank): (ClusterId, f64),
+    ) -> Result<()> {
+        member.placed = Some((id, rank));
+        let place = member.place(url).expect("it was placed in the line above");
+        tx.set(&self.clusters, place.key(), &PLACE, "")?;
+        if self.shown(tx, id).await?.is_some() {
+            tx.notify(&self.clusters, id.row(), &ELECT)?;
+            return tx.notify(&self.documents, url, &ATTACH);
+        }
+        // Of two pages that come at once, one conflicts here, and then finds the other.
+        tx.set(&self.clusters, id.row(), &SHOWN, url.to_owned())?;
+        tx.notify(&self.documents, url, &EXPORT_PAGE)
+    }
+
+    /// Gives a page that stands for another the cluster of its target. The record is written even if it
+    /// stays the same: two runs that read different states of the target then conflict, and the second
+    /// one reads again.
+    pub(super) async fn follow(
+        &self,
+        tx: &mut Transaction,
+        url: &str,
+        (mut member, rank): (Member, f64),
+        cluster: Option<ClusterId>,
+    ) -> Result<()> {
+        if member.cluster() != cluster {
+            self.leave(tx, url, &mut member)?;
+            if let Some(cluster) = cluster {
+                self.enter(tx, url, &mut member, (cluster, rank)).await?;
+            }
+            member.told = None;
+            tx.notify(&self.documents, url, &SPREAD)?;
+        }
+        tx.set(&self.documents, url, &MEMBER, encode(&member))
+    }
+}
+
+impl Member {
+    /// The page's place in its cluster.
+    pub(crate) fn place(&self, url: &str) -> Option<Place> {
+        let (cluster, rank) = self.placed?;
+        let stands_for_another = self.stands_for.is_some();
+        Some(Place { cluster, stands_for_another, rank, url: url.to_owned() })
+    }
+}
+
+/// The cluster of the pages that stand for `url`, given that address's own record: an address that is no
+/// page of the index has a cluster of its own. `None` until the page there is settled.
+pub(super) fn cluster_behind(url: &str, member: Option<&Member>) -> Option<ClusterId> {
+    match member.filter(|member| !member.is_gone()) {
+        Some(member) => member.cluster(),
+        None => Some(ClusterId::of_address(url)),
+    }
+}

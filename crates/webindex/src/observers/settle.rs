@@ -1,0 +1,165 @@
+//! Settle and spread: find the clusters of the pages that redirect or declare another page.
+//!
+//! Such a page has the cluster of its target, which may stand for a third one. So a cluster is handed on
+//! from page to page, against the direction of the redirects:
+//!
+//! * **settle** runs for a page with a new target, and takes what the target has;
+//! * **spread** runs for an address whose cluster has changed, and hands it to the pages that stand for it,
+//!   at most [`TOLD_AT_ONCE`] in one transaction.
+//!
+//! No page misses a change. Let the target's new cluster be committed at c, so that spread runs after c. A
+//! page entered under the target before that run is found by it. A page entered later settles later still,
+//! and reads the new cluster.
+//!
+//! Pages that redirect in a circle could hand on for ever what none of them has any more. The page that
+//! closes a circle sees all of it when it settles, because its own target was the last to be recorded. It
+//! gives all pages of the circle one cluster in one transaction, named after the first address.
+
+use std::collections::BTreeSet;
+
+use percolator::{Change, Error, Observer, Result, RowKey, RowRange, Transaction, async_trait};
+
+use super::membership::cluster_behind;
+use crate::records::{Member, decode, decode_rank, encode};
+use crate::tables::{ClusterId, MEMBER, RANK, SPREAD, Tables, by_target, target_and_source};
+
+/// The most pages that one spread hands a cluster to.
+const TOLD_AT_ONCE: usize = 200;
+
+/// The most redirects that are followed one after the other. A longer chain is a mistake of the site's; its
+/// page fails to settle, is set aside and named.
+const STEPS_MAX: usize = 10_000;
+
+/// Observes `settle`.
+#[derive(Debug)]
+pub(super) struct Settle {
+    tables: Tables,
+}
+
+/// Observes `spread`.
+#[derive(Debug)]
+pub(super) struct Spread {
+    tables: Tables,
+}
+
+/// A page on the way: its URL, its record, its rank.
+type Step = (String, Member, f64);
+
+/// Where redirects lead.
+enum Way {
+    /// Back to the page that they begin at, over these.
+    Circle(Vec<Step>),
+    /// Elsewhere; the target's cluster.
+    Out(Option<ClusterId>),
+}
+
+impl Settle {
+    pub(super) fn new(tables: Tables) -> Self {
+        Settle { tables }
+    }
+
+    /// Follows the redirects that begin at a page.
+    async fn way(&self, tx: &Transaction, first: Step) -> Result<Way> {
+        let mut target = first.1.stands_for.clone();
+        let mut seen = BTreeSet::new();
+        let mut steps = vec![first];
+        let mut out = None;
+        while let Some(url) = target {
+            if url == steps[0].0 {
+                return Ok(Way::Circle(steps));
+            }
+            if steps.len() > STEPS_MAX {
+                return Err(Error::application(format!(
+                    "{} redirects more than {STEPS_MAX} times, over {url}: correct the site",
+                    steps[0].0,
+                )));
+            }
+            let (member, rank) = self.tables.member(tx, &url).await?;
+            if steps.len() == 1 {
+                out = cluster_behind(&url, member.as_ref());
+            }
+            // A circle that this page is not on has been given its cluster by its own pages.
+            let Some(member) = member.filter(|_| seen.insert(url.clone())) else { break };
+            target = member.stands_for.clone();
+            steps.push((url, member, rank));
+        }
+        Ok(Way::Out(out))
+    }
+}
+
+#[async_trait]
+impl Observer for Settle {
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+        let url = super::row_url(change)?;
+        let (member, rank) = self.tables.member(tx, &url).await?;
+        let Some(member) = member.filter(|member| member.stands_for.is_some()) else {
+            return Ok(());
+        };
+        match self.way(tx, (url.clone(), member.clone(), rank)).await? {
+            Way::Out(cluster) => self.tables.follow(tx, &url, (member, rank), cluster).await,
+            Way::Circle(steps) => {
+                let first = steps.iter().map(|(url, ..)| url).min();
+                let cluster = first.map(|first| ClusterId::of_address(first));
+                for (url, member, rank) in steps {
+                    self.tables.follow(tx, &url, (member, rank), cluster).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Spread {
+    pub(super) fn new(tables: Tables) -> Self {
+        Spread { tables }
+    }
+
+    /// The next pages that stand for `url`, as keys of their documents.
+    async fn next(&self, tx: &Transaction, url: &str, told: Option<&str>) -> Result<Vec<RowKey>> {
+        let mut range = RowRange::prefix(by_target(url, ""));
+        if let Some(told) = told {
+            range = range.after(by_target(url, told));
+        }
+        let scan = tx.scan(&self.tables.by_target).range(range).limit(TOLD_AT_ONCE);
+        let rows = scan.collect().await?;
+        let sources = rows.iter().filter_map(|row| target_and_source(&row.row));
+        Ok(sources.map(|(_, source)| source.into()).collect())
+    }
+}
+
+#[async_trait]
+impl Observer for Spread {
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+        let url = super::row_url(change)?;
+        let documents = &self.tables.documents;
+        let (member, _) = self.tables.member(tx, &url).await?;
+        let cluster = cluster_behind(&url, member.as_ref());
+        let told = member.as_ref().and_then(|member| member.told.as_deref());
+        let pages = self.next(tx, &url, told).await?;
+        if pages.is_empty() && told.is_none() {
+            return Ok(());
+        }
+        let cells = tx.get_many(documents, &pages, &[MEMBER, RANK]).await?;
+        for (page, cells) in pages.iter().zip(cells) {
+            let [standing, rank] = &cells[..] else { continue };
+            let Some(standing) = decode::<Member>(standing.clone())? else { continue };
+            if standing.stands_for.as_deref() != Some(&url) {
+                continue;
+            }
+            let page = String::from_utf8_lossy(page.as_bytes());
+            let standing = (standing, decode_rank(rank.as_ref()));
+            self.tables.follow(tx, &page, standing, cluster).await?;
+        }
+        let more = pages.last().filter(|_| pages.len() >= TOLD_AT_ONCE);
+        if more.is_some() {
+            tx.notify(documents, url.as_str(), &SPREAD)?;
+        }
+        let told = more.map(|page| String::from_utf8_lossy(page.as_bytes()).into_owned());
+        let member = Member { told, ..member.unwrap_or_default() };
+        // Written even if it stays the same: two runs for one address never overlap then.
+        match member.is_gone() && member.told.is_none() {
+            true => tx.delete(documents, url.as_str(), &MEMBER),
+            false => tx.set(documents, url.as_str(), &MEMBER, encode(&member)),
+        }
+    }
+}
