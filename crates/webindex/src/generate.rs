@@ -201,7 +201,8 @@ pub struct Made {
     pub canonicals: usize,
     /// Symlinks to an article; none where the operating system has none.
     pub symlinks: usize,
-    /// Different texts, those of pages that only lead elsewhere left out: so many pages are to be found.
+    /// Different texts, those of pages that only lead elsewhere left out: so many pages are to be
+    /// found.
     pub texts: usize,
     /// Size of all files.
     pub bytes: usize,

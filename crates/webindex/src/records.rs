@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::html::{Link, ParsedPage};
 use crate::tables::ClusterId;
 
-/// The most bytes that a stored document may claim to have; a recrawl's edits may add to a page that
-/// was as large as it may be.
+/// The most bytes that a stored document may claim to have; a recrawl's edits may add to a page
+/// that was as large as it may be.
 const STORED_BYTES_MAX: usize = 2 * crate::html::PAGE_BYTES_MAX;
 
 /// When a document was loaded and what it was, so that an unchanged one is not loaded again.
@@ -42,14 +42,15 @@ impl Keys {
         }
     }
 
-    /// The address that the page at `url` stands for: where it redirects to, or else the other page that it
-    /// declares as canonical.
+    /// The address that the page at `url` stands for: where it redirects to, or else the other page
+    /// that it declares as canonical.
     pub(crate) fn stands_for(&self, url: &str) -> Option<&str> {
         let declared = || self.canonical.as_deref().filter(|canonical| *canonical != url);
         self.redirect.as_deref().or_else(declared)
     }
 
-    /// The cluster of the page at `url`, unless it stands for another. A page without text is equal to none.
+    /// The cluster of the page at `url`, unless it stands for another. A page without text is equal
+    /// to none.
     pub(crate) fn own_cluster(&self, url: &str) -> Option<ClusterId> {
         let of_text =
             || self.content.map_or_else(|| ClusterId::of_address(url), ClusterId::of_content);
@@ -57,15 +58,16 @@ impl Keys {
     }
 }
 
-/// Where a page belongs: the only record by which its place in a cluster may change. Whoever changes that
-/// place, or the rank that decides on it, writes this record, so that two of them conflict.
+/// Where a page belongs. Every transaction that changes the page's place in a cluster, or the rank
+/// that decides on it, writes this record. So two of them conflict, and none works from an old
+/// state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Member {
     /// The address that the page stands for, if it has no text of its own to show.
     pub(crate) stands_for: Option<String>,
     /// Its cluster, and the rank that its place there was given by. `None` until it is settled.
     pub(crate) placed: Option<(ClusterId, f64)>,
-    /// The last page that was told of the cluster, of those that stand for this one, while more are left.
+    /// While a spread is in progress: the last page that it has given the cluster to.
     pub(crate) told: Option<String>,
 }
 
@@ -74,7 +76,7 @@ impl Member {
         self.placed.map(|(cluster, _)| cluster)
     }
 
-    /// Whether it is left of a page that is gone, until all that stand for it have been told.
+    /// Whether the page is gone, and its record holds nothing but the progress of a spread.
     pub(crate) fn is_gone(&self) -> bool {
         self.stands_for.is_none() && self.placed.is_none()
     }

@@ -20,16 +20,16 @@
 //! webindex       format            version        the version of this layout
 //! ```
 //!
-//! A **cluster** is named by 32 bytes: the hash of title and text, or a hash of the address that its
-//! pages stand for ([`ClusterId`]). Its members lie in the order in which they are preferred, so the
-//! first row is the page to be shown, however many others there are.
+//! A **cluster** is named by 32 bytes: the hash of title and text, or a hash of the address that
+//! its pages stand for ([`ClusterId`]). Its members lie in the order in which they are preferred,
+//! so the first row is the page to be shown, however many others there are.
 //!
-//! A link's **home** is the row whose holder is its target. When another page is shown for the target, the
-//! link is also **placed** at the target's cluster: in the row with the cluster as its holder and the
-//! same bucket and target. So the in-links of a shown page are two prefix scans, its own and its
-//! cluster's, and an election moves the links of two pages, not of all members. The bucket, from the
-//! source's hash, spreads a page with very many in-links over [`BUCKETS`] rows, so that no row is hot
-//! and no transaction large.
+//! A link's **home** is the row whose holder is its target. When another page is shown for the
+//! target, the link is also **placed** at the target's cluster: in the row with the cluster as its
+//! holder and the same bucket and target. So the in-links of a shown page are two prefix scans, its
+//! own and its cluster's, and an election moves the links of two pages, not of all members. The
+//! bucket, from the source's hash, spreads a page with very many in-links over [`BUCKETS`] rows, so
+//! that no row is hot and no transaction large.
 
 use std::cmp::Ordering;
 
@@ -112,8 +112,8 @@ impl ClusterId {
         ClusterId(hash)
     }
 
-    /// The cluster of the pages that stand for an address without a text of its own. No page's title and
-    /// text hash to the same name, because they are hashed without this context.
+    /// The cluster of the pages that stand for an address without a text of its own. No page's
+    /// title and text hash to the same name, because they are hashed without this context.
     pub(crate) fn of_address(url: &str) -> Self {
         ClusterId(blake3::derive_key("percolator webindex: cluster of an address", url.as_bytes()))
     }
@@ -147,8 +147,8 @@ impl ClusterId {
     }
 }
 
-/// A member's place in its cluster. The first is shown: a page that neither redirects nor declares another
-/// before those that do, then the highest rank, then the first URL.
+/// A member's place in its cluster. The first is shown: a page that neither redirects nor declares
+/// another before those that do, then the highest rank, then the first URL.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Place {
     pub(crate) cluster: ClusterId,
@@ -159,7 +159,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The member's row. Ranks are not negative, and the bits of such numbers sort as the numbers do.
+    /// The member's row. Ranks are not negative, and the bits of such numbers sort as the numbers
+    /// do.
     pub(crate) fn key(&self) -> RowKey {
         let rank = if self.rank > 0.0 { self.rank } else { 0.0 };
         let mut key = self.cluster.members().as_bytes().to_vec();
@@ -211,8 +212,8 @@ fn named(prefix: &[u8], name: &str) -> percolator::Result<Column> {
     Column::new(column)
 }
 
-/// A row of in-links: those from one bucket's sources to `target`, attached to `holder`. Ordered as the
-/// keys are.
+/// A row of in-links: those from one bucket's sources to `target`, attached to `holder`. Ordered as
+/// the keys are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LinkRow {
     pub(crate) holder: String,
@@ -250,8 +251,8 @@ impl LinkRow {
         key.into()
     }
 
-    /// The target as the key names it: nothing for a home row. Most rows are, and their keys are written
-    /// and compared for each link.
+    /// The target as the key names it: nothing for a home row. Most rows are, and their keys are
+    /// written and compared for each link.
     fn named_target(&self) -> &str {
         if self.is_home() { "" } else { &self.target }
     }

@@ -17,8 +17,8 @@ use crate::walk::{Found, Walk};
 
 /// How many documents are loaded at a time beside this process's own observers.
 const LOADED_AT_ONCE: usize = 4;
-/// How many documents are loaded at a time for the observers of other processes: over a network, where
-/// each waits for answers most of the time.
+/// How many documents are loaded at a time for the observers of other processes: over a network,
+/// where each waits for answers most of the time.
 const SENT_AT_ONCE: usize = 32;
 /// The slowest and the fastest pace, in pages a second.
 const PACE_MIN: f64 = 0.001;
@@ -147,16 +147,17 @@ enum Loaded {
 }
 
 impl WebIndex {
-    /// Loads a directory of HTML under a base URL; symlinks are further URLs. A file that cannot be loaded is
-    /// counted and named, and the load goes on. A stored page whose file has become empty, binary or too
-    /// large is removed; one whose file cannot be read stays. A load that was cut short is continued by
-    /// loading again: pages that have not changed are left alone.
+    /// Loads a directory of HTML under a base URL; symlinks are further URLs. A file that cannot be
+    /// loaded is counted and named, and the load goes on. A stored page whose file has become
+    /// empty, binary or too large is removed; one whose file cannot be read stays. A load that was
+    /// cut short is continued by loading again: pages that have not changed are left alone.
     ///
-    /// The parser runs later, and may refuse further pages: see [`name_refused`](WebIndex::name_refused).
+    /// The parser runs later, and may refuse further pages: see
+    /// [`name_refused`](WebIndex::name_refused).
     ///
     /// # Errors
-    /// [`Error::Io`] when the directory cannot be read at all, [`Error::OutOfRange`] for a pace that is
-    /// none; those of the database.
+    /// [`Error::Io`] when the directory cannot be read at all, [`Error::OutOfRange`] for a pace
+    /// that is none; those of the database.
     pub async fn load(
         &self,
         dir: &Path,
@@ -248,8 +249,8 @@ impl WebIndex {
         }
     }
 
-    /// Adds to the report of a load the pages that the parser refuses. They are stored, and not indexed.
-    /// The observers must have caught up: see [`wait`](WebIndex::wait).
+    /// Adds to the report of a load the pages that the parser refuses. They are stored, and not
+    /// indexed. The observers must have caught up: see [`wait`](WebIndex::wait).
     ///
     /// # Errors
     /// Those of the database.
@@ -294,8 +295,8 @@ impl WebIndex {
         Ok(stored)
     }
 
-    /// Removes a page; the observers retract all that it contributed. Returns whether it was stored. Links to
-    /// it stay with the pages that they are on.
+    /// Removes a page; the observers retract all that it contributed. Returns whether it was
+    /// stored. Links to it stay with the pages that they are on.
     ///
     /// # Errors
     /// [`Error::BadUrl`]; those of the database.

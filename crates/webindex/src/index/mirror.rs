@@ -1,8 +1,9 @@
 //! Mirror: removes stored pages whose files are gone, after a load.
 //!
-//! A page is removed because the walk has not found its file. So nothing is removed after a walk that may
-//! have missed files, nor when suspiciously many are missing: then the directory is more likely wrong than
-//! the index. An address that is known only as a link's target is not stored, and stays.
+//! A page is removed because the walk has not found its file. So nothing is removed after a walk
+//! that may have missed files, nor when suspiciously many are missing: then the directory is more
+//! likely wrong than the index. An address that is known only as a link's target is not stored, and
+//! stays.
 
 use std::collections::HashSet;
 
@@ -22,8 +23,10 @@ const TENTH: usize = 10;
 /// How many pages a mirroring load may remove.
 ///
 /// ```
-/// let options = webindex::LoadOptions { mirror: Some(webindex::Mirror::ATenth), ..Default::default() };
-/// assert_ne!(options.mirror, Some(webindex::Mirror::All));
+/// use webindex::{LoadOptions, Mirror};
+///
+/// let options = LoadOptions { mirror: Some(Mirror::ATenth), ..Default::default() };
+/// assert_ne!(options.mirror, Some(Mirror::All));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mirror {

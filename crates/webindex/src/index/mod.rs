@@ -79,9 +79,9 @@ pub struct WebIndex {
 }
 
 impl WebIndex {
-    /// Opens the index in a database and starts its observers. The search index lies in a directory of
-    /// its own, `search_dir`; for a database on disk that is [`SEARCH_DIR`] inside its directory. A store that
-    /// an earlier version has filled is upgraded in the background.
+    /// Opens the index in a database and starts its observers. The search index lies in a directory
+    /// of its own, `search_dir`; for a database on disk that is [`SEARCH_DIR`] inside its
+    /// directory. A store that an earlier version has filled is upgraded in the background.
     ///
     /// # Errors
     /// Those of opening the search index, and of the database.
@@ -101,8 +101,8 @@ impl WebIndex {
     }
 
     /// Opens the index in a database whose observers are run by other processes, each a
-    /// [`Worker`](crate::Worker). Searching and verifying need the directory that they keep the search
-    /// index in.
+    /// [`Worker`](crate::Worker). Searching and verifying need the directory that they keep the
+    /// search index in.
     ///
     /// # Errors
     /// As [`open`](WebIndex::open).
@@ -144,11 +144,12 @@ impl WebIndex {
         self.workers.is_some()
     }
 
-    /// Waits until the store is upgraded and every observer has caught up, or until `timeout`. A store that
-    /// restarts meanwhile is waited for.
+    /// Waits until the store is upgraded and every observer has caught up, or until `timeout`. A
+    /// store that restarts meanwhile is waited for.
     ///
     /// # Errors
-    /// Those of the database; if it cannot be reached, after half a minute of that or at the timeout.
+    /// Those of the database; if it cannot be reached, after half a minute of that or at the
+    /// timeout.
     pub async fn wait(&self, timeout: Option<Duration>) -> Result<IdleReport, Error> {
         let begun = Instant::now();
         loop {
@@ -188,7 +189,8 @@ impl WebIndex {
         Ok(self.db.wait_idle(left()).await?)
     }
 
-    /// How long the pages loaded by this process took to their first observer, and to the search index.
+    /// How long the pages loaded by this process took to their first observer, and to the search
+    /// index.
     pub fn latency(&self) -> (Quantiles, Quantiles) {
         self.latency.quantiles()
     }

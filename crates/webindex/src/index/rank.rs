@@ -35,8 +35,8 @@ pub struct RankReport {
 }
 
 impl WebIndex {
-    /// Ranks all pages by the links between them, as of one snapshot. A page that redirects has one link,
-    /// to its target. Canonical pages may change; the observers follow.
+    /// Ranks all pages by the links between them, as of one snapshot. A page that redirects has one
+    /// link, to its target. Canonical pages may change; the observers follow.
     ///
     /// # Errors
     /// Those of the database.
@@ -130,14 +130,15 @@ impl WebIndex {
             if self.tables.first_members(tx, cluster, 2).await?.len() > 1 {
                 tx.notify(clusters, cluster.row(), &ELECT)?;
             } else if self.tables.shown(tx, cluster).await?.as_deref() == Some(url) {
-                // Alone, it stays shown. An election that runs at the same time, because another page has
-                // come, may have read the old place, and conflicts with this write.
+                // Alone, it stays shown. An election that runs at the same time, because another
+                // page has come, may have read the old place, and conflicts with this write.
                 tx.set(clusters, cluster.row(), &SHOWN, url.to_owned())?;
             } else {
                 tx.notify(clusters, cluster.row(), &ELECT)?;
             }
         }
-        // Even if it is not settled: whoever settles it meanwhile has read another rank.
+        // Even if the page is not settled: a run that settles it now has read the old rank, and
+        // conflicts.
         tx.set(documents, url, &MEMBER, encode(&member))
     }
 }

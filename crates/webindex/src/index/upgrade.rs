@@ -1,10 +1,11 @@
 //! Upgrade: brings a store that an earlier version has filled to the present layout, once.
 //!
-//! Layout 1 kept each page's keys in three tables (`by_content`, `by_redirect`, `by_canonical`), and in
-//! `doc:canonical` the page shown for it. Its clusters joined pages that redirect with all pages of the same
-//! words. The upgrade drops those records and registers every page again; the observers do the rest. It
-//! works in the background, in transactions of [`ROWS_AT_ONCE`] documents, and the version is written last:
-//! an upgrade that was cut short is done again from the start, and finds less to do.
+//! Layout 1 kept each page's keys in three tables (`by_content`, `by_redirect`, `by_canonical`),
+//! and in `doc:canonical` the page shown for it. Its clusters joined pages that redirect with all
+//! pages of the same words. The upgrade drops those records and registers every page again; the
+//! observers do the rest. It works in the background, in transactions of [`ROWS_AT_ONCE`]
+//! documents, and the version is written last: an upgrade that was cut short is done again from the
+//! start, and finds less to do.
 
 use std::time::Duration;
 
@@ -63,8 +64,8 @@ pub(crate) async fn is_current(db: &Percolator, tables: &Tables) -> Result<bool,
     Ok(current)
 }
 
-/// Starts the upgrade of a store in the background, if it needs one. A failure is tried again: until the
-/// store is upgraded, the index shows what the earlier version made.
+/// Starts the upgrade of a store in the background, if it needs one. A failure is tried again:
+/// until the store is upgraded, the index shows what the earlier version made.
 pub(crate) async fn start(
     db: &Percolator,
     tables: &Tables,

@@ -1,12 +1,12 @@
 //! Verification: recompute everything in one batch and compare it with what the observers built.
 //!
-//! The batch knows only the stored documents and the ranks that the ranking job stored. It parses every
-//! document again, finds clusters by union-find, attaches every link, and says what the search index
-//! should hold. It shares the parser with the observers, what a page stands for, and which anchors are
-//! indexed; and none of what they do with them.
+//! The batch knows only the stored documents and the ranks that the ranking job stored. It parses
+//! every document again, finds clusters by union-find, attaches every link, and says what the
+//! search index should hold. It shares the parser with the observers, what a page stands for, and
+//! which anchors are indexed; and none of what they do with them.
 //!
-//! One check does not depend on clusters at all: **a page that neither redirects nor declares another is
-//! shown, or a page with equal title and text is shown for it.**
+//! One check does not depend on clusters at all: **a page that neither redirects nor declares
+//! another is shown, or a page with equal title and text is shown for it.**
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -124,8 +124,8 @@ impl WebIndex {
         Ok(())
     }
 
-    /// Compares the rows of the clusters with the pages' own records, and each cluster's shown page with its
-    /// first member.
+    /// Compares the rows of the clusters with the pages' own records, and each cluster's shown page
+    /// with its first member.
     async fn compare_members(
         &self,
         snapshot: &Snapshot,

@@ -68,8 +68,8 @@ pub struct AnchorView {
 /// ```
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct ClusterView {
-    /// The member that is shown: one that neither redirects nor declares another page, if there is one, and
-    /// among several the one with the highest rank.
+    /// The member that is shown: one that neither redirects nor declares another page, if there is
+    /// one, and among several the one with the highest rank.
     pub canonical: String,
     /// All members, the canonical first, then in the order in which they would take its place.
     pub members: Vec<MemberView>,

@@ -1,9 +1,9 @@
 //! Elect: names the page that is shown for a cluster (paper section 3.1).
 //!
-//! The members lie in the order in which they are preferred, so an election reads the first row and writes
-//! the cluster's: its cost does not depend on the number of members. It writes that row even if the same
-//! page stays shown. Two elections of one cluster therefore conflict, and the second one reads again: the
-//! last election of a cluster has seen every change of its members.
+//! The members lie in the order in which they are preferred, so an election reads the first row and
+//! writes the cluster's: its cost does not depend on the number of members. It writes that row even
+//! if the same page stays shown. Two elections of one cluster therefore conflict, and the second
+//! one reads again: the last election of a cluster has seen every change of its members.
 
 use percolator::{Change, Error, Observer, Result, Transaction, async_trait};
 
@@ -72,7 +72,8 @@ impl Observer for Elect {
 #[async_trait]
 impl Observer for Relay {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-        // A page that is elected later is exported later, and with all links that are placed by now.
+        // A page that is elected later is exported later, and with all links that are placed by
+        // now.
         match self.tables.shown(tx, cluster_of(change)?).await? {
             Some(shown) => tx.notify(&self.tables.documents, shown, &EXPORT_ANCHORS),
             None => Ok(()),

@@ -1,8 +1,8 @@
 //! Export: feeds the search index with canonical pages, in batches.
 //!
-//! Each update carries the batch's start timestamp as its sequence number, and the search index keeps
-//! the highest it has applied for each URL, deletions included: a batch that a crash delivers again
-//! changes nothing, and a late addition never brings a deleted page back.
+//! Each update carries the batch's start timestamp as its sequence number, and the search index
+//! keeps the highest it has applied for each URL, deletions included: a batch that a crash delivers
+//! again changes nothing, and a late addition never brings a deleted page back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub(crate) const ANCHORS_MAX: usize = 64;
 /// How many rows of in-links are read at a time; a page has enough anchors after a few.
 const ROWS_AT_ONCE: usize = 8;
 
-/// How many pages are read at a time, each with its anchors. Only so many are held with their text in
-/// both forms, stored and decoded.
+/// How many pages are read at a time, each with its anchors. Only so many are held with their text
+/// in both forms, stored and decoded.
 const PAGES_AT_ONCE: usize = 32;
 
 /// Observes `export-page` and `export-anchors`.
@@ -42,8 +42,8 @@ impl Exporter {
         Exporter { tables, search, latency }
     }
 
-    /// Reads what the search index should hold of a page whose cells `page`, `member` and `rank` are
-    /// given. A page that is not settled yet is exported once it is.
+    /// Reads what the search index should hold of a page whose cells `page`, `member` and `rank`
+    /// are given. A page that is not settled yet is exported once it is.
     async fn state(&self, tx: &Transaction, cells: Vec<Option<Bytes>>, url: &str) -> Result<State> {
         let [page, member, rank] = &cells[..] else { return Ok(State::Nothing) };
         let member: Option<Member> = decode(member.clone())?;
@@ -106,8 +106,8 @@ enum State {
     Nothing,
 }
 
-/// The distinct anchors attached to the page shown for a cluster, up to [`ANCHORS_MAX`]: those of the page
-/// itself first.
+/// The distinct anchors attached to the page shown for a cluster, up to [`ANCHORS_MAX`]: those of
+/// the page itself first.
 pub(crate) async fn anchors_of(
     tx: &Transaction,
     tables: &Tables,
@@ -185,7 +185,8 @@ impl BatchObserver for Exporter {
     }
 }
 
-/// That another process writes says nothing of the changes: they are for it. Nor does a full disk: they wait.
+/// That another process writes says nothing of the changes: they are for it. Nor does a full disk:
+/// they wait.
 fn not_applied(error: crate::Error) -> Error {
     match error {
         crate::Error::IndexInUse { .. } | crate::Error::IndexFull { .. } => {

@@ -1,13 +1,13 @@
-//! Forward: attaches the in-links of a duplicate to its cluster, where the page shown finds them (paper
-//! section 1: "even if a page has duplicates, links are attributed to the canonical").
+//! Forward: attaches the in-links of a duplicate to its cluster, where the page shown finds them
+//! (paper section 1: "even if a page has duplicates, links are attributed to the canonical").
 //!
-//! Home rows are notified by the code that finds that they may have something to forward: `attach`, when
-//! the page's cluster has changed, or whether the page is shown; and the exporter, when a link to a duplicate
-//! has. Most pages are no duplicates, and for them nothing is looked at here.
+//! Home rows are notified by the code that finds that they may have something to forward: `attach`,
+//! when the page's cluster has changed, or whether the page is shown; and the exporter, when a link
+//! to a duplicate has. Most pages are no duplicates, and for them nothing is looked at here.
 //!
 //! No link is missed in between. A link committed at c notifies the exporter at c, whose run begins
-//! after c. Either that run sees that the target is a duplicate, or the target becomes one later; then
-//! `attach` runs later still, and sees the link in its home row.
+//! after c. Either that run sees that the target is a duplicate, or the target becomes one later;
+//! then `attach` runs later still, and sees the link in its home row.
 
 use std::collections::BTreeMap;
 

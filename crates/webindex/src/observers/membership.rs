@@ -1,9 +1,9 @@
 //! Membership: which cluster a page is in, and what a change of that sets in motion.
 //!
-//! Every change of a page's place goes through `doc:member`, so two changes of one page conflict. The
-//! cluster's row, which names the page shown, is written by every election. A page that finds a cluster
-//! without a shown page writes that row too: it is shown, and no election is needed. Most clusters never
-//! have a second member, and cost nothing more.
+//! Every change of a page's place goes through `doc:member`, so two changes of one page conflict.
+//! The cluster's row, which names the page shown, is written by every election. A page that finds a
+//! cluster without a shown page writes that row too: it is shown, and no election is needed. Most
+//! clusters never have a second member, and cost nothing more.
 
 use percolator::{Result, Transaction};
 
@@ -58,9 +58,9 @@ impl Tables {
         tx.notify(&self.documents, url, &EXPORT_PAGE)
     }
 
-    /// Gives a page that stands for another the cluster of its target. The record is written even if it
-    /// stays the same: two runs that read different states of the target then conflict, and the second
-    /// one reads again.
+    /// Gives a page that stands for another the cluster of its target. The record is written even
+    /// if it stays the same: two runs that read different states of the target then conflict, and
+    /// the second one reads again.
     pub(super) async fn follow(
         &self,
         tx: &mut Transaction,
@@ -89,8 +89,8 @@ impl Member {
     }
 }
 
-/// The cluster of the pages that stand for `url`, given that address's own record: an address that is no
-/// page of the index has a cluster of its own. `None` until the page there is settled.
+/// The cluster of the pages that stand for `url`, given that address's own record: an address that
+/// is no page of the index has a cluster of its own. `None` until the page there is settled.
 pub(super) fn cluster_behind(url: &str, member: Option<&Member>) -> Option<ClusterId> {
     match member.filter(|member| !member.is_gone()) {
         Some(member) => member.cluster(),

@@ -11,14 +11,15 @@
 //!                  of a duplicate: --> forward
 //! ```
 //!
-//! Two runs for one row may overlap, and the older may commit last with what it computed from older data.
-//! One of two rules makes them converge:
+//! Two runs for one row may overlap, and the older may commit last with what it computed from older
+//! data. One of two rules makes them converge:
 //!
-//! * **Runs that could overlap write a cell in common, even if it stays the same.** The later one conflicts
-//!   and reads again. So it is with elections (the cluster's row), and with all that places a page in a
-//!   cluster (`doc:member`).
-//! * **A run that changed anything notifies what it changed.** The last change is then always followed by
-//!   a run that began after it, saw everything, and found nothing to change. So it is with `forward`.
+//! * **Runs that could overlap write a cell in common, even if it stays the same.** The later one
+//!   conflicts and reads again. So it is with elections (the cluster's row), and with all that
+//!   places a page in a cluster (`doc:member`).
+//! * **A run that changed anything notifies what it changed.** The last change is then always
+//!   followed by a run that began after it, saw everything, and found nothing to change. So it is
+//!   with `forward`.
 
 mod elect;
 mod export;
@@ -41,15 +42,15 @@ use crate::index::latency::Latency;
 use crate::search::SearchIndex;
 use crate::tables::{self, Tables};
 
-/// The name of the first observer; like the others' it must never change, because acknowledgements are
-/// kept under it.
+/// The name of the first observer; like the others' it must never change, because acknowledgements
+/// are kept under it.
 pub(crate) const PARSE: &str = "parse";
 
 /// How home rows are forwarded.
 const FORWARDS: Batch = Batch { changes_max: 256, interval: Duration::from_millis(200) };
 
-/// How the exporter batches: pages soon, changed anchors less eagerly, because while a site is loaded
-/// the in-links of its popular pages change all the time.
+/// How the exporter batches: pages soon, changed anchors less eagerly, because while a site is
+/// loaded the in-links of its popular pages change all the time.
 const EXPORT_PAGES: Batch = Batch { changes_max: 500, interval: Duration::from_secs(1) };
 const EXPORT_ANCHORS: Batch = Batch { changes_max: 500, interval: Duration::from_secs(10) };
 

@@ -75,8 +75,8 @@ impl Observer for Register {
             }
         }
         if target.is_some() {
-            // In a later transaction: the target may change while this one runs, and then does not know
-            // of this page yet.
+            // In a later transaction: the target may change while this one runs, and then does not
+            // know of this page yet.
             tx.notify(table, row, &SETTLE)?;
         }
         tx.notify(table, row, &EXPORT_PAGE)

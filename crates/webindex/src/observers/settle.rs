@@ -1,19 +1,20 @@
 //! Settle and spread: find the clusters of the pages that redirect or declare another page.
 //!
-//! Such a page has the cluster of its target, which may stand for a third one. So a cluster is handed on
-//! from page to page, against the direction of the redirects:
+//! Such a page has the cluster of its target, which may stand for a third one. So a cluster is
+//! handed on from page to page, against the direction of the redirects:
 //!
 //! * **settle** runs for a page with a new target, and takes what the target has;
-//! * **spread** runs for an address whose cluster has changed, and hands it to the pages that stand for it,
-//!   at most [`TOLD_AT_ONCE`] in one transaction.
+//! * **spread** runs for an address whose cluster has changed, and hands it to the pages that stand
+//!   for it, at most [`TOLD_AT_ONCE`] in one transaction.
 //!
-//! No page misses a change. Let the target's new cluster be committed at c, so that spread runs after c. A
-//! page entered under the target before that run is found by it. A page entered later settles later still,
-//! and reads the new cluster.
+//! No page misses a change. Let the target's new cluster be committed at c, so that spread runs
+//! after c. A page entered under the target before that run is found by it. A page entered later
+//! settles later still, and reads the new cluster.
 //!
-//! Pages that redirect in a circle could hand on for ever what none of them has any more. The page that
-//! closes a circle sees all of it when it settles, because its own target was the last to be recorded. It
-//! gives all pages of the circle one cluster in one transaction, named after the first address.
+//! Pages that redirect in a circle could hand on for ever what none of them has any more. The page
+//! that closes a circle sees all of it when it settles, because its own target was the last to be
+//! recorded. It gives all pages of the circle one cluster in one transaction, named after the first
+//! address.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +27,8 @@ use crate::tables::{ClusterId, MEMBER, RANK, SPREAD, Tables, by_target, target_a
 /// The most pages that one spread hands a cluster to.
 const TOLD_AT_ONCE: usize = 200;
 
-/// The most redirects that are followed one after the other. A longer chain is a mistake of the site's; its
-/// page fails to settle, is set aside and named.
+/// The most redirects that are followed one after the other. A longer chain is a mistake of the
+/// site's; its page fails to settle, is set aside and named.
 const STEPS_MAX: usize = 10_000;
 
 /// Observes `settle`.

@@ -20,10 +20,11 @@ const NAMED_MAX: usize = 10;
 
 /// Load a directory of HTML, one transaction for each page.
 ///
-/// Files whose names end in .html, .htm or .xhtml are pages, and symlinks are further URLs. Files that are
-/// empty, too large, not HTML or ask not to be indexed are counted and named, and the load goes on; a page
-/// that was stored from such a file is removed. A page whose file cannot be read stays as it is. Loading
-/// again continues a load that was cut short, and leaves alone pages that have not changed.
+/// Files whose names end in .html, .htm or .xhtml are pages, and symlinks are further URLs. Files
+/// that are empty, too large, not HTML or ask not to be indexed are counted and named, and the load
+/// goes on; a page that was stored from such a file is removed. A page whose file cannot be read
+/// stays as it is. Loading again continues a load that was cut short, and leaves alone pages that
+/// have not changed.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator webindex load site/ --base https://example.org/ --data D
@@ -43,9 +44,9 @@ pub(crate) struct Load {
     /// Load at most this many pages a second.
     #[arg(long, value_name = "PAGES")]
     rate: Option<f64>,
-    /// After loading, remove the stored pages below the base URL whose files are gone. None is removed, and
-    /// the exit status is 1, if the directory was not read as a whole, holds no page, or more than a tenth
-    /// of the stored pages would go.
+    /// After loading, remove the stored pages below the base URL whose files are gone. None is
+    /// removed, and the exit status is 1, if the directory was not read as a whole, holds no page,
+    /// or more than a tenth of the stored pages would go.
     #[arg(long)]
     mirror: bool,
     /// With --mirror: remove the pages also if they are more than a tenth.
@@ -97,7 +98,8 @@ impl Load {
             true => context.out.json(&json!({
                 "found": report.found, "loaded": report.loaded, "unchanged": report.unchanged,
                 "bytes": report.bytes, "retracted": report.retracted, "mirror": report.mirror,
-                "unmatched": report.unmatched, "warnings": report.warnings, "skipped": report.skipped,
+                "unmatched": report.unmatched, "warnings": report.warnings,
+                "skipped": report.skipped,
                 "stopped": report.stopped, "idle": idle, "seconds": seconds,
                 "counters": counters(&index),
             }))?,
@@ -147,7 +149,8 @@ pub(crate) fn warn_of(out: Out, report: &LoadReport) {
     }
     if report.found == 0 {
         out.warn(
-            "no page was found: only files whose names end in .html, .htm or .xhtml are pages;              rename the files, or name another directory",
+            "no page was found: only files whose names end in .html, .htm or .xhtml are pages; \
+             rename the files, or name another directory",
         );
     }
     if let Some(refused) = report.mirror.as_ref().and_then(|mirror| mirror.refused.as_ref()) {

@@ -89,8 +89,8 @@ impl Recrawl {
 
 /// Recompute everything in one batch from the stored documents and compare it with the index.
 ///
-/// Compares clusters, canonical pages, in-links with their anchors, and the search index. Exit status 3
-/// when there is a difference; each is named.
+/// Compares clusters, canonical pages, in-links with their anchors, and the search index. Exit
+/// status 3 when there is a difference; each is named.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator webindex verify --data D")]

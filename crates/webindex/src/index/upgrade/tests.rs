@@ -77,7 +77,8 @@ async fn place_at(db: &Percolator, tables: &Tables, shown: &str, hidden: &[Strin
     }
 }
 
-/// Makes layout 1 of everything: all redirects and their targets are one cluster, and a redirect is shown.
+/// Makes layout 1 of everything: all redirects and their targets are one cluster, and a redirect is
+/// shown.
 async fn downgrade(db: &Percolator, search: &Path) -> usize {
     let tables = Tables::open(db).await.unwrap();
     let mut by_key = Vec::new();

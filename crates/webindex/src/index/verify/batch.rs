@@ -120,7 +120,8 @@ impl Batch {
                 parent[a] = b;
             }
         }
-        // A page of its own text before one that stands for another, the higher rank, the first address.
+        // A page of its own text before one that stands for another, the higher rank, the first
+        // address.
         let better = |a: usize, b: usize| {
             let ((a_url, a), (b_url, b)) = (pages[a], pages[b]);
             let by_kind = a.target.is_some().cmp(&b.target.is_some());
@@ -149,8 +150,8 @@ impl Batch {
         canonicals
     }
 
-    /// Checks that every page that neither redirects nor declares another is found: itself, or a page with
-    /// equal title and text that is shown for it.
+    /// Checks that every page that neither redirects nor declares another is found: itself, or a
+    /// page with equal title and text that is shown for it.
     pub(super) fn every_text_is_shown(
         &self,
         held: &BTreeMap<String, Entry>,
@@ -167,7 +168,8 @@ impl Batch {
         }
     }
 
-    /// Where the in-links of a page are placed besides at home: at its cluster, if another page is shown.
+    /// Where the in-links of a page are placed besides at home: at its cluster, if another page is
+    /// shown.
     pub(super) fn holder(
         &self,
         target: &str,
