@@ -19,20 +19,39 @@ use std::time::Instant;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Duration);
 
+/// How long the machine has slept, for tests: no test can have it sleep.
+#[cfg(feature = "test-sleep")]
+static SLEPT_SECONDS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
 impl Moment {
     /// The present.
-    #[cfg(target_os = "linux")]
     pub fn now() -> Self {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
-        Moment(seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0)))
+        #[cfg(feature = "test-sleep")]
+        let slept = SLEPT_SECONDS.load(std::sync::atomic::Ordering::SeqCst);
+        #[cfg(not(feature = "test-sleep"))]
+        let slept = 0;
+        Moment(Moment::read() + Duration::from_secs(slept))
     }
 
-    /// The present. Elsewhere `std` has the clock of that kind, or none has.
+    /// Has this process find that the machine has slept for so many seconds: all moments pass, and timers stand
+    /// still. For tests, each in a process of its own.
+    #[cfg(feature = "test-sleep")]
+    pub fn sleep_machine(seconds: u64) {
+        SLEPT_SECONDS.fetch_add(seconds, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read() -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
+        seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
+    }
+
+    /// Elsewhere `std` has the clock of that kind, or none has.
     #[cfg(not(target_os = "linux"))]
-    pub fn now() -> Self {
+    fn read() -> Duration {
         static FIRST: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-        Moment(FIRST.get_or_init(Instant::now).elapsed())
+        FIRST.get_or_init(Instant::now).elapsed()
     }
 
     /// The moment so much later.
