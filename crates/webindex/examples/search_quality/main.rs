@@ -1,0 +1,139 @@
+//! Measures how well searches find the right page:
+//! `cargo run --release -p webindex --example search_quality -- [--root DIR] [--at-least MRR]`.
+//!
+//! Loads the documentation of two Debian packages, ranks it, asks the queries beside this file, and prints
+//! for each corpus the mean reciprocal rank (MRR) of the pages that answer them: 1 if each comes first, 0.5
+//! if each comes second. Queries whose answer is not first are named. With `--at-least` the exit status is 1
+//! when a corpus is below that.
+//!
+//! The packages are `postgresql-doc-15` and `python3.11-doc` of Debian 12. They are installed, or unpacked
+//! below DIR: `apt-get download postgresql-doc-15 python3.11-doc`, then `dpkg -x FILE DIR` for each.
+
+#![allow(clippy::print_stdout, reason = "the numbers are what this program is for")]
+
+use std::path::{Path, PathBuf};
+
+use percolator::{Percolator, WorkerOptions};
+use webindex::address::Base;
+use webindex::{LoadOptions, Progress, WebIndex};
+
+/// How many hits are looked at; an answer further down counts as not found.
+const HITS: usize = 10;
+
+const BASE: &str = "https://doc.example.org/";
+
+/// Pages, and queries with the pages that answer them.
+struct Corpus {
+    package: &'static str,
+    /// The directory of the pages below the root.
+    dir: &'static str,
+    queries: &'static str,
+}
+
+const CORPORA: [Corpus; 2] = [
+    Corpus {
+        package: "postgresql-doc-15",
+        dir: "usr/share/doc/postgresql-doc-15/html",
+        queries: include_str!("postgresql.txt"),
+    },
+    Corpus {
+        package: "python3.11-doc",
+        dir: "usr/share/doc/python3.11/html",
+        queries: include_str!("python.txt"),
+    },
+];
+
+/// The sum of reciprocal ranks over some queries.
+#[derive(Default)]
+struct Score {
+    sum: f64,
+    queries: usize,
+    first: usize,
+}
+
+impl Score {
+    fn add(&mut self, position: Option<usize>) {
+        self.queries += 1;
+        self.first += usize::from(position == Some(0));
+        self.sum += position.map_or(0.0, |position| 1.0 / (position as f64 + 1.0));
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum / self.queries.max(1) as f64
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let (mut root, mut at_least) = (PathBuf::from("/"), 0.0);
+    while let Some(arg) = args.next() {
+        match (arg.as_str(), args.next()) {
+            ("--root", Some(dir)) => root = dir.into(),
+            ("--at-least", Some(bar)) => at_least = bar.parse()?,
+            _ => return Err("usage: search_quality [--root DIR] [--at-least MRR]".into()),
+        }
+    }
+    let runtime = tokio::runtime::Runtime::new()?;
+    let mut missed = false;
+    for corpus in &CORPORA {
+        let dir = root.join(corpus.dir);
+        if !dir.is_dir() {
+            println!(
+                "SKIPPED {}: {} is not there; install the package, or unpack it and give --root",
+                corpus.package,
+                dir.display()
+            );
+            continue;
+        }
+        let mean = runtime.block_on(measure(corpus, &dir))?;
+        missed |= mean < at_least;
+    }
+    std::process::exit(i32::from(missed));
+}
+
+/// Loads and ranks a corpus, asks its queries, and returns the mean over all of them.
+async fn measure(corpus: &Corpus, dir: &Path) -> Result<f64, Box<dyn std::error::Error>> {
+    let search = tempfile::tempdir()?;
+    let db = Percolator::in_memory().await?;
+    let index = WebIndex::open(db, search.path(), WorkerOptions::default()).await?;
+    let (options, progress) = (LoadOptions::default(), Progress::default());
+    let loaded = index.load(dir, &Base::parse(BASE)?, &options, &progress).await?;
+    index.wait(None).await?;
+    index.rank(&Progress::default()).await?;
+    index.wait(None).await?;
+    println!("{}: {} pages", corpus.package, loaded.loaded);
+    let (mut all, mut part) = (Score::default(), Score::default());
+    let report = |name: &str, score: &Score| {
+        println!(
+            "{} {name}: MRR {:.3}, {} of {} first",
+            corpus.package,
+            score.mean(),
+            score.first,
+            score.queries
+        );
+    };
+    for line in corpus.queries.lines() {
+        if line == "# held out" {
+            report("tuned", &std::mem::take(&mut part));
+        }
+        let Some((query, answer)) = line.split_once(" = ").filter(|_| !line.starts_with('#'))
+        else {
+            continue;
+        };
+        let hits = index.search(query, HITS).await?;
+        let page = format!("{BASE}{answer}");
+        let position = hits.iter().position(|hit| hit.url == page);
+        if position != Some(0) {
+            let found =
+                position.map_or("not found".to_owned(), |position| format!("{}", position + 1));
+            let first = hits.first().map_or("nothing", |hit| hit.url.trim_start_matches(BASE));
+            println!("  {query} = {answer}: {found}; first is {first}");
+        }
+        all.add(position);
+        part.add(position);
+    }
+    report("held out", &part);
+    report("all", &all);
+    index.stop().await;
+    Ok(all.mean())
+}
