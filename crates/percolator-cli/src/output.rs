@@ -64,9 +64,9 @@ impl Out {
         stdout.flush()
     }
 
-    /// A JSON document.
+    /// A JSON document. Characters that a terminal obeys stand in it as `\u` escapes.
     pub(crate) fn json(self, value: &Value) -> io::Result<()> {
-        self.line(&format!("{value:#}"))
+        self.line(&escaped(&format!("{value:#}")))
     }
 
     /// A JSON array, one element to a line.
@@ -168,6 +168,33 @@ impl JsonArray {
     }
 }
 
+/// Whether a terminal would obey a character rather than show it: control characters, and those that turn the
+/// direction of writing or end a line.
+fn is_obeyed(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}'..='\u{202e}')
+}
+
+/// Text from elsewhere as a terminal may get it: each character that it would obey becomes the replacement
+/// character.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if is_obeyed(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// JSON with all that a terminal would obey escaped, but for the line ends between values.
+fn escaped(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '\n' => out.push(c),
+            // All of these stand in strings, and none is beyond the sixteen bits of an escape.
+            c if is_obeyed(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// Thousands apart from each other: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -192,6 +219,19 @@ mod tests {
         let table = render(&header, vec![row(["12", "data @ 7"]), row(["7", ""])]);
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines, [" ts │ bal:write", "────┼───────────", " 12 │ data @ 7", "  7 │"]);
+    }
+
+    #[test]
+    fn terminals_get_nothing_to_obey() {
+        let hostile = "\u{1b}[31mred\u{7}\u{9b}2J\u{202e}txt\u{2066}\u{7f}\r\n\t";
+        let shown = printable(hostile);
+        assert!(!shown.chars().any(is_obeyed), "{shown:?}");
+        assert!(shown.contains("[31mred") && shown.contains("2J"), "{shown:?}");
+        assert_eq!(printable("naïve 設定 😀"), "naïve 設定 😀");
+        let json = serde_json::json!({ "title": hostile, "other": ["設定"] });
+        let text = escaped(&format!("{json:#}"));
+        assert!(!text.chars().any(|c| c != '\n' && is_obeyed(c)), "{text:?}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), json);
     }
 
     #[test]

@@ -253,7 +253,7 @@ impl TableArgs {
 }
 
 /// Reading must not create a store.
-fn check_there(dir: &Path) -> anyhow::Result<()> {
+pub(crate) fn check_there(dir: &Path) -> anyhow::Result<()> {
     let problem = match std::fs::read_dir(dir).map(|mut entries| entries.next().is_none()) {
         Ok(false) => return Ok(()),
         Ok(true) => "the directory is empty".to_owned(),

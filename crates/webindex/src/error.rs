@@ -56,10 +56,9 @@ pub enum Error {
         /// What it should have held.
         expected: &'static str,
     },
-    /// The search index was written in another format: delete it and export again.
+    /// The search index was written in another format: the message says how it is made anew.
     #[error(
-        "the search index in {} has format {found}, this program reads {expected}; \
-         delete that directory, then every page is to be exported again",
+        "the search index in {} has format {found}, this program reads {expected}; {remedy}",
         path.display()
     )]
     IndexFormat {
@@ -69,6 +68,20 @@ pub enum Error {
         found: String,
         /// The format this program writes.
         expected: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The directory holds no search index: load pages, or give another directory.
+    #[error("{} holds no search index; `percolator webindex load` makes one", path.display())]
+    NoIndex {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The query cannot be answered: correct it as the message says.
+    #[error("{problem}")]
+    Query {
+        /// What is wrong with it, and what to do.
+        problem: String,
     },
     /// Another process writes to the search index: end it, then try again.
     #[error(
@@ -113,7 +126,7 @@ pub enum Error {
     /// The search index cannot be read or written: free space or restore the files.
     #[error(
         "cannot {action} the search index in {}: {source}; if the disk is not full, delete that \
-         directory and export every page again",
+         directory, and the next `percolator webindex load` makes it anew",
         path.display()
     )]
     Index {

@@ -12,56 +12,71 @@
 //! * A batch is applied as a whole or not at all, also when the process is killed: tantivy's
 //!   commit replaces one file.
 //! * What [`SearchIndex::apply`] has returned is visible to the next [`SearchIndex::search`].
-//! * Memory is bounded by [`WRITER_BYTES`] plus the batch, whatever the size of the index.
+//! * Memory is bounded by [`WRITER_BYTES`] plus the batch, whatever the size of the index, and by 16 bytes
+//!   for each ranked page.
 //!
 //! One process writes at a time. The lock belongs to the process, not to a file's existence, so
-//! after `kill -9` nothing needs to be cleaned up. Not here: dropping old tombstones, whose number
-//! is that of the pages ever deleted.
+//! after `kill -9` nothing needs to be cleaned up. Any number of processes search meanwhile, and need nothing
+//! but the directory ([`SearchIndex::open_existing`]).
+//!
+//! A query is made of these, all of which a page must match:
+//!
+//! | written | means |
+//! |---|---|
+//! | `fresh fish` | both words, in any of their English forms; without accents or with them |
+//! | `"fresh fish"` | the words next to each other, in this form |
+//! | `cod OR ling` | one of them, or both |
+//! | `-smoked` | not this word, in this form |
+//! | `title:fish`, `title:"fresh fish"` | in the title |
+//! | `site:example.org` | pages of this host and of hosts below it |
+//! | `site:example.org/docs/a` | pages whose address begins like this |
+//!
+//! All other punctuation only separates words: `pg_dump` is the phrase `pg dump`. Words in Chinese, Japanese and
+//! Korean are found wherever they stand.
+//!
+//! Not here: dropping old tombstones, whose number is that of the pages ever deleted; a site's pages in order of
+//! their addresses; corrections of misspelt words.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
 use tantivy::collector::{Count, TopDocs};
-use tantivy::query::{BooleanQuery, Occur, Query, QueryParser, TermQuery};
+use tantivy::query::TermQuery;
 use tantivy::schema::{IndexRecordOption, Value};
-use tantivy::snippet::SnippetGenerator;
 use tantivy::{
     DocAddress, DocId, Index, IndexReader, ReloadPolicy, Score, Searcher, SegmentReader,
     TantivyDocument, TantivyError, Term,
 };
 
+use self::query::Query;
+use self::ranks::Ranks;
 use self::schema::Fields;
+use self::snippet::{Snippet, Wanted};
 use self::write::{Held, Writer};
-use crate::{Error, cut};
+use crate::Error;
 
+mod query;
+mod ranks;
 mod schema;
+mod score;
+mod snippet;
+mod words;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
+pub use self::query::QUERY_BYTES_MAX;
+
 /// How much memory the writer gathers documents in.
 pub const WRITER_BYTES: usize = 48 << 20;
-
-/// How much of a page's text is stored to make snippets from, at a character boundary.
-pub const EXCERPT_BYTES_MAX: usize = 4 << 10;
 
 /// The most hits that one search returns.
 pub const HITS_MAX: usize = 1_000;
 
-/// Where a query is cut, at a character boundary.
-pub const QUERY_BYTES_MAX: usize = 512;
-
-/// How long a snippet is at most.
-const SNIPPET_CHARS_MAX: usize = 200;
-
-const TITLE_BOOST: Score = 3.0;
-const ANCHORS_BOOST: Score = 2.0;
-
-/// How much the rank counts: a page of ten times the average rank scores 1.7 times as much as its
-/// words alone would, an average one 1.2 times.
-const RANK_WEIGHT: f64 = 0.3;
+/// The most hits that a search leaves out before those that it returns.
+pub const OFFSET_MAX: usize = 100_000;
 
 /// The state of a page to be shown, or its deletion.
 ///
@@ -98,13 +113,10 @@ pub struct IndexedPage {
     pub text: String,
     /// What links to the page say; the order counts for the digest.
     pub anchors: Vec<String>,
-    /// The share of all rank, so that the ranks of all pages sum up to about 1.
-    pub rank: f64,
 }
 
 impl IndexedPage {
-    /// Returns a digest of title, text and anchors. The rank is left out: it is a number to
-    /// compare with a tolerance.
+    /// Returns a digest of title, text and anchors.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new();
         let parts = [&self.title, &self.text].into_iter().chain(&self.anchors);
@@ -162,8 +174,24 @@ pub struct Hit {
     pub highlights: Vec<Range<usize>>,
     /// The score: higher is better, comparable within one search only.
     pub score: f32,
-    /// The rank that the page was written with.
+    /// The page's share of all rank, see [`SearchIndex::set_ranks`].
     pub rank: f64,
+}
+
+/// What a search found.
+///
+/// ```
+/// let found = webindex::search::Found::default();
+/// assert!(found.hits.is_empty() && found.total == 0);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+pub struct Found {
+    /// How many pages match.
+    pub total: usize,
+    /// How many better ones were left out before the first of `hits`.
+    pub offset: usize,
+    /// The pages, the best first.
+    pub hits: Vec<Hit>,
 }
 
 /// What the index holds of a live page, to be compared with what it should hold.
@@ -173,7 +201,7 @@ pub struct Hit {
 /// use webindex::search::{IndexedPage, SearchIndex, Update};
 ///
 /// let index = SearchIndex::open(dir.path())?;
-/// let page = IndexedPage { title: "Fish".into(), rank: 0.5, ..IndexedPage::default() };
+/// let page = IndexedPage { title: "Fish".into(), ..IndexedPage::default() };
 /// index.apply(vec![Update { url: "https://a/".into(), seq: 3, page: Some(page.clone()) }])?;
 /// index.dump(|entry| assert_eq!((entry.digest, entry.seq), (page.digest(), 3)))?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -186,7 +214,7 @@ pub struct Entry {
     pub title: String,
     /// The page's [`IndexedPage::digest`].
     pub digest: [u8; 32],
-    /// The rank that the page was written with.
+    /// The page's share of all rank; zero if it was not ranked yet.
     pub rank: f64,
     /// The number of the state.
     pub seq: u64,
@@ -209,7 +237,8 @@ pub struct SearchIndex {
     index: Index,
     reader: IndexReader,
     fields: Fields,
-    /// Made when first needed: whoever only searches needs neither the lock nor the memory.
+    ranks: ranks::Current,
+    /// Made when first needed: a process that only searches needs neither the lock nor the memory.
     writer: Mutex<Option<Writer>>,
 }
 
@@ -220,14 +249,30 @@ impl std::fmt::Debug for SearchIndex {
 }
 
 impl SearchIndex {
-    /// Opens the index in `path`, or makes one if the directory is empty or missing.
+    /// Opens the index in `path`, or makes one if the directory is empty or missing. An index that an earlier
+    /// version wrote is emptied and made anew; [`is_incomplete`](Self::is_incomplete) then says so.
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignDirectory`] if something else is there, [`Error::IndexFormat`] if another
-    /// version wrote it, [`Error::Io`] and [`Error::Index`] if the files cannot be read or made.
+    /// [`Error::ForeignDirectory`] if something else is there, [`Error::IndexFormat`] if a later
+    /// version wrote it, [`Error::IndexInUse`] if an earlier one still writes to it, [`Error::Io`] and
+    /// [`Error::Index`] if the files cannot be read or made.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let (index, fields) = schema::open(path)?;
+        SearchIndex::over(path, schema::open(path)?)
+    }
+
+    /// Opens an index that is there, to search it; nothing in its directory changes, and another process may
+    /// write to it all the while.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoIndex`] if no index is there, [`Error::IndexFormat`] if another version wrote it, others as
+    /// for [`open`](Self::open).
+    pub fn open_existing(path: &Path) -> Result<Self, Error> {
+        SearchIndex::over(path, schema::open_existing(path)?)
+    }
+
+    fn over(path: &Path, (index, fields): (Index, Fields)) -> Result<Self, Error> {
         let reader = index
             .reader_builder()
             .reload_policy(ReloadPolicy::Manual)
@@ -238,8 +283,39 @@ impl SearchIndex {
             index,
             reader,
             fields,
+            ranks: ranks::Current::default(),
             writer: Mutex::default(),
         })
+    }
+
+    /// Whether the index was made anew since all pages were exported last, so that it may lack some.
+    pub fn is_incomplete(&self) -> bool {
+        schema::is_incomplete(&self.path)
+    }
+
+    /// Takes note that every page is to be exported again, for sure.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if that cannot be written down.
+    pub fn set_complete(&self) -> Result<(), Error> {
+        schema::set_complete(&self.path)
+    }
+
+    /// Replaces the ranks of all pages by those of a newer state, whose number is `seq`; `false` if what is held
+    /// is as new. Ranks are shares: those of all pages sum up to about 1. The next search goes by them, and no
+    /// page is indexed again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] if the file cannot be written.
+    pub fn set_ranks(
+        &self,
+        seq: u64,
+        ranks: impl IntoIterator<Item = (String, f64)>,
+    ) -> Result<bool, Error> {
+        let _others_wait = self.lock();
+        Ranks::new(seq, ranks).write(&self.path)
     }
 
     /// Compares the checksums of all files of the index in `path`, which must be there; returns the names
@@ -247,11 +323,14 @@ impl SearchIndex {
     ///
     /// # Errors
     ///
-    /// As [`open`](SearchIndex::open).
+    /// As [`open_existing`](SearchIndex::open_existing).
     pub fn damaged_files(path: &Path) -> Result<Vec<PathBuf>, Error> {
-        let (index, _) = schema::open(path)?;
+        let (index, _) = schema::open_existing(path)?;
         let damaged = index.validate_checksum().map_err(|source| failed("check", path, source))?;
         let mut damaged: Vec<_> = damaged.into_iter().collect();
+        if Ranks::read(path).is_err() {
+            damaged.push(ranks::FILE.into());
+        }
         damaged.sort();
         Ok(damaged)
     }
@@ -338,82 +417,83 @@ impl SearchIndex {
         })
     }
 
-    /// Finds the best pages for a query: all words must occur; `"a phrase"`, `a OR b`, `-not` and
-    /// `title:word` are understood, and what is no valid syntax is ignored.
-    ///
-    /// Title and anchors count more than the text, and the rank gently raises the score. At most
-    /// [`HITS_MAX`] hits are returned; equal scores come in no particular order.
+    /// Finds the best pages for a query; the [module](self) says how queries are written.
     ///
     /// # Errors
     ///
-    /// [`Error::Index`] if the files cannot be read.
+    /// As [`find`](Self::find).
     pub fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, Error> {
-        let limit = limit.min(HITS_MAX);
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
-        self.hits(query, limit).map_err(|source| failed("read", &self.path, source))
+        Ok(self.find(query, 0, limit)?.hits)
     }
 
-    fn hits(&self, query: &str, limit: usize) -> tantivy::Result<Vec<Hit>> {
+    /// Finds the pages that match a query, and returns at most `limit` of them, and [`HITS_MAX`], after leaving
+    /// out the `offset` best ones. The [module](self) says how queries are written.
+    ///
+    /// The title and the anchors of links count more than the text, exact forms more than others, and
+    /// neighbours in the query more where they are neighbours in the page. The rank gently raises the score.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Query`] if the query is too long or asks for nothing, [`Error::OutOfRange`] if the offset is above
+    /// [`OFFSET_MAX`], [`Error::Index`] and [`Error::Io`] if the files cannot be read.
+    pub fn find(&self, query: &str, offset: usize, limit: usize) -> Result<Found, Error> {
+        let query = Query::parse(query)?;
+        if offset > OFFSET_MAX {
+            let allowed = format!("at most {OFFSET_MAX}");
+            let given = offset as u64;
+            return Err(Error::OutOfRange { what: "the offset", given, allowed });
+        }
+        let ranks = self.ranks.get(&self.path)?;
+        self.found(&query, &ranks, offset, limit.min(HITS_MAX))
+            .map_err(|source| failed("read", &self.path, source))
+    }
+
+    fn found(
+        &self,
+        query: &Query,
+        ranks: &std::sync::Arc<Ranks>,
+        offset: usize,
+        limit: usize,
+    ) -> tantivy::Result<Found> {
         let searcher = self.searcher()?;
-        let query = self.parse(query);
+        let (matcher, wanted) = score::asked(query, self.fields, &searcher)?;
+        if limit == 0 {
+            let total = searcher.search(&matcher, &Count)?;
+            return Ok(Found { total, offset, hits: Vec::new() });
+        }
         let pages = searcher.num_docs() as f64;
-        let top = TopDocs::with_limit(limit).tweak_score(move |segment: &SegmentReader| {
-            let ranks = segment.fast_fields().f64(schema::RANK).ok();
+        let of_pages = ranks.clone();
+        let best = TopDocs::with_limit(limit).and_offset(offset);
+        let best = best.tweak_score(move |segment: &SegmentReader| {
+            let keys = segment.fast_fields().u64(schema::KEY).ok();
+            let ranks = of_pages.clone();
             move |doc: DocId, score: Score| {
-                let rank = ranks.as_ref().and_then(|ranks| ranks.first(doc)).unwrap_or_default();
-                let relative = if rank.is_finite() { rank.max(0.0) * pages } else { 0.0 };
-                score * (1.0 + RANK_WEIGHT * relative.ln_1p()) as Score
+                let key = keys.as_ref().and_then(|keys| keys.first(doc));
+                score::by_rank(score, key.map_or(0.0, |key| ranks.of(key)) * pages)
             }
         });
-        let found = searcher.search(&query, &top)?;
-        let mut snippets = SnippetGenerator::create(&searcher, &*query, self.fields.text)?;
-        snippets.set_max_num_chars(SNIPPET_CHARS_MAX);
-        found
+        let (best, total) = searcher.search(&matcher, &(best, Count))?;
+        let hits = best
             .into_iter()
-            .map(|(score, address)| self.hit(&searcher, &snippets, score, address))
-            .collect()
-    }
-
-    fn parse(&self, query: &str) -> Box<dyn Query> {
-        let Fields { title, anchors, text, .. } = self.fields;
-        let mut parser = QueryParser::for_index(&self.index, vec![title, anchors, text]);
-        parser.set_conjunction_by_default();
-        parser.set_field_boost(title, TITLE_BOOST);
-        parser.set_field_boost(anchors, ANCHORS_BOOST);
-        let (asked, _ignored) = parser.parse_query_lenient(cut::at_bytes(query, QUERY_BYTES_MAX));
-        let deleted = Term::from_field_bool(self.fields.deleted, true);
-        let deleted = TermQuery::new(deleted, IndexRecordOption::Basic);
-        Box::new(BooleanQuery::new(vec![(Occur::Must, asked), (Occur::MustNot, Box::new(deleted))]))
+            .map(|(score, address)| self.hit(&searcher, &wanted, ranks, score, address));
+        Ok(Found { total, offset, hits: hits.collect::<tantivy::Result<_>>()? })
     }
 
     fn hit(
         &self,
         searcher: &Searcher,
-        snippets: &SnippetGenerator,
+        wanted: &Wanted,
+        ranks: &Ranks,
         score: Score,
         address: DocAddress,
     ) -> tantivy::Result<Hit> {
         let document: TantivyDocument = searcher.doc(address)?;
-        let segment = searcher.segment_reader(address.segment_ord);
-        let excerpt = schema::text_of(&document, self.fields.excerpt);
-        let snippet = snippets.snippet(&excerpt);
-        let (snippet, highlights) = if snippet.is_empty() {
-            // The words are in the title, in an anchor, or further down the page.
-            let end = excerpt.char_indices().nth(SNIPPET_CHARS_MAX).map(|(end, _)| end);
-            (excerpt.get(..end.unwrap_or(excerpt.len())).unwrap_or_default().into(), Vec::new())
-        } else {
-            (snippet.fragment().to_string(), snippet.highlighted().to_vec())
-        };
-        Ok(Hit {
-            url: schema::text_of(&document, self.fields.url),
-            title: schema::text_of(&document, self.fields.title),
-            snippet,
-            highlights,
-            score,
-            rank: segment.fast_fields().f64(schema::RANK)?.first(address.doc_id).unwrap_or(0.0),
-        })
+        let url = schema::text_of(&document, self.fields.url);
+        let body = document.get_first(self.fields.body).and_then(|body| body.as_str());
+        let Snippet { text: snippet, highlights } = wanted.snippet(body.unwrap_or_default());
+        let title = schema::text_of(&document, self.fields.title);
+        let rank = ranks.of(ranks::key(&url));
+        Ok(Hit { url, title, snippet, highlights, score, rank })
     }
 
     /// Hands every live page to `visit`, in no particular order.
@@ -423,8 +503,9 @@ impl SearchIndex {
     /// [`Error::Index`] if the files cannot be read.
     pub fn dump(&self, mut visit: impl FnMut(Entry)) -> Result<(), Error> {
         let searcher = self.searcher().map_err(|source| failed("read", &self.path, source))?;
+        let ranks = self.ranks.get(&self.path)?;
         for segment in searcher.segment_readers() {
-            self.dump_segment(segment, &mut visit)
+            self.dump_segment(segment, &ranks, &mut visit)
                 .map_err(|source| failed("read", &self.path, source))?;
         }
         Ok(())
@@ -433,9 +514,9 @@ impl SearchIndex {
     fn dump_segment(
         &self,
         segment: &SegmentReader,
+        ranks: &Ranks,
         visit: &mut impl FnMut(Entry),
     ) -> tantivy::Result<()> {
-        let ranks = segment.fast_fields().f64(schema::RANK)?;
         let seqs = segment.fast_fields().u64(schema::SEQ)?;
         let deleted = segment.fast_fields().bool(schema::DELETED)?;
         let store = segment.get_store_reader(1)?;
@@ -445,11 +526,13 @@ impl SearchIndex {
             }
             let document: TantivyDocument = store.get(doc)?;
             let digest = document.get_first(self.fields.digest).and_then(|value| value.as_bytes());
+            let url = schema::text_of(&document, self.fields.url);
+            let rank = ranks.of(ranks::key(&url));
             visit(Entry {
-                url: schema::text_of(&document, self.fields.url),
+                url,
                 title: schema::text_of(&document, self.fields.title),
                 digest: digest.and_then(|bytes| bytes.try_into().ok()).unwrap_or_default(),
-                rank: ranks.first(doc).unwrap_or_default(),
+                rank,
                 seq: seqs.first(doc).unwrap_or_default(),
             });
         }

@@ -15,6 +15,7 @@
 //! by_target      URL 0 source      from           the source redirects to the URL, or declares it
 //! clusters       cluster           shown = URL; elect, relay (notifications)
 //!                cluster m place   member         the place: kind, falling rank, URL
+//! ranking        "all"             export-ranks (notification)
 //! inlinks        holder 0 b target in:source = anchors; placed; forward (notification);
 //!                                  the target is left out where it is the holder
 //! webindex       format            version        the version of this layout
@@ -43,6 +44,10 @@ pub(crate) const BY_TARGET: &str = "by_target";
 pub(crate) const CLUSTERS: &str = "clusters";
 pub(crate) const INLINKS: &str = "inlinks";
 const FORMAT: &str = "webindex";
+pub(crate) const RANKING: &str = "ranking";
+
+/// The one row of the table `ranking`.
+pub(crate) const ALL_RANKS: &str = "all";
 
 pub(crate) const CONTENT: Column = Column::literal("doc:content");
 pub(crate) const FETCH: Column = Column::literal("doc:fetch");
@@ -59,6 +64,7 @@ pub(crate) const ATTACH: Column = Column::literal("attach");
 pub(crate) const LINKS_MORE: Column = Column::literal("links-more");
 pub(crate) const EXPORT_PAGE: Column = Column::literal("export-page");
 pub(crate) const EXPORT_ANCHORS: Column = Column::literal("export-anchors");
+pub(crate) const EXPORT_RANKS: Column = Column::literal("export-ranks");
 
 /// In the row of a cluster: the page that is shown for all members.
 pub(crate) const SHOWN: Column = Column::literal("shown");
@@ -85,6 +91,7 @@ pub(crate) struct Tables {
     pub(crate) clusters: Table,
     pub(crate) inlinks: Table,
     pub(crate) format: Table,
+    pub(crate) ranking: Table,
 }
 
 impl Tables {
@@ -95,6 +102,7 @@ impl Tables {
             clusters: db.table(CLUSTERS).await?,
             inlinks: db.table(INLINKS).await?,
             format: db.table(FORMAT).await?,
+            ranking: db.table(RANKING).await?,
         })
     }
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::Error;
 use crate::index::latency::Latency;
-use crate::index::upgrade;
+use crate::index::{rebuild, upgrade};
 use crate::observers;
 use crate::search::SearchIndex;
 use crate::tables::Tables;
@@ -137,6 +137,11 @@ async fn feed(
                 not_feeding(&error);
                 feeding = workers;
             }
+        }
+        if feeding.is_some()
+            && let Err(error) = rebuild::complete(&db, &tables, &search).await
+        {
+            not_feeding(&error);
         }
         tokio::select! {
             _ = &mut stopped => break,

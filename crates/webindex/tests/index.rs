@@ -5,10 +5,15 @@
 
 mod site;
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
-use webindex::Progress;
+use percolator::{Percolator, WorkerOptions};
+use webindex::address::Base;
 use webindex::generate::Site;
+use webindex::search::{Entry, SearchIndex};
+use webindex::{LoadOptions, Progress, WebIndex};
 
 use crate::site::{BASE, Fixture, page};
 
@@ -185,4 +190,78 @@ async fn a_tampered_index_does_not_verify() {
     let report = fixture.index.verify().await.unwrap();
     assert_eq!(report.differences, 1, "{:?}", report.named);
     assert!(report.named[0].contains("placed links"), "{:?}", report.named);
+}
+
+/// What the search index in a directory holds: URLs with their numbers and ranks.
+fn held(dir: &Path) -> BTreeMap<String, (u64, f64)> {
+    let mut held = BTreeMap::new();
+    let index = SearchIndex::open_existing(dir).unwrap();
+    let mut add = |entry: Entry| held.insert(entry.url, (entry.seq, entry.rank));
+    index.dump(|entry| assert_eq!(add(entry), None, "held once")).unwrap();
+    held
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ranking_reaches_searches_and_writes_no_page_again() {
+    let fixture = Fixture::new().await;
+    fixture.write("a.html", page("A", "about fish", &["b.html"]));
+    fixture.write("b.html", page("B", "about fish", &[]));
+    fixture.write("c.html", page("C", "about fish", &["b.html"]));
+    fixture.load().await;
+    let before = held(fixture.search.path());
+    assert!(before.values().all(|(_, rank)| *rank == 0.0), "{before:?}");
+    fixture.index.rank(&Progress::default()).await.unwrap();
+    fixture.verified().await;
+    let after = held(fixture.search.path());
+    let numbers = |held: &BTreeMap<String, (u64, f64)>| -> Vec<u64> {
+        held.values().map(|(seq, _)| *seq).collect()
+    };
+    assert_eq!(numbers(&before), numbers(&after), "no page was written again");
+    let sum: f64 = after.values().map(|(_, rank)| rank).sum();
+    assert!((sum - 1.0).abs() < 1e-6, "{after:?}");
+    let hits = fixture.index.search("fish", 10).await.unwrap();
+    assert_eq!((hits.len(), hits[0].url.as_str()), (3, "https://site.example/b.html"));
+    // A ranking that changes nothing brings lost ranks back.
+    fs::remove_file(fixture.search.path().join("RANKS")).unwrap();
+    assert_eq!(fixture.index.rank(&Progress::default()).await.unwrap().changed, 0);
+    fixture.verified().await;
+    assert_eq!(held(fixture.search.path()), after);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_index_that_is_old_or_gone_is_made_anew_from_the_documents() {
+    let (site, search) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let db = Percolator::in_memory().await.unwrap();
+    let open = async || {
+        let db = db.another_client().await.unwrap();
+        let index = WebIndex::open(db, search.path(), WorkerOptions::default()).await.unwrap();
+        assert!(index.wait(None).await.unwrap().idle);
+        index
+    };
+    for n in 0..40 {
+        let text = format!("<title>Cod {n}</title><p>number {n} <a href=p0.html>first</a>");
+        fs::write(site.path().join(format!("p{n}.html")), text).unwrap();
+    }
+    let index = open().await;
+    let base = Base::parse(BASE).unwrap();
+    index.load(site.path(), &base, &LoadOptions::default(), &Progress::default()).await.unwrap();
+    index.wait(None).await.unwrap();
+    index.rank(&Progress::default()).await.unwrap();
+    index.wait(None).await.unwrap();
+    index.stop().await;
+    let ranks = |held: BTreeMap<String, (u64, f64)>| -> Vec<f64> {
+        held.values().map(|(_, rank)| *rank).collect()
+    };
+    let before = ranks(held(search.path()));
+    assert!(before.len() == 40 && before.iter().all(|rank| *rank > 0.0), "{before:?}");
+    for is_gone in [false, true] {
+        match is_gone {
+            false => fs::write(search.path().join("FORMAT"), "webindex search index 1").unwrap(),
+            true => fs::remove_dir_all(search.path()).unwrap(),
+        }
+        let index = open().await;
+        assert!(index.verify().await.unwrap().is_ok());
+        index.stop().await;
+        assert_eq!(ranks(held(search.path())), before);
+    }
 }

@@ -121,8 +121,9 @@ async fn measure(corpus: &Corpus, dir: &Path) -> Result<f64, Box<dyn std::error:
             continue;
         };
         let hits = index.search(query, HITS).await?;
-        let page = format!("{BASE}{answer}");
-        let position = hits.iter().position(|hit| hit.url == page);
+        let found = hits.iter().map(|hit| hit.url.trim_start_matches(BASE));
+        let answers: Vec<&str> = answer.split_whitespace().collect();
+        let position = found.into_iter().position(|page| answers.contains(&page));
         if position != Some(0) {
             let found =
                 position.map_or("not found".to_owned(), |position| format!("{}", position + 1));

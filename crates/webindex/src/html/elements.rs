@@ -6,6 +6,7 @@ pub(super) enum Element {
     A,
     Area,
     Base,
+    Font,
     Img,
     Link,
     Meta,
@@ -33,6 +34,7 @@ impl Element {
             b"a" => Element::A,
             b"area" => Element::Area,
             b"base" => Element::Base,
+            b"font" => Element::Font,
             b"img" => Element::Img,
             b"link" => Element::Link,
             b"meta" => Element::Meta,
@@ -58,8 +60,8 @@ impl Element {
 
     /// Returns whether any of the element's attributes says something to an index.
     pub(super) fn has_attributes(self) -> bool {
-        use Element::{A, Area, Base, Img, Link, Meta};
-        matches!(self, A | Area | Base | Img | Link | Meta)
+        use Element::{A, Area, Base, Font, Img, Link, Meta};
+        matches!(self, A | Area | Base | Font | Img | Link | Meta)
     }
 }
 
@@ -78,7 +80,6 @@ fn is_inline(name: &[u8]) -> bool {
             | b"del"
             | b"dfn"
             | b"em"
-            | b"font"
             | b"i"
             | b"ins"
             | b"kbd"
@@ -177,7 +178,7 @@ fn is_block(name: &[u8]) -> bool {
 }
 
 /// Returns whether a start tag shows that an open `svg` was never closed: the tags at which the
-/// standard's rules for foreign content go back to HTML.
+/// standard's rules for foreign content go back to HTML. A `font` is one only with an attribute for its look.
 pub(super) fn breaks_out_of_svg(name: &[u8]) -> bool {
     matches!(
         name,

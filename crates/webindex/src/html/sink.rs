@@ -139,7 +139,8 @@ impl Sink {
     /// Takes a start tag; returns how the tokenizer is to read what follows, unless as before.
     pub(super) fn start(&mut self, tag: &mut Tag) -> Option<State> {
         if self.svgs > 0 && self.foreign_objects == 0 {
-            if !breaks_out_of_svg(&tag.name) {
+            let is_font = tag.name == b"font" && tag.value(Attribute::Look).is_some();
+            if !is_font && !breaks_out_of_svg(&tag.name) {
                 self.start_in_svg(tag);
                 return None;
             }

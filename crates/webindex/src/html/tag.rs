@@ -9,6 +9,8 @@ pub(super) enum Attribute {
     Content,
     Href,
     HttpEquiv,
+    /// `color`, `face` or `size`: what a `font` is for.
+    Look,
     Name,
     Rel,
 }
@@ -26,6 +28,7 @@ impl Attribute {
             b"http-equiv" => Some(Attribute::HttpEquiv),
             b"name" => Some(Attribute::Name),
             b"rel" => Some(Attribute::Rel),
+            b"color" | b"face" | b"size" => Some(Attribute::Look),
             _ => None,
         }
     }

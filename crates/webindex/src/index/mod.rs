@@ -4,6 +4,7 @@ pub(crate) mod latency;
 mod load;
 mod mirror;
 mod rank;
+pub(crate) mod rebuild;
 mod recrawl;
 pub(crate) mod upgrade;
 mod verify;
@@ -81,7 +82,8 @@ pub struct WebIndex {
 impl WebIndex {
     /// Opens the index in a database and starts its observers. The search index lies in a directory
     /// of its own, `search_dir`; for a database on disk that is [`SEARCH_DIR`] inside its
-    /// directory. A store that an earlier version has filled is upgraded in the background.
+    /// directory. If it is not there, or an earlier version wrote it, it is made anew from the stored
+    /// documents. A store that an earlier version has filled is upgraded in the background.
     ///
     /// # Errors
     /// Those of opening the search index, and of the database.
@@ -97,6 +99,7 @@ impl WebIndex {
         registrations.extend(observers::exporters(&tables, &search, &latency));
         let workers = Some(db.observe(registrations, workers).await?);
         let upgrade = upgrade::start(&db, &tables).await?;
+        rebuild::complete(&db, &tables, &search).await?;
         Ok(WebIndex { db, tables, search: Some(search), latency, workers, upgrade })
     }
 

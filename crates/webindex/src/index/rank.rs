@@ -6,7 +6,7 @@ use percolator::{Bytes, RowKey, Transaction};
 
 use crate::index::{Progress, WebIndex};
 use crate::records::{Keys, Links, Member, decode, decode_rank, encode, encode_rank};
-use crate::tables::{ELECT, EXPORT_PAGE, KEYS, LINKS, MEMBER, PLACE, RANK, SHOWN};
+use crate::tables::{ALL_RANKS, ELECT, EXPORT_RANKS, KEYS, LINKS, MEMBER, PLACE, RANK, SHOWN};
 use crate::{Error, pagerank};
 
 /// How many ranks are written in one transaction.
@@ -86,6 +86,10 @@ impl WebIndex {
             report.changed += self.write_ranks(some).await?;
             progress.step(some.len());
         }
+        if changed.is_empty() {
+            // The search index may have lost its ranks, or have been made anew.
+            self.write_ranks(&[]).await?;
+        }
         Ok(report)
     }
 
@@ -104,6 +108,8 @@ impl WebIndex {
                     self.write_rank(&mut tx, url, member, *rank).await?;
                     written += 1;
                 }
+                // With all that is written, so that the search index has it even if this is the last.
+                tx.notify(&self.tables.ranking, ALL_RANKS, &EXPORT_RANKS)?;
                 Ok(written)
             })
             .await?;
@@ -120,7 +126,6 @@ impl WebIndex {
     ) -> percolator::Result<()> {
         let (documents, clusters) = (&self.tables.documents, &self.tables.clusters);
         tx.set(documents, url, &RANK, encode_rank(rank))?;
-        tx.notify(documents, url, &EXPORT_PAGE)?;
         if let (Some(old), Some((cluster, placed))) = (member.place(url), &mut member.placed) {
             let cluster = *cluster;
             *placed = rank;

@@ -98,7 +98,7 @@ async fn upgrade(db: &Percolator, tables: &Tables) -> Result<(), Error> {
     }
     let mut range = Some(RowRange::all());
     while let Some(rows) = range {
-        db.admit().await;
+        db.admit().await?;
         let last = db
             .transact(async |mut tx| {
                 let columns = [KEYS, MEMBER, REGISTERED, CANONICAL];

@@ -13,11 +13,9 @@ use percolator::{
 };
 
 use crate::index::latency::Latency;
-use crate::records::{Member, Page, decode, decode_rank};
+use crate::records::{Member, Page, decode};
 use crate::search::{IndexedPage, SearchIndex, Update};
-use crate::tables::{
-    ClusterId, EXPORT_ANCHORS, LinkRow, MEMBER, PAGE, RANK, Tables, in_link_source,
-};
+use crate::tables::{ClusterId, EXPORT_ANCHORS, LinkRow, MEMBER, PAGE, Tables, in_link_source};
 
 /// The most distinct anchors that are indexed with a page; in order of bucket, target and source.
 pub(crate) const ANCHORS_MAX: usize = 64;
@@ -42,10 +40,10 @@ impl Exporter {
         Exporter { tables, search, latency }
     }
 
-    /// Reads what the search index should hold of a page whose cells `page`, `member` and `rank`
-    /// are given. A page that is not settled yet is exported once it is.
+    /// Reads what the search index should hold of a page whose cells `page` and `member` are given. A
+    /// page that is not settled yet is exported once it is.
     async fn state(&self, tx: &Transaction, cells: Vec<Option<Bytes>>, url: &str) -> Result<State> {
-        let [page, member, rank] = &cells[..] else { return Ok(State::Nothing) };
+        let [page, member] = &cells[..] else { return Ok(State::Nothing) };
         let member: Option<Member> = decode(member.clone())?;
         let Some(cluster) = member.and_then(|member| member.cluster()) else {
             return Ok(State::Nothing);
@@ -56,8 +54,7 @@ impl Exporter {
         let page: Option<Page> = decode(page.clone())?;
         let Some(Page::Indexed { title, text, .. }) = page else { return Ok(State::Nothing) };
         let anchors = anchors_of(tx, &self.tables, url, cluster).await?;
-        let rank = decode_rank(rank.as_ref());
-        Ok(State::Shown(IndexedPage { title, text, anchors, rank }))
+        Ok(State::Shown(IndexedPage { title, text, anchors }))
     }
 
     /// Reads what the search index should hold of the changed pages, in their order.
@@ -65,7 +62,7 @@ impl Exporter {
         let mut states = Vec::with_capacity(changes.len());
         for changes in changes.chunks(PAGES_AT_ONCE) {
             let rows: Vec<RowKey> = changes.iter().map(|change| change.row.clone()).collect();
-            let columns = [PAGE, MEMBER, RANK];
+            let columns = [PAGE, MEMBER];
             let pages = tx.get_many(&self.tables.documents, &rows, &columns).await?;
             let urls: Vec<String> = changes.iter().map(super::row_url).collect::<Result<_>>()?;
             let of = urls.iter().zip(pages).map(|(url, cells)| self.state(tx, cells, url));

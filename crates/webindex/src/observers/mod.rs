@@ -9,6 +9,7 @@
 //! attach --> forward --forward--> inlinks, at the cluster; relay --> export-anchors
 //! export-page, export-anchors --export--> the search index                          (export)
 //!                  of a duplicate: --> forward
+//! export-ranks --ranks--> the ranks beside the search index
 //! ```
 //!
 //! Two runs for one row may overlap, and the older may commit last with what it computed from older
@@ -27,6 +28,7 @@ mod forward;
 mod link;
 mod membership;
 mod parse;
+mod ranks;
 mod register;
 mod settle;
 
@@ -54,8 +56,12 @@ const FORWARDS: Batch = Batch { changes_max: 256, interval: Duration::from_milli
 const EXPORT_PAGES: Batch = Batch { changes_max: 500, interval: Duration::from_secs(1) };
 const EXPORT_ANCHORS: Batch = Batch { changes_max: 500, interval: Duration::from_secs(10) };
 
+/// How ranks are exported: while the ranking job writes them, now and then.
+const RANKS: Batch = Batch { changes_max: 16, interval: Duration::from_secs(10) };
+
 /// The observers that the search index is fed by.
 const EXPORT: &str = "export";
+const RANKS_EXPORT: &str = "export-ranks";
 const EXPORTS: [(Column, Batch); 2] =
     [(tables::EXPORT_PAGE, EXPORT_PAGES), (tables::EXPORT_ANCHORS, EXPORT_ANCHORS)];
 
@@ -92,7 +98,10 @@ pub(crate) fn exporters(
     let register = |(column, batch)| {
         Registration::batched(EXPORT, tables::DOCUMENTS, column, batch, exporter())
     };
-    EXPORTS.into_iter().map(register).collect()
+    let ranks = ranks::ExportRanks::new(tables.clone(), search.clone());
+    let (table, column) = (tables::RANKING, tables::EXPORT_RANKS);
+    let ranks = Registration::batched(RANKS_EXPORT, table, column, RANKS, ranks);
+    EXPORTS.into_iter().map(register).chain([ranks]).collect()
 }
 
 /// All of them, wherever they run.
@@ -105,6 +114,12 @@ pub(crate) fn declared(tables: &Tables, latency: &Arc<Latency>) -> Vec<Observed>
         observer: EXPORT.to_owned(),
         strength: Strength::Weak,
     }));
+    all.push(Observed {
+        table: tables::RANKING.to_owned(),
+        column: tables::EXPORT_RANKS,
+        observer: RANKS_EXPORT.to_owned(),
+        strength: Strength::Weak,
+    });
     all
 }
 

@@ -3,20 +3,29 @@
 //! A file of our own names the format. It is written before tantivy's files, so that a directory
 //! with tantivy's but without ours is somebody else's, and one with ours alone is an index whose
 //! making was interrupted.
+//!
+//! An index of an earlier format is emptied and made anew. A new index lacks the pages that were exported to an
+//! earlier one, or to one that somebody deleted. The file `REBUILD` says so until all are to be exported again.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use tantivy::schema::{FAST, Field, INDEXED, STORED, STRING, Schema, TEXT, Value};
-use tantivy::{Index, TantivyDocument};
+use tantivy::directory::error::LockError;
+use tantivy::directory::{INDEX_WRITER_LOCK, MmapDirectory};
+use tantivy::schema::{
+    FAST, Field, INDEXED, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing,
+    TextOptions, Value,
+};
+use tantivy::{Directory, Index, TantivyDocument};
+use url::Url;
 
-use super::{EXCERPT_BYTES_MAX, IndexedPage, Update, failed};
-use crate::{Error, cut};
+use super::{IndexedPage, Update, failed, ranks, words};
+use crate::Error;
 
-pub(super) const RANK: &str = "rank";
 pub(super) const SEQ: &str = "seq";
 pub(super) const DELETED: &str = "deleted";
+pub(super) const KEY: &str = "key";
 
 /// The name of the file that says what the directory holds.
 const FORMAT_FILE: &str = "FORMAT";
@@ -24,11 +33,19 @@ const FORMAT_FILE: &str = "FORMAT";
 /// Locked while the index is made. Never deleted: another process may be about to lock it.
 const MAKING_FILE: &str = "MAKING";
 
+/// Is there while the index lacks pages that only the documents have.
+const REBUILD_FILE: &str = "REBUILD";
+
 /// The file in which tantivy keeps what its index consists of.
 const META_FILE: &str = "meta.json";
 
-/// The content of the format's file. The number changes with the fields, and with the meaning of the digest.
-const FORMAT: &str = "webindex search index 1";
+/// The content of the format's file: this and the number of the format.
+const FORMAT_PREFIX: &str = "webindex search index ";
+
+/// The number changes with the fields, with the words of a text, and with the meaning of the digest.
+const FORMAT_NUMBER: u32 = 2;
+
+const FORMAT: &str = "webindex search index 2";
 
 /// The most bytes of a format file that are read, in case it is something else.
 const FORMAT_BYTES_MAX: usize = 200;
@@ -38,27 +55,48 @@ const FORMAT_BYTES_MAX: usize = 200;
 pub(super) struct Fields {
     pub(super) url: Field,
     pub(super) title: Field,
+    pub(super) title_stems: Field,
     pub(super) text: Field,
+    pub(super) text_stems: Field,
     pub(super) anchors: Field,
-    pub(super) excerpt: Field,
+    pub(super) anchors_stems: Field,
+    /// The words of the address.
+    pub(super) path: Field,
+    /// The host, the hosts above it, and the address without its scheme.
+    pub(super) site: Field,
+    /// The text as it is, to make snippets from.
+    pub(super) body: Field,
     pub(super) digest: Field,
     pub(super) deleted: Field,
-    rank: Field,
+    /// What ranks are kept by.
+    key: Field,
     seq: Field,
 }
 
 impl Fields {
     fn build() -> (Schema, Fields) {
         let mut schema = Schema::builder();
+        let read_as = |name: &str| {
+            let indexing = TextFieldIndexing::default().set_tokenizer(name);
+            let indexing = indexing.set_index_option(IndexRecordOption::WithFreqsAndPositions);
+            TextOptions::default().set_indexing_options(indexing)
+        };
+        let words = || read_as(words::WORDS);
+        let stems = || read_as(words::STEMS);
         let fields = Fields {
             url: schema.add_text_field("url", STRING | STORED),
-            title: schema.add_text_field("title", TEXT | STORED),
-            text: schema.add_text_field("text", TEXT),
-            anchors: schema.add_text_field("anchors", TEXT),
-            excerpt: schema.add_text_field("excerpt", STORED),
+            title: schema.add_text_field("title", words().set_stored()),
+            title_stems: schema.add_text_field("title_stems", stems()),
+            text: schema.add_text_field("text", words()),
+            text_stems: schema.add_text_field("text_stems", stems()),
+            anchors: schema.add_text_field("anchors", words()),
+            anchors_stems: schema.add_text_field("anchors_stems", stems()),
+            path: schema.add_text_field("path", stems()),
+            site: schema.add_text_field("site", STRING),
+            body: schema.add_text_field("body", STORED),
             digest: schema.add_bytes_field("digest", STORED),
             deleted: schema.add_bool_field(DELETED, FAST | INDEXED),
-            rank: schema.add_f64_field(RANK, FAST),
+            key: schema.add_u64_field(KEY, FAST),
             seq: schema.add_u64_field(SEQ, FAST | STORED),
         };
         (schema.build(), fields)
@@ -71,17 +109,49 @@ impl Fields {
         document.add_u64(self.seq, update.seq);
         document.add_bool(self.deleted, update.page.is_none());
         let Some(page) = &update.page else { return document };
-        let IndexedPage { title, text, anchors, rank } = page;
-        document.add_text(self.title, title);
-        document.add_text(self.text, text);
+        let IndexedPage { title, text, anchors } = page;
+        document.add_u64(self.key, ranks::key(&update.url));
+        for field in [self.title, self.title_stems] {
+            document.add_text(field, title);
+        }
+        for field in [self.text, self.text_stems, self.body] {
+            document.add_text(field, text);
+        }
         for anchor in anchors {
             document.add_text(self.anchors, anchor);
+            document.add_text(self.anchors_stems, anchor);
         }
-        document.add_text(self.excerpt, cut::at_bytes(text, EXCERPT_BYTES_MAX));
+        if let Ok(url) = Url::parse(&update.url) {
+            self.add_address(&mut document, &url);
+        }
         document.add_bytes(self.digest, &page.digest());
-        document.add_f64(self.rank, *rank);
         document
     }
+
+    fn add_address(&self, document: &mut TantivyDocument, url: &Url) {
+        document.add_text(self.path, path_words(url));
+        let (host, port) = (url.host_str().unwrap_or_default(), url.port());
+        let above = host.match_indices('.').map(|(dot, _)| &host[dot + 1..]);
+        let is_name = url.domain().is_some();
+        for name in std::iter::once(host).chain(above.filter(|_| is_name)) {
+            document.add_text(self.site, name);
+        }
+        if let Some(port) = port {
+            document.add_text(self.site, format!("{host}:{port}"));
+        }
+        let scheme = url.scheme().len() + "://".len();
+        document.add_text(self.site, url.as_str().get(scheme..).unwrap_or_default());
+    }
+}
+
+/// The end of a path, in which names are: the last directory and the file, without the file's extension.
+fn path_words(url: &Url) -> String {
+    let path = url.path().trim_end_matches('/');
+    let mut segments = path.rsplit('/');
+    let file = segments.next().unwrap_or_default();
+    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+    let stem = if stem == "index" { "" } else { stem };
+    format!("{} {stem}", segments.next().unwrap_or_default())
 }
 
 /// Returns a stored text, or the empty string.
@@ -89,34 +159,111 @@ pub(super) fn text_of(document: &TantivyDocument, field: Field) -> String {
     document.get_first(field).and_then(|value| value.as_str()).unwrap_or_default().to_string()
 }
 
-/// Opens the index in a directory, or makes it.
+/// Opens the index in a directory, or makes it. One of an earlier format is made anew.
 pub(super) fn open(path: &Path) -> Result<(Index, Fields), Error> {
     fs::create_dir_all(path).map_err(|source| Error::io("make the directory", path, source))?;
     // Workers that come up together make it once.
-    let made = read_format(path)?.is_some() && path.join(META_FILE).exists();
+    let made = read_format(path)?.as_deref() == Some(FORMAT) && path.join(META_FILE).exists();
     let _making = if made { None } else { Some(making(path)?) };
     match read_format(path)? {
         Some(found) if found == FORMAT => {}
-        Some(found) => {
-            let path = path.to_path_buf();
-            return Err(Error::IndexFormat { path, found, expected: FORMAT });
+        Some(found) if is_earlier(&found) => {
+            empty(path)?;
+            write_format(path)?;
         }
+        Some(found) => return Err(other_format(path, found)),
         None => write_format(path)?,
     }
-    let (schema, fields) = Fields::build();
-    let index = if path.join(META_FILE).exists() {
-        Index::open_in_dir(path).map_err(|source| failed("open", path, source))?
-    } else {
-        Index::create_in_dir(path, schema.clone()).map_err(|source| failed("make", path, source))?
-    };
-    if index.schema() == schema {
-        Ok((index, fields))
-    } else {
-        let found = "other fields".to_string();
-        Err(Error::IndexFormat { path: path.to_path_buf(), found, expected: FORMAT })
+    if !path.join(META_FILE).exists() {
+        let mark = path.join(REBUILD_FILE);
+        fs::write(&mark, "").map_err(|source| Error::io("write", &mark, source))?;
+        let (schema, _) = Fields::build();
+        Index::create_in_dir(path, schema).map_err(|source| failed("make", path, source))?;
+    }
+    opened(path)
+}
+
+/// Opens an index that must be there, and changes nothing in its directory.
+pub(super) fn open_existing(path: &Path) -> Result<(Index, Fields), Error> {
+    match read_format(path) {
+        Ok(Some(found)) if found == FORMAT && path.join(META_FILE).exists() => opened(path),
+        Ok(Some(found)) if found == FORMAT => Err(Error::NoIndex { path: path.to_path_buf() }),
+        Ok(Some(found)) => Err(other_format(path, found)),
+        Ok(None) => Err(Error::NoIndex { path: path.to_path_buf() }),
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Err(Error::NoIndex { path: path.to_path_buf() })
+        }
+        Err(error) => Err(error),
     }
 }
 
+fn opened(path: &Path) -> Result<(Index, Fields), Error> {
+    let (schema, fields) = Fields::build();
+    let index = Index::open_in_dir(path).map_err(|source| failed("open", path, source))?;
+    if index.schema() != schema {
+        return Err(other_format(path, "other fields".to_string()));
+    }
+    words::register(&index);
+    Ok((index, fields))
+}
+
+/// Whether the index lacks pages that only the documents have.
+pub(super) fn is_incomplete(path: &Path) -> bool {
+    path.join(REBUILD_FILE).exists()
+}
+
+/// Takes note that all pages are to be exported.
+pub(super) fn set_complete(path: &Path) -> Result<(), Error> {
+    let mark = path.join(REBUILD_FILE);
+    match fs::remove_file(&mark) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("delete", &mark, source))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn number_of(format: &str) -> Option<u32> {
+    format.strip_prefix(FORMAT_PREFIX)?.parse().ok()
+}
+
+fn is_earlier(format: &str) -> bool {
+    number_of(format).is_some_and(|number| number < FORMAT_NUMBER)
+}
+
+fn other_format(path: &Path, found: String) -> Error {
+    let remedy = match is_earlier(&found) {
+        true => "`percolator webindex load`, `rank` or `verify` makes it anew from the documents",
+        false => "delete that directory, and the next `percolator webindex load` makes it anew",
+    };
+    Error::IndexFormat { path: path.to_path_buf(), found, expected: FORMAT, remedy }
+}
+
+/// Deletes the files of an index of an earlier format, unless somebody writes to it. The file that names the
+/// format stays until it is replaced, so that an interruption is followed by another attempt.
+fn empty(path: &Path) -> Result<(), Error> {
+    let directory =
+        MmapDirectory::open(path).map_err(|source| failed("open", path, source.into()))?;
+    let _lock = directory.acquire_lock(&INDEX_WRITER_LOCK).map_err(|error| match error {
+        LockError::LockBusy => Error::IndexInUse { path: path.to_path_buf() },
+        LockError::IoError(source) => Error::Io {
+            action: "lock",
+            path: path.to_path_buf(),
+            source: io::Error::new(source.kind(), source),
+        },
+    })?;
+    let listed = |source| Error::io("list the directory", path, source);
+    for entry in fs::read_dir(path).map_err(listed)? {
+        let file = entry.map_err(listed)?.path();
+        let name = file.file_name().unwrap_or_default();
+        let stays = name == FORMAT_FILE || name == MAKING_FILE;
+        if stays || file.extension().is_some_and(|extension| extension == "lock") {
+            continue;
+        }
+        fs::remove_file(&file).map_err(|source| Error::io("delete", &file, source))?;
+    }
+    Ok(())
+}
 /// Returns what the directory says of itself; `None` if it is empty.
 fn read_format(path: &Path) -> Result<Option<String>, Error> {
     let file = path.join(FORMAT_FILE);

@@ -123,7 +123,6 @@ struct HeldSegment {
     segment: SegmentReader,
     urls: Arc<InvertedIndexReader>,
     seqs: Column<u64>,
-    ranks: Column<f64>,
     deleted: Column<bool>,
     store: StoreReader,
 }
@@ -146,7 +145,6 @@ impl Held {
             Ok(HeldSegment {
                 urls: segment.inverted_index(fields.url)?,
                 seqs: segment.fast_fields().u64(schema::SEQ)?,
-                ranks: segment.fast_fields().f64(schema::RANK)?,
                 deleted: segment.fast_fields().bool(schema::DELETED)?,
                 store: segment.get_store_reader(STORE_BLOCKS)?,
                 segment: segment.clone(),
@@ -178,7 +176,7 @@ impl Held {
 impl HeldPage<'_> {
     /// Whether it shows `page` as it is.
     fn shows(&self, page: &IndexedPage, fields: Fields) -> tantivy::Result<bool> {
-        if !self.is_live || self.segment.ranks.first(self.doc) != Some(page.rank) {
+        if !self.is_live {
             return Ok(false);
         }
         let document: TantivyDocument = self.segment.store.get(self.doc)?;

@@ -15,7 +15,7 @@ pub(crate) const BASE: &str = "https://site.example/";
 /// A directory to load, and the index that it is loaded into.
 pub(crate) struct Fixture {
     pub(crate) site: tempfile::TempDir,
-    _search: tempfile::TempDir,
+    pub(crate) search: tempfile::TempDir,
     pub(crate) index: WebIndex,
 }
 
@@ -25,7 +25,7 @@ impl Fixture {
         let db = Percolator::in_memory().await.unwrap();
         let workers = WorkerOptions::default();
         let index = WebIndex::open(db, search.path(), workers).await.unwrap();
-        Fixture { site, _search: search, index }
+        Fixture { site, search, index }
     }
 
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {

@@ -2,53 +2,90 @@
 
 use clap::Args;
 use serde_json::json;
-use webindex::search::Hit;
+use webindex::search::{Found, Hit};
 use webindex::{ClusterView, IndexStats, PageView};
 
 use crate::cmd::Context;
-use crate::cmd::webindex::Index;
+use crate::cmd::webindex::{Index, search_only};
 use crate::exit::{Exit, Failure};
-use crate::output::{Column, Out, grouped};
+use crate::output::{Column, Out, grouped, printable};
 use crate::store::StoreArgs;
 
 /// Search titles, anchors and texts.
+///
+/// Only the search index is read, so a search works while other commands change the store. Pages that wait to
+/// be indexed are found once they are.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Queries:
+  fresh fish                 pages with both words, in any of their English forms
+  '\"fresh fish\"'             the words next to each other, in this form
+  'cod OR ling'              one of them, or both
+  'fish -smoked'             without this word
+  'title:fish'               in the title
+  'fish site:example.org'    of this host and of hosts below it
+  'fish site:example.org/a'  whose address begins like this
+
+Example:
   percolator webindex search 'borrow checker' --limit 5 --data D")]
 pub(crate) struct Search {
-    /// Words; \"several words\" in quotes are a phrase.
+    /// What to look for; see below.
+    #[arg(allow_hyphen_values = true)]
     query: String,
     /// Show at most this many pages.
     #[arg(long, value_name = "N", default_value_t = 10)]
     limit: usize,
+    /// Leave out this many pages before the first one shown.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: usize,
     #[command(flatten)]
     store: StoreArgs,
 }
 
 impl Search {
-    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let index = Index::open_existing(&self.store).await?;
-        let hits = index.search(&self.query, self.limit).await?;
+    pub(super) fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let found = search_only(&self.store)?.find(&self.query, self.offset, self.limit)?;
         match context.out.json {
-            true => context.out.json(&json!(hits))?,
-            false => print_hits(context.out, &hits)?,
+            true => context.out.json(&json!(found))?,
+            false => print_found(context.out, &found)?,
         }
-        index.stop().await;
-        Ok(if hits.is_empty() { Exit::No } else { Exit::Done })
+        Ok(if found.total == 0 { Exit::No } else { Exit::Done })
     }
 }
 
-/// Prints what a search found.
+/// Prints what a search found, and how much there is.
+fn print_found(out: Out, found: &Found) -> std::io::Result<()> {
+    let Found { total, offset, hits } = found;
+    if *total == 0 || !hits.is_empty() {
+        print_hits(out, hits)?;
+    }
+    match (*total, hits.len()) {
+        (0, _) => Ok(()),
+        (total, 0) => out.line(&format!("{} match, none is shown", pages(total))),
+        (total, shown) if shown == total => out.line(&format!("{} match", pages(total))),
+        (total, shown) => out.line(&format!(
+            "{} match, these are {} to {}",
+            pages(total),
+            grouped(*offset as u64 + 1),
+            grouped((offset + shown) as u64),
+        )),
+    }
+}
+
+fn pages(count: usize) -> String {
+    if count == 1 { "1 page".to_owned() } else { format!("{} pages", grouped(count as u64)) }
+}
+
+/// Prints pages that a search found.
 pub(crate) fn print_hits(out: Out, hits: &[Hit]) -> std::io::Result<()> {
     if hits.is_empty() {
         out.note("no page matches");
     }
     for hit in hits {
         let title = if hit.title.is_empty() { "(no title)" } else { &hit.title };
-        out.line(&format!("{title}\n  {}", hit.url))?;
+        out.line(&format!("{}\n  {}", printable(title), printable(&hit.url)))?;
         let snippet = hit.snippet.split_whitespace().collect::<Vec<_>>().join(" ");
         if !snippet.is_empty() {
-            out.line(&format!("  {snippet}"))?;
+            out.line(&format!("  {}", printable(&snippet)))?;
         }
     }
     Ok(())
@@ -81,15 +118,15 @@ impl Page {
 fn print_page(out: Out, page: &PageView) -> std::io::Result<()> {
     let canonical = match page.canonical == page.url {
         true => "itself".to_owned(),
-        false => page.canonical.clone(),
+        false => printable(&page.canonical),
     };
     let indexed = match &page.skipped {
-        Some(reason) => format!("not indexed: {reason}"),
+        Some(reason) => format!("not indexed: {}", printable(reason)),
         None => format!("{} bytes of text", grouped(page.text_bytes as u64)),
     };
     let rows = [
-        ("url", page.url.clone()),
-        ("title", page.title.clone()),
+        ("url", printable(&page.url)),
+        ("title", printable(&page.title)),
         ("content", indexed),
         ("canonical", canonical),
         ("rank", format!("{:.3e}", page.rank)),
@@ -100,8 +137,8 @@ fn print_page(out: Out, page: &PageView) -> std::io::Result<()> {
         out.line(&format!("{name:<10} {value}"))?;
     }
     let row = |link: &webindex::AnchorView| {
-        let target = if link.target == page.url { String::new() } else { link.target.clone() };
-        vec![link.source.clone(), link.anchors.join(" | "), target]
+        let target = if link.target == page.url { String::new() } else { printable(&link.target) };
+        vec![printable(&link.source), printable(&link.anchors.join(" | ")), target]
     };
     let header =
         [Column::left("from"), Column::left("anchors"), Column::left("names the duplicate")];
@@ -141,7 +178,7 @@ pub(crate) fn print_cluster(out: Out, cluster: &ClusterView) -> std::io::Result<
         let kind = if member.url == cluster.canonical { "canonical" } else { "duplicate" };
         out.line(&format!(
             "{kind}  {}  rank {:.1e}  in-links {}",
-            member.url,
+            printable(&member.url),
             member.rank,
             grouped(member.in_links as u64),
         ))?;

@@ -12,6 +12,7 @@ use crate::exit::Exit;
 
 pub(crate) use ask::{print_cluster, print_hits};
 pub(crate) use load::warn_of;
+use open::search_only;
 pub(crate) use open::{Index, is_in, search_dir};
 pub(crate) use work::{drive, wait};
 
@@ -42,7 +43,7 @@ impl Webindex {
             Webindex::Rank(rank) => rank.run(context).await,
             Webindex::Recrawl(recrawl) => recrawl.run(context).await,
             Webindex::Verify(verify) => verify.run(context).await,
-            Webindex::Search(search) => search.run(context).await,
+            Webindex::Search(search) => search.run(context),
             Webindex::Page(page) => page.run(context).await,
             Webindex::Cluster(cluster) => cluster.run(context).await,
             Webindex::Stats(stats) => stats.run(context).await,

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use percolator::{Config, Percolator, WorkerOptions};
+use webindex::search::SearchIndex;
 use webindex::{SEARCH_DIR, WebIndex};
 
 use crate::exit::Failure;
-use crate::store::{Place, StoreArgs, in_batches};
+use crate::store::{Place, StoreArgs, check_there, in_batches};
 
 /// An open index.
 pub(crate) struct Index;
@@ -31,10 +32,7 @@ impl Index {
         let place = store.place()?;
         let db = store.open_existing_at(&place).await?;
         if !is_in(&db).await? {
-            return Err(Failure::no(
-                format!("{place}: the store holds no web index"),
-                "`percolator webindex load DIR --base URL` makes one, with --data or --config",
-            ));
+            return Err(no_index(&place));
         }
         Index::at(db, &place).await
     }
@@ -51,6 +49,31 @@ impl Index {
     pub(crate) async fn over(db: Percolator, data: &Path) -> anyhow::Result<WebIndex> {
         Ok(WebIndex::open(db, &data.join(SEARCH_DIR), WorkerOptions::default()).await?)
     }
+}
+
+/// Opens the search index of a store, without the store.
+pub(crate) fn search_only(store: &StoreArgs) -> anyhow::Result<SearchIndex> {
+    let place = store.place()?;
+    let dir = match &place {
+        Place::Directory(dir) => {
+            check_there(dir)?;
+            dir.join(SEARCH_DIR)
+        }
+        Place::Cluster(config) => {
+            search_dir(config).ok_or(webindex::Error::NoSearchIndex)?.to_path_buf()
+        }
+    };
+    match SearchIndex::open_existing(&dir) {
+        Err(webindex::Error::NoIndex { .. }) => Err(no_index(&place)),
+        opened => Ok(opened?),
+    }
+}
+
+fn no_index(place: &Place) -> anyhow::Error {
+    Failure::no(
+        format!("{place}: the store holds no web index"),
+        "`percolator webindex load DIR --base URL` makes one, with --data or --config",
+    )
 }
 
 /// Where a cluster's workers keep the search index, if this machine has it.

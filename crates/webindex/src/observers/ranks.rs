@@ -1,0 +1,49 @@
+//! Ranks: hands the ranks that the ranking job has written to the search index.
+//!
+//! The ranking job notifies one row, whatever it has written, and a run reads the ranks of all pages. So a
+//! ranking costs one pass over a column, and no page is indexed again. A run that a crash delivers again, or that
+//! ends late, carries the lower start timestamp, and the search index keeps the higher one.
+
+use std::sync::Arc;
+
+use percolator::{BatchObserver, Change, Error, Result, Transaction, async_trait};
+
+use crate::records::decode_rank;
+use crate::search::SearchIndex;
+use crate::tables::{RANK, Tables};
+
+/// Observes `export-ranks`.
+#[derive(Debug)]
+pub(super) struct ExportRanks {
+    tables: Tables,
+    search: Arc<SearchIndex>,
+}
+
+impl ExportRanks {
+    pub(super) fn new(tables: Tables, search: Arc<SearchIndex>) -> Self {
+        ExportRanks { tables, search }
+    }
+}
+
+#[async_trait]
+impl BatchObserver for ExportRanks {
+    async fn observe(&self, tx: &mut Transaction, _changes: &[Change]) -> Result<()> {
+        let seq = tx.start_ts().as_u64();
+        let mut ranks = Vec::new();
+        let mut scan = tx.scan(&self.tables.documents).columns([RANK]);
+        while let Some(row) = scan.next().await? {
+            let url = String::from_utf8_lossy(row.row.as_bytes()).into_owned();
+            let rank = row.cells.first().map(|(_, value)| value);
+            ranks.push((url, decode_rank(rank)));
+        }
+        drop(scan);
+        let pages = ranks.len();
+        let search = self.search.clone();
+        let is_newer = tokio::task::spawn_blocking(move || search.set_ranks(seq, ranks))
+            .await
+            .map_err(Error::application)?
+            .map_err(Error::application)?;
+        tracing::debug!(target: "webindex::export", event = "exported_ranks", seq, pages, is_newer);
+        Ok(())
+    }
+}

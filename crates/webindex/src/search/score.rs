@@ -1,0 +1,204 @@
+//! From a query to what tantivy is asked: which pages match, and what each match is worth.
+//!
+//! Every word of a query must match somewhere: in the title, in the anchors of links to the page, in its address
+//! or in its text. What a match is worth is BM25's score in that field times the field's boost. A word in
+//! exactly the form that was asked for scores twice, once as that form and once as its stem, so pages with the
+//! exact form come first. Words that are neighbours in the query score again where they are neighbours in a
+//! page. The page's rank then multiplies the sum, gently.
+
+use tantivy::query::{
+    BooleanQuery, BoostQuery, ConstScoreQuery, EmptyQuery, Occur, PhraseQuery, Query as Matcher,
+    RangeQuery, TermQuery,
+};
+use tantivy::schema::{Field, IndexRecordOption};
+use tantivy::{Score, Searcher, Term};
+
+use super::query::{self, Query};
+use super::schema::Fields;
+use super::snippet::Wanted;
+use super::words;
+
+/// What matches count in each field: as the exact form, and as the stem.
+///
+/// The numbers were chosen with the example `search_quality`, which also asks queries that had no part in it.
+const TITLE: (Score, Score) = (1.5, 2.0);
+const ANCHORS: (Score, Score) = (1.0, 1.5);
+const TEXT: (Score, Score) = (1.0, 3.0);
+const PATH: Score = 1.0;
+
+/// What neighbours count in each field.
+const NEAR_TITLE: Score = 1.0;
+const NEAR_ANCHORS: Score = 1.0;
+const NEAR_TEXT: Score = 1.0;
+
+/// How many other words may stand between neighbours.
+const NEAR_GAP: u32 = 3;
+
+/// Too little to count beside words, but enough for ranks to order the pages of a site.
+const SITE_SCORE: Score = 1e-3;
+
+/// How much the rank counts: a page of ten times the average rank scores 1.36 times as much as its
+/// words alone would, an average one 1.1 times.
+const RANK_WEIGHT: f64 = 0.15;
+
+/// What the rank multiplies a score with; `relative` is the rank as a multiple of the average.
+pub(super) fn by_rank(score: Score, relative: f64) -> Score {
+    score * (1.0 + RANK_WEIGHT * relative.ln_1p()) as Score
+}
+
+type Clause = (Occur, Box<dyn Matcher>);
+
+/// Returns the pages that match, with their scores before ranks, and what their snippets show.
+pub(super) fn asked(
+    query: &Query,
+    fields: Fields,
+    searcher: &Searcher,
+) -> tantivy::Result<(Box<dyn Matcher>, Wanted)> {
+    let mut clauses: Vec<Clause> = Vec::new();
+    let mut wanted = Wanted::default();
+    for group in &query.groups {
+        let mut alternatives = Vec::with_capacity(group.len());
+        for term in group {
+            alternatives.push(matcher(term, fields));
+            want(&mut wanted, term, fields, searcher)?;
+        }
+        clauses.push((Occur::Must, any_of(alternatives)));
+    }
+    clauses.extend(query.excluded.iter().map(|term| (Occur::MustNot, excluded(term, fields))));
+    let deleted = Term::from_field_bool(fields.deleted, true);
+    let deleted = TermQuery::new(deleted, IndexRecordOption::Basic);
+    clauses.push((Occur::MustNot, Box::new(deleted)));
+    clauses.extend(neighbours(query, fields).into_iter().map(|near| (Occur::Should, near)));
+    Ok((Box::new(BooleanQuery::new(clauses)), wanted))
+}
+
+/// Pages that are excluded. Tantivy asks what is excluded for documents before the current one, which a phrase
+/// does not allow and a union does. So a phrase is made a union, of itself twice.
+fn excluded(term: &query::Term, fields: Fields) -> Box<dyn Matcher> {
+    Box::new(BooleanQuery::union(vec![matcher(term, fields), matcher(term, fields)]))
+}
+
+/// Pages that match one term.
+fn matcher(term: &query::Term, fields: Fields) -> Box<dyn Matcher> {
+    match term {
+        query::Term::Site(site) => site_matcher(site, fields),
+        query::Term::Word { text, in_title } => {
+            let words = words::list(&mut words::words_of_query(), text);
+            let stems = words::list(&mut words::stems_of_query(), text);
+            let ([(_, word)], [(_, stem)]) = (&words[..], &stems[..]) else {
+                return phrase_matcher(&words, *in_title, fields);
+            };
+            let mut any = vec![
+                boosted(one(fields.title, word), TITLE.0),
+                boosted(one(fields.title_stems, stem), TITLE.1),
+            ];
+            if !in_title {
+                any.push(boosted(one(fields.anchors, word), ANCHORS.0));
+                any.push(boosted(one(fields.anchors_stems, stem), ANCHORS.1));
+                any.push(boosted(one(fields.text, word), TEXT.0));
+                any.push(boosted(one(fields.text_stems, stem), TEXT.1));
+                any.push(boosted(one(fields.path, stem), PATH));
+            }
+            any_of(any)
+        }
+        query::Term::Phrase { text, in_title } => {
+            phrase_matcher(&words::list(&mut words::words_of_query(), text), *in_title, fields)
+        }
+    }
+}
+
+/// Pages with words next to each other in exactly this form; of a single word, pages with it.
+fn phrase_matcher(words: &[(usize, String)], in_title: bool, fields: Fields) -> Box<dyn Matcher> {
+    let mut any = vec![boosted(phrase(fields.title, words, 0), TITLE.0 + TITLE.1)];
+    if !in_title {
+        any.push(boosted(phrase(fields.anchors, words, 0), ANCHORS.0 + ANCHORS.1));
+        any.push(boosted(phrase(fields.text, words, 0), TEXT.0 + TEXT.1));
+    }
+    any_of(any)
+}
+
+fn phrase(field: Field, words: &[(usize, String)], gap: u32) -> Box<dyn Matcher> {
+    match words {
+        [] => Box::new(EmptyQuery),
+        [(_, word)] => one(field, word),
+        words => {
+            let term = |(at, word): &(usize, String)| (*at, Term::from_field_text(field, word));
+            let terms = words.iter().map(term).collect();
+            Box::new(PhraseQuery::new_with_offset_and_slop(terms, gap))
+        }
+    }
+}
+
+/// Pages of a host, or those whose address begins so.
+fn site_matcher(site: &str, fields: Fields) -> Box<dyn Matcher> {
+    let first = Term::from_field_text(fields.site, site);
+    let matcher: Box<dyn Matcher> = match site.contains(['/', '?']) {
+        false => Box::new(TermQuery::new(first, IndexRecordOption::Basic)),
+        true => {
+            use std::ops::Bound::{Excluded, Included};
+            let behind = Term::from_field_text(fields.site, &format!("{site}{}", char::MAX));
+            Box::new(RangeQuery::new(Included(first), Excluded(behind)))
+        }
+    };
+    Box::new(ConstScoreQuery::new(matcher, SITE_SCORE))
+}
+
+/// Pages in which neighbours of the query are neighbours: not required, but worth more.
+fn neighbours(query: &Query, fields: Fields) -> Vec<Box<dyn Matcher>> {
+    let single = |group: &Vec<query::Term>| match &group[..] {
+        [query::Term::Word { text, in_title: false }] => {
+            match &words::list(&mut words::stems_of_query(), text)[..] {
+                [(_, stem)] => Some(stem.clone()),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    let stems: Vec<Option<String>> = query.groups.iter().map(single).collect();
+    let mut near = Vec::new();
+    for pair in stems.windows(2) {
+        let [Some(first), Some(second)] = pair else { continue };
+        let pair = [(0, first.clone()), (1, second.clone())];
+        near.push(boosted(phrase(fields.title_stems, &pair, NEAR_GAP), NEAR_TITLE));
+        near.push(boosted(phrase(fields.anchors_stems, &pair, NEAR_GAP), NEAR_ANCHORS));
+        near.push(boosted(phrase(fields.text_stems, &pair, NEAR_GAP), NEAR_TEXT));
+    }
+    near
+}
+
+fn one(field: Field, word: &str) -> Box<dyn Matcher> {
+    let term = Term::from_field_text(field, word);
+    Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs))
+}
+
+fn boosted(matcher: Box<dyn Matcher>, boost: Score) -> Box<dyn Matcher> {
+    Box::new(BoostQuery::new(matcher, boost))
+}
+
+fn any_of(mut matchers: Vec<Box<dyn Matcher>>) -> Box<dyn Matcher> {
+    match matchers.len() {
+        1 => matchers.remove(0),
+        _ => Box::new(BooleanQuery::union(matchers)),
+    }
+}
+
+/// Has a term's words shown in snippets, rare ones before frequent ones.
+fn want(
+    wanted: &mut Wanted,
+    term: &query::Term,
+    fields: Fields,
+    searcher: &Searcher,
+) -> tantivy::Result<()> {
+    let (query::Term::Word { text, .. } | query::Term::Phrase { text, .. }) = term else {
+        return Ok(());
+    };
+    let pages = searcher.num_docs() as f32;
+    let forms = words::list(&mut words::words_of_query(), text);
+    let stems = words::list(&mut words::stems_of_query(), text);
+    for ((_, stem), (_, form)) in stems.into_iter().zip(forms) {
+        let held = searcher.doc_freq(&Term::from_field_text(fields.text_stems, &stem))? as f32;
+        let weight = (1.0 + (pages + 0.5) / (held + 0.5)).ln();
+        wanted.add(stem, form, weight);
+    }
+    Ok(())
+}

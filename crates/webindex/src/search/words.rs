@@ -1,0 +1,296 @@
+//! From text to the words that it is found by.
+//!
+//! A word is a run of letters and digits, in lower case, without accents and in the plain form of its
+//! characters: `Ünïcode` is `unicode`, and the ligature in `ﬁle` is two letters. Chinese, Japanese and Korean are
+//! written without spaces, or with endings attached to words. So a run of their characters becomes its
+//! overlapping pairs: `環境変数` is `環境`, `境変` and `変数`. A word of such characters is then found as a phrase
+//! of pairs, wherever it stands. Texts hold single characters, too, for searches for just one.
+//!
+//! [`STEMS`] also takes English endings off, by the Snowball stemmer: `constraints` is `constraint`.
+//!
+//! Not here: Thai, Lao, Khmer and Burmese, which have no spaces either. A run of them is one word.
+
+use frostem::{Algorithm, Stemmer};
+use tantivy::Index;
+use tantivy::tokenizer::{TextAnalyzer, Token, TokenStream, Tokenizer};
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+use crate::cut;
+
+/// The names under which an index knows its two ways to read a text.
+pub(super) const WORDS: &str = "words";
+pub(super) const STEMS: &str = "stems";
+
+/// Where a word is cut, in bytes, at a character boundary: in queries as in texts.
+const WORD_BYTES_MAX: usize = 64;
+
+/// Makes [`WORDS`] and [`STEMS`] known to an index.
+pub(super) fn register(index: &Index) {
+    index.tokenizers().register(WORDS, Words { of_query: false, stems: false });
+    index.tokenizers().register(STEMS, Words { of_query: false, stems: true });
+}
+
+/// Reads words as they stand in a query.
+pub(super) fn words_of_query() -> TextAnalyzer {
+    TextAnalyzer::from(Words { of_query: true, stems: false })
+}
+
+/// Reads stems as they stand in a query.
+pub(super) fn stems_of_query() -> TextAnalyzer {
+    TextAnalyzer::from(Words { of_query: true, stems: true })
+}
+
+/// Returns a text's words with their positions.
+pub(super) fn list(analyzer: &mut TextAnalyzer, text: &str) -> Vec<(usize, String)> {
+    let mut words = Vec::new();
+    analyzer.token_stream(text).process(&mut |token| {
+        words.push((token.position, token.text.clone()));
+    });
+    words
+}
+
+/// Splits texts into words.
+#[derive(Debug, Clone, Copy)]
+struct Words {
+    /// Whether single characters of a run of pairs are left out: they are in the pairs.
+    of_query: bool,
+    /// Whether English endings are taken off.
+    stems: bool,
+}
+
+impl Tokenizer for Words {
+    type TokenStream<'a> = Stream<'a>;
+
+    fn token_stream<'a>(&'a mut self, text: &'a str) -> Stream<'a> {
+        Stream {
+            text,
+            at: 0,
+            position: 0,
+            unit: None,
+            pair: None,
+            of_query: self.of_query,
+            stemmer: self.stems.then(|| Stemmer::new(Algorithm::English)),
+            token: Token::default(),
+        }
+    }
+}
+
+/// A character that stands for itself, with the marks behind it.
+#[derive(Debug)]
+struct Unit {
+    folded: String,
+    from: usize,
+    to: usize,
+    /// Whether it is the second half of a pair.
+    in_pair: bool,
+}
+
+/// The words of a text, one after the other.
+struct Stream<'a> {
+    text: &'a str,
+    /// Where reading goes on.
+    at: usize,
+    /// The position of the next word.
+    position: usize,
+    /// A character that was read and is still to be handed out.
+    unit: Option<Unit>,
+    /// The pair that begins with the character handed out last.
+    pair: Option<(String, usize, usize)>,
+    of_query: bool,
+    stemmer: Option<Stemmer>,
+    token: Token,
+}
+
+/// What a character is to words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Part of a word.
+    Letter,
+    /// A word of its own, and half of a pair.
+    Unit,
+    /// Belongs to the character before it.
+    Mark,
+    Other,
+}
+
+impl Kind {
+    fn of(c: char) -> Kind {
+        match c {
+            c if c.is_ascii() => match c.is_ascii_alphanumeric() {
+                true => Kind::Letter,
+                false => Kind::Other,
+            },
+            // The halves of Hangul syllables, the voice marks of kana, variation selectors; the soft hyphen and
+            // joiners.
+            '\u{1160}'..='\u{11ff}'
+            | '\u{3099}'
+            | '\u{309a}'
+            | '\u{ff9e}'
+            | '\u{ff9f}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{e0100}'..='\u{e01ef}'
+            | '\u{ad}'
+            | '\u{200c}'
+            | '\u{200d}'
+            | '\u{2060}' => Kind::Mark,
+            c if is_unit(c) => Kind::Unit,
+            c if is_combining_mark(c) => Kind::Mark,
+            c if c.is_alphanumeric() => Kind::Letter,
+            _ => Kind::Other,
+        }
+    }
+}
+
+/// Whether a character is one of Chinese, Japanese or Korean writing.
+fn is_unit(c: char) -> bool {
+    matches!(c,
+        '\u{1100}'..='\u{115f}' | '\u{3005}'..='\u{3007}' | '\u{3021}'..='\u{3029}'
+        | '\u{3041}'..='\u{3096}' | '\u{309d}'..='\u{309f}' | '\u{30a1}'..='\u{30fa}'
+        | '\u{30fc}'..='\u{30ff}' | '\u{3105}'..='\u{312f}' | '\u{3131}'..='\u{318e}'
+        | '\u{31a0}'..='\u{31bf}' | '\u{31f0}'..='\u{31ff}' | '\u{3400}'..='\u{4dbf}'
+        | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}'
+        | '\u{ff66}'..='\u{ff9d}' | '\u{20000}'..='\u{3fffd}')
+}
+
+impl Stream<'_> {
+    /// Reads up to the end of what begins at `from`: `more` says what belongs to it.
+    fn end_of(&self, from: usize, more: impl Fn(Kind) -> bool) -> usize {
+        let rest = self.text[from..].char_indices().skip(1);
+        let end = rest.map(|(at, c)| (at, Kind::of(c))).find(|(_, kind)| !more(*kind));
+        end.map_or(self.text.len(), |(at, _)| from + at)
+    }
+
+    /// The character at the reading position, if it stands for itself.
+    fn read_unit(&mut self) -> Option<Unit> {
+        let from = self.at;
+        let first = self.text[from..].chars().next()?;
+        if Kind::of(first) != Kind::Unit {
+            return None;
+        }
+        let to = self.end_of(from, |kind| kind == Kind::Mark);
+        self.at = to;
+        let mut folded = String::new();
+        fold(&self.text[from..to], &mut folded);
+        Some(Unit { folded, from, to, in_pair: false })
+    }
+
+    /// Hands out what is left of a run of characters that stand for themselves.
+    fn advance_run(&mut self) -> bool {
+        if let Some((pair, from, to)) = self.pair.take() {
+            self.set(&pair, from, to, self.position - 1);
+            return true;
+        }
+        while let Some(unit) = self.unit.take() {
+            self.unit = self.read_unit();
+            let position = self.position;
+            self.position += 1;
+            let is_alone = self.unit.is_none() && !unit.in_pair;
+            if let Some(next) = &mut self.unit {
+                next.in_pair = true;
+                let pair = format!("{}{}", unit.folded, next.folded);
+                self.pair = Some((pair, unit.from, next.to));
+            }
+            if !self.of_query || is_alone {
+                self.set(&unit.folded, unit.from, unit.to, position);
+                return true;
+            }
+            if let Some((pair, from, to)) = self.pair.take() {
+                self.set(&pair, from, to, position);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn set(&mut self, word: &str, from: usize, to: usize, position: usize) {
+        self.token.text.clear();
+        self.token.text.push_str(cut::at_bytes(word, WORD_BYTES_MAX));
+        self.place(from, to, position);
+    }
+
+    fn place(&mut self, from: usize, to: usize, position: usize) {
+        self.token.offset_from = from;
+        self.token.offset_to = to;
+        self.token.position = position;
+    }
+}
+
+impl TokenStream for Stream<'_> {
+    fn advance(&mut self) -> bool {
+        if self.advance_run() {
+            return true;
+        }
+        while let Some(first) = self.text[self.at..].chars().next() {
+            match Kind::of(first) {
+                Kind::Unit => {
+                    self.unit = self.read_unit();
+                    return self.advance_run();
+                }
+                Kind::Letter => {
+                    let from = self.at;
+                    let to = self.end_of(from, |kind| matches!(kind, Kind::Letter | Kind::Mark));
+                    self.at = to;
+                    let position = self.position;
+                    self.position += 1;
+                    let mut word = std::mem::take(&mut self.token.text);
+                    word.clear();
+                    fold(&self.text[from..to], &mut word);
+                    if let Some(stemmer) = &self.stemmer {
+                        word = stemmer.stem(&word).into_owned();
+                    }
+                    word.truncate(cut::at_bytes(&word, WORD_BYTES_MAX).len());
+                    self.token.text = word;
+                    self.place(from, to, position);
+                    return true;
+                }
+                Kind::Mark | Kind::Other => self.at += first.len_utf8(),
+            }
+        }
+        false
+    }
+
+    fn token(&self) -> &Token {
+        &self.token
+    }
+
+    fn token_mut(&mut self) -> &mut Token {
+        &mut self.token
+    }
+}
+
+/// Appends a word in lower case, without accents, in the plain form of its characters. Only as much is read
+/// as a word may have.
+fn fold(word: &str, out: &mut String) {
+    if word.is_ascii() {
+        out.push_str(cut::at_bytes(word, WORD_BYTES_MAX));
+        out.make_ascii_lowercase();
+        return;
+    }
+    let plain = word.nfkd().filter(|c| !is_dropped(*c)).nfc();
+    for c in plain.flat_map(char::to_lowercase) {
+        match c {
+            'ß' => out.push_str("ss"),
+            'æ' => out.push_str("ae"),
+            'œ' => out.push_str("oe"),
+            'ø' => out.push('o'),
+            'đ' => out.push('d'),
+            'ł' => out.push('l'),
+            'ı' => out.push('i'),
+            'ς' => out.push('σ'),
+            c => out.push(c),
+        }
+        if out.len() >= WORD_BYTES_MAX {
+            return;
+        }
+    }
+}
+
+/// Whether a character of a decomposed word is left out: the accents of Latin, Greek and Cyrillic letters, and
+/// what is not seen. The vowel signs of Indic scripts are letters, and are kept.
+fn is_dropped(c: char) -> bool {
+    matches!(c,
+        '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
+        | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}' | '\u{fe00}'..='\u{fe0f}'
+        | '\u{e0100}'..='\u{e01ef}' | '\u{ad}' | '\u{200c}' | '\u{200d}' | '\u{2060}')
+}
