@@ -265,3 +265,23 @@ async fn a_search_index_that_is_old_or_gone_is_made_anew_from_the_documents() {
         assert_eq!(ranks(held(search.path())), before);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_text_that_is_not_shown_does_not_verify() {
+    let fixture = Fixture::new().await;
+    fixture.write("a.html", page("A", "a page", &[]));
+    fixture.write("b.html", page("B", "another", &[]));
+    fixture.load().await;
+    let db = fixture.index.database();
+    let clusters = db.table("clusters").await.unwrap();
+    let (shown, a, b) =
+        (percolator::Column::literal("shown"), format!("{BASE}a.html"), format!("{BASE}b.html"));
+    let snapshot = db.snapshot().await.unwrap();
+    let rows = snapshot.scan(&clusters).columns([shown.clone()]).collect().await.unwrap();
+    let of_a = rows.iter().find(|row| row.cells[0].1 == a.as_bytes()).unwrap();
+    let change = db.transact(async |mut tx| tx.set(&clusters, &of_a.row, &shown, b.clone()));
+    change.await.unwrap();
+    let report = fixture.index.verify().await.unwrap();
+    let sentence = format!("neither {a} nor a page with equal title and text is shown");
+    assert!(report.named.iter().any(|named| named.contains(&sentence)), "{:?}", report.named);
+}

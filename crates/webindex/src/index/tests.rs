@@ -15,7 +15,8 @@ use crate::tables::{DOCUMENTS, EXPORT_ANCHORS, EXPORT_PAGE, KEYS, MEMBER, RANK};
 
 const THREADS: u64 = 16;
 const CHANGES: u64 = 10_000;
-const PAGES: usize = 40;
+const ROUNDS: u64 = 10;
+const PAGES: usize = 30;
 
 /// Takes what the exporter is notified of.
 struct Ignore;
@@ -53,8 +54,8 @@ fn keys(prng: &mut Prng) -> Option<Keys> {
     let content = Some([prng.below(4) as u8; 32]);
     match prng.below(8) {
         0 => None,
-        1 | 2 => Some(Keys { content, redirect: Some(other), canonical: None }),
-        3 => Some(Keys { content, redirect: None, canonical: Some(other) }),
+        1..=3 => Some(Keys { content, redirect: Some(other), canonical: None }),
+        4 => Some(Keys { content, redirect: None, canonical: Some(other) }),
         _ => Some(Keys { content, redirect: None, canonical: None }),
     }
 }
@@ -149,12 +150,12 @@ async fn compare(index: &WebIndex) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn sixteen_threads_of_joins_and_leaves_end_as_a_recomputation_says() {
     let index = Arc::new(clusters_alone().await);
-    for round in 0..4 {
+    for round in 0..ROUNDS {
         let threads = (0..THREADS).map(|thread| {
             let index = index.clone();
             tokio::spawn(async move {
                 let mut prng = Prng::for_item(round, thread);
-                for _ in 0..CHANGES / THREADS / 4 {
+                for _ in 0..CHANGES / THREADS / ROUNDS {
                     change(&index, &mut prng).await;
                 }
             })
@@ -166,4 +167,23 @@ async fn sixteen_threads_of_joins_and_leaves_end_as_a_recomputation_says() {
         assert_eq!(idle.set_aside, []);
         compare(&index).await;
     }
+}
+
+#[tokio::test]
+async fn an_election_conflicts_with_a_new_rank_of_a_page_that_is_alone() {
+    let index = clusters_alone().await;
+    let (page, tables) = (url(0), &index.tables);
+    let keys = Keys { content: Some([1; 32]), redirect: None, canonical: None };
+    let loaded = index
+        .db
+        .transact(async |mut tx| tx.set(&tables.documents, page.as_str(), &KEYS, encode(&keys)));
+    loaded.await.unwrap();
+    index.wait(None).await.unwrap();
+    let mut election = index.db.begin().await.unwrap();
+    index.write_ranks(&[(&page, 0.5)]).await.unwrap();
+    let cluster = crate::tables::ClusterId::of_content([1; 32]).row();
+    election.set(&tables.clusters, cluster, &crate::tables::SHOWN, page.clone()).unwrap();
+    // It has read the old place, and would not see that the page comes first now.
+    let error = election.commit().await.unwrap_err();
+    assert!(matches!(error, percolator::Error::Aborted { .. }), "{error}");
 }

@@ -32,6 +32,9 @@ mod ranks;
 mod register;
 mod settle;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use export::{Anchors, Exporter, link_anchors};
 pub(crate) use parse::parse;
 
