@@ -3,11 +3,11 @@
 //! A loader commits several times faster than observers run. Without a bound, a change that somebody makes
 //! meanwhile waits behind the whole load.
 //!
-//! * Of this client's changes, those count for which a hint waits, and whose workers are at work. A change that waits
-//!   for anything else, such as an observer that nobody here runs, is no reason to wait: it might not go.
-//! * On a store that other processes use, what waits in the store counts ([`Options::backlog_of_store`]). One
-//!   caller looks at a time, for all callers of the client, at most every [`LOOK_EVERY`], and at no more cells than
-//!   the bound.
+//! * Of this client's changes, those count for which a hint waits, and whose workers are at work. A change
+//!   that waits for anything else, such as an observer that nobody here runs, is no reason to wait.
+//! * On a store that other processes use, the notifications in the store count
+//!   ([`Options::backlog_of_store`]). One caller looks at a time, for all callers of the client, at most
+//!   every [`LOOK_EVERY`], and at no more cells than the bound.
 //! * An observer never waits (hazard H74): the backlog could not drain if all workers did.
 //!
 //! [`Options::backlog_of_store`]: crate::Options::backlog_of_store
@@ -84,11 +84,11 @@ impl Client {
     /// Waits while too much waits for observers, or while the store is short of room for new locks and
     /// notifications. Those who bring in new work call it before each piece.
     ///
-    /// What counts is bounded by [`backlog_max`](crate::Options::backlog_max): the changes that wait for workers
-    /// of this client, as far as such workers are there; with
-    /// [`backlog_of_store`](crate::Options::backlog_of_store), which is set in a cluster, also all notifications
-    /// in the store, as of half a second ago at most. Changes that wait for a batching observer of this client
-    /// count only there.
+    /// The backlog is bounded by [`backlog_max`](crate::Options::backlog_max). Changes count that wait for workers
+    /// of this client, as far as such workers are there. With
+    /// [`backlog_of_store`](crate::Options::backlog_of_store), which is set in a cluster, all notifications in the
+    /// store count, as of half a second ago at most. Changes for a batching observer of this client count
+    /// only in the store.
     ///
     /// Called by an observer, also through other functions, it returns at once: observers are what clears the
     /// backlog. A task that an observer has spawned is not known for one.
@@ -161,7 +161,7 @@ impl Client {
             if now < looked.next {
                 return looked.full.clone();
             }
-            // Whoever comes meanwhile goes by the look before this one.
+            // Callers that come meanwhile go by the look before this one.
             looked.next = now + LOOK_EVERY;
         }
         let full = match self.look_at_store(max).await {
