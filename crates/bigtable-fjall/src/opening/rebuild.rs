@@ -199,17 +199,24 @@ fn by_files(dir: &Path, empty: Runs, unreadable: &mut Vec<Damage>) -> Result<(Ru
         };
         numbers.sort_unstable();
         for number in numbers {
-            let file = Named::found(&folder, number, table).map_err(of_damage)?;
             // The engine's reader asserts what a file with a right checksum has.
-            let read = catch_unwind(AssertUnwindSafe(|| match table {
-                true => file.span().map(|span| spans.push((span, file.clone()))),
-                false => file.open_values().map(|()| values.push(file.clone())),
+            let read = catch_unwind(AssertUnwindSafe(|| {
+                let file = Named::found(&folder, number, table)?;
+                match table {
+                    true => spans.push((file.span()?, file)),
+                    false => {
+                        file.open_values()?;
+                        values.push(file);
+                    }
+                }
+                Ok(())
             }));
             match read {
                 Ok(Ok(())) => {}
                 Ok(Err(damage)) => unreadable.push(damage),
                 Err(_) => {
-                    unreadable.push(Damage::new(&file.path, "the engine cannot make sense of it"));
+                    let path = folder.join(number.to_string());
+                    unreadable.push(Damage::new(&path, "the engine cannot make sense of it"));
                 }
             }
         }
