@@ -285,3 +285,35 @@ async fn a_text_that_is_not_shown_does_not_verify() {
     let sentence = format!("neither {a} nor a page with equal title and text is shown");
     assert!(report.named.iter().any(|named| named.contains(&sentence)), "{:?}", report.named);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verify_finds_links_that_are_missing_changed_or_too_many() {
+    let fixture = Fixture::new().await;
+    fixture.write("a.html", page("A", "links to b and c", &["b.html", "c.html"]));
+    fixture.write("b.html", page("B", "is linked to", &[]));
+    fixture.write("c.html", page("C", "is linked to, too", &[]));
+    fixture.load().await;
+    let db = fixture.index.database();
+    let inlinks = db.table("inlinks").await.unwrap();
+    let mut rows = db.snapshot().await.unwrap().scan(&inlinks).collect().await.unwrap();
+    rows.retain(|row| row.cells.iter().any(|(column, _)| column.as_bytes().starts_with(b"in:")));
+    let [to_b, to_c] = &rows[..] else { panic!("two links: {rows:?}") };
+    let ((source, anchors), c) = (&to_b.cells[0], to_c.row.clone());
+    // b.html has lost its link; c.html has other anchors, and a link of a page that has none.
+    let other = percolator::Column::new(format!("in:{BASE}b.html").into_bytes()).unwrap();
+    let mut tx = db.begin().await.unwrap();
+    tx.delete(&inlinks, to_b.row.clone(), source).unwrap();
+    tx.set(&inlinks, c.clone(), source, anchors.clone()).unwrap();
+    tx.set(&inlinks, c, &other, anchors.clone()).unwrap();
+    tx.commit().await.unwrap();
+    let report = fixture.index.verify().await.unwrap();
+    let of_links: Vec<&String> =
+        report.named.iter().filter(|named| named.starts_with("in-links")).collect();
+    let expected = [
+        format!("in-links of {BASE}c.html at {BASE}c.html: not as {BASE}a.html has it"),
+        format!("in-links of {BASE}c.html at {BASE}c.html: not as {BASE}b.html has it"),
+        format!("in-links of {BASE}b.html at {BASE}b.html: {BASE}a.html is missing"),
+        format!("in-links of {BASE}c.html at {BASE}c.html: {BASE}a.html is missing"),
+    ];
+    assert_eq!(of_links, expected.iter().collect::<Vec<_>>(), "{:#?}", report.named);
+}

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use percolator::{Bytes, RowKey, Transaction};
+use percolator::{Bytes, RowKey, Snapshot, Transaction};
 
 use crate::index::{Progress, WebIndex};
 use crate::records::{Keys, Links, Member, decode, decode_rank, encode, encode_rank};
@@ -42,24 +42,16 @@ impl WebIndex {
     /// Those of the database.
     pub async fn rank(&self, progress: &Progress) -> Result<RankReport, Error> {
         let snapshot = self.db.snapshot().await?;
-        let mut scan = snapshot.scan(&self.tables.documents).columns([KEYS, LINKS, RANK]);
-        let (mut urls, mut links, mut ranks) = (Vec::new(), Vec::new(), Vec::new());
+        let mut scan = snapshot.scan(&self.tables.documents).columns([KEYS, RANK]);
+        let (mut urls, mut ranks) = (Vec::new(), Vec::new());
         while let Some(row) = scan.next().await? {
             let cells: HashMap<_, Bytes> = row.cells.into_iter().collect();
-            let Some(keys) = decode::<Keys>(cells.get(&KEYS).cloned())? else { continue };
-            urls.push(String::from_utf8_lossy(row.row.as_bytes()).into_owned());
-            links.push(match keys.redirect {
-                Some(target) => Links(vec![(target, Vec::new())]),
-                None => decode(cells.get(&LINKS).cloned())?.unwrap_or_default(),
-            });
-            ranks.push(decode_rank(cells.get(&RANK)));
+            if cells.contains_key(&KEYS) {
+                urls.push(String::from_utf8_lossy(row.row.as_bytes()).into_owned());
+                ranks.push(decode_rank(cells.get(&RANK)));
+            }
         }
-        let node: HashMap<&str, u32> = urls.iter().map(String::as_str).zip(0..).collect();
-        let mut edges = Vec::new();
-        for (from, links) in (0u32..).zip(&links) {
-            let targets = links.0.iter().filter_map(|(target, _)| node.get(target.as_str()));
-            edges.extend(targets.map(|to| (from, *to)));
-        }
+        let edges = self.edges(&snapshot, &urls).await?;
         let pages = u32::try_from(urls.len()).expect("URLs beyond 2^32 do not fit the memory");
         let ranking = pagerank::pagerank(pages, &edges)?;
         let moved = |old: f64, new: f64| (new - old).abs() > UNCHANGED * new.abs();
@@ -91,6 +83,29 @@ impl WebIndex {
             self.write_ranks(&[]).await?;
         }
         Ok(report)
+    }
+
+    /// Reads the links between the pages, as pairs of their numbers. A second scan costs time, but links as
+    /// they are stored, with URLs and anchors, would take far more memory than the pairs if the first scan
+    /// kept them until every page has its number.
+    async fn edges(&self, snapshot: &Snapshot, urls: &[String]) -> Result<Vec<(u32, u32)>, Error> {
+        let node: HashMap<&str, u32> = urls.iter().map(String::as_str).zip(0..).collect();
+        let mut scan = snapshot.scan(&self.tables.documents).columns([KEYS, LINKS]);
+        let mut edges = Vec::new();
+        while let Some(row) = scan.next().await? {
+            let url = String::from_utf8_lossy(row.row.as_bytes());
+            let Some(&from) = node.get(&*url) else { continue };
+            let cells: HashMap<_, Bytes> = row.cells.into_iter().collect();
+            let keys = decode::<Keys>(cells.get(&KEYS).cloned())?;
+            if let Some(target) = keys.and_then(|keys| keys.redirect) {
+                edges.extend(node.get(target.as_str()).map(|to| (from, *to)));
+                continue;
+            }
+            let links = decode::<Links>(cells.get(&LINKS).cloned())?.unwrap_or_default().0;
+            let targets = links.iter().filter_map(|(target, _)| node.get(target.as_str()));
+            edges.extend(targets.map(|to| (from, *to)));
+        }
+        Ok(edges)
     }
 
     pub(super) async fn write_ranks(&self, ranks: &[(&str, f64)]) -> Result<usize, Error> {

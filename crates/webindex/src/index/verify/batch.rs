@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::Error;
-use crate::index::verify::{Cells, VerifyReport};
-use crate::observers::{Anchors, parse};
+use crate::index::verify::{Cells, Held, VerifyReport};
+use crate::observers::parse;
 use crate::records::{Fetch, Keys, Links, Member, Page, decode, decode_content, decode_rank};
-use crate::search::Entry;
-use crate::tables::{CONTENT, FETCH, KEYS, LINKED, LINKS, LinkRow, MEMBER, PAGE, RANK, bucket_of};
+use crate::tables::{CONTENT, FETCH, KEYS, LINKED, LINKS, MEMBER, PAGE, RANK};
 
 /// The documents, as the batch sees them.
 #[derive(Debug, Default)]
@@ -15,8 +14,6 @@ pub(super) struct Batch {
     pub(super) pages: BTreeMap<String, Seen>,
     /// The page that the observers show for each member of a cluster.
     pub(super) recorded: BTreeMap<String, String>,
-    /// Rows of in-links: source and anchors.
-    pub(super) links: BTreeMap<LinkRow, BTreeMap<String, Vec<String>>>,
 }
 
 /// An indexed page.
@@ -89,11 +86,6 @@ impl Batch {
         for (what, _) in differ.into_iter().filter(|(_, differs)| *differs) {
             report.differ(|| format!("{url}: the recorded {what} are not what the document says"));
         }
-        let bucket = bucket_of(&url);
-        for (target, anchors) in new_links.unwrap_or_default().0 {
-            let home = self.links.entry(LinkRow::home(&target, bucket)).or_default();
-            home.insert(url.clone(), anchors);
-        }
         if let Page::Indexed { title, text, .. } = &new_page {
             let text = (digest(title, text), !text.is_empty());
             self.pages.insert(url, Seen { target, text, rank, member });
@@ -152,11 +144,7 @@ impl Batch {
 
     /// Checks that every page that neither redirects nor declares another is found: itself, or a
     /// page with equal title and text that is shown for it.
-    pub(super) fn every_text_is_shown(
-        &self,
-        held: &BTreeMap<String, Entry>,
-        report: &mut VerifyReport,
-    ) {
+    pub(super) fn every_text_is_shown(&self, held: &Held, report: &mut VerifyReport) {
         for (url, page) in self.pages.iter().filter(|(_, page)| page.target.is_none()) {
             let shown = self.recorded.get(url).filter(|shown| held.contains_key(*shown));
             let shows = shown.and_then(|shown| self.pages.get(shown));
@@ -177,34 +165,6 @@ impl Batch {
     ) -> Option<String> {
         canonicals.get(target).filter(|canonical| *canonical != target)?;
         Some(self.pages.get(target)?.member.as_ref()?.cluster()?.holder())
-    }
-
-    /// Attaches the links of duplicates to their cluster, too.
-    pub(super) fn forward(&mut self, canonicals: &BTreeMap<String, String>) {
-        let mut forwarded = Vec::new();
-        for (home, links) in &self.links {
-            if let Some(holder) = self.holder(&home.target, canonicals) {
-                forwarded.push((home.at(&holder), links.clone()));
-            }
-        }
-        self.links.extend(forwarded);
-    }
-
-    /// The anchors that are indexed with a page that is shown.
-    pub(super) fn anchors(&self, shown: &str) -> Vec<String> {
-        let mut anchors = Anchors::default();
-        let member = self.pages.get(shown).and_then(|page| page.member.as_ref());
-        let cluster = member.and_then(|member| member.cluster()).map(|cluster| cluster.holder());
-        for holder in [Some(shown.to_owned()), cluster].into_iter().flatten() {
-            let first = LinkRow::home(&holder, 0);
-            let held = self.links.range(first..).take_while(|(row, _)| row.holder == holder);
-            for links in held.flat_map(|(_, links)| links.values()) {
-                if !anchors.add(links.clone()) {
-                    return anchors.list;
-                }
-            }
-        }
-        anchors.list
     }
 }
 
