@@ -47,7 +47,9 @@ def absolute(base, href):
         url = urljoin(base, href.strip().partition("#")[0])
     except ValueError:
         return None
-    return url if url.startswith(("http:", "https:")) else None
+    if not url.startswith(("http:", "https:")):
+        return None
+    return url if url.count("/") > 2 else url + "/"
 
 
 def parse(url, content):
