@@ -37,7 +37,10 @@ fn store() -> (TempDir, PathBuf) {
         let page = format!("<title>Page {n}</title><p>A cod, the number {n}.");
         fs::write(site.join(format!("p{n}.html")), page).unwrap();
     }
-    let page = format!("<title>{HOSTILE}</title><p>ling {HOSTILE} <a href=p1.html>{HOSTILE}</a>");
+    // Mostly text, or it would be taken for binary data.
+    let (head, filler) = ("<meta charset=utf-8>", "and other fish ".repeat(20));
+    let link = format!("<a href=p1.html>{HOSTILE}</a>");
+    let page = format!("{head}<title>{HOSTILE}</title><p>ling {HOSTILE} {filler} {link}");
     fs::write(site.join("hostile.html"), page).unwrap();
     let load = ["webindex", "load", site.to_str().unwrap(), "--base", BASE];
     text(&percolator(&load, &data), 0);
