@@ -85,6 +85,25 @@ fn a_search_goes_on_while_another_process_has_the_store() {
 }
 
 #[test]
+fn a_search_index_that_is_gone_or_old_is_made_anew_by_the_next_search() {
+    let (_dir, data) = store();
+    let search = ["webindex", "search", "cod", "--limit", "20"];
+    // Pages that match alike come in any order.
+    let found = || {
+        let shown = text(&percolator(&search, &data), 0);
+        let mut lines: Vec<String> = shown.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let before = found();
+    assert!(before.contains(&"11 pages match".to_owned()), "{before:?}");
+    fs::remove_dir_all(data.join("webindex-search")).unwrap();
+    assert_eq!(found(), before);
+    fs::write(data.join("webindex-search").join("FORMAT"), "webindex search index 1").unwrap();
+    assert_eq!(found(), before);
+}
+
+#[test]
 fn results_come_in_pages_with_their_total() {
     let (_dir, data) = store();
     let search = |args: &[&str]| {

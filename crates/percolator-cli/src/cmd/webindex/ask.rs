@@ -13,8 +13,8 @@ use crate::store::StoreArgs;
 
 /// Search titles, anchors and texts.
 ///
-/// Only the search index is read, so a search works while other commands change the store. Pages that wait to
-/// be indexed are found once they are.
+/// Only the search index is read, so a search works while other commands change the store. Pages
+/// that wait to be indexed are found once they are.
 #[derive(Debug, Args)]
 #[command(after_help = "Queries:
   fresh fish                 pages with both words, in any of their English forms
@@ -42,8 +42,8 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    pub(super) fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let found = search_only(&self.store)?.find(&self.query, self.offset, self.limit)?;
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let found = search_only(&self.store).await?.find(&self.query, self.offset, self.limit)?;
         match context.out.json {
             true => context.out.json(&json!(found))?,
             false => print_found(context.out, &found)?,

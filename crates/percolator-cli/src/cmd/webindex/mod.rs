@@ -43,7 +43,7 @@ impl Webindex {
             Webindex::Rank(rank) => rank.run(context).await,
             Webindex::Recrawl(recrawl) => recrawl.run(context).await,
             Webindex::Verify(verify) => verify.run(context).await,
-            Webindex::Search(search) => search.run(context),
+            Webindex::Search(search) => search.run(context).await,
             Webindex::Page(page) => page.run(context).await,
             Webindex::Cluster(cluster) => cluster.run(context).await,
             Webindex::Stats(stats) => stats.run(context).await,

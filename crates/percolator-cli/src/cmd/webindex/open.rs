@@ -51,22 +51,50 @@ impl Index {
     }
 }
 
-/// Opens the search index of a store, without the store.
-pub(crate) fn search_only(store: &StoreArgs) -> anyhow::Result<SearchIndex> {
+/// Opens the search index of a store, without the store. The store is opened first if its index has
+/// to be made anew: it is gone, an earlier version wrote it, or nobody has completed it.
+pub(crate) async fn search_only(store: &StoreArgs) -> anyhow::Result<SearchIndex> {
     let place = store.place()?;
-    let dir = match &place {
-        Place::Directory(dir) => {
-            check_there(dir)?;
-            dir.join(SEARCH_DIR)
-        }
+    let data = match &place {
+        Place::Directory(data) => data,
         Place::Cluster(config) => {
-            search_dir(config).ok_or(webindex::Error::NoSearchIndex)?.to_path_buf()
+            let dir = search_dir(config).ok_or(webindex::Error::NoSearchIndex)?;
+            return match SearchIndex::open_existing(dir) {
+                Err(webindex::Error::NoIndex { .. }) => Err(no_index(&place)),
+                opened => Ok(opened?),
+            };
         }
     };
+    check_there(data)?;
+    let dir = data.join(SEARCH_DIR);
     match SearchIndex::open_existing(&dir) {
-        Err(webindex::Error::NoIndex { .. }) => Err(no_index(&place)),
-        opened => Ok(opened?),
+        Ok(search) if !search.is_incomplete() => return Ok(search),
+        // A process that has the store open completes it.
+        Ok(search) => {
+            if complete(store).await.is_err() {
+                return Ok(search);
+            }
+        }
+        Err(webindex::Error::NoIndex { .. }) if !holds_store(data) => return Err(no_index(&place)),
+        Err(webindex::Error::NoIndex { .. } | webindex::Error::IndexFormat { .. }) => {
+            complete(store).await?;
+        }
+        Err(error) => return Err(error.into()),
     }
+    Ok(SearchIndex::open_existing(&dir)?)
+}
+
+/// Has the observers of a store make its search index anew, and waits until they have.
+async fn complete(store: &StoreArgs) -> anyhow::Result<()> {
+    let index = Index::open_existing(store).await?;
+    index.wait(None).await?;
+    index.stop().await;
+    Ok(())
+}
+
+/// Whether an embedded store lies in a directory.
+fn holds_store(data: &Path) -> bool {
+    data.join("engine").is_dir()
 }
 
 fn no_index(place: &Place) -> anyhow::Error {
