@@ -430,8 +430,8 @@ impl Engine {
         for group in &lead.groups {
             let Some(position) = group.memory else { continue };
             let from = self.memory().group(position).refill_from();
-            // Cells that cannot be read now stay spilled, where a reader will meet the same error. Nobody
-            // waits for the memory while they are read.
+            // Cells that cannot be read now stay spilled, where a reader will meet the same error.
+            // Nobody waits for the memory while they are read.
             if let Some(from) = from
                 && let Ok(cells) = spilled(&group.cells, from)
             {
@@ -457,7 +457,8 @@ impl Engine {
                     continue;
                 }
             }
-            // Declared first: should the commit panic, its callers hear of it after the lock is poisoned.
+            // Declared first: should the commit panic, its callers hear of it after the lock is
+            // poisoned.
             let group;
             // Requests that arrive while another thread leads join this group.
             let lead = self.wait_to_lead();

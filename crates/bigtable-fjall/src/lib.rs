@@ -25,8 +25,9 @@
 //!   state that its mutations apply to.
 //! * A read opens its snapshot after it has copied the in-memory cells, never before; the snapshot
 //!   shows whole batches only.
-//! * No future of the store syncs, sleeps, or waits for the commit lock: the committer thread does what
-//!   may take long (`waits.rs`). A future that meets a failed write opens the engine anew, and blocks.
+//! * No future of the store syncs, sleeps, or waits for the commit lock: the committer thread does
+//!   what may take long (`waits.rs`). A future that meets a failed write opens the engine anew, and
+//!   blocks.
 //! * After a failed write nothing is answered until the journal was cut behind the last acknowledged
 //!   batch, and the engine was opened anew in place (`reopen.rs`, `tail.rs`).
 

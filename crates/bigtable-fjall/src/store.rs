@@ -87,11 +87,12 @@ impl FjallStore {
         Ok(FjallStore { running: Arc::new(Running::start(engine, recovery, restarted)?) })
     }
 
-    /// Closes the store under all of its handles. Requests that are in flight are done first. From then on every
-    /// request fails with [`Error::Files`], and the directory may be opened again, here or in another process.
-    /// Closing a store that is closed does nothing.
+    /// Closes the store under all of its handles. Requests that are in flight are done first. From
+    /// then on every request fails with [`Error::Files`], and the directory may be opened again,
+    /// here or in another process. Closing a store that is closed does nothing.
     ///
-    /// This blocks, for as long as the disk takes: in an async program call it where blocking is allowed.
+    /// This blocks, for as long as the disk takes: in an async program call it where blocking is
+    /// allowed.
     ///
     /// ```
     /// use bigtable::Store;

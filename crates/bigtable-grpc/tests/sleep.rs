@@ -1,5 +1,6 @@
-//! A machine that sleeps while a request waits: the request is not applied afterwards, although timers, which stood
-//! still, say that hardly any time has passed. Whoever sent it has long given it up.
+//! A machine that sleeps while a request waits: the request is not applied afterwards, although
+//! timers, which stood still, say that hardly any time has passed. Whoever sent it has long given
+//! it up.
 //!
 //! The clock is one for the whole process, so all of it is one test.
 

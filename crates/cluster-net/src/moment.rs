@@ -33,8 +33,8 @@ impl Moment {
         Moment(Moment::read() + Duration::from_secs(slept))
     }
 
-    /// Has this process find that the machine has slept for so many seconds: all moments pass, and timers stand
-    /// still. For tests, each in a process of its own.
+    /// Has this process find that the machine has slept for so many seconds: all moments pass, and
+    /// timers stand still. For tests, each in a process of its own.
     #[cfg(feature = "test-sleep")]
     pub fn sleep_machine(seconds: u64) {
         SLEPT_SECONDS.fetch_add(seconds, std::sync::atomic::Ordering::SeqCst);

@@ -168,15 +168,15 @@ impl JsonArray {
     }
 }
 
-/// Whether a terminal would obey a character rather than show it: control characters, and those that turn the
-/// direction of writing or end a line.
+/// Whether a terminal would obey a character rather than show it: control characters, and those
+/// that turn the direction of writing or end a line.
 fn is_obeyed(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || matches!(c, '\u{2028}'..='\u{202e}')
 }
 
-/// Text from elsewhere as a terminal may get it: each character that it would obey becomes the replacement
-/// character.
+/// Text from elsewhere as a terminal may get it: each character that it would obey becomes the
+/// replacement character.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if is_obeyed(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

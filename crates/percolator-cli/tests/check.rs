@@ -104,8 +104,8 @@ fn a_flipped_bit_in_the_journal_is_refused_named_and_repaired() {
     assert!(moments.contains("\"timestamp\":10995"), "2^40 and a little: {moments}");
 }
 
-/// The engine's list of keyspaces, or a keyspace's manifest: without it nothing can be opened, and nothing is
-/// lost.
+/// The engine's list of keyspaces, or a keyspace's manifest: without it nothing can be opened, and
+/// nothing is lost.
 #[test]
 fn a_lost_list_of_keyspaces_and_a_lost_manifest_are_repaired() {
     let (dir, data) = store();

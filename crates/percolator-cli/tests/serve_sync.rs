@@ -1,5 +1,5 @@
-//! `percolator serve table` on a disk whose syncs fail: it goes on where it can find out what the disk holds, and
-//! ends with exit status 7 where it cannot.
+//! `percolator serve table` on a disk whose syncs fail: it goes on where it can find out what the
+//! disk holds, and ends with exit status 7 where it cannot.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
@@ -99,7 +99,8 @@ async fn a_server_survives_a_sync_that_fails_and_ends_with_7_when_none_succeeds(
     }
 
     disk.fail_once(".jnl");
-    // The server knows that it is not applied, and the client may not: it sends such a request once.
+    // The server knows that it is not applied, and the client may not: it sends such a request
+    // once.
     let error = write(&*table, 20).await.unwrap_err();
     assert!(matches!(error, Error::Unknown { .. } | Error::Unavailable { .. }), "{error}");
     assert!(!disk.is_armed(), "a sync has failed");

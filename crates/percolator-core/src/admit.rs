@@ -1,13 +1,14 @@
 //! Admission: those who bring in new work wait for those who handle it.
 //!
-//! A loader commits several times faster than observers run. Without a bound, a change that somebody makes
-//! meanwhile waits behind the whole load.
+//! A loader commits several times faster than observers run. Without a bound, a change that
+//! somebody makes meanwhile waits behind the whole load.
 //!
-//! * Of this client's changes, those count for which a hint waits, and whose workers are at work. A change
-//!   that waits for anything else, such as an observer that nobody here runs, is no reason to wait.
+//! * Of this client's changes, those count for which a hint waits, and whose workers are at work. A
+//!   change that waits for anything else, such as an observer that nobody here runs, is no reason
+//!   to wait.
 //! * On a store that other processes use, the notifications in the store count
-//!   ([`Options::backlog_of_store`]). One caller looks at a time, for all callers of the client, at most
-//!   every [`LOOK_EVERY`], and at no more cells than the bound.
+//!   ([`Options::backlog_of_store`]). One caller looks at a time, for all callers of the client, at
+//!   most every [`LOOK_EVERY`], and at no more cells than the bound.
 //! * An observer never waits (hazard H74): the backlog could not drain if all workers did.
 //!
 //! [`Options::backlog_of_store`]: crate::Options::backlog_of_store
@@ -81,17 +82,17 @@ impl Admission {
 }
 
 impl Client {
-    /// Waits while too much waits for observers, or while the store is short of room for new locks and
-    /// notifications. Those who bring in new work call it before each piece.
+    /// Waits while too much waits for observers, or while the store is short of room for new locks
+    /// and notifications. Those who bring in new work call it before each piece.
     ///
-    /// The backlog is bounded by [`backlog_max`](crate::Options::backlog_max). Changes count that wait for workers
-    /// of this client, as far as such workers are there. With
+    /// The backlog is bounded by [`backlog_max`](crate::Options::backlog_max). Changes count that
+    /// wait for workers of this client, as far as such workers are there. With
     /// [`backlog_of_store`](crate::Options::backlog_of_store), which is set in a cluster, all notifications in the
-    /// store count, as of half a second ago at most. Changes for a batching observer of this client count
-    /// only in the store.
+    /// store count, as of half a second ago at most. Changes for a batching observer of this client
+    /// count only in the store.
     ///
-    /// Called by an observer, also through other functions, it returns at once: observers are what clears the
-    /// backlog. A task that an observer has spawned is not known for one.
+    /// Called by an observer, also through other functions, it returns at once: observers are what
+    /// clears the backlog. A task that an observer has spawned is not known for one.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {

@@ -305,8 +305,8 @@ impl Client {
         &*self.inner.services.locks
     }
 
-    /// The name under which the next piece of work holds an advisory lock. It is the client's, so that the lock
-    /// goes with the client's token.
+    /// The name under which the next piece of work holds an advisory lock. It is the client's, so
+    /// that the lock goes with the client's token.
     pub(crate) fn next_holder(&self) -> Holder {
         let work = self.inner.works.fetch_add(1, Ordering::Relaxed);
         Holder { owner: self.incarnation(), work }

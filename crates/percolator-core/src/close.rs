@@ -69,15 +69,16 @@ impl Closing {
 }
 
 impl Client {
-    /// Ends everything that this client does in the background, and waits for it: workers finish the cell they
-    /// are at, however long that takes; commits whose caller let go, and secondary rows, are committed;
-    /// collectors end where they are. Then the client's liveness token is given up.
+    /// Ends everything that this client does in the background, and waits for it: workers finish
+    /// the cell they are at, however long that takes; commits whose caller let go, and secondary
+    /// rows, are committed; collectors end where they are. Then the client's liveness token is
+    /// given up.
     ///
-    /// From then on everything fails with [`Error::Closed`]: what clones of this client begin, and reads and
-    /// commits of transactions that are open. A commit that another task is in the middle of is waited for; a
-    /// caller that holds its future without polling it holds up `close`. Other clients of the same store
-    /// go on. Closing a client that is closed does nothing. An observer must not await this: it would wait for
-    /// itself.
+    /// From then on everything fails with [`Error::Closed`]: what clones of this client begin, and
+    /// reads and commits of transactions that are open. A commit that another task is in the middle
+    /// of is waited for; a caller that holds its future without polling it holds up `close`. Other
+    /// clients of the same store go on. Closing a client that is closed does nothing. An observer
+    /// must not await this: it would wait for itself.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {
@@ -93,8 +94,8 @@ impl Client {
         self.end(None).await;
     }
 
-    /// As [`close`](Client::close), but waits for so long at most, a second more for workers that block their
-    /// thread, and returns what is left.
+    /// As [`close`](Client::close), but waits for so long at most, a second more for workers that
+    /// block their thread, and returns what is left.
     pub async fn close_within(&self, longest: Duration) -> CloseReport {
         self.end(Some(longest)).await
     }

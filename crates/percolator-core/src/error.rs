@@ -92,7 +92,8 @@ pub enum Error {
     /// The application's own code failed, inside a closure or an observer.
     #[error("{0}")]
     Application(Arc<dyn std::error::Error + Send + Sync>),
-    /// New work was not admitted for too long: try again later. See [`Client::admit`](crate::Client::admit).
+    /// New work was not admitted for too long: try again later. See
+    /// [`Client::admit`](crate::Client::admit).
     #[error("no new work was admitted for {waited:?}: {why}")]
     Overloaded {
         /// How long the caller waited.
@@ -100,7 +101,8 @@ pub enum Error {
         /// What it waited for, and what helps.
         why: String,
     },
-    /// The database was [closed](crate::Client::close), here or through another handle: open it again.
+    /// The database was [closed](crate::Client::close), here or through another handle: open it
+    /// again.
     #[error("the database was closed: open it again")]
     Closed,
     /// An observer cannot do its work now, because what it feeds is out of reach. That is no fault of the

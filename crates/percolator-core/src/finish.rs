@@ -6,11 +6,11 @@
 //! [`Client::finish`]. Its caller polls it, for as long as the caller is there; a task of its own polls
 //! it from then on.
 //!
-//! Invariants: work that was begun is polled without a pause until it ends. It may hold a lock that other
-//! commits wait for, or be the next to get one, as with the lock of the oracle's record. Work that waited for
-//! its turn unpolled would hold up the tasks before it for ever. At most [`FINISHED_MAX`] tasks
-//! run at a time; a commit beyond is left as a crash would leave it. A process that dies takes its tasks
-//! with it (H16): nothing of a dead process is finished.
+//! Invariants: work that was begun is polled without a pause until it ends. It may hold a lock that
+//! other commits wait for, or be the next to get one, as with the lock of the oracle's record. Work
+//! that waited for its turn unpolled would hold up the tasks before it for ever. At most
+//! [`FINISHED_MAX`] tasks run at a time; a commit beyond is left as a crash would leave it. A
+//! process that dies takes its tasks with it (H16): nothing of a dead process is finished.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -4,9 +4,10 @@
 //! A hint is never needed: the notify cell is in the store, and the scan finds it. So the queue is
 //! bounded, and what does not fit is dropped.
 //!
-//! Each observed column has a lane of its own, and workers take turns with the lanes: a long backlog of one
-//! column holds up no other. An observer may be bounded to so many runs at a time. A lane with as many runs is
-//! passed over, and its hints wait, so that slow observers do not take all workers.
+//! Each observed column has a lane of its own, and workers take turns with the lanes: a long
+//! backlog of one column holds up no other. An observer may be bounded to so many runs at a time. A
+//! lane with as many runs is passed over, and its hints wait, so that slow observers do not take
+//! all workers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -98,8 +99,8 @@ struct State {
 #[derive(Debug)]
 struct Lane {
     queue: VecDeque<Cell>,
-    /// The rows of the cells in the queue, each with its newest notification that is known. Several changes of
-    /// one cell need one visit (message collapsing).
+    /// The rows of the cells in the queue, each with its newest notification that is known. Several
+    /// changes of one cell need one visit (message collapsing).
     waiting: BTreeMap<RowKey, Option<Timestamp>>,
     hints_max: usize,
     /// How many workers are at cells of the column, and how many may be.
@@ -126,8 +127,8 @@ impl Hints {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to keep hints at changes of the columns `each`, which may have so many runs at a time, and to ring
-    /// at changes of those `batched`, until the queue is dropped.
+    /// Begins to keep hints at changes of the columns `each`, which may have so many runs at a
+    /// time, and to ring at changes of those `batched`, until the queue is dropped.
     pub(crate) fn begin(
         &self,
         each: Vec<((String, Column), usize)>,

@@ -40,15 +40,15 @@ pub trait LockService: Send + Sync + Debug {
     /// When the service cannot be reached.
     async fn is_alive(&self, owner: Incarnation) -> Result<bool>;
 
-    /// Tries to take the advisory lock `name` for at most `lifetime`. Its present holder is refused like
-    /// any other: the workers of one client exclude one another too.
+    /// Tries to take the advisory lock `name` for at most `lifetime`. Its present holder is refused
+    /// like any other: the workers of one client exclude one another too.
     ///
     /// # Errors
     /// When the service cannot be reached.
     async fn try_lock(&self, name: &[u8], holder: Holder, lifetime: Duration) -> Result<bool>;
 
-    /// Lets the advisory lock `name` last for another `lifetime`, if `holder` still has it. Returns whether
-    /// `holder` has it. A lock that another holder has taken over stays as it is.
+    /// Lets the advisory lock `name` last for another `lifetime`, if `holder` still has it. Returns
+    /// whether `holder` has it. A lock that another holder has taken over stays as it is.
     ///
     /// # Errors
     /// When the service cannot be reached. The lock may have been renewed then.
@@ -58,8 +58,8 @@ pub trait LockService: Send + Sync + Debug {
     fn unlock(&self, name: &[u8], holder: Holder);
 }
 
-/// Who holds an advisory lock: one piece of work of one client. A worker whose lock ran out cannot renew or
-/// give up the lock that another worker of the same client has taken since.
+/// Who holds an advisory lock: one piece of work of one client. A worker whose lock ran out cannot
+/// renew or give up the lock that another worker of the same client has taken since.
 ///
 /// See [`ProcessLocks`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

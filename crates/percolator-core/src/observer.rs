@@ -60,14 +60,15 @@ pub struct Change {
 pub trait Observer: Send + Sync + 'static {
     /// Handles a change. The worker commits `tx` afterwards.
     ///
-    /// A run is not limited in time. While it takes, its worker handles nothing else, and renews its advisory lock
-    /// on the row for [`run_max`](crate::WorkerOptions::run_max). A run may be repeated, also beside itself,
-    /// and commits once. A long one asks now and then whether the
+    /// A run is not limited in time. While it takes, its worker handles nothing else, and renews
+    /// its advisory lock on the row for [`run_max`](crate::WorkerOptions::run_max). A run may be
+    /// repeated, also beside itself, and commits once. A long one asks now and then whether the
     /// [workers are to stop](Transaction::is_stopping).
     ///
     /// # Errors
-    /// Whatever goes wrong; nothing of the transaction takes effect then. [`Error::Unavailable`](crate::Error::Unavailable)
-    /// is not counted against the change: it is tried again for ever.
+    /// Whatever goes wrong; nothing of the transaction takes effect then.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) is not counted against the change: it is
+    /// tried again for ever.
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()>;
 }
 
@@ -186,9 +187,9 @@ impl Registration {
 
     /// Bounds how many runs of this observer there are at a time, in place of
     /// [`WorkerOptions::runs_max`](crate::WorkerOptions::runs_max); one at least. A slow observer, such as one
-    /// that calls another service, leaves the other threads to other observers. All observers of one column run
-    /// one after the other, so the least of their bounds is that of each. A batching observer has one
-    /// run at a time anyway.
+    /// that calls another service, leaves the other threads to other observers. All observers of
+    /// one column run one after the other, so the least of their bounds is that of each. A batching
+    /// observer has one run at a time anyway.
     ///
     /// ```
     /// # use percolator_core::{*, async_trait};

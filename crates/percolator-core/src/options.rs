@@ -44,9 +44,10 @@ pub struct Options {
     /// [`admit`](crate::Client::admit) waits while more changes than this wait for observers: 2,000 by default.
     /// `usize::MAX` is no bound.
     pub backlog_max: usize,
-    /// Whether `admit` counts what waits in the store, of which other processes leave and handle a part, and
-    /// not only what waits for workers of this client. Set by [`over_network`](Options::over_network): a
-    /// loader in a cluster mostly has no workers of its own.
+    /// Whether `admit` counts what waits in the store, of which other processes leave and handle a
+    /// part, and not only what waits for workers of this client. Set by
+    /// [`over_network`](Options::over_network): a loader in a cluster mostly has no workers of its
+    /// own.
     pub backlog_of_store: bool,
     /// How long `admit` waits before it gives up: 60 s by default.
     pub admit_wait_max: Duration,

@@ -126,9 +126,9 @@ impl Transaction {
         self.reads_own_writes = yes;
     }
 
-    /// Whether the workers that run an observer in this transaction are to stop; `false` outside of observers.
-    /// A long run then ends early, with [`Error::Unavailable`]: nothing of it takes effect, and the next worker
-    /// handles the change. Costs one look at a flag.
+    /// Whether the workers that run an observer in this transaction are to stop; `false` outside of
+    /// observers. A long run then ends early, with [`Error::Unavailable`]: nothing of it takes
+    /// effect, and the next worker handles the change. Costs one look at a flag.
     ///
     /// ```
     /// # use percolator_core::*;
@@ -147,8 +147,8 @@ impl Transaction {
         self.crew.as_ref().is_some_and(|crew| crew.is_stopping())
     }
 
-    /// Completes when the workers that run an observer in this transaction are to stop, and never outside of
-    /// observers: to be awaited beside something that takes long.
+    /// Completes when the workers that run an observer in this transaction are to stop, and never
+    /// outside of observers: to be awaited beside something that takes long.
     pub fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
         let crew = self.crew.clone();
         async move {

@@ -1,16 +1,17 @@
-//! A catalogue: offers of shops, and of each product the number of its offers and their lowest price.
+//! A catalogue: offers of shops, and of each product the number of its offers and their lowest
+//! price.
 //!
-//! It loads so many offers as fast as they are admitted, and changes one now and then meanwhile. It prints what
-//! an offer costs, derivation included, and how long a change takes to its product:
+//! It loads so many offers as fast as they are admitted, and changes one now and then meanwhile. It
+//! prints what an offer costs, derivation included, and how long a change takes to its product:
 //!
 //! ```text
 //! cargo run --release -p percolator --example catalogue -- 100000
 //! cargo run --release -p percolator --example catalogue -- 1000000 unbounded
 //! ```
 //!
-//! `unbounded` loads without waiting for the observers (`admit` has no bound), so that a backlog of almost all
-//! offers builds up. A product keeps all its offers in one cell, so an offer that changes needs no memory of what it
-//! was before.
+//! `unbounded` loads without waiting for the observers (`admit` has no bound), so that a backlog of
+//! almost all offers builds up. A product keeps all its offers in one cell, so an offer that
+//! changes needs no memory of what it was before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -115,8 +116,8 @@ async fn load(db: &Percolator, table: &Table, offers: u64) -> Result<()> {
     Ok(())
 }
 
-/// Changes an offer again and again, each time to a lower price than before, and waits until its product has
-/// that price. Returns how long each took.
+/// Changes an offer again and again, each time to a lower price than before, and waits until its
+/// product has that price. Returns how long each took.
 async fn change(db: Percolator, ends: Arc<AtomicBool>) -> Result<Vec<Duration>> {
     let (offers, products) = (db.table("offers").await?, db.table("products").await?);
     // Of a product that the load does not know.

@@ -191,15 +191,16 @@ impl Percolator {
         Percolator { client, gc, shared, _collector: collector }
     }
 
-    /// Closes the database: waits for the workers and for commits that go on in the background, ends the
-    /// collection of garbage, and then, if the database was [opened](Percolator::open) in a directory, closes
-    /// its files. The directory can be opened again at once, also by this process.
+    /// Closes the database: waits for the workers and for commits that go on in the background,
+    /// ends the collection of garbage, and then, if the database was [opened](Percolator::open) in
+    /// a directory, closes its files. The directory can be opened again at once, also by this
+    /// process.
     ///
     /// All clients of the database in this process are closed, those of
     /// [`another_client`](Percolator::another_client) included; [`Client::close`] says what of each is waited
-    /// for. From then on clones, tables and open transactions fail with [`Error::Closed`]. A store that
-    /// was handed over, with [`over`](Percolator::over) or [`connect`](Percolator::connect), stays open.
-    /// Closing a database that is closed does nothing.
+    /// for. From then on clones, tables and open transactions fail with [`Error::Closed`]. A store
+    /// that was handed over, with [`over`](Percolator::over) or [`connect`](Percolator::connect),
+    /// stays open. Closing a database that is closed does nothing.
     ///
     /// An observer that never ends holds this up: see [`close_within`](Percolator::close_within).
     ///
@@ -225,8 +226,8 @@ impl Percolator {
         self.close_store().await
     }
 
-    /// As [`close`](Percolator::close), but waits for so long at most for each client of the database, and returns
-    /// what is left. The files are closed in any case.
+    /// As [`close`](Percolator::close), but waits for so long at most for each client of the
+    /// database, and returns what is left. The files are closed in any case.
     ///
     /// # Errors
     /// As [`close`](Percolator::close).

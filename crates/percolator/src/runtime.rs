@@ -71,8 +71,8 @@ impl Runtime for TokioRuntime {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Each poll uses the timer of the runtime that it happens in. A commit that its caller lets go of goes on
-    /// in the runtime of the database, and that of the caller may have ended.
+    /// Each poll uses the timer of the runtime that it happens in. A commit that its caller lets go
+    /// of goes on in the runtime of the database, and that of the caller may have ended.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         let of = || Handle::try_current().map(|handle| handle.id()).ok();
         let mut asleep = (of(), Box::pin(tokio::time::sleep(duration)));

@@ -1,4 +1,5 @@
-//! Closing a database: its directory can be opened again at once, and nothing of it is left to others.
+//! Closing a database: its directory can be opened again at once, and nothing of it is left to
+//! others.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 

@@ -160,7 +160,8 @@ async fn ticks(work: impl Future<Output = ()>) -> (u32, Duration, Duration) {
     (ticks, longest, took)
 }
 
-/// The caller's runtime may have stopped, or ended, when a commit that it has let go of waits for its turn.
+/// The caller's runtime may have stopped, or ended, when a commit that it has let go of waits for
+/// its turn.
 #[test]
 fn a_sleep_that_began_in_another_runtime_ends() {
     let own = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

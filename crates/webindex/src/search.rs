@@ -12,12 +12,12 @@
 //! * A batch is applied as a whole or not at all, also when the process is killed: tantivy's
 //!   commit replaces one file.
 //! * What [`SearchIndex::apply`] has returned is visible to the next [`SearchIndex::search`].
-//! * Memory is bounded by [`WRITER_BYTES`] plus the batch, whatever the size of the index, and by 16 bytes
-//!   for each ranked page.
+//! * Memory is bounded by [`WRITER_BYTES`] plus the batch, whatever the size of the index, and by
+//!   16 bytes for each ranked page.
 //!
 //! One process writes at a time. The lock belongs to the process, not to a file's existence, so
-//! after `kill -9` nothing needs to be cleaned up. Any number of processes search meanwhile, and need nothing
-//! but the directory ([`SearchIndex::open_existing`]).
+//! after `kill -9` nothing needs to be cleaned up. Any number of processes search meanwhile, and
+//! need nothing but the directory ([`SearchIndex::open_existing`]).
 //!
 //! A query is made of these, all of which a page must match:
 //!
@@ -31,11 +31,11 @@
 //! | `site:example.org` | pages of this host and of hosts below it |
 //! | `site:example.org/docs/a` | pages whose address begins like this |
 //!
-//! All other punctuation only separates words: `pg_dump` is the phrase `pg dump`. Words in Chinese, Japanese and
-//! Korean are found wherever they stand.
+//! All other punctuation only separates words: `pg_dump` is the phrase `pg dump`. Words in Chinese,
+//! Japanese and Korean are found wherever they stand.
 //!
-//! Not here: dropping old tombstones, whose number is that of the pages ever deleted; a site's pages in order of
-//! their addresses; corrections of misspelt words.
+//! Not here: dropping old tombstones, whose number is that of the pages ever deleted; a site's
+//! pages in order of their addresses; corrections of misspelt words.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -249,20 +249,22 @@ impl std::fmt::Debug for SearchIndex {
 }
 
 impl SearchIndex {
-    /// Opens the index in `path`, or makes one if the directory is empty or missing. An index that an earlier
-    /// version wrote is emptied and made anew; [`is_incomplete`](Self::is_incomplete) then says so.
+    /// Opens the index in `path`, or makes one if the directory is empty or missing. An index that
+    /// an earlier version wrote is emptied and made anew; [`is_incomplete`](Self::is_incomplete)
+    /// then says so.
     ///
     /// # Errors
     ///
     /// [`Error::ForeignDirectory`] if something else is there, [`Error::IndexFormat`] if a later
-    /// version wrote it, [`Error::IndexInUse`] if an earlier one still writes to it, [`Error::Io`] and
+    /// version wrote it, [`Error::IndexInUse`] if an earlier one still writes to it, [`Error::Io`]
+    /// and
     /// [`Error::Index`] if the files cannot be read or made.
     pub fn open(path: &Path) -> Result<Self, Error> {
         SearchIndex::over(path, schema::open(path)?)
     }
 
-    /// Opens an index that is there, to search it; nothing in its directory changes, and another process may
-    /// write to it all the while.
+    /// Opens an index that is there, to search it; nothing in its directory changes, and another
+    /// process may write to it all the while.
     ///
     /// # Errors
     ///
@@ -288,7 +290,8 @@ impl SearchIndex {
         })
     }
 
-    /// Whether the index was made anew since all pages were exported last, so that it may lack some.
+    /// Whether the index was made anew since all pages were exported last, so that it may lack
+    /// some.
     pub fn is_incomplete(&self) -> bool {
         schema::is_incomplete(&self.path)
     }
@@ -302,9 +305,9 @@ impl SearchIndex {
         schema::set_complete(&self.path)
     }
 
-    /// Replaces the ranks of all pages by those of a newer state, whose number is `seq`; `false` if what is held
-    /// is as new. Ranks are shares: those of all pages sum up to about 1. The next search goes by them, and no
-    /// page is indexed again.
+    /// Replaces the ranks of all pages by those of a newer state, whose number is `seq`; `false` if
+    /// what is held is as new. Ranks are shares: those of all pages sum up to about 1. The next
+    /// search goes by them, and no page is indexed again.
     ///
     /// # Errors
     ///
@@ -426,11 +429,12 @@ impl SearchIndex {
         Ok(self.find(query, 0, limit)?.hits)
     }
 
-    /// Finds the pages that match a query, and returns at most `limit` of them, and [`HITS_MAX`], after leaving
-    /// out the `offset` best ones. The [module](self) says how queries are written.
+    /// Finds the pages that match a query, and returns at most `limit` of them, and [`HITS_MAX`],
+    /// after leaving out the `offset` best ones. The [module](self) says how queries are written.
     ///
-    /// The title and the anchors of links count more than the text, exact forms more than others, and
-    /// neighbours in the query more where they are neighbours in the page. The rank gently raises the score.
+    /// The title and the anchors of links count more than the text, exact forms more than others,
+    /// and neighbours in the query more where they are neighbours in the page. The rank gently
+    /// raises the score.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Making anew what the engine finds its files by, for a repair: the manifest of a keyspace, and the list of
-//! keyspaces.
+//! Making anew what the engine finds its files by, for a repair: the manifest of a keyspace, and
+//! the list of keyspaces.
 //!
 //! ```text
 //!   lost                    taken instead
@@ -8,12 +8,13 @@
 //!   the list of keyspaces   a new one, by the numbers and names in the store's inventory
 //! ```
 //!
-//! A new manifest loses the levels. That is harmless for a repair: it reads keyspaces from end to end, and
-//! entries that lie in several files are ordered by their numbers. A file whose content was merged into
-//! another one may still be there, so that a cell may show which that merge removed.
+//! A new manifest loses the levels. That is harmless for a repair: it reads keyspaces from end to
+//! end, and entries that lie in several files are ordered by their numbers. A file whose content
+//! was merged into another one may still be there, so that a cell may show which that merge
+//! removed.
 //!
-//! The engine writes the list and the empty manifests itself, into a directory among the temporary files: this
-//! module knows no more of their form than `runs.rs` does.
+//! The engine writes the list and the empty manifests itself, into a directory among the temporary
+//! files: this module knows no more of their form than `runs.rs` does.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -46,8 +47,8 @@ pub(super) struct Rebuilt {
 /// Adds to the survey what it lacks of the keyspaces in `engine`, if there is anything.
 ///
 /// # Errors
-/// If the list of keyspaces is damaged and the inventory is not there to take its place, or if temporary
-/// files cannot be written.
+/// If the list of keyspaces is damaged and the inventory is not there to take its place, or if
+/// temporary files cannot be written.
 pub(super) fn rebuild(survey: &mut Survey, engine: &Path) -> Result<Option<Rebuilt>> {
     let keyspaces = engine.join(KEYSPACES_DIR);
     let list = keyspaces.join(NAMES.to_string());
@@ -158,8 +159,9 @@ fn of_damage(Damage { path, problem }: Damage) -> Error {
     fault::files(&path, problem, fault::BACKUP)
 }
 
-/// What the newest manifest in the directory names, if that is every file that is there, each with the checksum
-/// that the manifest says. The manifest itself may be damaged, so nothing else of it is believed.
+/// What the newest manifest in the directory names, if that is every file that is there, each with
+/// the checksum that the manifest says. The manifest itself may be damaged, so nothing else of it
+/// is believed.
 fn by_newest_manifest(dir: &Path, empty: Runs) -> std::result::Result<Runs, Runs> {
     let newest = || {
         let manifests = fs::read_dir(dir).ok()?.filter_map(|entry| {
@@ -245,7 +247,8 @@ pub(super) struct Span {
     pub(super) newest: u64,
 }
 
-/// Arranges files in as few runs as possible, in each of which no two overlap; the newest run is first.
+/// Arranges files in as few runs as possible, in each of which no two overlap; the newest run is
+/// first.
 fn in_runs(mut files: Vec<(Span, Named)>) -> Vec<Vec<Named>> {
     files.sort_by(|(one, _), (other, _)| one.first.cmp(&other.first));
     let mut runs: Vec<(Span, Vec<Named>)> = Vec::new();

@@ -61,7 +61,8 @@ impl Repair {
     ///
     /// # Errors
     /// [`Error::Files`] if the directory holds no store, if a process has it open, or if nothing can be
-    /// saved, because both the engine's list of its keyspaces and the store's inventory are damaged.
+    /// saved, because both the engine's list of its keyspaces and the store's inventory are
+    /// damaged.
     pub fn plan(dir: impl AsRef<Path>) -> Result<Repair> {
         let mut closed = Closed::look(dir.as_ref())?;
         let mut dropped = closed.problems();
@@ -88,14 +89,14 @@ impl Repair {
         Ok(Repair { closed, dropped, remade, _rebuilt: rebuilt })
     }
 
-    /// What the new store will lack, by the files that are damaged. A dropped file of a run takes cells
-    /// with it, and earlier versions may show in their place.
+    /// What the new store will lack, by the files that are damaged. A dropped file of a run takes
+    /// cells with it, and earlier versions may show in their place.
     pub fn dropped(&self) -> &[Problem] {
         &self.dropped
     }
 
-    /// What the engine finds its files by and was lost, by directory, and what takes its place: the list of
-    /// keyspaces, and manifests of keyspaces.
+    /// What the engine finds its files by and was lost, by directory, and what takes its place: the
+    /// list of keyspaces, and manifests of keyspaces.
     pub fn remade(&self) -> &[Problem] {
         &self.remade
     }

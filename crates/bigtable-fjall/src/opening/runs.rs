@@ -26,7 +26,8 @@ const CURRENT: &str = "current";
 const CURRENT_BYTES: usize = 25;
 /// The one kind of checksum that the engine knows.
 const XXH3: u8 = 0;
-/// The kind of a keyspace that keeps large values in files of their own, in a manifest's `tree_type`.
+/// The kind of a keyspace that keeps large values in files of their own, in a manifest's
+/// `tree_type`.
 const BLOB_TREE: u8 = 1;
 const BUFFER_BYTES: usize = 256 << 10;
 
@@ -95,7 +96,8 @@ impl Runs {
         }
     }
 
-    /// The same manifest with other files: those of its first level, by run, and those of large values.
+    /// The same manifest with other files: those of its first level, by run, and those of large
+    /// values.
     pub(super) fn with_files(mut self, runs: Vec<Vec<Named>>, values: Vec<Named>) -> Runs {
         if let Some(first) = self.levels.first_mut() {
             *first = runs;

@@ -1,5 +1,5 @@
-//! A disk whose syncs fail, under a process of its own: `scripts/failing-sync.c`, built with the machine's C
-//! compiler and loaded before the C library.
+//! A disk whose syncs fail, under a process of its own: `scripts/failing-sync.c`, built with the
+//! machine's C compiler and loaded before the C library.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -88,8 +88,8 @@ impl FailingSync {
         text.lines().map(call).collect()
     }
 
-    /// Checks that no file of the store in `dir` is one whose sync has failed: it was replaced. Returns the paths
-    /// of the failed syncs.
+    /// Checks that no file of the store in `dir` is one whose sync has failed: it was replaced.
+    /// Returns the paths of the failed syncs.
     pub(crate) fn none_is_kept(&self, dir: &Path) -> Vec<String> {
         let failed: Vec<Call> = self.calls().into_iter().filter(|c| c.what == "failed").collect();
         let files: BTreeSet<&str> = failed.iter().map(|call| &*call.file).collect();

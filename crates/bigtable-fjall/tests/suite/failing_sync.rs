@@ -1,8 +1,9 @@
-//! Syncs that fail: the journal's, that of a file that the engine writes in the background, and all of them.
+//! Syncs that fail: the journal's, that of a file that the engine writes in the background, and all
+//! of them.
 //!
-//! After a sync that failed the system may have dropped what it could not write, and another sync of the same
-//! file succeeds and proves nothing. So the store goes on with another file: no file whose sync failed is part of
-//! the store when the next row is acknowledged.
+//! After a sync that failed the system may have dropped what it could not write, and another sync
+//! of the same file succeeds and proves nothing. So the store goes on with another file: no file
+//! whose sync failed is part of the store when the next row is acknowledged.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -54,8 +55,8 @@ fn compare(dir: &Path, acknowledged: &[u64], refused: &[u64]) {
     }
 }
 
-/// Callers at once, whose batch cannot be synced: all learn that nothing of it is applied, the engine is opened
-/// anew under their handles, and no file whose sync failed is kept.
+/// Callers at once, whose batch cannot be synced: all learn that nothing of it is applied, the
+/// engine is opened anew under their handles, and no file whose sync failed is kept.
 fn the_journal(disk: &FailingSync, dir: &Path) {
     let (store, table) = open(dir, Durability::Sync);
     let mut acknowledged: Vec<u64> = (0..20).collect();
@@ -91,7 +92,8 @@ fn the_journal(disk: &FailingSync, dir: &Path) {
     assert!(failed.len() == 1 && failed[0].ends_with("engine/0.jnl"), "{failed:?}");
     assert!(acknowledged.iter().all(|row| is_there(&*table, *row)));
     assert!(!refused.iter().any(|row| is_there(&*table, *row)), "what was refused is not shown");
-    // The engine syncs its journal once more when it closes, which proves nothing, and nobody asks for it.
+    // The engine syncs its journal once more when it closes, which proves nothing, and nobody asks
+    // for it.
     let calls = disk.calls();
     let at = calls.iter().position(|call| call.what == "failed").unwrap();
     let after = calls[at..].iter().filter(|call| call.what == "repeated");

@@ -49,8 +49,8 @@ fn what_can_be_saved_is_saved_and_the_rest_is_named() {
     }
 }
 
-/// Damages a store, repairs it, and checks that the result is a store like any other. Returns what the repair
-/// says before it writes, and what the new store holds.
+/// Damages a store, repairs it, and checks that the result is a store like any other. Returns what
+/// the repair says before it writes, and what the new store holds.
 fn repaired(what: &str, files: &Files, harm: impl FnOnce(&Path)) -> (String, Tables) {
     let (dir, to) = (directory(), directory());
     write(dir.path(), files);

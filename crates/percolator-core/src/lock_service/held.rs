@@ -13,7 +13,8 @@ use crate::lock::Incarnation;
 
 /// How long a lock stays in the store after it was given up.
 pub(super) const LINGERS: Duration = Duration::from_millis(50);
-/// Most renewals of one lock in a row that may stay without a reply. Beyond, the lock is left to run out.
+/// Most renewals of one lock in a row that may stay without a reply. Beyond, the lock is left to
+/// run out.
 const UNANSWERED_MAX: usize = 8;
 
 /// The advisory locks of a process, by name. Bounded by the number of workers, each of which holds one, and by how
@@ -103,8 +104,8 @@ impl HeldLocks {
         Asked::Unknown(Asking { locks: self, name, holder })
     }
 
-    /// Notes that `new` is about to be written over a lock that `holder` uses. Returns what the store may
-    /// hold of the lock; nothing if the lock is not to be renewed.
+    /// Notes that `new` is about to be written over a lock that `holder` uses. Returns what the
+    /// store may hold of the lock; nothing if the lock is not to be renewed.
     pub(super) fn begin_renewal(&self, name: &[u8], holder: Holder, new: Claim) -> Vec<Claim> {
         let mut locks = self.locks();
         let uses = |lock: &&mut Held| lock.holder == holder && lock.stage == Stage::Used;
@@ -144,9 +145,9 @@ impl HeldLocks {
         lock.map(|lock| lock.stage = Stage::GivenUp { at: now }).is_some()
     }
 
-    /// Forgets a lock that `holder` gave up at that moment, and that was not used again since; returns what the
-    /// store may hold of it. No clock says so: one that runs slower than the timer would leave the lock here for
-    /// ever.
+    /// Forgets a lock that `holder` gave up at that moment, and that was not used again since;
+    /// returns what the store may hold of it. No clock says so: one that runs slower than the timer
+    /// would leave the lock here for ever.
     pub(super) fn forget(&self, name: &[u8], holder: Holder, given_up: Duration) -> Vec<Claim> {
         let mut locks = self.locks();
         let stage = Stage::GivenUp { at: given_up };

@@ -1,8 +1,9 @@
 //! The tasks of one `observe`, and how they end.
 //!
-//! A task that is to stop finishes the cell it is at. What takes too long for that is abandoned: the task is
-//! dropped where it awaits something. Its transaction is dropped with it and leaves no trace, unless it was
-//! committing, and its row lock is given up. The change stays notified, for the next worker.
+//! A task that is to stop finishes the cell it is at. What takes too long for that is abandoned:
+//! the task is dropped where it awaits something. Its transaction is dropped with it and leaves no
+//! trace, unless it was committing, and its row lock is given up. The change stays notified, for
+//! the next worker.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +15,8 @@ use futures::future::{AbortHandle, Either, abortable, select};
 use crate::Runtime;
 use crate::bell::Bell;
 
-/// How long tasks that are abandoned may take to end. One that blocks its thread goes on until it awaits something.
+/// How long tasks that are abandoned may take to end. One that blocks its thread goes on until it
+/// awaits something.
 const LEAVING_MAX: Duration = Duration::from_secs(1);
 
 /// The tasks.
@@ -90,8 +92,8 @@ impl Crew {
         }
     }
 
-    /// Stops the tasks and waits until they have ended. After the longest time, abandons what they are at, and
-    /// returns how many tasks that were.
+    /// Stops the tasks and waits until they have ended. After the longest time, abandons what they
+    /// are at, and returns how many tasks that were.
     pub(crate) async fn stop_within(
         &self,
         runtime: &dyn Runtime,

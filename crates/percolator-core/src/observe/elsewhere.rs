@@ -1,10 +1,11 @@
 //! Cells that wait for observers which no worker of this process runs.
 //!
-//! A notification goes when no observer that the schema names has anything to do for it (H53). Where other
-//! workers run some of them, their acknowledgements are in the row, and the worker that comes last
-//! clears. An observer that nobody runs any more keeps its cells notified: a new version of the program
-//! has renamed it, or left it out. The program is told of it, and its workers visit such cells ever more
-//! rarely, until somebody calls [`retire_observer`](crate::Client::retire_observer).
+//! A notification goes when no observer that the schema names has anything to do for it (H53).
+//! Where other workers run some of them, their acknowledgements are in the row, and the worker that
+//! comes last clears. An observer that nobody runs any more keeps its cells notified: a new version
+//! of the program has renamed it, or left it out. The program is told of it, and its workers visit
+//! such cells ever more rarely, until somebody calls
+//! [`retire_observer`](crate::Client::retire_observer).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,12 +98,12 @@ impl Context {
         others.filter(|entry| !runs(entry)).cloned().collect()
     }
 
-    /// Up to when nothing of the cell is left to do for all its other observers; `None` while something is. Weak ones
-    /// never say.
+    /// Up to when nothing of the cell is left to do for all its other observers; `None` while
+    /// something is. Weak ones never say.
     ///
-    /// For an observer that has nothing to do, a missing or old acknowledgement means no more than that the cell has not
-    /// changed since. It may be notified all the same: by a transaction that aborted, or by the sweep for a new
-    /// observer.
+    /// For an observer that has nothing to do, a missing or old acknowledgement means no more than
+    /// that the cell has not changed since. It may be notified all the same: by a transaction that
+    /// aborted, or by the sweep for a new observer.
     pub(super) async fn handled_elsewhere(
         &self,
         cell: &Cell,

@@ -63,7 +63,8 @@ impl Context {
     pub(super) async fn pass(&self, places: &mut Places) -> Result<bool> {
         let mut found = false;
         if !self.elsewhere.is_empty() {
-            // Workers that have nothing to do ask for no timestamp, and learn of no change with one.
+            // Workers that have nothing to do ask for no timestamp, and learn of no change with
+            // one.
             self.client.learn_schema().await?;
         }
         let mut tables = self.scanned_tables();
@@ -128,8 +129,8 @@ impl Context {
         Ok(true)
     }
 
-    /// Visits a few pages of the round that the busy workers share; `false` when it met another worker.
-    /// The round keeps each page that this pass did not visit to its end.
+    /// Visits a few pages of the round that the busy workers share; `false` when it met another
+    /// worker. The round keeps each page that this pass did not visit to its end.
     async fn pass_some(
         &self,
         table: &Table,

@@ -1,12 +1,14 @@
 //! The advisory lock on what a worker is at (paper section 2.4).
 //!
-//! The lock lasts for [`row_lock_lifetime`](super::WorkerOptions::row_lock_lifetime), so that a worker that
-//! hangs or dies holds nobody up for longer. While its observers run, a worker renews the lock, three times
-//! within that time: an observer that takes longer than the lock lasts does not run beside itself.
+//! The lock lasts for [`row_lock_lifetime`](super::WorkerOptions::row_lock_lifetime), so that a
+//! worker that hangs or dies holds nobody up for longer. While its observers run, a worker renews
+//! the lock, three times within that time: an observer that takes longer than the lock lasts does
+//! not run beside itself.
 //!
-//! Invariants (hazard H73): a renewal is conditional on the very claim that was written last, so a lock that
-//! another worker has taken over stays that worker's. It ends before the lock is given up, and after the
-//! longest run. No safety depends on the lock: of two runs for one change at most one commits.
+//! Invariants (hazard H73): a renewal is conditional on the very claim that was written last, so a
+//! lock that another worker has taken over stays that worker's. It ends before the lock is given
+//! up, and after the longest run. No safety depends on the lock: of two runs for one change at most
+//! one commits.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -23,8 +25,8 @@ use crate::observe::workers::Context;
 /// How often a lock is renewed within its lifetime.
 const RENEWALS: u32 = 3;
 
-/// An advisory lock that a worker holds. Dropping it gives the lock up, also when the worker is stopped in the
-/// middle of a run.
+/// An advisory lock that a worker holds. Dropping it gives the lock up, also when the worker is
+/// stopped in the middle of a run.
 pub(super) struct RowLock<'a> {
     context: &'a Context,
     name: Vec<u8>,

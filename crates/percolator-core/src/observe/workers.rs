@@ -40,8 +40,9 @@ const DELAYED_MAX: usize = 10_000;
 pub struct WorkerOptions {
     /// How many cells are handled at once: 4 by default.
     pub threads: usize,
-    /// How many cells of one column are handled at once; no fewer than `threads` by default. With less, the
-    /// observers of one column leave threads to all others, however slow they are. See also
+    /// How many cells of one column are handled at once; no fewer than `threads` by default. With
+    /// less, the observers of one column leave threads to all others, however slow they are. See
+    /// also
     /// [`Registration::runs_max`].
     pub runs_max: usize,
     /// How often the workers together scan for notifications although hints keep them busy, and the
@@ -49,13 +50,14 @@ pub struct WorkerOptions {
     pub scan_period: Duration,
     /// The longest pause between two scans when there is nothing to do: the workers of a process share them.
     pub idle_max: Duration,
-    /// How long a worker's advisory lock on a row lasts without being renewed: 30 s by default. A worker
-    /// renews the lock while its observers run. If the worker hangs, others go on with the row after this time.
+    /// How long a worker's advisory lock on a row lasts without being renewed: 30 s by default. A
+    /// worker renews the lock while its observers run. If the worker hangs, others go on with the
+    /// row after this time.
     pub row_lock_lifetime: Duration,
-    /// For how long a worker renews that lock: 10 min by default. An observer that runs for longer than this and
-    /// the lock's lifetime together runs a second time, beside itself. It **may run twice, and commits
-    /// once**: whatever it does outside of its transaction, such as a call of another service, must bear
-    /// being done twice.
+    /// For how long a worker renews that lock: 10 min by default. An observer that runs for longer
+    /// than this and the lock's lifetime together runs a second time, beside itself. It **may run
+    /// twice, and commits once**: whatever it does outside of its transaction, such as a call of
+    /// another service, must bear being done twice.
     pub run_max: Duration,
     /// How long a failed observer waits before its second attempt; doubled each time.
     pub failure_delay: Duration,
@@ -180,20 +182,22 @@ impl Client {
 }
 
 impl Workers {
-    /// Stops the workers and waits until each has finished the cell it is at, however long its observers
-    /// take. What is still dirty stays so in the store, for the next worker.
+    /// Stops the workers and waits until each has finished the cell it is at, however long its
+    /// observers take. What is still dirty stays so in the store, for the next worker.
     pub async fn stop(self) {
         self.context.crew.stop_within(&**self.context.runtime(), None).await;
     }
 
-    /// Stops the workers, and waits for so long until each has finished the cell it is at. Abandons what
-    /// then goes on, and returns how many workers were still at a cell or at a batch. Observers can
+    /// Stops the workers, and waits for so long until each has finished the cell it is at. Abandons
+    /// what then goes on, and returns how many workers were still at a cell or at a batch.
+    /// Observers can
     /// [ask](crate::Transaction::is_stopping) whether they should come to an end.
     ///
-    /// An abandoned run is dropped where it awaits something. Nothing of its transaction takes effect, unless it
-    /// was committing: a commit that has begun is finished in the background. Its advisory row lock is
-    /// given up at once, and the change stays notified: the next worker handles it. A run that blocks its
-    /// thread cannot be dropped. It goes on until it awaits something, and is waited for during one more second.
+    /// An abandoned run is dropped where it awaits something. Nothing of its transaction takes
+    /// effect, unless it was committing: a commit that has begun is finished in the background. Its
+    /// advisory row lock is given up at once, and the change stays notified: the next worker
+    /// handles it. A run that blocks its thread cannot be dropped. It goes on until it awaits
+    /// something, and is waited for during one more second.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {

@@ -96,8 +96,8 @@ fn a_thousand_commits_whose_callers_let_go_are_finished() {
     });
 }
 
-/// A commit that waits for the oracle may hold what all other commits wait for: it must go on, however many
-/// others were let go of before it.
+/// A commit that waits for the oracle may hold what all other commits wait for: it must go on,
+/// however many others were let go of before it.
 #[test]
 fn h72_commits_that_wait_for_each_other_are_finished() {
     const COMMITS: usize = 600;

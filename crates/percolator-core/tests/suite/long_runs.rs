@@ -1,5 +1,5 @@
-//! Observers that take long: their row locks are renewed (H73), they leave threads to others, and they can be
-//! stopped.
+//! Observers that take long: their row locks are renewed (H73), they leave threads to others, and
+//! they can be stopped.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -129,7 +129,8 @@ fn h73_a_batch_that_outlasts_its_lock_is_delivered_once() {
 
 const OTHER: Column = Column::literal("f:other");
 
-/// Two threads, a slow observer with two changes, and a quick one whose change comes later: when it ran.
+/// Two threads, a slow observer with two changes, and a quick one whose change comes later: when it
+/// ran.
 async fn quick_ran_at(world: &World, bound: Option<usize>, bound_of_all: usize) -> Duration {
     let (worker, writer) = (world.client().await, world.client().await);
     let table = worker.table("t").await.unwrap();

@@ -201,8 +201,8 @@ impl LockService for EtcdLocks {
         }
     }
 
-    /// A lease is renewed for as long as it was granted for, and the lock's key goes with its lease: what ran out
-    /// does not come back.
+    /// A lease is renewed for as long as it was granted for, and the lock's key goes with its
+    /// lease: what ran out does not come back.
     async fn renew(&self, name: &[u8], holder: Holder, _lifetime: Duration) -> Result<bool> {
         let held = self.inner.state().held.get(name).copied();
         let Some((_, lease)) = held.filter(|(now, _)| *now == holder) else { return Ok(false) };

@@ -1,16 +1,17 @@
 //! Measures how well searches find the right page:
 //! `cargo run --release -p webindex --example search_quality -- [--root DIR] [--at-least MRR]`.
 //!
-//! Loads the documentation of two Debian packages, ranks it, asks the queries beside this file, and prints
-//! for each corpus the mean reciprocal rank (MRR) of the pages that answer them: 1 if each comes first, 0.5
-//! if each comes second. Queries whose answer is not first are named. With `--at-least` the exit status is 1
-//! when a corpus is below that.
+//! Loads the documentation of two Debian packages, ranks it, asks the queries beside this file, and
+//! prints for each corpus the mean reciprocal rank (MRR) of the pages that answer them: 1 if each
+//! comes first, 0.5 if each comes second. Queries whose answer is not first are named. With
+//! `--at-least` the exit status is 1 when a corpus is below that.
 //!
-//! Then it counts, of the texts of `apache2-doc` that contain some Japanese, Chinese and Korean words, those that
-//! a search for the word finds.
+//! Then it counts, of the texts of `apache2-doc` that contain some Japanese, Chinese and Korean
+//! words, those that a search for the word finds.
 //!
-//! The packages are `postgresql-doc-15`, `python3.11-doc` and `apache2-doc` of Debian 12. They are installed, or
-//! unpacked below DIR: `apt-get download postgresql-doc-15 python3.11-doc apache2-doc`, then `dpkg -x FILE DIR`.
+//! The packages are `postgresql-doc-15`, `python3.11-doc` and `apache2-doc` of Debian 12. They are
+//! installed, or unpacked below DIR: `apt-get download postgresql-doc-15 python3.11-doc
+//! apache2-doc`, then `dpkg -x FILE DIR`.
 
 #![allow(clippy::print_stdout, reason = "the numbers are what this program is for")]
 
@@ -154,7 +155,8 @@ async fn measure(corpus: &Corpus, dir: &Path) -> Result<f64, Box<dyn std::error:
     Ok(all.mean())
 }
 
-/// Indexes each different text of a directory, and prints how many of those that contain a word are found by it.
+/// Indexes each different text of a directory, and prints how many of those that contain a word are
+/// found by it.
 fn count_words(dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let mut texts = BTreeMap::new();
     for found in Walk::new(dir, &Base::parse(BASE)?, &[])?.flatten() {

@@ -178,7 +178,8 @@ fn is_block(name: &[u8]) -> bool {
 }
 
 /// Returns whether a start tag shows that an open `svg` was never closed: the tags at which the
-/// standard's rules for foreign content go back to HTML. A `font` is one only with an attribute for its look.
+/// standard's rules for foreign content go back to HTML. A `font` is one only with an attribute for
+/// its look.
 pub(super) fn breaks_out_of_svg(name: &[u8]) -> bool {
     matches!(
         name,

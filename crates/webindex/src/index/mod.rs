@@ -82,8 +82,8 @@ pub struct WebIndex {
 impl WebIndex {
     /// Opens the index in a database and starts its observers. The search index lies in a directory
     /// of its own, `search_dir`; for a database on disk that is [`SEARCH_DIR`] inside its
-    /// directory. If it is not there, or an earlier version wrote it, it is made anew from the stored
-    /// documents. A store that an earlier version has filled is upgraded in the background.
+    /// directory. If it is not there, or an earlier version wrote it, it is made anew from the
+    /// stored documents. A store that an earlier version has filled is upgraded in the background.
     ///
     /// # Errors
     /// Those of opening the search index, and of the database.

@@ -85,9 +85,9 @@ impl WebIndex {
         Ok(report)
     }
 
-    /// Reads the links between the pages, as pairs of their numbers. A second scan costs time, but links as
-    /// they are stored, with URLs and anchors, would take far more memory than the pairs if the first scan
-    /// kept them until every page has its number.
+    /// Reads the links between the pages, as pairs of their numbers. A second scan costs time, but
+    /// links as they are stored, with URLs and anchors, would take far more memory than the pairs
+    /// if the first scan kept them until every page has its number.
     async fn edges(&self, snapshot: &Snapshot, urls: &[String]) -> Result<Vec<(u32, u32)>, Error> {
         let node: HashMap<&str, u32> = urls.iter().map(String::as_str).zip(0..).collect();
         let mut scan = snapshot.scan(&self.tables.documents).columns([KEYS, LINKS]);
@@ -123,7 +123,8 @@ impl WebIndex {
                     self.write_rank(&mut tx, url, member, *rank).await?;
                     written += 1;
                 }
-                // With all that is written, so that the search index has it even if this is the last.
+                // With all that is written, so that the search index has it even if this is the
+                // last.
                 tx.notify(&self.tables.ranking, ALL_RANKS, &EXPORT_RANKS)?;
                 Ok(written)
             })

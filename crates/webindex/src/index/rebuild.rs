@@ -9,8 +9,9 @@ use crate::tables::{ALL_RANKS, EXPORT_PAGE, EXPORT_RANKS, KEYS, Tables};
 /// How many pages are notified in one transaction.
 const NOTIFIED_AT_ONCE: usize = 500;
 
-/// Notifies the exporters of every page if the search index was made anew, because its directory was deleted or
-/// an earlier version wrote it. An interruption in between is followed by another attempt.
+/// Notifies the exporters of every page if the search index was made anew, because its directory
+/// was deleted or an earlier version wrote it. An interruption in between is followed by another
+/// attempt.
 ///
 /// # Errors
 /// Those of the database, and [`Error::Io`].

@@ -181,9 +181,10 @@ impl WebIndex {
         Ok(())
     }
 
-    /// Calls `visit` with each link of the stored documents: the row of in-links, the source, the anchors.
-    /// A link to a duplicate is visited twice, since it is attached to its target's cluster, too. The
-    /// links come from the pages' records, which were compared with the documents before.
+    /// Calls `visit` with each link of the stored documents: the row of in-links, the source, the
+    /// anchors. A link to a duplicate is visited twice, since it is attached to its target's
+    /// cluster, too. The links come from the pages' records, which were compared with the documents
+    /// before.
     async fn visit_links(
         &self,
         snapshot: &Snapshot,
@@ -266,8 +267,8 @@ impl WebIndex {
         Ok(())
     }
 
-    /// Reads the anchors that are indexed with a page that is shown: from its in-links and its cluster's,
-    /// which were compared before.
+    /// Reads the anchors that are indexed with a page that is shown: from its in-links and its
+    /// cluster's, which were compared before.
     async fn anchors(
         &self,
         snapshot: &Snapshot,
@@ -324,7 +325,8 @@ impl WebIndex {
                 Some((digest, _)) if digest != expected.digest() => {
                     report.differ(|| format!("search: {url} has other text or anchors"));
                 }
-                // A page that was not ranked yet may have the rank of an earlier one at its address.
+                // A page that was not ranked yet may have the rank of an earlier one at its
+                // address.
                 Some((_, held)) if rank > 0.0 && held != rank => {
                     report.differ(|| format!("search: {url} has rank {held}, not {rank}"));
                 }

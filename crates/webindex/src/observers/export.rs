@@ -40,8 +40,8 @@ impl Exporter {
         Exporter { tables, search, latency }
     }
 
-    /// Reads what the search index should hold of a page whose cells `page` and `member` are given. A
-    /// page that is not settled yet is exported once it is.
+    /// Reads what the search index should hold of a page whose cells `page` and `member` are given.
+    /// A page that is not settled yet is exported once it is.
     async fn state(&self, tx: &Transaction, cells: Vec<Option<Bytes>>, url: &str) -> Result<State> {
         let [page, member] = &cells[..] else { return Ok(State::Nothing) };
         let member: Option<Member> = decode(member.clone())?;

@@ -13,9 +13,9 @@ use crate::tables::{
     EXPORT_ANCHORS, LINKED, LINKS, LINKS_MORE, LinkRow, Tables, bucket_of, in_link,
 };
 
-/// The most links one transaction places or removes. Each link writes a row and notifies another, and a
-/// transaction of up to 1,000 rows commits in one step, where the store can. Beyond, each row is
-/// written twice.
+/// The most links one transaction places or removes. Each link writes a row and notifies another,
+/// and a transaction of up to 1,000 rows commits in one step, where the store can. Beyond, each row
+/// is written twice.
 const PLACED_AT_ONCE: usize = 490;
 
 /// Observes `doc:links`, and `links-more` for the rest of many.

@@ -9,7 +9,8 @@ use crate::tables::{ClusterId, DOCUMENTS, ELECT, MEMBER, PLACE, SETTLE, SHOWN};
 const A: &str = "https://site.example/a.html";
 const B: &str = "https://site.example/b.html";
 
-/// A store in which a page stands for an address that is not stored, and is shown; no observer runs.
+/// A store in which a page stands for an address that is not stored, and is shown; no observer
+/// runs.
 async fn settled() -> (Percolator, Tables, ClusterId) {
     let db = Percolator::in_memory().await.unwrap();
     let tables = Tables::open(&db).await.unwrap();

@@ -11,9 +11,9 @@
 //! site:example.org/a  pages whose address begins like this
 //! ```
 //!
-//! `OR` stands between two of these and binds them more closely than the blank does: `a OR b c` asks for `c` and
-//! for one of `a` and `b`. All else is words: punctuation only separates them, and `pg_dump` is the phrase
-//! `pg dump`. A quote that is not closed ends with the query.
+//! `OR` stands between two of these and binds them more closely than the blank does: `a OR b c`
+//! asks for `c` and for one of `a` and `b`. All else is words: punctuation only separates them, and
+//! `pg_dump` is the phrase `pg dump`. A quote that is not closed ends with the query.
 
 use url::Url;
 

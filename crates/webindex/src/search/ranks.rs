@@ -1,8 +1,8 @@
 //! The ranks of pages, in a file beside the index.
 //!
-//! The ranking job changes every page's rank. Were the rank part of a page's document, each ranking would index
-//! all pages again. So the ranks have a file of their own, `RANKS`, which is replaced as a whole by a rename. A
-//! reader sees the ranks of one ranking or of another, never of both.
+//! The ranking job changes every page's rank. Were the rank part of a page's document, each ranking
+//! would index all pages again. So the ranks have a file of their own, `RANKS`, which is replaced
+//! as a whole by a rename. A reader sees the ranks of one ranking or of another, never of both.
 //!
 //! ```text
 //! "webindex ranks 1"  16 bytes

@@ -4,8 +4,9 @@
 //! with tantivy's but without ours is somebody else's, and one with ours alone is an index whose
 //! making was interrupted.
 //!
-//! An index of an earlier format is emptied and made anew. A new index lacks the pages that were exported to an
-//! earlier one, or to one that somebody deleted. The file `REBUILD` says so until all are to be exported again.
+//! An index of an earlier format is emptied and made anew. A new index lacks the pages that were
+//! exported to an earlier one, or to one that somebody deleted. The file `REBUILD` says so until
+//! all are to be exported again.
 
 use std::fs;
 use std::io::{self, Write};
@@ -42,7 +43,8 @@ const META_FILE: &str = "meta.json";
 /// The content of the format's file: this and the number of the format.
 const FORMAT_PREFIX: &str = "webindex search index ";
 
-/// The number changes with the fields, with the words of a text, and with the meaning of the digest.
+/// The number changes with the fields, with the words of a text, and with the meaning of the
+/// digest.
 const FORMAT_NUMBER: u32 = 2;
 
 const FORMAT: &str = "webindex search index 2";
@@ -144,7 +146,8 @@ impl Fields {
     }
 }
 
-/// The end of a path, in which names are: the last directory and the file, without the file's extension.
+/// The end of a path, in which names are: the last directory and the file, without the file's
+/// extension.
 fn path_words(url: &Url) -> String {
     let path = url.path().trim_end_matches('/');
     let mut segments = path.rsplit('/');
@@ -239,8 +242,9 @@ fn other_format(path: &Path, found: String) -> Error {
     Error::IndexFormat { path: path.to_path_buf(), found, expected: FORMAT, remedy }
 }
 
-/// Deletes the files of an index of an earlier format, unless somebody writes to it. The file that names the
-/// format stays until it is replaced, so that an interruption is followed by another attempt.
+/// Deletes the files of an index of an earlier format, unless somebody writes to it. The file that
+/// names the format stays until it is replaced, so that an interruption is followed by another
+/// attempt.
 fn empty(path: &Path) -> Result<(), Error> {
     let directory =
         MmapDirectory::open(path).map_err(|source| failed("open", path, source.into()))?;

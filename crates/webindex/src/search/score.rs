@@ -1,10 +1,11 @@
 //! From a query to what tantivy is asked: which pages match, and what each match is worth.
 //!
-//! Every word of a query must match somewhere: in the title, in the anchors of links to the page, in its address
-//! or in its text. What a match is worth is BM25's score in that field times the field's boost. A word in
-//! exactly the form that was asked for scores twice, once as that form and once as its stem, so pages with the
-//! exact form come first. Words that are neighbours in the query score again where they are neighbours in a
-//! page. The page's rank then multiplies the sum, gently.
+//! Every word of a query must match somewhere: in the title, in the anchors of links to the page,
+//! in its address or in its text. What a match is worth is BM25's score in that field times the
+//! field's boost. A word in exactly the form that was asked for scores twice, once as that form and
+//! once as its stem, so pages with the exact form come first. Words that are neighbours in the
+//! query score again where they are neighbours in a page. The page's rank then multiplies the sum,
+//! gently.
 
 use tantivy::query::{
     BooleanQuery, BoostQuery, ConstScoreQuery, EmptyQuery, Occur, PhraseQuery, Query as Matcher,
@@ -20,7 +21,8 @@ use super::words;
 
 /// What matches count in each field: as the exact form, and as the stem.
 ///
-/// The numbers were chosen with the example `search_quality`, which also asks queries that had no part in it.
+/// The numbers were chosen with the example `search_quality`, which also asks queries that had no
+/// part in it.
 const TITLE: (Score, Score) = (1.5, 2.0);
 const ANCHORS: (Score, Score) = (1.0, 1.5);
 const TEXT: (Score, Score) = (1.0, 3.0);
@@ -72,8 +74,8 @@ pub(super) fn asked(
     Ok((Box::new(BooleanQuery::new(clauses)), wanted))
 }
 
-/// Pages that are excluded. Tantivy asks what is excluded for documents before the current one, which a phrase
-/// does not allow and a union does. So a phrase is made a union, of itself twice.
+/// Pages that are excluded. Tantivy asks what is excluded for documents before the current one,
+/// which a phrase does not allow and a union does. So a phrase is made a union, of itself twice.
 fn excluded(term: &query::Term, fields: Fields) -> Box<dyn Matcher> {
     Box::new(BooleanQuery::union(vec![matcher(term, fields), matcher(term, fields)]))
 }

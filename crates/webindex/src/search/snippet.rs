@@ -1,8 +1,9 @@
 //! Snippets: the passage of a page's text that matches a query best.
 //!
-//! A window of at most [`CHARS_MAX`] characters slides over the words of the text that the query asks for. Its
-//! worth is the sum of the weights of the different words in it. A word in exactly the form that was asked for
-//! counts more than another form. Of two windows of equal worth the earlier one is taken.
+//! A window of at most [`CHARS_MAX`] characters slides over the words of the text that the query
+//! asks for. Its worth is the sum of the weights of the different words in it. A word in exactly
+//! the form that was asked for counts more than another form. Of two windows of equal worth the
+//! earlier one is taken.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! Tests of the search index: what is stale, and what survives. What is found, and the files, are below.
+//! Tests of the search index: what is stale, and what survives. What is found, and the files, are
+//! below.
 
 use std::fs;
 use std::process::Command;

@@ -1,10 +1,11 @@
 //! From text to the words that it is found by.
 //!
-//! A word is a run of letters and digits, in lower case, without accents and in the plain form of its
-//! characters: `Ünïcode` is `unicode`, and the ligature in `ﬁle` is two letters. Chinese, Japanese and Korean are
-//! written without spaces, or with endings attached to words. So a run of their characters becomes its
-//! overlapping pairs: `環境変数` is `環境`, `境変` and `変数`. A word of such characters is then found as a phrase
-//! of pairs, wherever it stands. Texts hold single characters, too, for searches for just one.
+//! A word is a run of letters and digits, in lower case, without accents and in the plain form of
+//! its characters: `Ünïcode` is `unicode`, and the ligature in `ﬁle` is two letters. Chinese,
+//! Japanese and Korean are written without spaces, or with endings attached to words. So a run of
+//! their characters becomes its overlapping pairs: `環境変数` is `環境`, `境変` and `変数`. A word of such
+//! characters is then found as a phrase of pairs, wherever it stands. Texts hold single characters,
+//! too, for searches for just one.
 //!
 //! [`STEMS`] also takes English endings off, by the Snowball stemmer: `constraints` is `constraint`.
 //!
@@ -121,8 +122,8 @@ impl Kind {
                 true => Kind::Letter,
                 false => Kind::Other,
             },
-            // The halves of Hangul syllables, the voice marks of kana, variation selectors; the soft hyphen and
-            // joiners.
+            // The halves of Hangul syllables, the voice marks of kana, variation selectors; the
+            // soft hyphen and joiners.
             '\u{1160}'..='\u{11ff}'
             | '\u{3099}'
             | '\u{309a}'
@@ -259,8 +260,8 @@ impl TokenStream for Stream<'_> {
     }
 }
 
-/// Appends a word in lower case, without accents, in the plain form of its characters. Only as much is read
-/// as a word may have.
+/// Appends a word in lower case, without accents, in the plain form of its characters. Only as much
+/// is read as a word may have.
 fn fold(word: &str, out: &mut String) {
     if word.is_ascii() {
         out.push_str(cut::at_bytes(word, WORD_BYTES_MAX));
@@ -286,8 +287,8 @@ fn fold(word: &str, out: &mut String) {
     }
 }
 
-/// Whether a character of a decomposed word is left out: the accents of Latin, Greek and Cyrillic letters, and
-/// what is not seen. The vowel signs of Indic scripts are letters, and are kept.
+/// Whether a character of a decomposed word is left out: the accents of Latin, Greek and Cyrillic
+/// letters, and what is not seen. The vowel signs of Indic scripts are letters, and are kept.
 fn is_dropped(c: char) -> bool {
     matches!(c,
         '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'

@@ -1,11 +1,12 @@
 //! The links that a verification expects, in little memory: 17 bytes for each.
 //!
-//! A link is its row of in-links, its source and its anchors. The set keeps a fingerprint of the three, not
-//! the link: it can say whether a link is expected, and whether an expected link was not found. The caller
-//! names the links that were not found by going through all of them a second time.
+//! A link is its row of in-links, its source and its anchors. The set keeps a fingerprint of the
+//! three, not the link: it can say whether a link is expected, and whether an expected link was not
+//! found. The caller names the links that were not found by going through all of them a second
+//! time.
 //!
-//! A fingerprint is half a BLAKE3 hash. Of a thousand million links the odds that any two are taken for
-//! each other are below one to 10^20.
+//! A fingerprint is half a BLAKE3 hash. Of a thousand million links the odds that any two are taken
+//! for each other are below one to 10^20.
 
 use crate::tables::LinkRow;
 
