@@ -16,7 +16,7 @@ pub(super) enum Attribute {
 }
 
 /// The number of kinds of [`Attribute`].
-const KINDS: usize = 6;
+const KINDS: usize = Attribute::Rel as usize + 1;
 
 impl Attribute {
     /// Returns the attribute of a name in lower case.
