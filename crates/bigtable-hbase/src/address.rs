@@ -1,0 +1,133 @@
+//! Addresses: `hbase://h1:16000,h2:16000/namespace?user=..&deadline=10s`.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use bigtable::Error;
+
+/// Where an HBase cluster is, and what its servers are set to.
+///
+/// The options after `?`, all of them durations in whole seconds but the first:
+///
+/// | option | means | default |
+/// |---|---|---|
+/// | `user` | the name by which HBase knows this client | `percolator` |
+/// | `deadline` | how long a request is tried | `10s` |
+/// | `session` | the servers' `zookeeper.session.timeout` | `40s` |
+/// | `busy` | their `hbase.busy.wait.duration` | `10s` |
+/// | `wal_sync` | their `hbase.regionserver.wal.sync.timeout` | `30s` |
+///
+/// The last three must be what the servers are set to, or longer: a client cannot ask for them, and
+/// garbage collection waits until no earlier request can be applied any more.
+///
+/// ```
+/// use std::time::Duration;
+/// use bigtable_hbase::HbaseAddress;
+/// let address: HbaseAddress = "hbase://h1:16000,h2:16000/shop?session=6s".parse()?;
+/// assert_eq!(address.namespace, "shop");
+/// assert_eq!(address.request_life_max(), Duration::from_secs(2 * 10 + 6 + 2 * 10 + 30));
+/// # Ok::<(), bigtable::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HbaseAddress {
+    /// Masters or region servers, as `host:port`.
+    pub servers: Vec<String>,
+    /// The namespace of all tables.
+    pub namespace: String,
+    /// The name by which HBase knows this client.
+    pub user: String,
+    /// How long a request is tried.
+    pub deadline: Duration,
+    /// The servers' `zookeeper.session.timeout`.
+    pub session: Duration,
+    /// The servers' `hbase.busy.wait.duration`.
+    pub busy: Duration,
+    /// The servers' `hbase.regionserver.wal.sync.timeout`.
+    pub wal_sync: Duration,
+}
+
+/// What an address begins with.
+const SCHEME: &str = "hbase://";
+
+impl HbaseAddress {
+    /// The longest life of a request: from the moment when it is made until it is applied, or never
+    /// will be. A server that stands still for longer than its session is fenced off; the region's
+    /// lock, taken twice, and the sync of the log have bounds of their own.
+    pub fn request_life_max(&self) -> Duration {
+        2 * self.deadline + self.session + 2 * self.busy + self.wal_sync
+    }
+}
+
+impl FromStr for HbaseAddress {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = |what: &str| {
+            Error::invalid(format!(
+                "{text:?} is no address of an HBase, {what}: give hbase://HOST:PORT,HOST:PORT/NAMESPACE"
+            ))
+        };
+        let rest =
+            text.strip_prefix(SCHEME).ok_or_else(|| wrong("it does not begin with hbase://"))?;
+        let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let (servers, namespace) =
+            place.split_once('/').ok_or_else(|| wrong("it has no namespace"))?;
+        let servers: Vec<String> = servers.split(',').map(str::to_owned).collect();
+        let sound = |server: &String| {
+            let port = server.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+            port.is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+        };
+        if !servers.iter().all(sound) {
+            return Err(wrong("a server is not of the form HOST:PORT"));
+        }
+        let named = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if namespace.is_empty() || !namespace.bytes().all(named) {
+            return Err(wrong("a namespace is of letters, digits and _"));
+        }
+        let seconds = Duration::from_secs;
+        let mut address = HbaseAddress {
+            servers,
+            namespace: namespace.to_owned(),
+            user: "percolator".to_owned(),
+            deadline: seconds(10),
+            session: seconds(40),
+            busy: seconds(10),
+            wal_sync: seconds(30),
+        };
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            let duration = || {
+                let number = value.strip_suffix('s').and_then(|number| number.parse().ok());
+                let number = number.filter(|number| (1..=3_600).contains(number));
+                number.map(seconds).ok_or_else(|| {
+                    wrong(&format!("{name} is {value:?} and not a duration such as 10s"))
+                })
+            };
+            match name {
+                "user" if !value.is_empty() => address.user = value.to_owned(),
+                "deadline" => address.deadline = duration()?,
+                "session" => address.session = duration()?,
+                "busy" => address.busy = duration()?,
+                "wal_sync" => address.wal_sync = duration()?,
+                _ => return Err(wrong(&format!("it has no option {name}"))),
+            }
+        }
+        Ok(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_addresses_say_what_is_wrong() {
+        let why = |text: &str| text.parse::<HbaseAddress>().unwrap_err().to_string();
+        assert!(why("bigtable://h:1/n").contains("does not begin with hbase://"));
+        assert!(why("hbase://h:1").contains("no namespace"));
+        assert!(why("hbase://h/n").contains("HOST:PORT"));
+        assert!(why("hbase://h:1/n n").contains("letters"));
+        assert!(why("hbase://h:1/n?deadline=10").contains("such as 10s"));
+        assert!(why("hbase://h:1/n?colour=red").contains("no option colour"));
+    }
+}

@@ -1,0 +1,378 @@
+//! Finds masters and region servers, and calls them until an answer is definite or the deadline has
+//! passed.
+//!
+//! The addresses that a user gives are asked for the active master and for the server of
+//! `hbase:meta` (`ClientMetaService`, HBase 2.5 and later); no ZooKeeper is spoken to. `hbase:meta`
+//! names the server of each region.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message;
+use rand::Rng;
+use tokio::time::Instant;
+
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::proto::{
+    ActiveMasterResponse, CellsOfRow, Column, CompactRegionRequest, FlushRegionRequest,
+    GetProcedureResultRequest, GetProcedureResultResponse, MetaLocationsResponse, MultiResponse,
+    Nothing, ProcedureResponse, RegionInfoRequest, RegionInfoResponse, RegionSpecifier, Scan,
+    ScanRequest, ScanResponse, ServerName,
+};
+use crate::regions::{Region, Regions};
+
+/// The first pause before a call is repeated; it doubles up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How often the end of a procedure of the master is asked for.
+const PROCEDURE_PAUSE: Duration = Duration::from_millis(50);
+/// `GetProcedureResultResponse.state`.
+const FINISHED: i32 = 2;
+/// Most rows of `hbase:meta` that one answer holds.
+const META_ROWS: u32 = 1_000;
+
+/// Where the servers are, and how to speak to them.
+#[derive(Debug, Clone)]
+pub(crate) struct Access {
+    /// `host:port` of masters or region servers.
+    pub(crate) seeds: Vec<String>,
+    pub(crate) user: String,
+    /// How long a request is tried.
+    pub(crate) deadline: Duration,
+}
+
+/// All that is known of a cluster.
+#[derive(Debug)]
+pub(crate) struct Client {
+    access: Access,
+    connections: Mutex<HashMap<(String, &'static str), Slot>>,
+    regions: Regions,
+}
+
+/// One connection for all who want it; opened by the first of them.
+type Slot = Arc<tokio::sync::Mutex<Option<Arc<Connection>>>>;
+
+/// An answer, and what it says went wrong within it.
+pub(crate) trait Answer: Message + Default {
+    fn failure(&self) -> Option<Failure> {
+        None
+    }
+}
+
+impl Answer for MultiResponse {
+    fn failure(&self) -> Option<Failure> {
+        let results = self.region_action_result.iter();
+        let exceptions = results.flat_map(|of| {
+            let inner = of.result_or_exception.iter().filter_map(|one| one.exception.as_ref());
+            of.exception.as_ref().into_iter().chain(inner)
+        });
+        exceptions.map(Failure::from).next()
+    }
+}
+impl Answer for ScanResponse {
+    fn failure(&self) -> Option<Failure> {
+        let says = self.more_results_in_region.is_some();
+        (!says)
+            .then(|| Failure::Lost("an answer that does not say whether rows are left".to_owned()))
+    }
+}
+impl Answer for Nothing {}
+impl Answer for RegionInfoResponse {}
+
+/// Time and pauses of one request.
+struct Patience {
+    until: Instant,
+    pause: Duration,
+}
+
+impl Patience {
+    fn new(deadline: Duration) -> Self {
+        Patience { until: Instant::now() + deadline, pause: PAUSE_MIN }
+    }
+
+    fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    /// Pauses before the request is repeated, or gives `failure` back when its time is over.
+    async fn again(&mut self, failure: Failure) -> Result<(), Failure> {
+        let pause = self.pause.mul_f64(rand::rng().random_range(0.5..1.0));
+        if self.left() <= pause {
+            return Err(failure);
+        }
+        tokio::time::sleep(pause).await;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        Ok(())
+    }
+}
+
+impl Client {
+    pub(crate) fn new(access: Access) -> Self {
+        Client { access, connections: Mutex::default(), regions: Regions::default() }
+    }
+
+    /// A connection to a service of a server.
+    async fn connection(
+        &self,
+        address: &str,
+        service: &'static str,
+        timeout: Duration,
+    ) -> Result<Arc<Connection>, Failure> {
+        let slot = {
+            let mut all = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+            all.entry((address.to_owned(), service)).or_default().clone()
+        };
+        let mut open = slot.lock().await;
+        if let Some(connection) = open.as_ref().filter(|connection| !connection.is_broken()) {
+            return Ok(connection.clone());
+        }
+        let opened = Connection::open(address, service, &self.access.user, timeout).await?;
+        let opened = Arc::new(opened);
+        *open = Some(opened.clone());
+        Ok(opened)
+    }
+
+    async fn call<R: Message + Default>(
+        &self,
+        (address, service): (&str, &'static str),
+        method: &str,
+        message: &impl Message,
+        timeout: Duration,
+    ) -> Result<R, Failure> {
+        let connection = self.connection(address, service, timeout).await?;
+        connection.call(method, message, timeout).await
+    }
+
+    /// Asks the given addresses in turn, until one answers.
+    async fn registry<R: Message + Default>(&self, method: &str) -> Result<R, Failure> {
+        // Of several addresses one may be of a server that accepts connections and answers none.
+        let timeout = self.access.deadline / (self.access.seeds.len() as u32 + 1);
+        let mut last = Failure::Refused("no address of a server was given".to_owned());
+        for seed in &self.access.seeds {
+            let service = (seed.as_str(), "ClientMetaService");
+            match self.call(service, method, &Nothing {}, timeout).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => last = failure,
+            }
+        }
+        Err(last)
+    }
+
+    /// Calls the active master.
+    pub(crate) async fn master<R: Message + Default>(
+        &self,
+        method: &str,
+        message: &impl Message,
+    ) -> Result<R, Failure> {
+        let mut patience = Patience::new(self.access.deadline);
+        loop {
+            let failure = match self.registry("GetActiveMaster").await {
+                Ok(ActiveMasterResponse { server_name: Some(master) }) => {
+                    let (master, left) = (address_of(&master), patience.left());
+                    match self.call((&master, "MasterService"), method, message, left).await {
+                        Ok(answer) => return Ok(answer),
+                        Err(Failure::Refused(why)) => return Err(Failure::Refused(why)),
+                        Err(failure) => failure,
+                    }
+                }
+                Ok(_) => Failure::Busy("the cluster has no active master".to_owned()),
+                Err(failure) => failure,
+            };
+            patience.again(failure).await?;
+        }
+    }
+
+    /// Has the master begin a procedure, and waits for its end.
+    pub(crate) async fn procedure(
+        &self,
+        method: &str,
+        message: &impl Message,
+    ) -> Result<(), Failure> {
+        let begun: ProcedureResponse = self.master(method, message).await?;
+        let Some(proc_id) = begun.proc_id else { return Ok(()) };
+        loop {
+            let asked = GetProcedureResultRequest { proc_id };
+            let answer: GetProcedureResultResponse =
+                self.master("getProcedureResult", &asked).await?;
+            if let Some(exception) = answer.exception.and_then(|e| e.generic_exception) {
+                let class = exception.class_name.unwrap_or_default();
+                let why = exception.message.unwrap_or_default();
+                return Err(Failure::Refused(format!("{method}: {class}: {why}")));
+            }
+            if answer.state == FINISHED {
+                return Ok(());
+            }
+            tokio::time::sleep(PROCEDURE_PAUSE).await;
+        }
+    }
+
+    async fn meta(&self) -> Result<Region, Failure> {
+        let answer: MetaLocationsResponse = self.registry("GetMetaRegionLocations").await?;
+        let server = answer.meta_locations.into_iter().find_map(|location| location.server_name);
+        let server =
+            server.ok_or_else(|| Failure::Busy("hbase:meta is on no server".to_owned()))?;
+        Ok(Region::meta(address_of(&server)))
+    }
+
+    /// Rows of `hbase:meta`, at most [`META_ROWS`].
+    async fn scan_meta(&self, scan: Scan, rows: u32) -> Result<Vec<CellsOfRow>, Failure> {
+        let meta = self.meta().await?;
+        let request = ScanRequest {
+            region: Some(RegionSpecifier::named(&meta.name)),
+            scan: Some(Scan {
+                column: vec![Column { family: Bytes::from_static(b"info"), qualifier: vec![] }],
+                ..scan
+            }),
+            number_of_rows: Some(rows),
+            close_scanner: Some(true),
+            limit_of_rows: Some(rows),
+            ..ScanRequest::default()
+        };
+        let (service, left) = ((meta.server.as_str(), "ClientService"), self.access.deadline);
+        let answer: ScanResponse = self.call(service, "Scan", &request, left).await?;
+        Ok(answer.results)
+    }
+
+    /// The region that holds a row now.
+    async fn region(&self, table: &Bytes, row: &[u8]) -> Result<Arc<Region>, Failure> {
+        if let Some(region) = self.regions.of(table, row) {
+            return Ok(region);
+        }
+        let scan = Scan {
+            // A colon sorts behind every digit of a region's number.
+            start_row: Some([table, &b","[..], row, b",:"].concat().into()),
+            stop_row: Some(table.clone()),
+            reversed: Some(true),
+            ..Scan::default()
+        };
+        let found = self.scan_meta(scan, 1).await?;
+        let region = found.first().and_then(|row| Region::of_meta(&row.cell));
+        let Some(region) = region.filter(|region| region.contains(row)) else {
+            return Err(Failure::Busy("the row's region is on no server".to_owned()));
+        };
+        let region = Arc::new(region);
+        self.regions.put(table, &region);
+        Ok(region)
+    }
+
+    /// All regions of a table, in the order of their rows.
+    pub(crate) async fn regions(&self, table: &Bytes) -> Result<Vec<Region>, Failure> {
+        let mut regions = Vec::new();
+        let mut start: Bytes = [&table[..], b",,"].concat().into();
+        loop {
+            let scan = Scan {
+                start_row: Some(start),
+                include_start_row: Some(regions.is_empty()),
+                // The byte behind the comma.
+                stop_row: Some([&table[..], b"-"].concat().into()),
+                ..Scan::default()
+            };
+            let found = self.scan_meta(scan, META_ROWS).await?;
+            regions.extend(found.iter().filter_map(|row| Region::of_meta(&row.cell)));
+            match found.last().and_then(|row| row.cell.first()) {
+                Some(last) if found.len() == META_ROWS as usize => start = last.row.clone(),
+                _ => return Ok(regions),
+            }
+        }
+    }
+
+    /// Sends a request to the region that holds `row`. It is repeated while nothing was applied; a
+    /// request that `may_repeat`, also when its answer was lost.
+    pub(crate) async fn on_region<M: Message, R: Answer>(
+        &self,
+        (table, row): (&Bytes, &[u8]),
+        method: &str,
+        request: impl Fn(&Region) -> M,
+        may_repeat: bool,
+    ) -> Result<(R, Arc<Region>), Failure> {
+        let mut patience = Patience::new(self.access.deadline);
+        loop {
+            let failure = match self.region(table, row).await {
+                // Nothing was sent to the region yet.
+                Err(Failure::Refused(why)) => return Err(Failure::Refused(why)),
+                Err(failure) => Failure::Busy(format!("looking the region up: {failure}")),
+                Ok(region) => {
+                    let (message, left) = (request(&region), patience.left());
+                    let service = (region.server.as_str(), "ClientService");
+                    let answer: Result<R, Failure> =
+                        self.call(service, method, &message, left).await;
+                    let answer = answer.and_then(|answer| match answer.failure() {
+                        Some(failure) => Err(failure),
+                        None => Ok(answer),
+                    });
+                    match answer {
+                        Ok(answer) => return Ok((answer, region)),
+                        Err(failure) => {
+                            if !matches!(failure, Failure::Busy(_) | Failure::Refused(_)) {
+                                self.regions.forget(table, &region);
+                            }
+                            failure
+                        }
+                    }
+                }
+            };
+            match failure {
+                Failure::Refused(_) => return Err(failure),
+                Failure::Lost(_) if !may_repeat => return Err(failure),
+                failure => patience.again(failure).await?,
+            }
+        }
+    }
+
+    /// Goes on with a scanner that the region's server holds.
+    pub(crate) async fn next(
+        &self,
+        region: &Region,
+        request: &ScanRequest,
+    ) -> Result<ScanResponse, Failure> {
+        let service = (region.server.as_str(), "ClientService");
+        self.call(service, "Scan", request, self.access.deadline).await
+    }
+
+    /// Writes out what a region holds in memory: of one family, or of all.
+    pub(crate) async fn flush(
+        &self,
+        region: &Region,
+        family: Option<Bytes>,
+    ) -> Result<(), Failure> {
+        let request = FlushRegionRequest { region: RegionSpecifier::named(&region.name), family };
+        self.admin::<Nothing>(region, "FlushRegion", &request).await.map(drop)
+    }
+
+    /// Has the server merge a region's files soon: some of them, or with `major` all.
+    pub(crate) async fn compact(
+        &self,
+        region: &Region,
+        family: Option<Bytes>,
+        major: bool,
+    ) -> Result<(), Failure> {
+        let named = RegionSpecifier::named(&region.name);
+        let request = CompactRegionRequest { region: named, major: Some(major), family };
+        self.admin::<Nothing>(region, "CompactRegion", &request).await.map(drop)
+    }
+
+    /// Whether the server still merges files of the region.
+    pub(crate) async fn is_compacting(&self, region: &Region) -> Result<bool, Failure> {
+        let named = RegionSpecifier::named(&region.name);
+        let request = RegionInfoRequest { region: named, compaction_state: Some(true) };
+        let answer: RegionInfoResponse = self.admin(region, "GetRegionInfo", &request).await?;
+        Ok(answer.compaction_state.unwrap_or(0) != 0)
+    }
+
+    async fn admin<R: Message + Default>(
+        &self,
+        region: &Region,
+        method: &str,
+        request: &impl Message,
+    ) -> Result<R, Failure> {
+        let service = (region.server.as_str(), "AdminService");
+        self.call(service, method, request, self.access.deadline).await
+    }
+}
+
+fn address_of(server: &ServerName) -> String {
+    format!("{}:{}", server.host_name, server.port.unwrap_or_default())
+}

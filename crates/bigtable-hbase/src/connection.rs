@@ -1,0 +1,243 @@
+//! One connection to one service of a server: many calls at a time, answers in any order.
+//!
+//! ```text
+//! client -> "HBas" 0x00 0x50                                  (simple authentication)
+//! client -> u32 length, ConnectionHeader
+//! request:  u32 total, delimited RequestHeader, delimited message
+//! response: u32 total, delimited ResponseHeader, delimited message
+//! ```
+//!
+//! The header names no codec for cells, so the server puts them into its messages. Closing a
+//! connection always resets it: requests that are still queued on the way must not reach the server
+//! later, because a caller counts on that once its deadline has passed.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use prost::Message;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::failure::Failure;
+use crate::proto::{ConnectionHeader, RequestHeader, ResponseHeader, UserInformation};
+
+/// What begins a connection: the protocol, its version, simple authentication.
+const PREAMBLE: &[u8] = b"HBas\x00\x50";
+/// Largest answer that is read.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
+
+/// An open connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    writer: tokio::sync::Mutex<OwnedWriteHalf>,
+    calls: Arc<Calls>,
+    next_call: AtomicU32,
+    reader: JoinHandle<()>,
+}
+
+type Answer = Result<Bytes, Failure>;
+
+/// The calls that wait for their answers.
+#[derive(Debug, Default)]
+struct Calls {
+    waiting: Mutex<HashMap<u32, oneshot::Sender<Answer>>>,
+    broken: AtomicBool,
+}
+
+impl Calls {
+    fn take(&self, call_id: u32) -> Option<oneshot::Sender<Answer>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&call_id)
+    }
+
+    /// Ends all calls: the connection is gone.
+    fn end(&self, why: &str) {
+        self.broken.store(true, Ordering::SeqCst);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, call) in waiting.drain() {
+            let _ = call.send(Err(Failure::Lost(why.to_owned())));
+        }
+    }
+}
+
+impl Connection {
+    /// Connects to a service, such as `ClientService`, as `user`.
+    pub(crate) async fn open(
+        address: &str,
+        service: &str,
+        user: &str,
+        timeout: Duration,
+    ) -> Result<Self, Failure> {
+        let opening = async {
+            let mut stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            stream.set_zero_linger()?;
+            let header = ConnectionHeader {
+                user_info: Some(UserInformation { effective_user: user.to_owned() }),
+                service_name: service.to_owned(),
+            };
+            let mut hello = PREAMBLE.to_vec();
+            hello.extend((header.encoded_len() as u32).to_be_bytes());
+            hello.extend(header.encode_to_vec());
+            stream.write_all(&hello).await?;
+            std::io::Result::Ok(stream)
+        };
+        let failed = |why: String| Failure::Moved(format!("connecting to {address}: {why}"));
+        let stream = tokio::time::timeout(timeout, opening)
+            .await
+            .map_err(|_| failed("no answer in time".to_owned()))?
+            .map_err(|error| failed(error.to_string()))?;
+        let (reader, writer) = stream.into_split();
+        let calls = Arc::new(Calls::default());
+        let reader = tokio::spawn(read_answers(reader, calls.clone(), address.to_owned()));
+        let writer = tokio::sync::Mutex::new(writer);
+        Ok(Connection { writer, calls, next_call: AtomicU32::new(0), reader })
+    }
+
+    /// Whether no further call can succeed.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.calls.broken.load(Ordering::SeqCst)
+    }
+
+    /// Calls a method and waits for its answer, at most for `timeout`. The server drops a call that
+    /// it cannot begin in that time. A call without an answer in time breaks the connection.
+    pub(crate) async fn call<M: Message, R: Message + Default>(
+        &self,
+        method: &str,
+        message: &M,
+        timeout: Duration,
+    ) -> Result<R, Failure> {
+        let call_id = self.next_call.fetch_add(1, Ordering::Relaxed);
+        let header = RequestHeader {
+            call_id,
+            method_name: method.to_owned(),
+            request_param: true,
+            timeout: timeout.as_millis().clamp(1, u128::from(u32::MAX)) as u32,
+        };
+        let frame = frame(&header, message);
+        let (sender, receiver) = oneshot::channel();
+        let calls = &self.calls;
+        calls.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(call_id, sender);
+        // `end` may have drained the calls before this one was there.
+        if self.is_broken() {
+            calls.take(call_id);
+            return Err(Failure::Moved("the connection is broken".to_owned()));
+        }
+        let exchange = async {
+            self.send(&frame).await.map_err(|error| Failure::Lost(error.to_string()))?;
+            let gone = || Failure::Lost("the connection was closed".to_owned());
+            receiver.await.unwrap_or_else(|_| Err(gone()))
+        };
+        let answer = match tokio::time::timeout(timeout, exchange).await {
+            Ok(answer) => answer?,
+            Err(_) => {
+                self.close("a call had no answer in time").await;
+                return Err(Failure::Lost("no answer in time".to_owned()));
+            }
+        };
+        R::decode_length_delimited(answer)
+            .map_err(|error| Failure::Lost(format!("the answer to {method}: {error}")))
+    }
+
+    async fn send(&self, frame: &[u8]) -> std::io::Result<()> {
+        let mut writer = self.writer.lock().await;
+        let sent = writer.write_all(frame).await;
+        if sent.is_err() {
+            self.calls.end("the connection broke while a request was sent");
+        }
+        sent
+    }
+
+    /// Resets the connection and ends all calls.
+    async fn close(&self, why: &str) {
+        self.reader.abort();
+        self.calls.end(why);
+        let _ = self.writer.lock().await.shutdown().await;
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.reader.abort();
+        self.calls.end("the connection was dropped");
+    }
+}
+
+/// A request as it travels.
+fn frame(header: &RequestHeader, message: &impl Message) -> BytesMut {
+    let delimited = |len: usize| len + prost::length_delimiter_len(len);
+    let total = delimited(header.encoded_len()) + delimited(message.encoded_len());
+    let mut frame = BytesMut::with_capacity(4 + total);
+    frame.extend((total as u32).to_be_bytes());
+    header.encode_length_delimited(&mut frame).expect("a buffer that grows");
+    message.encode_length_delimited(&mut frame).expect("a buffer that grows");
+    frame
+}
+
+/// Hands each answer to its caller until the connection ends.
+async fn read_answers(mut reader: OwnedReadHalf, calls: Arc<Calls>, address: String) {
+    loop {
+        let body = match read_frame(&mut reader).await {
+            Ok(body) => body,
+            Err(error) => return calls.end(&format!("the connection to {address}: {error}")),
+        };
+        let Some((call_id, answer)) = parse(body) else {
+            return calls.end(&format!("{address} sent an answer that cannot be read"));
+        };
+        if let Some(caller) = calls.take(call_id) {
+            let _ = caller.send(answer);
+        }
+    }
+}
+
+async fn read_frame(reader: &mut OwnedReadHalf) -> std::io::Result<Bytes> {
+    let length = reader.read_u32().await? as usize;
+    if length > ANSWER_BYTES_MAX {
+        let why = format!("an answer of {length} bytes, at most {ANSWER_BYTES_MAX} are read");
+        return Err(std::io::Error::other(why));
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).await?;
+    Ok(body.into())
+}
+
+/// The call and its answer: the message, still with its length before it.
+fn parse(mut body: Bytes) -> Option<(u32, Answer)> {
+    let length = prost::decode_length_delimiter(&mut body).ok()?;
+    if length > body.remaining() {
+        return None;
+    }
+    let header = ResponseHeader::decode(body.split_to(length)).ok()?;
+    let answer = match &header.exception {
+        Some(exception) => Err(Failure::from(exception)),
+        None => Ok(body),
+    };
+    Some((header.call_id, answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_parse_or_are_refused() {
+        let mut seed = 7_u64;
+        for length in 0..400 {
+            let mut bytes = Vec::new();
+            for _ in 0..length {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                bytes.push((seed >> 33) as u8);
+            }
+            let _ = parse(bytes.into());
+        }
+        let header = ResponseHeader { call_id: 3, exception: None };
+        let mut body = BytesMut::new();
+        header.encode_length_delimited(&mut body).unwrap();
+        assert!(matches!(parse(body.freeze()), Some((3, Ok(_)))));
+    }
+}

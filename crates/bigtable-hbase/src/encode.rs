@@ -1,0 +1,255 @@
+//! Names, versions and mutations as HBase has them.
+//!
+//! * A family keeps its name. A qualifier gets a `q` before it, because HBase treats an empty one
+//!   specially.
+//! * A version is HBase's timestamp.
+//! * The mutations of one request become their net effect: the cells that are set, and the versions
+//!   that are deleted. HBase gives all parts of one request one sequence number, and among equal
+//!   numbers a deletion hides a cell. So an effect that sets a version which it also deletes, or
+//!   deletes a range that does not begin at zero, must name each deleted version; the caller reads
+//!   those first.
+
+use std::collections::BTreeMap;
+
+use bigtable::{Family, Mutation, TimeRange, Timestamp};
+use bytes::Bytes;
+
+use crate::proto::{
+    Action, BytesComparator, ColumnValue, Comparable, Comparator, DELETE, DELETE_MULTIPLE_VERSIONS,
+    DELETE_ONE_VERSION, MutationProto, PUT, QualifierValue,
+};
+
+/// The family of the guard, a cell that every mutation of its row replaces.
+pub(crate) const GUARD_FAMILY: &[u8] = b"_guard";
+/// The guard's qualifier.
+pub(crate) const GUARD_QUALIFIER: &[u8] = b"g";
+/// The guard's version, always the same.
+const GUARD_TIMESTAMP: u64 = 1;
+/// `MutationProto.durability`: in the write-ahead logs of all replicas before it is acknowledged.
+const SYNC_WAL: i32 = 3;
+
+/// A qualifier as HBase stores it.
+pub(crate) fn qualifier(qualifier: &[u8]) -> Bytes {
+    [b"q", qualifier].concat().into()
+}
+
+/// A family's name as HBase stores it.
+pub(crate) fn family(family: &Family) -> Bytes {
+    Bytes::copy_from_slice(family.as_str().as_bytes())
+}
+
+/// A comparison with exactly these bytes.
+pub(crate) fn binary_comparator(value: Bytes) -> Comparator {
+    comparator("BinaryComparator", value)
+}
+
+/// A comparison with the first bytes of a value.
+pub(crate) fn prefix_comparator(prefix: Bytes) -> Comparator {
+    comparator("BinaryPrefixComparator", prefix)
+}
+
+fn comparator(class: &str, value: Bytes) -> Comparator {
+    let inside = BytesComparator { comparable: Comparable { value: Some(value) } };
+    Comparator {
+        name: format!("org.apache.hadoop.hbase.filter.{class}"),
+        serialized_comparator: Some(prost::Message::encode_to_vec(&inside).into()),
+    }
+}
+
+type Column = (Family, Bytes);
+
+/// What a request's mutations come to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Effect {
+    sets: BTreeMap<Column, BTreeMap<Timestamp, Bytes>>,
+    deletes: BTreeMap<Column, Vec<TimeRange>>,
+}
+
+impl Effect {
+    /// Replays the mutations in their order.
+    pub(crate) fn of(mutations: &[Mutation]) -> Self {
+        let mut effect = Effect::default();
+        for mutation in mutations {
+            match mutation {
+                Mutation::Set { family, qualifier, timestamp, value } => {
+                    let column = (family.clone(), qualifier.clone());
+                    effect.sets.entry(column).or_default().insert(*timestamp, value.clone());
+                }
+                Mutation::Delete { time, .. } if time.from > time.to => {}
+                Mutation::Delete { family, qualifier, time } => {
+                    let column = (family.clone(), qualifier.clone());
+                    if let Some(sets) = effect.sets.get_mut(&column) {
+                        sets.retain(|at, _| !time.contains(*at));
+                    }
+                    effect.deletes.entry(column).or_default().push(*time);
+                }
+            }
+        }
+        effect.sets.retain(|_, versions| !versions.is_empty());
+        effect.deletes.values_mut().for_each(merge);
+        effect
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sets.is_empty() && self.deletes.is_empty()
+    }
+
+    /// Whether HBase can apply the effect without anybody reading the row first.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.deletes.iter().all(|(column, ranges)| {
+            let single = |range: &TimeRange| range.from == range.to;
+            let sound = match &ranges[..] {
+                [range] => single(range) || range.from == Timestamp::ZERO,
+                ranges => ranges.iter().all(single),
+            };
+            let sets = self.sets.get(column);
+            let meets = |range: &TimeRange| {
+                sets.is_some_and(|sets| sets.range(range.from..=range.to).next().is_some())
+            };
+            sound && !ranges.iter().any(meets)
+        })
+    }
+
+    /// Whether the effect may be applied twice, with other changes in between: a deleted range
+    /// could hold versions that somebody has written since.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        self.deletes.values().flatten().all(|range| range.from == range.to)
+    }
+
+    /// The columns whose deleted versions have to be read, with what of them is deleted.
+    pub(crate) fn deleted(&self) -> impl Iterator<Item = (&Family, &Bytes, &[TimeRange])> {
+        self.deletes.iter().map(|((family, qualifier), ranges)| (family, qualifier, &ranges[..]))
+    }
+
+    /// The effect with each deleted version by name: those of `there` that it deletes and does not
+    /// set.
+    pub(crate) fn exact(&self, there: &[bigtable::Cell]) -> Self {
+        let mut deletes: BTreeMap<Column, Vec<TimeRange>> = BTreeMap::new();
+        for cell in there {
+            let column = (cell.family.clone(), cell.qualifier.clone());
+            let gone = self.deletes.get(&column).into_iter().flatten();
+            let gone = gone.clone().any(|range| range.contains(cell.timestamp));
+            let set = self.sets.get(&column).is_some_and(|s| s.contains_key(&cell.timestamp));
+            if gone && !set {
+                deletes.entry(column).or_default().push(TimeRange::at(cell.timestamp));
+            }
+        }
+        Effect { sets: self.sets.clone(), deletes }
+    }
+
+    /// The effect as actions of one row, with the row's new guard.
+    pub(crate) fn actions(&self, row: &Bytes, guard: &[u8; 16]) -> Vec<Action> {
+        let mut puts: BTreeMap<Bytes, Vec<QualifierValue>> = BTreeMap::new();
+        for ((of, name), versions) in &self.sets {
+            let values = versions.iter().map(|(at, value)| QualifierValue {
+                qualifier: Some(qualifier(name)),
+                value: Some(value.clone()),
+                timestamp: Some(at.as_u64()),
+                delete_type: None,
+            });
+            puts.entry(family(of)).or_default().extend(values);
+        }
+        puts.insert(
+            Bytes::from_static(GUARD_FAMILY),
+            vec![QualifierValue {
+                qualifier: Some(Bytes::from_static(GUARD_QUALIFIER)),
+                value: Some(Bytes::copy_from_slice(guard)),
+                timestamp: Some(GUARD_TIMESTAMP),
+                delete_type: None,
+            }],
+        );
+        let mut deletes: BTreeMap<Bytes, Vec<QualifierValue>> = BTreeMap::new();
+        for ((of, name), ranges) in &self.deletes {
+            let markers = ranges.iter().map(|range| QualifierValue {
+                qualifier: Some(qualifier(name)),
+                value: None,
+                timestamp: Some(range.to.as_u64()),
+                delete_type: Some(match range.from == range.to {
+                    true => DELETE_ONE_VERSION,
+                    false => DELETE_MULTIPLE_VERSIONS,
+                }),
+            });
+            deletes.entry(family(of)).or_default().extend(markers);
+        }
+        let mutation = |index, kind, columns: BTreeMap<Bytes, Vec<QualifierValue>>| Action {
+            index: Some(index),
+            mutation: Some(MutationProto {
+                row: Some(row.clone()),
+                mutate_type: Some(kind),
+                column_value: columns
+                    .into_iter()
+                    .map(|(family, qualifier_value)| ColumnValue { family, qualifier_value })
+                    .collect(),
+                durability: Some(SYNC_WAL),
+            }),
+            get: None,
+        };
+        let mut actions = vec![mutation(0, PUT, puts)];
+        // A deletion without columns would delete the whole row.
+        if !deletes.is_empty() {
+            actions.push(mutation(1, DELETE, deletes));
+        }
+        actions
+    }
+}
+
+/// Joins ranges that overlap or touch.
+fn merge(ranges: &mut Vec<TimeRange>) {
+    ranges.sort_unstable_by_key(|range| range.from);
+    let mut merged: Vec<TimeRange> = Vec::with_capacity(ranges.len());
+    for range in ranges.drain(..) {
+        match merged.last_mut().filter(|last| range.from <= last.to.next()) {
+            Some(last) => last.to = last.to.max(range.to),
+            None => merged.push(range),
+        }
+    }
+    *ranges = merged;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATA: Family = Family::from_static("data");
+
+    fn ts(n: u64) -> Timestamp {
+        Timestamp::new(n).unwrap()
+    }
+
+    fn set(at: u64) -> Mutation {
+        Mutation::set(DATA, "q", ts(at), "v")
+    }
+
+    fn delete(from: u64, to: u64) -> Mutation {
+        Mutation::delete(DATA, "q", TimeRange { from: ts(from), to: ts(to) })
+    }
+
+    #[test]
+    fn what_can_be_sent_without_a_look() {
+        let blind = |mutations: &[Mutation]| Effect::of(mutations).is_blind();
+        assert!(blind(&[set(3), delete(5, 5), delete(9, 9)]));
+        assert!(blind(&[set(6), delete(0, 5)]));
+        assert!(blind(&[set(3), delete(0, 5)]), "the set is deleted, so it is not sent");
+        assert!(blind(&[delete(0, 5), delete(3, 9)]), "the ranges are one");
+        assert!(!blind(&[delete(0, 5), set(3)]), "the marker would hide what is set");
+        assert!(!blind(&[delete(2, 5)]), "HBase has no marker for that");
+        assert!(!blind(&[delete(0, 2), delete(5, 5)]));
+        assert!(Effect::of(&[delete(7, 3)]).is_empty());
+    }
+
+    #[test]
+    fn an_exact_effect_deletes_what_is_there_and_is_not_set() {
+        let cell = |at| bigtable::Cell {
+            family: DATA,
+            qualifier: "q".into(),
+            timestamp: ts(at),
+            value: "v".into(),
+        };
+        let effect = Effect::of(&[delete(2, 5), set(3)]);
+        let exact = effect.exact(&[cell(1), cell(3), cell(4)]);
+        assert!(exact.is_blind());
+        let deleted: Vec<TimeRange> =
+            exact.deleted().flat_map(|(_, _, ranges)| ranges.to_vec()).collect();
+        assert_eq!(deleted, [TimeRange::at(ts(4))]);
+    }
+}

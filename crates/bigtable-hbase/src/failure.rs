@@ -1,0 +1,150 @@
+//! How a call to HBase can fail, sorted by what the caller does next.
+//!
+//! A server names the Java class of its exception. Some classes say for sure that nothing was
+//! applied; the caller looks the region up again, or waits, and repeats. Every class that is not
+//! listed here says nothing of a mutation's fate, so such a mutation is settled by its guard
+//! (`guard.rs`).
+
+use bigtable::Error;
+
+use crate::proto::{ExceptionResponse, NameBytesPair};
+
+/// Why a call failed.
+#[derive(Debug, Clone)]
+pub(crate) enum Failure {
+    /// Nothing was applied, and the region is elsewhere: look it up again.
+    Moved(String),
+    /// Nothing was applied: wait, then repeat.
+    Busy(String),
+    /// Nothing was applied, and repeating does not help.
+    Refused(String),
+    /// A mutation may have been applied, or may yet be. A read can be repeated.
+    Lost(String),
+}
+
+/// Classes after which the region is looked up again.
+const MOVED: &[&str] = &[
+    "NotServingRegionException",
+    "WrongRegionException",
+    "RegionMovedException",
+    "RegionServerStoppedException",
+    "RegionServerAbortedException",
+    "MasterStoppedException",
+    "NotLeaderException",
+];
+
+/// Classes of a server that takes the same request later.
+const BUSY: &[&str] = &[
+    "RegionOpeningException",
+    "RegionTooBusyException",
+    "PleaseHoldException",
+    "RpcThrottlingException",
+    "CallQueueTooBigException",
+    "CallDroppedException",
+    "ServerNotRunningYetException",
+    "RetryImmediatelyException",
+    "MultiActionResultTooLarge",
+];
+
+/// Classes of a scanner that is gone; only reads meet them.
+const SCANNER: &[&str] = &[
+    "UnknownScannerException",
+    "ScannerResetException",
+    "OutOfOrderScannerNextException",
+    "LeaseException",
+];
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Moved(why)
+            | Failure::Busy(why)
+            | Failure::Refused(why)
+            | Failure::Lost(why) => f.write_str(why),
+        }
+    }
+}
+
+impl Failure {
+    /// By the exception's class; `do_not_retry` is the server's word that a repetition cannot help.
+    fn of_class(class: &str, text: &str, do_not_retry: bool) -> Self {
+        let short = class.rsplit(['.', '$']).next().unwrap_or(class);
+        let first_line = text.lines().next().unwrap_or_default();
+        let why = match first_line.contains(short) || first_line.is_empty() {
+            true => first_line.to_owned(),
+            false => format!("{short}: {first_line}"),
+        };
+        let why = if why.is_empty() { short.to_owned() } else { why };
+        match short {
+            _ if MOVED.contains(&short) => Failure::Moved(why),
+            _ if BUSY.contains(&short) => Failure::Busy(why),
+            _ if SCANNER.contains(&short) => Failure::Lost(why),
+            _ if do_not_retry || short.ends_with("DoNotRetryIOException") => Failure::Refused(why),
+            "TableNotFoundException"
+            | "NoSuchColumnFamilyException"
+            | "FailedSanityCheckException"
+            | "AccessDeniedException"
+            | "RequestTooBigException" => Failure::Refused(why),
+            _ => Failure::Lost(why),
+        }
+    }
+
+    /// The answer to a mutation that nobody could settle.
+    pub(crate) fn of_mutation(self) -> Error {
+        match self {
+            Failure::Moved(why) | Failure::Busy(why) => Error::Unavailable { why },
+            Failure::Refused(why) => Error::InvalidRequest(why),
+            Failure::Lost(why) => Error::Unknown { why },
+        }
+    }
+
+    /// The answer to a read, which changes nothing.
+    pub(crate) fn of_read(self) -> Error {
+        match self {
+            Failure::Moved(why) | Failure::Busy(why) | Failure::Lost(why) => {
+                Error::Unavailable { why }
+            }
+            Failure::Refused(why) => Error::InvalidRequest(why),
+        }
+    }
+}
+
+impl From<&ExceptionResponse> for Failure {
+    fn from(exception: &ExceptionResponse) -> Self {
+        let class = exception.exception_class_name.as_deref().unwrap_or("an unnamed exception");
+        let text = exception.stack_trace.as_deref().unwrap_or_default();
+        Failure::of_class(class, text, exception.do_not_retry.unwrap_or(false))
+    }
+}
+
+impl From<&NameBytesPair> for Failure {
+    /// Of an exception that an answer holds for one region or one action.
+    fn from(exception: &NameBytesPair) -> Self {
+        let text = String::from_utf8_lossy(exception.value.as_deref().unwrap_or_default());
+        Failure::of_class(&exception.name, &text, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(class: &str, do_not_retry: bool) -> Failure {
+        Failure::from(&ExceptionResponse {
+            exception_class_name: Some(class.to_owned()),
+            do_not_retry: Some(do_not_retry),
+            ..ExceptionResponse::default()
+        })
+    }
+
+    #[test]
+    fn a_class_says_what_to_do_next() {
+        let hbase = |class: &str| format!("org.apache.hadoop.hbase.{class}");
+        assert!(matches!(of(&hbase("NotServingRegionException"), false), Failure::Moved(_)));
+        assert!(matches!(of(&hbase("RegionTooBusyException"), false), Failure::Busy(_)));
+        assert!(matches!(of(&hbase("TableNotFoundException"), false), Failure::Refused(_)));
+        assert!(matches!(of("java.io.IOException", true), Failure::Refused(_)));
+        // The server may have applied the mutation before it failed.
+        assert!(matches!(of("java.io.IOException", false), Failure::Lost(_)));
+    }
+}

@@ -1,0 +1,298 @@
+//! Changes of one row: plain ones, and those that depend on what the row holds.
+//!
+//! HBase can compare one cell, or apply one filter, before it changes a row. It knows no "none of
+//! these" and no second branch. So each row has a **guard**, a cell with random bytes that every
+//! mutation of the row replaces. A change is planned in one of three ways:
+//!
+//! | plan | when | requests |
+//! |---|---|---|
+//! | plain | nothing is asked, and the effect is blind | 1: the mutations and a new guard |
+//! | filtered | only "then", all probes at one timestamp, and the effect is blind | 1: a filter as the condition |
+//! | guarded | all else | 2: a read that decides; then the mutations, if the guard is still the same |
+//!
+//! A guard never comes back, so a guarded request that is repeated applies at most once, and the
+//! guard tells what became of a request whose answer was lost.
+
+use bigtable::{ConditionalMutation, Error, Mutation, Probe, Qualifiers, Result, TimeRange};
+use bytes::Bytes;
+use prost::Message;
+
+use crate::encode::{self, Effect, GUARD_FAMILY, GUARD_QUALIFIER};
+use crate::failure::Failure;
+use crate::proto::{
+    CompareFilter, ComparingFilter, Condition, EQUAL, Filter, FilterList, MUST_PASS_ALL,
+    MUST_PASS_ONE, MultiRequest, MultiResponse, RegionAction, RegionSpecifier,
+};
+use crate::table::{HbaseTable, Wanted};
+
+/// How often a change is planned anew because somebody else changed the row in between.
+const LOST_RACES_MAX: u32 = 16;
+/// How often a request whose answer was lost is settled and sent again.
+const SETTLED_MAX: u32 = 4;
+
+/// The guard of a row; empty where the row has none.
+type Guard = Bytes;
+
+/// What became of a request whose answer was lost.
+enum Fate {
+    Applied,
+    /// Not applied yet: the guard is the one from before.
+    Open,
+    /// Somebody else has changed the row since, so nobody can tell.
+    Unknowable,
+}
+
+impl HbaseTable {
+    /// Changes a row without a condition.
+    pub(crate) async fn change(&self, row: &Bytes, mutations: &[Mutation]) -> Result<()> {
+        let effect = Effect::of(mutations);
+        if effect.is_empty() {
+            return Ok(());
+        }
+        if !effect.is_blind() {
+            return self.guarded(row, &[], &Effect::default(), &effect).await.map(drop);
+        }
+        self.plain(row, &effect).await
+    }
+
+    /// Changes a row depending on what it holds; whether the predicate held.
+    pub(crate) async fn decide(&self, request: &ConditionalMutation) -> Result<bool> {
+        let row = request.row.to_bytes();
+        let (then, otherwise) = (Effect::of(&request.then), Effect::of(&request.otherwise));
+        if request.predicate.is_empty() {
+            self.change(&row, &request.otherwise).await?;
+            return Ok(false);
+        }
+        if otherwise.is_empty()
+            && !then.is_empty()
+            && then.is_blind()
+            && let Some(at) = one_moment(&request.predicate)
+        {
+            return self.filtered(&row, (&request.predicate, at), &then).await;
+        }
+        self.guarded(&row, &request.predicate, &then, &otherwise).await
+    }
+
+    async fn plain(&self, row: &Bytes, effect: &Effect) -> Result<()> {
+        let own = fresh();
+        for _ in 0..SETTLED_MAX {
+            let failure = match self.send(row, effect, &own, None).await {
+                Ok(_) => return Ok(()),
+                Err(Failure::Lost(why)) => Failure::Lost(why),
+                Err(failure) => return Err(failure.of_mutation()),
+            };
+            let applied = self.guard(row).await.is_ok_and(|guard| guard[..] == own);
+            if applied {
+                return Ok(());
+            }
+            // Others may have written since what the effect would delete.
+            if !effect.is_repeatable() {
+                return Err(failure.of_mutation());
+            }
+        }
+        Err(Error::Unknown { why: format!("{SETTLED_MAX} answers were lost") })
+    }
+
+    async fn filtered(
+        &self,
+        row: &Bytes,
+        (probes, at): (&[Probe], TimeRange),
+        then: &Effect,
+    ) -> Result<bool> {
+        let own = fresh();
+        let condition = Condition {
+            row: row.clone(),
+            time_range: Some(encode_time(at)),
+            filter: Some(any_of(probes)),
+            ..Condition::default()
+        };
+        match self.send(row, then, &own, Some(condition)).await {
+            Ok(held) => Ok(held),
+            // Only the guard of this request proves that the predicate held.
+            Err(Failure::Lost(why)) => match self.guard(row).await {
+                Ok(guard) if guard[..] == own => Ok(true),
+                _ => Err(Error::Unknown { why }),
+            },
+            Err(failure) => Err(failure.of_mutation()),
+        }
+    }
+
+    async fn guarded(
+        &self,
+        row: &Bytes,
+        probes: &[Probe],
+        then: &Effect,
+        otherwise: &Effect,
+    ) -> Result<bool> {
+        for _ in 0..LOST_RACES_MAX {
+            let (cells, guard) = self.look(row, probes, [then, otherwise]).await?;
+            let held = probes.iter().any(|probe| cells.iter().any(|cell| finds(probe, cell)));
+            let effect = if held { then } else { otherwise };
+            if effect.is_empty() {
+                return Ok(held);
+            }
+            let effect = match effect.is_blind() {
+                true => effect.clone(),
+                false => effect.exact(&cells),
+            };
+            if self.replace(row, &effect, &guard).await? {
+                return Ok(held);
+            }
+        }
+        let why = format!("the row was changed {LOST_RACES_MAX} times in between");
+        Err(Error::Unavailable { why })
+    }
+
+    /// What decides, of one moment: the probed cells, those of deleted ranges, and the guard.
+    async fn look(
+        &self,
+        row: &Bytes,
+        probes: &[Probe],
+        effects: [&Effect; 2],
+    ) -> Result<(Vec<bigtable::Cell>, Guard)> {
+        let mut wanted = Wanted::default();
+        for Probe { family, qualifiers, time, .. } in probes {
+            wanted.add(family, qualifiers, *time);
+        }
+        for effect in effects.into_iter().filter(|effect| !effect.is_blind()) {
+            for (family, qualifier, ranges) in effect.deleted() {
+                for time in ranges {
+                    wanted.add(family, &Qualifiers::Is(qualifier.clone()), *time);
+                }
+            }
+        }
+        self.cells_and_guard(row, &wanted).await.map_err(Failure::of_read)
+    }
+
+    async fn guard(&self, row: &Bytes) -> Result<Guard, Failure> {
+        let (_, guard) = self.cells_and_guard(row, &Wanted::default()).await?;
+        Ok(guard)
+    }
+
+    /// Applies the effect if the guard is still `seen`; whether it was.
+    async fn replace(&self, row: &Bytes, effect: &Effect, seen: &Guard) -> Result<bool> {
+        let own = fresh();
+        let condition = Condition {
+            row: row.clone(),
+            family: Some(Bytes::from_static(GUARD_FAMILY)),
+            qualifier: Some(Bytes::from_static(GUARD_QUALIFIER)),
+            compare_type: Some(EQUAL),
+            // Nothing is what a row without a guard is compared with.
+            comparator: Some(encode::binary_comparator(seen.clone())),
+            ..Condition::default()
+        };
+        let mut lost = None;
+        for _ in 0..SETTLED_MAX {
+            match self.send(row, effect, &own, Some(condition.clone())).await {
+                Ok(true) => return Ok(true),
+                Ok(false) if lost.is_none() => return Ok(false),
+                Ok(false) => {}
+                Err(Failure::Lost(why)) => lost = Some(why),
+                Err(failure) if lost.is_none() => return Err(failure.of_mutation()),
+                Err(_) => {}
+            }
+            match self.fate(row, &own, seen).await {
+                Fate::Applied => return Ok(true),
+                Fate::Open => {}
+                Fate::Unknowable => break,
+            }
+        }
+        Err(Error::Unknown { why: lost.unwrap_or_default() })
+    }
+
+    async fn fate(&self, row: &Bytes, own: &[u8; 16], before: &Guard) -> Fate {
+        match self.guard(row).await {
+            Ok(guard) if guard[..] == *own => Fate::Applied,
+            Ok(guard) if guard == *before => Fate::Open,
+            _ => Fate::Unknowable,
+        }
+    }
+
+    /// Sends the effect with a new guard, under a condition; whether the condition held.
+    async fn send(
+        &self,
+        row: &Bytes,
+        effect: &Effect,
+        guard: &[u8; 16],
+        condition: Option<Condition>,
+    ) -> Result<bool, Failure> {
+        let action = effect.actions(row, guard);
+        let request = |region: &crate::regions::Region| MultiRequest {
+            region_action: vec![RegionAction {
+                region: RegionSpecifier::named(&region.name),
+                atomic: Some(true),
+                action: action.clone(),
+                condition: condition.clone(),
+            }],
+        };
+        let place = (self.id(), &row[..]);
+        let (answer, _): (MultiResponse, _) =
+            self.client().on_region(place, "Multi", request, false).await?;
+        let Some(result) = answer.region_action_result.first() else {
+            return Err(Failure::Lost("an answer without a result".to_owned()));
+        };
+        // Without a condition there is nothing that could be false.
+        Ok(condition.is_none() || result.processed == Some(true))
+    }
+}
+
+/// Random bytes that nobody has used before.
+fn fresh() -> [u8; 16] {
+    rand::random()
+}
+
+fn finds(probe: &Probe, cell: &bigtable::Cell) -> bool {
+    let named = match &probe.qualifiers {
+        Qualifiers::All => true,
+        Qualifiers::Is(qualifier) => *qualifier == cell.qualifier,
+    };
+    let prefix = probe.value_prefix.as_deref().unwrap_or_default();
+    named
+        && probe.family == cell.family
+        && probe.time.contains(cell.timestamp)
+        && cell.value.starts_with(prefix)
+}
+
+/// The one timestamp at which all probes look.
+fn one_moment(probes: &[Probe]) -> Option<TimeRange> {
+    let first = probes.first()?.time;
+    let same = first.from == first.to && probes.iter().all(|probe| probe.time == first);
+    same.then_some(first)
+}
+
+pub(crate) fn encode_time(time: TimeRange) -> crate::proto::TimeRange {
+    crate::proto::TimeRange { from: Some(time.from.as_u64()), to: Some(time.to.as_u64() + 1) }
+}
+
+/// A filter that a cell of any of the probes passes.
+fn any_of(probes: &[Probe]) -> Filter {
+    let each = probes.iter().map(|probe| {
+        let family = encode::binary_comparator(encode::family(&probe.family));
+        let mut parts = vec![comparing("FamilyFilter", family)];
+        if let Qualifiers::Is(qualifier) = &probe.qualifiers {
+            let qualifier = encode::binary_comparator(encode::qualifier(qualifier));
+            parts.push(comparing("QualifierFilter", qualifier));
+        }
+        if let Some(prefix) = probe.value_prefix.clone().filter(|prefix| !prefix.is_empty()) {
+            parts.push(comparing("ValueFilter", encode::prefix_comparator(prefix)));
+        }
+        list(MUST_PASS_ALL, parts)
+    });
+    list(MUST_PASS_ONE, each.collect())
+}
+
+fn comparing(class: &str, comparator: crate::proto::Comparator) -> Filter {
+    let compare = CompareFilter { compare_op: EQUAL, comparator: Some(comparator) };
+    filter(class, &ComparingFilter { compare })
+}
+
+fn list(operator: i32, filters: Vec<Filter>) -> Filter {
+    filter("FilterList", &FilterList { operator, filters })
+}
+
+fn filter(class: &str, inside: &impl Message) -> Filter {
+    Filter {
+        name: format!("org.apache.hadoop.hbase.filter.{class}"),
+        serialized_filter: Some(inside.encode_to_vec().into()),
+    }
+}

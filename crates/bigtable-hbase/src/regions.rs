@@ -1,0 +1,146 @@
+//! Which server holds which rows: regions, as `hbase:meta` names them, and the cache of them.
+//!
+//! A region that is put into the cache takes the place of all older ones that overlap it, so splits
+//! and merges clean up after themselves. A region is forgotten when its server says that it is
+//! elsewhere.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use prost::Message;
+
+use crate::proto::{self, RegionInfo};
+
+/// What `info:regioninfo` begins with.
+const MAGIC: &[u8] = b"PBUF";
+
+/// A range of a table's rows on one server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Region {
+    /// The region's full name: its row in `hbase:meta`.
+    pub(crate) name: Bytes,
+    /// A region that was made later has a higher number.
+    id: u64,
+    /// The first row.
+    pub(crate) start: Bytes,
+    /// The row behind the last one; empty where there is no end.
+    pub(crate) end: Bytes,
+    /// The server, as `host:port`.
+    pub(crate) server: String,
+}
+
+impl Region {
+    fn overlaps(&self, other: &Region) -> bool {
+        let before = |a: &Region, b: &Region| !a.end.is_empty() && a.end <= b.start;
+        !before(self, other) && !before(other, self)
+    }
+
+    /// Whether a row lies in the region.
+    pub(crate) fn contains(&self, row: &[u8]) -> bool {
+        self.start[..] <= *row && (self.end.is_empty() || *row < self.end[..])
+    }
+
+    /// The region that a row of `hbase:meta` describes. `None` for one that is offline, split, or
+    /// on no server, and for a replica, none of which is ever asked.
+    pub(crate) fn of_meta(cells: &[proto::Cell]) -> Option<Self> {
+        let value = |qualifier: &[u8]| {
+            let cell = cells.iter().find(|cell| cell.qualifier == qualifier)?;
+            (!cell.value.is_empty()).then(|| cell.value.clone())
+        };
+        let info = value(b"regioninfo")?;
+        let info = RegionInfo::decode(info.strip_prefix(MAGIC)?).ok()?;
+        let gone = info.offline == Some(true) || info.split == Some(true);
+        if gone || info.replica_id.unwrap_or(0) != 0 {
+            return None;
+        }
+        let server = String::from_utf8(value(b"server")?.to_vec()).ok()?;
+        Some(Region {
+            name: cells.first()?.row.clone(),
+            id: info.region_id,
+            start: info.start_key.unwrap_or_default(),
+            end: info.end_key.unwrap_or_default(),
+            server,
+        })
+    }
+
+    /// The region of `hbase:meta` itself, which is never split.
+    pub(crate) fn meta(server: String) -> Self {
+        let (name, id) = (Bytes::from_static(b"hbase:meta,,1"), 1);
+        Region { name, id, start: Bytes::new(), end: Bytes::new(), server }
+    }
+}
+
+/// The regions that are known, by table and first row.
+#[derive(Debug, Default)]
+pub(crate) struct Regions {
+    tables: Mutex<HashMap<Bytes, BTreeMap<Bytes, Arc<Region>>>>,
+}
+
+impl Regions {
+    /// The region that holds a row, if it is known.
+    pub(crate) fn of(&self, table: &Bytes, row: &[u8]) -> Option<Arc<Region>> {
+        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, region) = tables.get(table)?.range(..=Bytes::copy_from_slice(row)).next_back()?;
+        region.contains(row).then(|| region.clone())
+    }
+
+    /// Puts a region in, unless a younger one overlaps it.
+    pub(crate) fn put(&self, table: &Bytes, region: &Arc<Region>) {
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let regions = tables.entry(table.clone()).or_default();
+        let overlapping = |other: &&Arc<Region>| other.overlaps(region);
+        let rivals: Vec<Arc<Region>> = regions.values().filter(overlapping).cloned().collect();
+        if rivals.iter().any(|rival| rival.id > region.id) {
+            return;
+        }
+        for rival in rivals {
+            regions.remove(&rival.start);
+        }
+        regions.insert(region.start.clone(), region.clone());
+    }
+
+    /// Forgets a region, unless another one has taken its place.
+    pub(crate) fn forget(&self, table: &Bytes, region: &Region) {
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(regions) = tables.get_mut(table)
+            && regions.get(&region.start).is_some_and(|known| **known == *region)
+        {
+            regions.remove(&region.start);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(id: u64, start: &'static str, end: &'static str) -> Arc<Region> {
+        let name = Bytes::from(format!("t,{start},{id}"));
+        let (start, end) = (Bytes::from(start), Bytes::from(end));
+        Arc::new(Region { name, id, start, end, server: format!("host:{id}") })
+    }
+
+    #[test]
+    fn a_younger_region_takes_the_place_of_those_that_it_overlaps() {
+        let (regions, table) = (Regions::default(), Bytes::from_static(b"t"));
+        let id_of = |row: &str| regions.of(&table, row.as_bytes()).map(|region| region.id);
+        regions.put(&table, &region(1, "", "m"));
+        regions.put(&table, &region(1, "m", ""));
+        assert_eq!((id_of("a"), id_of("m"), id_of("z")), (Some(1), Some(1), Some(1)));
+        // A split of the first, and an answer about the whole that comes late.
+        regions.put(&table, &region(2, "", "f"));
+        assert_eq!((id_of("a"), id_of("g"), id_of("z")), (Some(2), None, Some(1)));
+        regions.put(&table, &region(1, "", "m"));
+        assert_eq!((id_of("a"), id_of("g")), (Some(2), None));
+        regions.put(&table, &region(2, "f", "m"));
+        assert_eq!(id_of("g"), Some(2));
+        // A merge of all.
+        regions.put(&table, &region(3, "", ""));
+        assert_eq!((id_of("a"), id_of("g"), id_of("z")), (Some(3), Some(3), Some(3)));
+        regions.forget(&table, &region(2, "", "f"));
+        assert_eq!(id_of("a"), Some(3));
+        regions.forget(&table, &region(3, "", ""));
+        assert_eq!(id_of("a"), None);
+    }
+}

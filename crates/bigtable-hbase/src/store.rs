@@ -1,0 +1,358 @@
+//! The store: tables of one namespace, created with the attributes that Percolator relies on.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bigtable::{Error, Layout, Result, Store, Table, TableSchema, Timestamp, check_table_name};
+use bytes::Bytes;
+
+use crate::address::HbaseAddress;
+use crate::client::{Access, Client};
+use crate::encode::{GUARD_FAMILY, family};
+use crate::failure::Failure;
+use crate::proto::{
+    self, BytesBytesPair, ColumnFamilySchema, CreateNamespaceRequest, CreateTableRequest,
+    GetTableDescriptorsRequest, GetTableDescriptorsResponse, GetTableNamesRequest,
+    GetTableNamesResponse, NameStringPair, NamespaceDescriptor, Nothing, TableName,
+};
+use crate::table::HbaseTable;
+
+/// What a table's qualifier begins with: a name of ours may begin with a dot or a dash, HBase's may
+/// not.
+const TABLE_PREFIX: &str = "t.";
+/// The attribute of a table that holds its schema in our form.
+const SCHEMA: &[u8] = b"PERCOLATOR_SCHEMA";
+/// Larger than the largest value of a cell, with its names.
+const CELL_BYTES_MAX: &str = "75497472";
+/// The attributes of a family without which HBase drops cells, and their values.
+const LOSES_NOTHING: [(&str, &str); 3] =
+    [("NEW_VERSION_BEHAVIOR", "true"), ("VERSIONS", "2147483647"), ("TTL", "2147483647")];
+/// How often the end of a compaction is asked for.
+const COMPACTION_PAUSE: Duration = Duration::from_millis(50);
+
+/// Which cells a deletion hides until files are merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deletions {
+    /// Those that were written before it: `NEW_VERSION_BEHAVIOR`.
+    OfWhatWasThere,
+    /// Also those that are written later, at or below its timestamp: HBase's classic rule. Tests
+    /// show that Percolator cannot live with it.
+    #[cfg(test)]
+    OfLaterCellsToo,
+}
+
+/// Tables of an HBase cluster.
+///
+/// ```no_run
+/// use bigtable::Store;
+/// use bigtable_hbase::HbaseStore;
+/// # async fn example() -> bigtable::Result<()> {
+/// let store = HbaseStore::connect("hbase://127.0.0.1:16000/percolator").await?;
+/// println!("{:?}", store.table_names().await?);
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct HbaseStore {
+    client: Arc<Client>,
+    namespace: String,
+    request_life_max: Duration,
+    deletions: Deletions,
+    tables: Mutex<BTreeMap<String, Arc<HbaseTable>>>,
+}
+
+impl HbaseStore {
+    /// Connects to the cluster at an address such as `hbase://h1:16000,h2:16000/namespace`, and
+    /// creates the namespace if it is not there. [`HbaseAddress`] names the options.
+    ///
+    /// # Errors
+    /// `InvalidRequest` for a malformed address; `Unavailable` if no server answers in time.
+    pub async fn connect(address: &str) -> Result<Self> {
+        HbaseStore::open(address, Deletions::OfWhatWasThere).await
+    }
+
+    pub(crate) async fn open(address: &str, deletions: Deletions) -> Result<Self> {
+        let address: HbaseAddress = address.parse()?;
+        let request_life_max = address.request_life_max();
+        let HbaseAddress { servers, namespace, user, deadline, .. } = address;
+        let client = Arc::new(Client::new(Access { seeds: servers, user, deadline }));
+        let tables = Mutex::default();
+        let store = HbaseStore { client, namespace, request_life_max, deletions, tables };
+        store.create_namespace().await.map_err(Failure::of_read)?;
+        Ok(store)
+    }
+
+    async fn create_namespace(&self) -> Result<(), Failure> {
+        let name = self.namespace.clone();
+        let asked = proto::NamespaceDescriptorRequest { namespace: name.clone() };
+        match self.client.master::<Nothing>("GetNamespaceDescriptor", &asked).await {
+            Err(Failure::Lost(why)) if why.contains("NamespaceNotFound") => {}
+            Err(Failure::Refused(why)) if why.contains("NamespaceNotFound") => {}
+            answer => return answer.map(drop),
+        }
+        let descriptor = NamespaceDescriptor { name: name.into() };
+        let (nonce_group, nonce) = (rand::random(), rand::random());
+        let request = CreateNamespaceRequest { descriptor, nonce_group, nonce };
+        match self.client.procedure("CreateNamespace", &request).await {
+            // Another process was faster.
+            Err(Failure::Refused(why)) if why.contains("NamespaceExist") => Ok(()),
+            created => created,
+        }
+    }
+
+    fn table_name(&self, name: &str) -> TableName {
+        TableName {
+            namespace: self.namespace.clone().into(),
+            qualifier: format!("{TABLE_PREFIX}{name}").into(),
+        }
+    }
+
+    /// A table's name in `hbase:meta`.
+    fn id(&self, name: &str) -> Bytes {
+        match self.namespace.as_str() {
+            "default" => format!("{TABLE_PREFIX}{name}").into(),
+            namespace => format!("{namespace}:{TABLE_PREFIX}{name}").into(),
+        }
+    }
+
+    async fn describe(&self, name: &str) -> Result<Option<proto::TableSchema>, Failure> {
+        let request = GetTableDescriptorsRequest { table_names: vec![self.table_name(name)] };
+        let answer: GetTableDescriptorsResponse =
+            self.client.master("GetTableDescriptors", &request).await?;
+        Ok(answer.table_schema.into_iter().next())
+    }
+
+    async fn create(&self, name: &str, schema: &TableSchema) -> Result<(), Failure> {
+        let descriptor = descriptor(self.table_name(name), schema, self.deletions);
+        let request = CreateTableRequest {
+            table_schema: descriptor,
+            split_keys: Vec::new(),
+            nonce_group: rand::random(),
+            nonce: rand::random(),
+        };
+        match self.client.procedure("CreateTable", &request).await {
+            // Another process was faster.
+            Err(Failure::Refused(why)) if why.contains("TableExists") => Ok(()),
+            created => created,
+        }
+    }
+
+    /// Tables of one store that use the same group describe it alike. Those that this store has
+    /// open are compared.
+    fn check_groups(&self, name: &str, schema: &TableSchema) -> Result<()> {
+        for table in self.opened() {
+            for group in &schema.groups {
+                let theirs = table.schema().groups.iter().find(|of| of.name == group.name);
+                if theirs.is_some_and(|theirs| theirs != group) {
+                    return Err(Error::invalid(format!(
+                        "table {name} describes locality group {} in another way than table {}",
+                        group.name,
+                        table.name()
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn opened(&self) -> Vec<Arc<HbaseTable>> {
+        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.values().cloned().collect()
+    }
+
+    /// Writes what every open table's regions hold in memory to files, and has the files merged:
+    /// some of them, or with `major` all. For tests of what merges leave, and for
+    /// [`reclaim`](Store::reclaim), which names the in-memory families alone.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub async fn compact(&self, families: Option<&[&str]>, major: bool) -> Result<()> {
+        for table in self.opened() {
+            let regions = self.client.regions(table.id()).await.map_err(Failure::of_read)?;
+            for region in regions {
+                let named: Vec<Option<Bytes>> = match families {
+                    None => vec![None],
+                    Some(names) => names
+                        .iter()
+                        .map(|name| Some(Bytes::copy_from_slice(name.as_bytes())))
+                        .collect(),
+                };
+                for family in named {
+                    self.client.flush(&region, family.clone()).await.map_err(Failure::of_read)?;
+                    let asked = self.client.compact(&region, family, major).await;
+                    asked.map_err(Failure::of_read)?;
+                }
+                while self.client.is_compacting(&region).await.map_err(Failure::of_read)? {
+                    tokio::time::sleep(COMPACTION_PAUSE).await;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Store for HbaseStore {
+    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
+        check_table_name(name)?;
+        schema.check()?;
+        if schema.groups.iter().flat_map(|group| &group.families).any(|of| {
+            of.family.as_str().as_bytes() == GUARD_FAMILY || of.family.as_str().starts_with('.')
+        }) {
+            return Err(Error::invalid(
+                "on HBase no family may be called _guard or begin with a dot: choose another name",
+            ));
+        }
+        self.check_groups(name, schema)?;
+        let mut found = self.describe(name).await.map_err(Failure::of_read)?;
+        if found.is_none() {
+            self.create(name, schema).await.map_err(Failure::of_read)?;
+            found = self.describe(name).await.map_err(Failure::of_read)?;
+        }
+        let Some(found) = found else {
+            let why = format!("table {name} was created and is not there");
+            return Err(Error::Unavailable { why });
+        };
+        match self.deletions {
+            Deletions::OfWhatWasThere => check_descriptor(name, &found, schema)?,
+            #[cfg(test)]
+            Deletions::OfLaterCellsToo => {}
+        }
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = tables.entry(name.to_owned()).or_insert_with(|| {
+            let client = self.client.clone();
+            Arc::new(HbaseTable::new(name, self.id(name), schema.clone(), client))
+        });
+        Ok(table.clone())
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        let request = GetTableNamesRequest { namespace: Some(self.namespace.clone()) };
+        let answer: GetTableNamesResponse =
+            self.client.master("GetTableNames", &request).await.map_err(Failure::of_read)?;
+        let names = answer.table_names.iter().filter_map(|name| {
+            let name = std::str::from_utf8(&name.qualifier).ok()?;
+            name.strip_prefix(TABLE_PREFIX).map(str::to_owned)
+        });
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn floor(&self) -> Timestamp {
+        Timestamp::ZERO
+    }
+
+    async fn raise_floor(&self, _floor: Timestamp) -> Result<()> {
+        Err(Error::invalid("HBase cannot compare a floor within a row operation"))
+    }
+
+    /// Merges the files of in-memory families, in which most cells die: HBase keeps a deleted cell
+    /// until all files of its family are merged, and each read passes it until then.
+    async fn reclaim(&self) -> Result<()> {
+        let mut families = std::collections::BTreeSet::new();
+        for table in self.opened() {
+            families.extend(table.in_memory_families());
+        }
+        let families: Vec<&str> = families.iter().map(String::as_str).collect();
+        if families.is_empty() {
+            return Ok(());
+        }
+        self.compact(Some(&families), true).await
+    }
+
+    fn request_life_max(&self) -> Option<Duration> {
+        Some(self.request_life_max)
+    }
+}
+
+fn attributes(pairs: &[(&str, &str)]) -> Vec<BytesBytesPair> {
+    let pair = |(first, second): &(&str, &str)| BytesBytesPair {
+        first: Bytes::copy_from_slice(first.as_bytes()),
+        second: Bytes::copy_from_slice(second.as_bytes()),
+    };
+    pairs.iter().map(pair).collect()
+}
+
+/// A table as HBase is to create it.
+fn descriptor(name: TableName, schema: &TableSchema, deletions: Deletions) -> proto::TableSchema {
+    let new_version_behavior = match deletions {
+        Deletions::OfWhatWasThere => "true",
+        #[cfg(test)]
+        Deletions::OfLaterCellsToo => "false",
+    };
+    let data = schema.groups.iter().flat_map(|group| {
+        let in_memory = matches!(group.layout, Layout::InMemory(_));
+        group.families.iter().map(move |of| ColumnFamilySchema {
+            name: family(&of.family),
+            attributes: attributes(&[
+                ("VERSIONS", "2147483647"),
+                ("NEW_VERSION_BEHAVIOR", new_version_behavior),
+                ("TTL", "2147483647"),
+                ("MIN_VERSIONS", "0"),
+                ("KEEP_DELETED_CELLS", "FALSE"),
+                ("BLOOMFILTER", "ROW"),
+                ("DATA_BLOCK_ENCODING", "FAST_DIFF"),
+                ("IN_MEMORY", if in_memory { "true" } else { "false" }),
+            ]),
+        })
+    });
+    let guard = ColumnFamilySchema {
+        name: Bytes::from_static(GUARD_FAMILY),
+        attributes: attributes(&[("VERSIONS", "1"), ("TTL", "2147483647"), ("BLOOMFILTER", "ROW")]),
+    };
+    proto::TableSchema {
+        table_name: Some(name),
+        attributes: vec![BytesBytesPair {
+            first: Bytes::from_static(SCHEMA),
+            second: describe(schema).into(),
+        }],
+        column_families: data.chain([guard]).collect(),
+        configuration: vec![NameStringPair {
+            name: "hbase.hregion.max.keyvalue.size".to_owned(),
+            value: CELL_BYTES_MAX.to_owned(),
+        }],
+    }
+}
+
+/// Our schema as text, by which an existing table is compared.
+fn describe(schema: &TableSchema) -> String {
+    let groups = schema.groups.iter().map(|group| {
+        let families: Vec<&str> = group.families.iter().map(|of| of.family.as_str()).collect();
+        format!("{} {:?} {}", group.name, group.layout, families.join(","))
+    });
+    groups.collect::<Vec<_>>().join("\n")
+}
+
+/// Refuses a table that would lose cells, or has another schema.
+fn check_descriptor(name: &str, found: &proto::TableSchema, schema: &TableSchema) -> Result<()> {
+    let own = found.attributes.iter().find(|pair| pair.first == SCHEMA);
+    if own.is_none_or(|pair| pair.second != describe(schema)) {
+        return Err(Error::invalid(format!(
+            "table {name} is there with another schema: open it with the schema that it was created with"
+        )));
+    }
+    for of in found.column_families.iter().filter(|of| of.name != GUARD_FAMILY) {
+        let value = |name: &str| {
+            let pair = of.attributes.iter().find(|pair| pair.first == name.as_bytes());
+            pair.map(|pair| String::from_utf8_lossy(&pair.second).to_ascii_lowercase())
+        };
+        for (attribute, wanted) in LOSES_NOTHING {
+            let has = value(attribute);
+            // HBase's shell also writes a time to live as a word, and it is endless where none is
+            // set.
+            let endless = attribute == "TTL" && has.as_deref().is_none_or(|has| has == "forever");
+            if has.as_deref() == Some(wanted) || endless {
+                continue;
+            }
+            let family = String::from_utf8_lossy(&of.name);
+            return Err(Error::invalid(format!(
+                "family {family} of table {name} would lose cells, {attribute} is {}: run in HBase's shell \
+                 alter '{TABLE_PREFIX}{name}', {{NAME => '{family}', {attribute} => '{wanted}'}}",
+                has.as_deref().unwrap_or("not set")
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! The real HBase that PERCOLATOR_HBASE names: `scripts/hbase.sh` starts one.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::HbaseStore;
+
+/// A store in a new namespace. `None`, loudly, where there is
+/// no HBase.
+pub(crate) async fn store() -> Option<HbaseStore> {
+    let address = address()?;
+    Some(HbaseStore::connect(&address).await.expect("a connection to HBase"))
+}
+
+/// The address of a namespace that no other test, and no other run, has tables in.
+pub(crate) fn address() -> Option<String> {
+    static NAMESPACES: AtomicU32 = AtomicU32::new(0);
+    let Ok(address) = std::env::var("PERCOLATOR_HBASE") else {
+        // The test harness captures what the macros print.
+        let text =
+            b"not run: a test that needs HBase (scripts/hbase.sh cargo test -p bigtable-hbase)\n";
+        let _ = std::io::stderr().write_all(text);
+        return None;
+    };
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let number = NAMESPACES.fetch_add(1, Ordering::Relaxed);
+    let namespace = format!("n{}_{number}", since.expect("a clock after 1970").as_millis());
+    Some(address.replace("/percolator?", &format!("/{namespace}?")))
+}

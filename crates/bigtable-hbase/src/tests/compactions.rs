@@ -1,0 +1,84 @@
+//! Versions and deletions while HBase flushes and merges files: the question that decided for
+//! `NEW_VERSION_BEHAVIOR`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::conformance::CASES;
+use bigtable::{
+    Family, Layout, LocalityGroup, Mutation, RowKey, RowMutation, Selection, Store, Table,
+    TableSchema, TimeRange, Timestamp,
+};
+
+use super::cluster;
+use crate::HbaseStore;
+use crate::store::Deletions;
+
+const DATA: Family = Family::from_static("data");
+
+/// Flushes and merges everything for as long as somebody else holds the store, every other time
+/// with all files; how often.
+async fn compact_all_the_time(store: Arc<HbaseStore>) -> u32 {
+    let mut rounds = 0;
+    while Arc::strong_count(&store) > 1 {
+        // A region that is being created cannot be merged yet.
+        rounds += u32::from(store.compact(None, rounds % 2 == 1).await.is_ok());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    rounds
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_operations_agree_with_the_model_under_compactions() {
+    let Some(store) = cluster::store().await else { return };
+    let store = Arc::new(store);
+    let compacting = tokio::spawn(compact_all_the_time(store.clone()));
+    let case = CASES.iter().find(|case| case.name() == "model::random_operations");
+    case.expect("a case of the suite").run(&*store).await;
+    drop(store);
+    let rounds = compacting.await.expect("the compacting task ends");
+    assert!(rounds > 0, "nothing was merged meanwhile");
+}
+
+/// Deletes a column up to 9, then writes it at 5; what a read then finds.
+async fn written_below_a_deletion(store: &HbaseStore) -> Option<bigtable::Bytes> {
+    let schema = TableSchema { groups: vec![LocalityGroup::on_disk("data", Layout::Versions)] };
+    let table: Arc<dyn Table> = store.open_table("below", &schema).await.expect("a table");
+    let ts = |number| Timestamp::new(number).expect("a small number");
+    let delete = Mutation::delete(DATA, "q", TimeRange::up_to(ts(9)));
+    let set = Mutation::set(DATA, "q", ts(5), "v");
+    for mutation in [delete, set] {
+        let request = RowMutation::new("r").mutation(mutation);
+        table.mutate_row(request).await.expect("a mutation");
+    }
+    let select = Selection::default().column(DATA, "q", TimeRange::ALL, 1);
+    let row = table.read_row(&RowKey::from("r"), &select).await.expect("a row");
+    row.newest(&DATA, b"q").map(|cell| cell.value.clone())
+}
+
+/// Percolator writes such cells: claims of locks and registrations of readers lie at timestamp
+/// zero, and are deleted and written again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_new_version_behavior_shows_what_is_written_below_a_deletion() {
+    let Some(address) = cluster::address() else { return };
+    let of = async |deletions| {
+        let address = address.replace("?", &format!("{}?", deletions as u8));
+        HbaseStore::open(&address, deletions).await.expect("a connection")
+    };
+    let store = of(Deletions::OfWhatWasThere).await;
+    assert_eq!(written_below_a_deletion(&store).await.as_deref(), Some(&b"v"[..]));
+    let store = of(Deletions::OfLaterCellsToo).await;
+    assert_eq!(written_below_a_deletion(&store).await, None, "the classic rule has changed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_that_would_lose_cells_is_refused() {
+    let Some(address) = cluster::address() else { return };
+    let schema = TableSchema { groups: vec![LocalityGroup::on_disk("data", Layout::Versions)] };
+    let classic = HbaseStore::open(&address, Deletions::OfLaterCellsToo).await.expect("a store");
+    classic.open_table("t", &schema).await.expect("a table");
+    let store = HbaseStore::connect(&address).await.expect("a store");
+    let error = store.open_table("t", &schema).await.expect_err("the table loses cells");
+    let help = "alter 't.t', {NAME => 'data', NEW_VERSION_BEHAVIOR => 'true'}";
+    assert!(error.to_string().contains(help), "{error}");
+}

@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Runs a command with a real HBase cluster at PERCOLATOR_HBASE, and stops the cluster afterwards:
+#   scripts/hbase.sh cargo test -p bigtable-hbase
+# The cluster is HDFS with three data nodes, ZooKeeper, a master and three region servers: six processes on the
+# loopback interface, about 2 GB of memory. Their programs come from Maven's artifacts (scripts/hbase/pom.xml), about
+# 220 MB, once. HBASE_SESSION_MS is how long a silent server counts as alive (40,000). HBASE_PIDS names a file that
+# gets a line "name pid" for each process, KEEP a directory that keeps their logs.
+# Ends with 77 where there is no JDK 17, or the artifacts cannot be had.
+set -euo pipefail
+
+if [ $# -eq 0 ]; then
+    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+fi
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+cache=${CARGO_TARGET_DIR:-$root/target}/hbase
+session_ms=${HBASE_SESSION_MS:-40000}
+
+skip() {
+    echo "SKIPPED: no HBase: $1" >&2
+    exit 77
+}
+
+command -v java >/dev/null || skip "there is no java (JDK 17 is needed)"
+version=$(java -version 2>&1 | sed -n '1s/.*version "\([0-9]*\).*/\1/p')
+[ "${version:-0}" -ge 17 ] || skip "java is of version ${version:-unknown}, and 17 is needed"
+mkdir -p "$cache"
+# The class path is that of the pom: another pom needs another one.
+stamp=$cache/classpath.$(cksum <"$root/scripts/hbase/pom.xml" | cut -d' ' -f1)
+if ! [ -s "$stamp" ]; then
+    command -v mvn >/dev/null || skip "there is no mvn to fetch it with"
+    mvn -q -B -f "$root/scripts/hbase/pom.xml" dependency:build-classpath \
+        "-Dmdep.outputFile=$stamp.$$" >"$cache/mvn.log" 2>&1 || skip "see $cache/mvn.log"
+    mv "$stamp.$$" "$stamp"
+fi
+
+work=${KEEP:-$(mktemp -d)}
+mkdir -p "$work/conf"
+pids=${HBASE_PIDS:-$work/pids}
+: >"$pids"
+finish() {
+    while read -r _ pid; do kill -9 "$pid" 2>/dev/null || true; done <"$pids"
+    wait 2>/dev/null || true
+    [ -n "${KEEP:-}" ] || rm -rf "$work"
+}
+trap finish EXIT
+
+free_ports() {
+    python3 - "$1" <<'PYTHON'
+import socket, sys
+held = [socket.socket() for _ in range(int(sys.argv[1]))]
+for one in held:
+    one.bind(("127.0.0.1", 0))
+print(*(one.getsockname()[1] for one in held))
+PYTHON
+}
+read -r dfs zookeeper master first second third <<<"$(free_ports 6)"
+
+property() { echo "<property><name>$1</name><value>$2</value></property>"; }
+{
+    echo "<configuration>"
+    property hbase.cluster.distributed true
+    property hbase.rootdir "hdfs://127.0.0.1:$dfs/hbase"
+    property fs.defaultFS "hdfs://127.0.0.1:$dfs"
+    property hbase.tmp.dir "$work/tmp"
+    property hbase.zookeeper.quorum 127.0.0.1
+    property hbase.zookeeper.property.clientPort "$zookeeper"
+    property hbase.zookeeper.property.clientPortAddress 127.0.0.1
+    property hbase.zookeeper.property.dataDir "$work/zookeeper"
+    property hbase.zookeeper.property.tickTime 2000
+    property zookeeper.session.timeout "$session_ms"
+    property hbase.busy.wait.duration 2000
+    property hbase.regionserver.wal.sync.timeout 5000
+    property hbase.master.port "$master"
+    property hbase.procedure.remote.dispatcher.delay.msec 10
+    for of in master regionserver; do
+        property hbase.$of.hostname 127.0.0.1
+        property hbase.$of.ipc.address 127.0.0.1
+        property hbase.$of.info.port -1
+    done
+    echo "</configuration>"
+} >"$work/conf/hbase-site.xml"
+cp "$work/conf/hbase-site.xml" "$work/conf/core-site.xml"
+cp "$root/scripts/hbase/log4j2.properties" "$work/conf/"
+
+options=(-Xmx400m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.net.preferIPv4Stack=true)
+options+=(-Dio.netty.tryReflectionSetAccessible=true -cp "$work/conf:$(cat "$stamp")")
+for package in java.base/{java.io,java.nio,sun.nio.ch,java.lang,jdk.internal.ref,java.lang.reflect,java.util} \
+    java.base/{java.util.concurrent,java.net,jdk.internal.misc} java.security.jgss/sun.security.krb5; do
+    options+=(--add-opens "$package=ALL-UNNAMED" --add-exports "$package=ALL-UNNAMED")
+done
+
+# Each process ends when this script does: `setpriv` has it killed with its parent.
+start() {
+    local name=$1
+    shift
+    (cd "$work" && exec setpriv --pdeathsig KILL java "${options[@]}" "$@") \
+        >"$work/$name.log" 2>&1 </dev/null &
+    echo "$name $!" >>"$pids"
+}
+# Waits until the log of a process has a line.
+await() {
+    for _ in $(seq 600); do
+        ! grep -q "$2" "$work/$1.log" || return 0
+        kill -0 "$(sed -n "s/^$1 //p" "$pids")" 2>/dev/null || break
+        sleep 0.2
+    done
+    echo "HBase did not start; the end of $1's log:" >&2
+    tail -n 20 "$work/$1.log" >&2
+    exit 1
+}
+
+start dfs "$root/scripts/hbase/MiniDfs.java" "$dfs" "$work/dfs"
+start zookeeper org.apache.hadoop.hbase.zookeeper.HQuorumPeer start
+await dfs '^ready'
+start master org.apache.hadoop.hbase.master.HMaster start
+start region-1 org.apache.hadoop.hbase.regionserver.HRegionServer -D "hbase.regionserver.port=$first" start
+start region-2 org.apache.hadoop.hbase.regionserver.HRegionServer -D "hbase.regionserver.port=$second" start
+start region-3 org.apache.hadoop.hbase.regionserver.HRegionServer -D "hbase.regionserver.port=$third" start
+await master 'Master has completed initialization'
+
+PERCOLATOR_HBASE="hbase://127.0.0.1:$master/percolator?deadline=10s&session=$((session_ms / 1000))s&busy=2s&wal_sync=5s" "$@"
