@@ -11,7 +11,9 @@ use super::*;
 use crate::observers::keepers;
 use crate::prng::Prng;
 use crate::records::{Keys, Member, decode, decode_rank, encode};
-use crate::tables::{DOCUMENTS, EXPORT_ANCHORS, EXPORT_PAGE, KEYS, MEMBER, RANK};
+use crate::tables::{
+    DOCUMENTS, EXPORT_ANCHORS, EXPORT_PAGE, EXPORT_RANKS, KEYS, MEMBER, RANK, RANKING,
+};
 
 const THREADS: u64 = 16;
 const CHANGES: u64 = 10_000;
@@ -34,9 +36,10 @@ async fn clusters_alone() -> WebIndex {
     let tables = Tables::open(&db).await.unwrap();
     let latency = Arc::new(latency::Latency::new());
     let mut registrations = keepers(&tables, &latency);
-    for column in [EXPORT_PAGE, EXPORT_ANCHORS] {
+    let exported = [(DOCUMENTS, EXPORT_PAGE), (DOCUMENTS, EXPORT_ANCHORS), (RANKING, EXPORT_RANKS)];
+    for (table, column) in exported {
         let batch = percolator::Batch::default();
-        registrations.push(Registration::batched("export", DOCUMENTS, column, batch, Ignore));
+        registrations.push(Registration::batched("export", table, column, batch, Ignore));
     }
     let options = WorkerOptions { threads: THREADS as usize, ..WorkerOptions::default() };
     let workers = Some(db.observe(registrations, options).await.unwrap());
