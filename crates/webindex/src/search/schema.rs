@@ -268,6 +268,7 @@ fn empty(path: &Path) -> Result<(), Error> {
     }
     Ok(())
 }
+
 /// Returns what the directory says of itself; `None` if it is empty.
 fn read_format(path: &Path) -> Result<Option<String>, Error> {
     let file = path.join(FORMAT_FILE);
@@ -282,6 +283,10 @@ fn read_format(path: &Path) -> Result<Option<String>, Error> {
                 // Left behind when the making was interrupted before it had begun.
                 let name = entry.map_err(failed)?.file_name();
                 if name != temporary_name().as_str() && name != MAKING_FILE {
+                    // Another process has made the index since the look for its format.
+                    if file.exists() {
+                        return read_format(path);
+                    }
                     let expected = "search index";
                     return Err(Error::ForeignDirectory { path: path.to_path_buf(), expected });
                 }
