@@ -33,10 +33,10 @@ use crate::fault;
 /// The engine counts the runs of a level in a byte.
 const RUNS_MAX: usize = 255;
 
-/// What was made anew.
+/// The lists and manifests that a repair made anew.
 #[derive(Debug)]
 pub(super) struct Rebuilt {
-    /// What was made anew, by directory, with what was wrong there.
+    /// The lists and manifests that the repair made anew, by directory, with their damage.
     pub(super) notes: Vec<Damage>,
     /// Files that no manifest could name, because they cannot be read.
     pub(super) unreadable: Vec<Damage>,
@@ -64,7 +64,7 @@ pub(super) fn rebuild(survey: &mut Survey, engine: &Path) -> Result<Option<Rebui
             return Err(fault::files(path, problem, fault::BACKUP));
         }
     };
-    // What the inventory does not list was being created, and holds nothing.
+    // A keyspace that the inventory does not list was being created, and holds nothing.
     let listed: BTreeSet<u64> = match &survey.inventory {
         Some(inventory) => inventory.keyspaces.keys().copied().collect(),
         None => numbered(&keyspaces).into_iter().flatten().filter(|n| *n != NAMES).collect(),
@@ -238,7 +238,7 @@ fn by_files(dir: &Path, empty: Runs, unreadable: &mut Vec<Damage>) -> Result<(Ru
     Ok((empty.with_files(runs, values), done))
 }
 
-/// What a file of a run holds.
+/// The content of a file of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Span {
     pub(super) first: Vec<u8>,

@@ -18,7 +18,7 @@ use crate::options::{Durability, Options};
 use crate::puts::Puts;
 use crate::store::FjallStore;
 
-/// What is written to a new store at once, in bytes.
+/// The bytes that are written to a new store at once.
 const BATCH_BYTES: u64 = 1 << 20;
 
 /// What can be saved of a damaged store, before it is written.

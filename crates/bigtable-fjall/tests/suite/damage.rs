@@ -63,7 +63,7 @@ pub(crate) fn write(dir: &Path, files: &Files) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, data).unwrap();
     }
-    // What the engine creates with its keyspaces: folders of large values for some.
+    // The engine creates folders of large values with some keyspaces.
     let inventory = fs::read_to_string(dir.join("INVENTORY")).unwrap_or_default();
     for keyspace in fs::read_dir(dir.join("engine/keyspaces")).into_iter().flatten() {
         let path = keyspace.unwrap().path();

@@ -140,7 +140,7 @@ fn many_runs_on_disk() {
     assert!(contents(&*opened()) == before, "the rows have changed");
 }
 
-/// What is in flight is done, what comes later is refused, and the directory is free.
+/// Requests in flight are answered, later ones are refused, and the directory is free.
 #[test]
 fn a_store_is_closed_under_its_handles_while_others_write() {
     let dir = tempfile::tempdir().unwrap();
