@@ -24,6 +24,7 @@ use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
 use bigtable::{CommitRows, Error, Result, RowsOutcome};
+use fjall::PersistMode;
 use smallvec::SmallVec;
 
 use crate::draft::{Batch, Draft};
@@ -401,6 +402,13 @@ impl Engine {
             self.memory_mut().apply(memory);
         }
         Ok(())
+    }
+
+    /// Syncs the journal, and with it all batches that were written without a sync. Journals before
+    /// it were synced when they were sealed.
+    pub(crate) fn sync_journal(&self) -> Result<()> {
+        let _lead = self.wait_to_lead()?;
+        self.db.persist(PersistMode::SyncData).map_err(|error| self.not_written(&error))
     }
 
     fn not_written(&self, error: &fjall::Error) -> Error {

@@ -265,6 +265,10 @@ impl Store for FjallStore {
         self.running.on_committer(raise).await
     }
 
+    async fn sync(&self) -> Result<()> {
+        self.running.on_committer(Engine::sync_journal).await
+    }
+
     async fn reclaim(&self) -> Result<()> {
         let running = &self.running;
         let reply = running.with(&running.open, |engine, ()| running.reclaiming.start(engine))?;

@@ -49,6 +49,15 @@ pub trait Store: Send + Sync + Debug {
     /// Those of any mutation; `InvalidRequest` where there is [no floor](Store::request_life_max).
     async fn raise_floor(&self, floor: Timestamp) -> Result<()>;
 
+    /// Returns once no power cut can take back what was acknowledged before this call. A store that
+    /// acknowledges nothing before that has nothing to do.
+    ///
+    /// # Errors
+    /// Those of any mutation; nothing that was acknowledged is lost by it.
+    async fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Gives back the space of deleted cells, as far as that is worth the work now; returns when it is
     /// done. A store that gives it back as it goes has nothing to do.
     ///

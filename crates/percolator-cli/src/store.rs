@@ -67,7 +67,7 @@ impl Commit {
 }
 
 /// Which store.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArgs {
     /// The directory of the store.
@@ -76,9 +76,10 @@ pub(crate) struct StoreArgs {
     /// The settings of the cluster whose store it is, instead of a directory.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// When a commit counts as durable.
-    #[arg(long, value_enum, default_value = "sync", value_name = "LEVEL")]
-    durability: Durability,
+    /// When a commit counts as durable. Without it, commits are synced; the commands that change a
+    /// web index as a whole sync at their end instead, because they can be repeated.
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    durability: Option<Durability>,
     /// How transactions commit.
     #[arg(long, value_enum, default_value = "one-step", value_name = "PATH")]
     commit: Commit,
@@ -132,6 +133,13 @@ impl StoreArgs {
         }
     }
 
+    /// These, for a command that can be repeated as a whole: it syncs at its end, unless the user
+    /// asks for more.
+    pub(crate) fn synced_at_end(&self) -> StoreArgs {
+        let durability = self.durability.or(Some(Durability::Buffered));
+        StoreArgs { durability, ..self.clone() }
+    }
+
     /// Opens the store, creating it if it is not there.
     pub(crate) async fn open(&self) -> anyhow::Result<Percolator> {
         self.open_at(&self.place()?).await
@@ -162,7 +170,8 @@ impl StoreArgs {
     }
 
     fn options(&self) -> OpenOptions {
-        let (durability, client) = (self.durability.into(), self.commit.options());
+        let durability = self.durability.unwrap_or(Durability::Sync).into();
+        let client = self.commit.options();
         OpenOptions { durability, client, ..OpenOptions::default() }
     }
 

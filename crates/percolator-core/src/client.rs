@@ -258,6 +258,33 @@ impl Client {
         Ok(Snapshot::new(self.clone(), latest, starting.moved_to(latest)))
     }
 
+    /// Returns once no power cut can take back a commit that any client was told of before this
+    /// call. A store that syncs each commit has nothing to do. A server behind a network syncs as
+    /// it was started to; it cannot be asked for more.
+    ///
+    /// A program that can repeat its work, such as a bulk load, opens its database with less
+    /// durability, and calls this before it says that it is done.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// let table = client.table("default").await?;
+    /// let column = percolator_core::Column::from_static("data", "bal");
+    /// client.transact(async |mut tx| tx.set(&table, "Bob", &column, "$10")).await?;
+    /// client.sync().await?;
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Store`] when the store cannot write; what was committed is still there unless the
+    /// machine stops, and the next call tries again.
+    ///
+    /// # Cancellation
+    /// The sync goes on, and nothing else depends on it.
+    pub async fn sync(&self) -> Result<()> {
+        self.check_open()?;
+        Ok(self.services().store.sync().await?)
+    }
+
     /// What this client has done so far.
     pub fn stats(&self) -> Stats {
         self.counters().read()

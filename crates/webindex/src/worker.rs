@@ -173,7 +173,7 @@ async fn begin_to_feed(
 ) -> Result<percolator::Workers, Error> {
     // A client of its own: its workers must not take the hints that are meant for the others.
     let client = db.another_client().await?;
-    let exporters = observers::exporters(tables, search, latency);
+    let exporters = observers::exporters(&client, tables, search, latency);
     // Batches are collected by tasks of their own.
     let options = WorkerOptions { threads: 1, ..options.clone() };
     Ok(client.observe(exporters, options).await?)

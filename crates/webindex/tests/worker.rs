@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::sync::Arc;
 
-use percolator::{Percolator, WorkerOptions};
+use bigtable::{MemoryStore, Store, Table, TableSchema};
+use percolator::{Options, Percolator, Timestamp, WorkerOptions, async_trait};
+use tokio::sync::Semaphore;
 use webindex::address::Base;
 use webindex::{LoadOptions, Progress, WebIndex, Worker};
 
@@ -40,4 +43,61 @@ async fn when_the_worker_ends_that_feeds_the_search_index_another_takes_its_plac
     }
     assert!(index.verify().await.unwrap().is_ok());
     feeding.stop().await;
+}
+
+/// A store each of whose syncs is announced, and waits for a permit.
+#[derive(Debug)]
+struct Syncing {
+    store: MemoryStore,
+    asked: Semaphore,
+    permits: Semaphore,
+}
+
+#[async_trait]
+impl Store for Syncing {
+    async fn open_table(
+        &self,
+        name: &str,
+        schema: &TableSchema,
+    ) -> bigtable::Result<Arc<dyn Table>> {
+        self.store.open_table(name, schema).await
+    }
+
+    async fn table_names(&self) -> bigtable::Result<Vec<String>> {
+        self.store.table_names().await
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.store.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> bigtable::Result<()> {
+        self.store.raise_floor(floor).await
+    }
+
+    async fn sync(&self) -> bigtable::Result<()> {
+        self.asked.add_permits(1);
+        self.permits.acquire().await.unwrap().forget();
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_search_index_is_written_after_the_store_is_synced() {
+    let search = tempfile::tempdir().unwrap();
+    let (asked, permits) = (Semaphore::new(0), Semaphore::new(0));
+    let store = Arc::new(Syncing { store: MemoryStore::new(), asked, permits });
+    let db = Percolator::over(store.clone(), Options::default()).await.unwrap();
+    let index = WebIndex::open(db, search.path(), WorkerOptions::default()).await.unwrap();
+    let site = tempfile::tempdir().unwrap();
+    fs::write(site.path().join("cod.html"), "<title>Cod</title><p>A long fish.").unwrap();
+    let base = Base::parse("https://fish.example/").unwrap();
+    index.load(site.path(), &base, &LoadOptions::default(), &Progress::default()).await.unwrap();
+    // The first export asks for a sync, and writes nothing before it has it.
+    store.asked.acquire().await.unwrap().forget();
+    assert_eq!(index.search("fish", 10).await.unwrap().len(), 0);
+    store.permits.add_permits(1000);
+    assert_eq!(index.wait(None).await.unwrap().set_aside, []);
+    assert_eq!(index.search("fish", 10).await.unwrap().len(), 1);
+    index.stop().await;
 }

@@ -102,6 +102,27 @@ fn the_journal(disk: &FailingSync, dir: &Path) {
     compare(dir, &acknowledged, &refused);
 }
 
+/// A store that does not sync each batch is asked to sync, and its journal cannot be synced: it goes
+/// on with another journal, which holds all that was acknowledged, and is synced.
+fn the_journal_when_asked(disk: &FailingSync, dir: &Path) {
+    let (store, table) = open(dir, Durability::Buffered);
+    let acknowledged: Vec<u64> = (0..20).collect();
+    acknowledged.iter().for_each(|row| write(&*table, *row).unwrap());
+    let synced = || disk.calls().iter().filter(|call| call.path.ends_with(".jnl")).count();
+    let before = synced();
+    block_on(store.sync()).unwrap();
+    assert!(synced() > before, "the journal was synced");
+    disk.fail_once(".jnl");
+    block_on(store.sync()).unwrap();
+    assert!(!disk.is_armed(), "a sync has failed");
+    let failed = disk.none_is_kept(dir);
+    assert!(failed.len() == 1 && failed[0].ends_with(".jnl"), "{failed:?}");
+    assert!(acknowledged.iter().all(|row| is_there(&*table, *row)));
+    assert_eq!(store.condition(), Condition::Writable);
+    drop((store, table));
+    compare(dir, &acknowledged, &[]);
+}
+
 /// The engine cannot sync a run that it writes out, and stops: nothing of a caller is in doubt.
 fn a_run(disk: &FailingSync, dir: &Path) {
     let (store, table) = open(dir, Durability::Buffered);
@@ -151,6 +172,7 @@ fn child() {
     let disk = FailingSync::own().unwrap_or_else(|| panic!("{VARIABLE} names its directory"));
     match std::env::var(CHILD_CASE).unwrap().as_str() {
         "the journal" => the_journal(&disk, &dir),
+        "the journal when asked" => the_journal_when_asked(&disk, &dir),
         "a run" => a_run(&disk, &dir),
         "every file" => every_file(&disk, &dir),
         other => panic!("there is no case {other}"),
@@ -175,6 +197,11 @@ fn run(case: &str) -> Option<tempfile::TempDir> {
 #[test]
 fn a_journal_whose_sync_failed_is_replaced_and_nothing_of_the_batch_is_shown() {
     run("the journal");
+}
+
+#[test]
+fn a_journal_that_cannot_be_synced_when_asked_to_is_replaced() {
+    run("the journal when asked");
 }
 
 #[test]

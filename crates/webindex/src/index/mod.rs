@@ -96,7 +96,7 @@ impl WebIndex {
         let search = Arc::new(SearchIndex::open(search_dir)?);
         let latency = Arc::new(latency::Latency::new());
         let mut registrations = observers::keepers(&tables, &latency);
-        registrations.extend(observers::exporters(&tables, &search, &latency));
+        registrations.extend(observers::exporters(&db, &tables, &search, &latency));
         let workers = Some(db.observe(registrations, workers).await?);
         let upgrade = upgrade::start(&db, &tables).await?;
         rebuild::complete(&db, &tables, &search).await?;

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use futures::future::try_join_all;
 use percolator::{
-    BatchObserver, Bytes, Change, Error, Result, RowKey, RowRange, Transaction, async_trait,
+    BatchObserver, Bytes, Change, Error, Result, RowKey, RowRange, Transaction, WeakClient,
+    async_trait,
 };
 
 use crate::index::latency::Latency;
@@ -30,14 +31,20 @@ const PAGES_AT_ONCE: usize = 32;
 /// Observes `export-page` and `export-anchors`.
 #[derive(Debug)]
 pub(crate) struct Exporter {
+    client: WeakClient,
     tables: Tables,
     search: Arc<SearchIndex>,
     latency: Arc<Latency>,
 }
 
 impl Exporter {
-    pub(super) fn new(tables: Tables, search: Arc<SearchIndex>, latency: Arc<Latency>) -> Self {
-        Exporter { tables, search, latency }
+    pub(super) fn new(
+        client: WeakClient,
+        tables: Tables,
+        search: Arc<SearchIndex>,
+        latency: Arc<Latency>,
+    ) -> Self {
+        Exporter { client, tables, search, latency }
     }
 
     /// Reads what the search index should hold of a page whose cells `page` and `member` are given.
@@ -166,6 +173,7 @@ impl BatchObserver for Exporter {
         }
         let urls: Vec<String> = batch.iter().map(|update| update.url.clone()).collect();
         tracing::debug!(target: "webindex::export", event = "export_began", seq, changes = urls.len());
+        sync_first(&self.client).await?;
         let search = self.search.clone();
         let applied = tokio::task::spawn_blocking(move || search.apply(batch))
             .await
@@ -179,6 +187,16 @@ impl BatchObserver for Exporter {
             self.latency.searchable(url);
         }
         Ok(())
+    }
+}
+
+/// Syncs the store before the search index is written. The search index syncs its own files, and a
+/// power cut must not leave it ahead of a store that does not sync each commit: it would show pages
+/// that nobody has loaded.
+pub(super) async fn sync_first(client: &WeakClient) -> Result<()> {
+    match client.upgrade() {
+        Some(client) => client.sync().await,
+        None => Err(Error::Closed),
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) use parse::parse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percolator::{Batch, Column, Observed, Registration, Strength};
+use percolator::{Batch, Client, Column, Observed, Registration, Strength};
 
 use crate::index::latency::Latency;
 use crate::search::SearchIndex;
@@ -93,15 +93,17 @@ pub(crate) fn keepers(tables: &Tables, latency: &Arc<Latency>) -> Vec<Registrati
 
 /// The observers that feed the search index. They belong where its writer is.
 pub(crate) fn exporters(
+    db: &Client,
     tables: &Tables,
     search: &Arc<SearchIndex>,
     latency: &Arc<Latency>,
 ) -> Vec<Registration> {
-    let exporter = || Exporter::new(tables.clone(), search.clone(), latency.clone());
+    let client = || db.downgrade();
+    let exporter = || Exporter::new(client(), tables.clone(), search.clone(), latency.clone());
     let register = |(column, batch)| {
         Registration::batched(EXPORT, tables::DOCUMENTS, column, batch, exporter())
     };
-    let ranks = ranks::ExportRanks::new(tables.clone(), search.clone());
+    let ranks = ranks::ExportRanks::new(client(), tables.clone(), search.clone());
     let (table, column) = (tables::RANKING, tables::EXPORT_RANKS);
     let ranks = Registration::batched(RANKS_EXPORT, table, column, RANKS, ranks);
     EXPORTS.into_iter().map(register).chain([ranks]).collect()

@@ -7,8 +7,9 @@
 
 use std::sync::Arc;
 
-use percolator::{BatchObserver, Change, Error, Result, Transaction, async_trait};
+use percolator::{BatchObserver, Change, Error, Result, Transaction, WeakClient, async_trait};
 
+use super::export::sync_first;
 use crate::records::decode_rank;
 use crate::search::SearchIndex;
 use crate::tables::{RANK, Tables};
@@ -16,13 +17,14 @@ use crate::tables::{RANK, Tables};
 /// Observes `export-ranks`.
 #[derive(Debug)]
 pub(super) struct ExportRanks {
+    client: WeakClient,
     tables: Tables,
     search: Arc<SearchIndex>,
 }
 
 impl ExportRanks {
-    pub(super) fn new(tables: Tables, search: Arc<SearchIndex>) -> Self {
-        ExportRanks { tables, search }
+    pub(super) fn new(client: WeakClient, tables: Tables, search: Arc<SearchIndex>) -> Self {
+        ExportRanks { client, tables, search }
     }
 }
 
@@ -39,6 +41,7 @@ impl BatchObserver for ExportRanks {
         }
         drop(scan);
         let pages = ranks.len();
+        sync_first(&self.client).await?;
         let search = self.search.clone();
         let is_newer = tokio::task::spawn_blocking(move || search.set_ranks(seq, ranks))
             .await

@@ -11,6 +11,9 @@
 //!
 //! Not here: Thai, Lao, Khmer and Burmese, which have no spaces either. A run of them is one word.
 
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
 use frostem::{Algorithm, Stemmer};
 use tantivy::Index;
 use tantivy::tokenizer::{TextAnalyzer, Token, TokenStream, Tokenizer};
@@ -26,20 +29,23 @@ pub(super) const STEMS: &str = "stems";
 /// Where a word is cut, in bytes, at a character boundary: in queries as in texts.
 const WORD_BYTES_MAX: usize = 64;
 
+/// How many stems are kept; beyond, all are forgotten.
+const STEMS_MAX: usize = 1 << 14;
+
 /// Makes [`WORDS`] and [`STEMS`] known to an index.
 pub(super) fn register(index: &Index) {
-    index.tokenizers().register(WORDS, Words { of_query: false, stems: false });
-    index.tokenizers().register(STEMS, Words { of_query: false, stems: true });
+    index.tokenizers().register(WORDS, Words { of_query: false, stems: None });
+    index.tokenizers().register(STEMS, Words { of_query: false, stems: Some(Stems::default()) });
 }
 
 /// Reads words as they stand in a query.
 pub(super) fn words_of_query() -> TextAnalyzer {
-    TextAnalyzer::from(Words { of_query: true, stems: false })
+    TextAnalyzer::from(Words { of_query: true, stems: None })
 }
 
 /// Reads stems as they stand in a query.
 pub(super) fn stems_of_query() -> TextAnalyzer {
-    TextAnalyzer::from(Words { of_query: true, stems: true })
+    TextAnalyzer::from(Words { of_query: true, stems: Some(Stems::default()) })
 }
 
 /// Returns a text's words with their positions.
@@ -52,12 +58,49 @@ pub(super) fn list(analyzer: &mut TextAnalyzer, text: &str) -> Vec<(usize, Strin
 }
 
 /// Splits texts into words.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 struct Words {
     /// Whether single characters of a run of pairs are left out: they are in the pairs.
     of_query: bool,
-    /// Whether English endings are taken off.
-    stems: bool,
+    /// Given if English endings are to be taken off.
+    stems: Option<Stems>,
+}
+
+/// Takes English endings off. A site uses few words, each of them many times, so their stems are
+/// kept: the stemmer would take a sixth of the time that a load takes.
+struct Stems {
+    stemmer: Stemmer,
+    known: HashMap<Box<str>, Box<str>, RandomState>,
+}
+
+impl Default for Stems {
+    fn default() -> Self {
+        Stems { stemmer: Stemmer::new(Algorithm::English), known: HashMap::default() }
+    }
+}
+
+/// A copy begins without stems: each segment that is written reads with one of its own.
+impl Clone for Stems {
+    fn clone(&self) -> Self {
+        Stems::default()
+    }
+}
+
+impl Stems {
+    /// Replaces a word by its stem.
+    fn apply(&mut self, word: &mut String) {
+        if let Some(stem) = self.known.get(word.as_str()) {
+            word.clear();
+            word.push_str(stem);
+            return;
+        }
+        let stem = self.stemmer.stem(word).into_owned();
+        if self.known.len() >= STEMS_MAX {
+            self.known.clear();
+        }
+        let word = std::mem::replace(word, stem.clone());
+        self.known.insert(word.into(), stem.into());
+    }
 }
 
 impl Tokenizer for Words {
@@ -71,7 +114,7 @@ impl Tokenizer for Words {
             unit: None,
             pair: None,
             of_query: self.of_query,
-            stemmer: self.stems.then(|| Stemmer::new(Algorithm::English)),
+            stems: self.stems.as_mut(),
             token: Token::default(),
         }
     }
@@ -99,7 +142,7 @@ struct Stream<'a> {
     /// The pair that begins with the character handed out last.
     pair: Option<(String, usize, usize)>,
     of_query: bool,
-    stemmer: Option<Stemmer>,
+    stems: Option<&'a mut Stems>,
     token: Token,
 }
 
@@ -160,6 +203,18 @@ impl Stream<'_> {
         let rest = self.text[from..].char_indices().skip(1);
         let end = rest.map(|(at, c)| (at, Kind::of(c))).find(|(_, kind)| !more(*kind));
         end.map_or(self.text.len(), |(at, _)| from + at)
+    }
+
+    /// The end of the word that begins at `from`. Most words are ASCII to their end.
+    fn end_of_word(&self, from: usize) -> usize {
+        let bytes = &self.text.as_bytes()[from..];
+        let plain = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+        match bytes.get(plain) {
+            Some(next) if !next.is_ascii() => {
+                self.end_of(from, |kind| matches!(kind, Kind::Letter | Kind::Mark))
+            }
+            _ => from + plain,
+        }
     }
 
     /// The character at the reading position, if it stands for itself.
@@ -230,15 +285,15 @@ impl TokenStream for Stream<'_> {
                 }
                 Kind::Letter => {
                     let from = self.at;
-                    let to = self.end_of(from, |kind| matches!(kind, Kind::Letter | Kind::Mark));
+                    let to = self.end_of_word(from);
                     self.at = to;
                     let position = self.position;
                     self.position += 1;
                     let mut word = std::mem::take(&mut self.token.text);
                     word.clear();
                     fold(&self.text[from..to], &mut word);
-                    if let Some(stemmer) = &self.stemmer {
-                        word = stemmer.stem(&word).into_owned();
+                    if let Some(stems) = &mut self.stems {
+                        stems.apply(&mut word);
                     }
                     word.truncate(cut::at_bytes(&word, WORD_BYTES_MAX).len());
                     self.token.text = word;
@@ -294,4 +349,36 @@ fn is_dropped(c: char) -> bool {
         '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
         | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}' | '\u{fe00}'..='\u{fe0f}'
         | '\u{e0100}'..='\u{e01ef}' | '\u{ad}' | '\u{200c}' | '\u{200d}' | '\u{2060}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stems_are_the_same_before_and_after_the_kept_ones_are_forgotten() {
+        let mut stems = Stems::default();
+        let mut stem = |word: &str| {
+            let mut word = word.to_owned();
+            stems.apply(&mut word);
+            word
+        };
+        for round in 0..2 {
+            assert_eq!((stem("constraints"), stem("running")), ("constraint".into(), "run".into()));
+            for n in 0..STEMS_MAX {
+                assert_eq!(stem(&format!("r{round}n{n}")), format!("r{round}n{n}"));
+            }
+        }
+        assert!(stems.known.len() <= STEMS_MAX);
+    }
+
+    #[test]
+    fn a_word_ends_where_its_last_letter_or_mark_does() {
+        let mut words = TextAnalyzer::from(Words { of_query: false, stems: None });
+        let found = |text: &str, words: &mut TextAnalyzer| {
+            list(words, text).into_iter().map(|(_, word)| word).collect::<Vec<_>>()
+        };
+        assert_eq!(found("ab1 cde\u{301}f-g", &mut words), ["ab1", "cdef", "g"]);
+        assert_eq!(found("abÜc abc環d", &mut words), ["abuc", "abc", "環", "d"]);
+    }
 }

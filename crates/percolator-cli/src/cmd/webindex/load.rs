@@ -74,7 +74,7 @@ impl Load {
                 "name a directory with HTML files; `percolator webindex generate DIR` makes one",
             ));
         }
-        let index = Index::open(&self.store).await?;
+        let index = Index::open(&self.store.synced_at_end()).await?;
         let options = LoadOptions {
             exclude: self.exclude.clone(),
             limit: self.limit,
@@ -92,6 +92,7 @@ impl Load {
         if idle {
             index.name_refused(&mut report).await?;
         }
+        index.database().sync().await?;
         let seconds = started.elapsed().as_secs_f64();
         warn_of(context.out, &report);
         match context.out.json {
@@ -176,7 +177,7 @@ impl Remove {
         for url in &self.urls {
             webindex::address::canonicalize(url)?;
         }
-        let index = Index::open_existing(&self.store).await?;
+        let index = Index::open_existing(&self.store.synced_at_end()).await?;
         let (mut removed, mut missing) = (Vec::new(), Vec::new());
         for url in &self.urls {
             match index.remove(url).await? {
@@ -185,6 +186,7 @@ impl Remove {
             }
         }
         let idle = wait(context, &index).await?;
+        index.database().sync().await?;
         for url in &missing {
             context.out.warn(&format!("{url}: no such page is stored; URLs are written in full"));
         }

@@ -37,6 +37,7 @@ pub(crate) enum Webindex {
 
 impl Webindex {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        use_small_pages();
         match self {
             Webindex::Load(load) => load.run(context).await,
             Webindex::Remove(remove) => remove.run(context).await,
@@ -50,4 +51,13 @@ impl Webindex {
             Webindex::Generate(generate) => generate.run(context),
         }
     }
+}
+
+/// Has the system give this process its memory in small pages. A load holds each text for a moment
+/// only, on changing threads: clearing huge pages for it takes a tenth of the load's CPU time, and
+/// the process a third more memory.
+fn use_small_pages() {
+    // Without it the process is just as right.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
 }

@@ -29,11 +29,12 @@ pub(crate) struct Rank {
 
 impl Rank {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let index = Index::open_existing(&self.store).await?;
+        let index = Index::open_existing(&self.store.synced_at_end()).await?;
         wait(context, &index).await?;
         let progress = Progress::default();
         let report = drive(context, "ranking", &progress, index.rank(&progress)).await?;
         let idle = wait(context, &index).await?;
+        index.database().sync().await?;
         match context.out.json {
             true => context.out.json(&json!({ "rank": report, "idle": idle }))?,
             false => context.out.line(&format!(
@@ -66,12 +67,13 @@ pub(crate) struct Recrawl {
 
 impl Recrawl {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let index = Index::open_existing(&self.store).await?;
+        let index = Index::open_existing(&self.store.synced_at_end()).await?;
         wait(context, &index).await?;
         let progress = Progress::default();
         let recrawl = index.recrawl(self.pct, self.seed, &progress);
         let report = drive(context, "recrawling", &progress, recrawl).await?;
         let idle = wait(context, &index).await?;
+        index.database().sync().await?;
         match context.out.json {
             true => context.out.json(&json!({ "recrawl": report, "idle": idle }))?,
             false => context.out.line(&format!(
