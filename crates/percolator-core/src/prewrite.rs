@@ -5,6 +5,7 @@
 //! placed on a cell that holds another transaction's lock, a write record at or above `start_ts`, or
 //! this transaction's tomb. Prewrite never waits for a living owner while it holds locks (H19).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bigtable::{ConditionalMutation, Selection, TimeRange};
@@ -152,7 +153,12 @@ impl Client {
         if read.cells.iter().any(own) && !off(mutants::OWN_LOCK_IS_A_CONFLICT) {
             return Ok(true);
         }
+        let mut gone = BTreeSet::new();
         for found in &read.cells {
+            // With a lock went all others that its transaction had in the row.
+            if found.family == LOCK && gone.contains(&found.timestamp) {
+                continue;
+            }
             let column = Column::from_stored(found.qualifier.clone());
             let cell = Cell::new(&row.table, &row.row, &column);
             if found.family == WRITE {
@@ -165,6 +171,7 @@ impl Client {
             if newer || self.resolve(&met).await.map_err(failed)? == Resolved::Alive {
                 return Err(conflict(&cell, met.start_ts, None, Some(met.lock.owner)));
             }
+            gone.insert(met.start_ts);
         }
         Ok(false)
     }

@@ -32,6 +32,8 @@ mod scripts;
 mod stress;
 #[path = "../../../percolator-core/tests/suite/wide.rs"]
 mod wide;
+#[path = "../../../percolator-core/tests/suite/wide_upkeep.rs"]
+mod wide_upkeep;
 #[allow(dead_code, reason = "some of it is for tests that are not here")]
 #[path = "../../../percolator-core/tests/suite/world.rs"]
 mod world;
@@ -39,7 +41,7 @@ mod world;
 use std::process::Command;
 
 /// The modules of `percolator-core`'s suite.
-const SUITE: [&str; 9] = [
+const SUITE: [&str; 10] = [
     "apart::",
     "commit::",
     "hazards::",
@@ -49,12 +51,7 @@ const SUITE: [&str; 9] = [
     "scripts::",
     "stress::",
     "wide::",
-];
-
-/// Not over the emulator: it has no limits, and takes minutes for a row of 50,000 columns.
-const AT_THE_LIMITS: [&str; 2] = [
-    "wide::h70_a_locked_row_that_is_too_wide_for_one_request_is_repaired_by_its_next_reader",
-    "wide::h70_a_row_whose_commit_could_not_be_sent_is_refused_before_it_is_locked",
+    "wide_upkeep::",
 ];
 
 /// Runs them in a process of their own, which finds the emulator by its environment.
@@ -63,7 +60,6 @@ fn everything_over_googles_emulator() {
     let Some(address) = emulator::address() else { return };
     let output = Command::new(std::env::current_exe().unwrap())
         .args(SUITE)
-        .args(AT_THE_LIMITS.iter().flat_map(|test| ["--skip", test]))
         .env(stores::EMULATOR, address)
         .output()
         .unwrap();

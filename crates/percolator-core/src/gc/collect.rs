@@ -36,8 +36,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bigtable::{
-    ConditionalMutation, Mutation, PageLimit, Row, RowKey, RowRange, Selection, TimeRange,
-    Timestamp,
+    ConditionalMutation, Mutation, PageLimit, RequestSize, Row, RowKey, RowRange, Selection,
+    TimeRange, Timestamp,
 };
 
 use crate::gc::GcCounts;
@@ -152,11 +152,16 @@ impl Client {
         plan: Plan,
         pace: &mut Pace,
     ) -> Result<Option<ConditionalMutation>> {
-        let limit = self.limits().mutations_max.unwrap_or(MUTATIONS_MAX);
+        let limits = self.limits();
+        let empty = RequestSize::of_row(row.as_bytes());
         let mut requests = plan.first;
-        let mut last: Vec<Mutation> = Vec::new();
+        let (mut last, mut size) = (Vec::new(), empty);
         for mut mutations in plan.cells.into_values() {
-            if last.len() + mutations.len() > limit.min(MUTATIONS_MAX) && !last.is_empty() {
+            let of_cell = |size| mutations.iter().fold(size, RequestSize::and);
+            let grown = of_cell(size);
+            let fits = grown.mutations <= MUTATIONS_MAX && limits.check(grown).is_ok();
+            size = if fits { grown } else { of_cell(empty) };
+            if !fits && !last.is_empty() {
                 requests.push(std::mem::take(&mut last));
             }
             last.append(&mut mutations);

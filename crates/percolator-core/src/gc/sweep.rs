@@ -4,6 +4,8 @@
 //! meets all of them. A lock whose transaction is committed is rolled forward, notification included
 //! (H49); one whose owner still lives ends the round, because the owner may need its records.
 
+use std::collections::BTreeSet;
+
 use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 
 use crate::gc::GcCounts;
@@ -47,10 +49,15 @@ impl Client {
             let page = table.store().scan(&range, &select, limit).await?;
             self.take_turn(page.rows.len()).await;
             for row in &page.rows {
+                // With a lock go all others that its transaction has in the row.
+                let mut gone = BTreeSet::new();
                 for cell in &row.cells {
-                    let met = MetLock::decode(table, &row.key, cell)?;
-                    if self.resolve(&met).await? == Resolved::Alive {
-                        return crate::inspect::view(table, &row.key, cell).map(Some);
+                    if !gone.contains(&cell.timestamp) {
+                        let met = MetLock::decode(table, &row.key, cell)?;
+                        if self.resolve(&met).await? == Resolved::Alive {
+                            return crate::inspect::view(table, &row.key, cell).map(Some);
+                        }
+                        gone.insert(cell.timestamp);
                     }
                     counts.locks += 1;
                 }

@@ -299,12 +299,11 @@ impl Context {
             // Another program's observer of the same column has not seen them yet (H53).
             return Ok(());
         }
-        let requests = changes
-            .iter()
-            .map(|(change, seen)| {
-                clear(&Cell::new(&change.table, &change.row, &change.column), seen, s)
-            })
-            .collect();
+        let limits = self.client.limits();
+        let requests = changes.iter().flat_map(|(change, seen)| {
+            clear(&limits, &Cell::new(&change.table, &change.row, &change.column), seen, s)
+        });
+        let requests = requests.collect();
         for result in table.notify_store().check_and_mutate_rows(requests).await {
             result?;
         }

@@ -121,8 +121,9 @@ impl Context {
         if failed {
             self.set_aside(cell, seen).await?;
         } else {
-            let request = clear(cell, seen, bound);
-            cell.table.notify_store().check_and_mutate_row(request).await?;
+            for request in clear(&self.client.limits(), cell, seen, bound) {
+                cell.table.notify_store().check_and_mutate_row(request).await?;
+            }
         }
         Ok(Visit::Done)
     }

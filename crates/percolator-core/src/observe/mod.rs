@@ -31,10 +31,11 @@ pub use idle::{Backlog, IdleReport};
 pub use set_aside::SetAside;
 pub use workers::{WorkerOptions, Workers};
 
-use bigtable::{ConditionalMutation, Selection, TimeRange, Timestamp};
+use bigtable::{ConditionalMutation, Limits, Selection, TimeRange, Timestamp};
 
 use crate::column::Cell;
 use crate::layout::NOTIFY;
+use crate::limits::in_requests;
 use crate::{Result, rows};
 
 /// The versions of a cell's notification, newest first.
@@ -46,8 +47,14 @@ pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {
     Ok(row.cells.iter().map(|cell| cell.timestamp).collect())
 }
 
-/// Deletes the versions of a notification that were seen and are not above `bound`.
-pub(crate) fn clear(cell: &Cell, seen: &[Timestamp], bound: Timestamp) -> ConditionalMutation {
-    let otherwise = rows::clear_seen(&cell.column, seen, bound);
-    ConditionalMutation { otherwise, ..ConditionalMutation::new(cell.table.notify_key(&cell.row)) }
+/// Deletes the versions of a notification that were seen and are not above `bound`. A cell that is notified
+/// while nobody works has more versions than one request can delete.
+pub(crate) fn clear(
+    limits: &Limits,
+    cell: &Cell,
+    seen: &[Timestamp],
+    bound: Timestamp,
+) -> Vec<ConditionalMutation> {
+    let mutations = rows::clear_seen(&cell.column, seen, bound);
+    in_requests(limits, &cell.table.notify_key(&cell.row), mutations)
 }

@@ -2,7 +2,8 @@
 //!
 //! A change that cannot be handled must neither be lost nor hold up others. It waits longer after each
 //! failure; after a bound its notification moves from the family `notify` to the family `failed`, in
-//! one row mutation. Replay moves it back; a later write notifies as usual. Where another program runs
+//! one row mutation unless it has more versions than one request can delete. Replay moves it back; a later
+//! write notifies as usual. Where another program runs
 //! one more observer of the column, the notification stays where that program finds it, and is tried
 //! again at the longest delay (H53).
 
@@ -20,6 +21,7 @@ use crate::codec::{Reader, put_bytes16, put_bytes32};
 use crate::column::Cell;
 use crate::hints::Hint;
 use crate::layout::{FAILED, NOTIFY};
+use crate::limits::in_requests;
 use crate::mutants::{self, off};
 use crate::observe::handle::Delay;
 use crate::observe::workers::{Context, WorkerOptions};
@@ -140,16 +142,18 @@ impl Context {
             put_bytes16(&mut record, observer.as_bytes());
             put_bytes32(&mut record, failure.error.as_bytes());
         }
-        let mut otherwise = vec![Mutation::set(FAILED, column(), *newest, record.freeze())];
+        let mut mutations = vec![Mutation::set(FAILED, column(), *newest, record.freeze())];
         let gone =
             |version: &Timestamp| Mutation::delete(NOTIFY, column(), TimeRange::at(*version));
-        otherwise.extend(seen.iter().map(gone));
+        mutations.extend(seen.iter().map(gone));
         if off(mutants::SETS_ASIDE_UNSEEN) {
-            otherwise.push(Mutation::delete(NOTIFY, column(), TimeRange::ALL));
+            mutations.push(Mutation::delete(NOTIFY, column(), TimeRange::ALL));
         }
         let key = cell.table.notify_key(&cell.row);
-        let request = ConditionalMutation { otherwise, ..ConditionalMutation::new(key) };
-        cell.table.notify_store().check_and_mutate_row(request).await?;
+        // The record comes first: a crash before the last part leaves both, and the cell is tried again.
+        for request in in_requests(&self.client.limits(), &key, mutations) {
+            cell.table.notify_store().check_and_mutate_row(request).await?;
+        }
         self.client.counters().set_aside.bump();
         Ok(())
     }

@@ -329,7 +329,8 @@ impl FaultyStore {
 impl Store for FaultyStore {
     async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
         let inner = self.inner.open_table(name, schema).await?;
-        Ok(Arc::new(FaultyTable { inner, shared: self.shared.clone() }))
+        let (limits, shared) = (self.inner.limits(), self.shared.clone());
+        Ok(Arc::new(FaultyTable { inner, limits, shared }))
     }
 
     async fn table_names(&self) -> Result<Vec<String>> {
@@ -362,6 +363,8 @@ impl Store for FaultyStore {
 
 struct FaultyTable {
     inner: Arc<dyn Table>,
+    /// Those that the store states. Not every store refuses a larger request by itself.
+    limits: Limits,
     shared: Arc<Shared>,
 }
 
@@ -505,6 +508,7 @@ impl Table for FaultyTable {
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
+        self.limits.check(request.size())?;
         self.note_own(&request);
         self.delay().await;
         let op = classify(&request);

@@ -32,4 +32,5 @@ mod stress;
 mod table_locks;
 mod unfenced;
 mod wide;
+mod wide_upkeep;
 mod world;

@@ -12,13 +12,18 @@ use crate::faults::{Fault, LOCK, Op, ROLLBACK};
 use crate::world::{BAL, World, get_column, is_aborted, run_both, run_limited};
 
 /// As many columns as given, with names of this length.
-fn columns(count: usize, bytes: usize) -> Vec<Column> {
+pub(crate) fn columns(count: usize, bytes: usize) -> Vec<Column> {
     let rest = bytes - 2;
     (0..count).map(|n| Column::new(format!("f:{n:0rest$}")).unwrap()).collect()
 }
 
 /// A transaction that has written one value to `columns` of `row`, and to the primary, in row `p`.
-async fn wide(client: &Client, table: &Table, row: &str, columns: &[Column]) -> Transaction {
+pub(crate) async fn wide(
+    client: &Client,
+    table: &Table,
+    row: &str,
+    columns: &[Column],
+) -> Transaction {
     let mut tx = client.begin().await.unwrap();
     tx.set(table, "p", &BAL, "1").unwrap();
     for column in columns {
@@ -29,7 +34,12 @@ async fn wide(client: &Client, table: &Table, row: &str, columns: &[Column]) -> 
 
 /// The values of the columns, read together and by a scan: all of them, or none. Of many columns some are
 /// read.
-async fn is_there(client: &Client, table: &Table, row: &str, columns: &[Column]) -> bool {
+pub(crate) async fn is_there(
+    client: &Client,
+    table: &Table,
+    row: &str,
+    columns: &[Column],
+) -> bool {
     let step = columns.len().div_ceil(1000);
     let columns: Vec<Column> = columns.iter().step_by(step).cloned().collect();
     let tx = client.begin().await.unwrap();
@@ -50,7 +60,7 @@ async fn is_there(client: &Client, table: &Table, row: &str, columns: &[Column])
 
 /// How an owner left its transaction.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Left {
+pub(crate) enum Left {
     Committed,
     /// It died behind its commit point.
     Decided,
@@ -60,7 +70,7 @@ enum Left {
     Aborted,
 }
 
-async fn leave(world: &World, owner: &Client, tx: Transaction, left: Left) {
+pub(crate) async fn leave(world: &World, owner: &Client, tx: Transaction, left: Left) {
     match left {
         Left::Committed => drop(tx.commit().await.unwrap()),
         Left::Decided => drop(tx.prewrite().await.unwrap().commit_primary().await.unwrap()),

@@ -38,6 +38,10 @@ mod rollback;
 mod scripts;
 #[path = "../../../percolator-core/tests/suite/stress.rs"]
 mod stress;
+#[path = "../../../percolator-core/tests/suite/wide.rs"]
+mod wide;
+#[path = "../../../percolator-core/tests/suite/wide_upkeep.rs"]
+mod wide_upkeep;
 #[allow(dead_code, reason = "some of it is for tests that are not here")]
 #[path = "../../../percolator-core/tests/suite/world.rs"]
 mod world;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bigtable::{
-    CommitRows, ConditionalMutation, Glance, Glanced, Page, PageLimit, Result, Row, RowKey,
+    CommitRows, ConditionalMutation, Glance, Glanced, Limits, Page, PageLimit, Result, Row, RowKey,
     RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema, Timestamp,
 };
 use bigtable_fjall::{Durability, FjallStore, Options};
@@ -24,6 +24,21 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[];
 /// An empty store. `locality_groups` is what it says of itself, so that notifications lie in the rows that
 /// they are about, or apart.
 pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
+    Arc::new(on_disk(locality_groups))
+}
+
+/// An empty store that states limits, as a server behind google.bigtable.v2 does that has its data here.
+pub(crate) fn limited() -> Arc<dyn Store> {
+    let limits = Limits {
+        mutations_max: Some(20_000),
+        request_bytes_max: Some(4 << 20),
+        predicate_bytes_max: Some(4096),
+        ..Limits::default()
+    };
+    Arc::new(OnDisk { limits, ..on_disk(false) })
+}
+
+fn on_disk(locality_groups: bool) -> OnDisk {
     // Each test creates tables: that is a file that is synced, and there are many tests.
     let memory = tempfile::tempdir_in("/dev/shm");
     let directory = memory.or_else(|_| tempfile::tempdir()).unwrap();
@@ -33,12 +48,8 @@ pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
         ..Options::default()
     };
     let inner = FjallStore::open(directory.path(), options).unwrap();
-    Arc::new(OnDisk { inner, locality_groups, _directory: directory })
-}
-
-/// An empty store. Only stores behind a network limit what one request holds.
-pub(crate) fn limited() -> Arc<dyn Store> {
-    store(false)
+    let limits = inner.limits();
+    OnDisk { inner, limits, locality_groups, _directory: directory }
 }
 
 /// A store whose directory goes with it. It answers within the poll that asks: in virtual time nobody waits
@@ -46,6 +57,7 @@ pub(crate) fn limited() -> Arc<dyn Store> {
 #[derive(Debug)]
 struct OnDisk {
     inner: FjallStore,
+    limits: Limits,
     locality_groups: bool,
     _directory: tempfile::TempDir,
 }
@@ -82,6 +94,10 @@ impl Store for OnDisk {
 
     async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
         block_on(self.inner.commit_rows(request))
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
     }
 
     fn pressure(&self) -> f64 {
