@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bigtable_fjall::{FjallStore, counted};
-use bigtable_grpc::{ClientOptions, GrpcStore, Server};
 use percolator::{
-    Attempt, Column, CommitPath, Durability, GcOptions, OpenOptions, Options, Percolator, Result,
-    RowKey, Runtime as _, Table, TokioRuntime,
+    Attempt, Column, Durability, GcOptions, OpenOptions, Percolator, Result, RowKey, Runtime as _,
+    Table, TokioRuntime,
 };
+use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -136,28 +136,45 @@ fn a_timeout_ends_reads_that_never_wait() {
     });
 }
 
-/// Ticks while something else runs; returns how often, and the longest pause between two ticks.
-async fn ticks(work: impl Future<Output = ()>) -> (u32, Duration, Duration) {
+/// How a ticker fared on the only thread of its runtime, in processor time of that thread. Time in which the
+/// machine runs other programs does not count; time in which a task keeps the thread busy does.
+#[derive(Debug)]
+struct Ticked {
+    ticks: u32,
+    longest: Duration,
+    all: Duration,
+}
+
+/// The processor time of this thread.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
+}
+
+/// Ticks while something else runs.
+async fn ticks(work: impl Future<Output = ()>) -> Ticked {
     let ended = Arc::new(AtomicBool::new(false));
     let ticker = tokio::spawn({
         let ended = ended.clone();
         async move {
-            let (mut ticks, mut longest, mut last) = (0, Duration::ZERO, Instant::now());
+            let (mut ticks, mut longest, mut last) = (0, Duration::ZERO, thread_time());
             while !ended.load(Ordering::Relaxed) {
                 sleep(Duration::from_millis(1)).await;
-                longest = longest.max(last.elapsed());
-                last = Instant::now();
+                let now = thread_time();
+                (longest, last) = (longest.max(now - last), now);
                 ticks += 1;
             }
             (ticks, longest)
         }
     });
-    let began = Instant::now();
+    // It has begun to tick when the work begins.
+    tokio::task::yield_now().await;
+    let began = thread_time();
     work.await;
-    let took = began.elapsed();
+    let all = thread_time() - began;
     ended.store(true, Ordering::Relaxed);
     let (ticks, longest) = ticker.await.unwrap();
-    (ticks, longest, took)
+    Ticked { ticks, longest, all }
 }
 
 /// The caller's runtime may have stopped, or ended, when a commit that it has let go of waits for
@@ -168,13 +185,15 @@ fn a_sleep_that_began_in_another_runtime_ends() {
     let runtime = own.block_on(async { TokioRuntime::current() });
     for ends in [false, true] {
         let caller = one_thread();
-        let inside = caller.enter();
-        let mut asleep = runtime.sleep(Duration::from_millis(50));
-        drop(inside);
-        caller.block_on(async {
-            let polled = timeout(Duration::ZERO, &mut asleep).await;
-            assert!(polled.is_err(), "it has only begun");
-        });
+        let asleep = loop {
+            let inside = caller.enter();
+            let mut asleep = runtime.sleep(Duration::from_millis(50));
+            drop(inside);
+            // On a busy machine it may have ended before it is first polled.
+            if caller.block_on(async { timeout(Duration::ZERO, &mut asleep).await }).is_err() {
+                break asleep;
+            }
+        };
         let kept = (!ends).then_some(caller);
         let ended = own.block_on(async {
             tokio::spawn(async { timeout(Duration::from_secs(30), asleep).await }).await
@@ -184,11 +203,12 @@ fn a_sleep_that_began_in_another_runtime_ends() {
     }
 }
 
-/// A ticker ticks every few milliseconds, however busy the machine is with other tests.
-fn assert_ticks((ticks, longest, took): (u32, Duration, Duration), beside: &str) {
-    println!("beside {beside}: {ticks} ticks in {took:?}, the longest pause {longest:?}");
-    let few = took.as_millis() as u32 / 20;
-    assert!(ticks >= few, "beside {beside}: {ticks} ticks in {took:?}");
+/// Between two ticks the thread does a third of the whole work at most, however busy the machine is. Waits for the
+/// disk take no processor time: `no_future_waits_for_the_disk` counts those.
+fn assert_ticks(ticked: &Ticked, beside: &str) {
+    let Ticked { ticks, longest, all } = ticked;
+    println!("beside {beside}: {ticks} ticks in {all:?}, the longest pause {longest:?}");
+    assert!(*longest * 3 <= *all, "beside {beside}: {ticked:?}");
 }
 
 #[test]
@@ -199,7 +219,7 @@ fn a_ticker_ticks_beside_clients_that_commit() {
             let db = open(dir.path(), durability).await;
             let table = db.table("t").await.unwrap();
             let seen = ticks(commit(&db, &table, 50, b"value")).await;
-            assert_ticks(seen, &format!("{CLIENTS} clients, {durability:?}"));
+            assert_ticks(&seen, &format!("{CLIENTS} clients, {durability:?}"));
         });
     }
 }
@@ -228,124 +248,6 @@ fn a_long_scan_lets_others_run() {
             assert_eq!(found, rows);
         })
         .await;
-        assert_ticks(seen, &format!("a scan of {rows} rows"));
-    });
-}
-
-const ACCOUNTS: usize = 16;
-const HANG_UPS: usize = 1000;
-
-/// Moves money between two accounts.
-async fn transfer(db: &Percolator, table: &Table, from: usize, to: usize) -> Result<()> {
-    db.transact(async |mut tx| {
-        let amount = |value: Option<percolator::Bytes>| {
-            value.map_or(100, |value| i64::from_be_bytes(value[..].try_into().unwrap()))
-        };
-        let (a, b) = (row(from), row(to));
-        let rich = amount(tx.get(table, a.clone(), &BAL).await?);
-        let poor = amount(tx.get(table, b.clone(), &BAL).await?);
-        tx.set(table, a, &BAL, (rich - 1).to_be_bytes().to_vec())?;
-        tx.set(table, b, &BAL, (poor + 1).to_be_bytes().to_vec())
-    })
-    .await
-}
-
-/// All money there is, and how long it took to read that.
-async fn sum(db: &Percolator, table: &Table) -> Result<(i64, Duration)> {
-    let began = Instant::now();
-    let rows = db.snapshot().await?.scan(table).columns([BAL]).collect().await?;
-    let of = |row: &percolator::ScannedRow| {
-        i64::from_be_bytes(row.cells[0].1[..].try_into().unwrap()) - 100
-    };
-    Ok((rows.iter().map(of).sum(), began.elapsed()))
-}
-
-/// Callers that let go of their transactions at any moment, as clients of a service do that hang up. Returns
-/// the longest wait of somebody who reads.
-async fn hang_up(db: &Percolator, reader: &Percolator, longest_ms: u64) -> Duration {
-    let table = db.table("accounts").await.unwrap();
-    let ended = Arc::new(AtomicBool::new(false));
-    let reading = tokio::spawn({
-        let (reader, table, ended) =
-            (reader.clone(), reader.table("accounts").await.unwrap(), ended.clone());
-        async move {
-            let mut longest = Duration::ZERO;
-            while !ended.load(Ordering::Relaxed) {
-                let (sum, took) = sum(&reader, &table).await.unwrap();
-                assert_eq!(sum, 0, "money comes and goes");
-                longest = longest.max(took);
-                sleep(Duration::from_millis(1)).await;
-            }
-            longest
-        }
-    });
-    let mut callers = JoinSet::new();
-    for n in 0..HANG_UPS {
-        while callers.len() >= 32 {
-            callers.join_next().await.unwrap().unwrap();
-        }
-        let (db, table) = (db.clone(), table.clone());
-        callers.spawn(async move {
-            let (from, to) = (n % ACCOUNTS, (n * 7 + 1 + n / ACCOUNTS) % ACCOUNTS);
-            let patience = Duration::from_micros(rand::random_range(0..longest_ms * 1000));
-            if from != to {
-                // Whether it ended in time is nothing to the test, nor whether it was in the way of others.
-                let _ = timeout(patience, transfer(&db, &table, from, to)).await;
-            }
-        });
-    }
-    callers.join_all().await;
-    ended.store(true, Ordering::Relaxed);
-    let longest = reading.await.unwrap();
-    let (sum, last) = sum(reader, &reader.table("accounts").await.unwrap()).await.unwrap();
-    assert_eq!(sum, 0);
-    let stats = db.stats();
-    println!(
-        "{HANG_UPS} callers, {} commits, {} aborts: the longest read took {:?}",
-        stats.committed,
-        stats.aborted,
-        longest.max(last)
-    );
-    longest.max(last)
-}
-
-/// A lock lasts ten seconds: nobody waits for one of a caller that has gone.
-const READ_MAX: Duration = Duration::from_secs(3);
-
-#[test]
-fn clients_that_hang_up_leave_nothing_that_others_wait_for() {
-    let dir = tempfile::tempdir().unwrap();
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
-        // In one step, and in the two phases that clusters take.
-        for commit_path in [CommitPath::OneStep, CommitPath::TwoPhases] {
-            let dir = dir.path().join(format!("{commit_path:?}"));
-            let client = Options { commit_path, ..Options::default() };
-            let options = OpenOptions { client, ..OpenOptions::default() };
-            let db = Percolator::open_with(dir, options).await.unwrap();
-            assert!(hang_up(&db, &db, 2).await < READ_MAX);
-        }
-    });
-}
-
-#[test]
-fn clients_of_a_served_store_that_hang_up_leave_nothing_that_others_wait_for() {
-    let dir = tempfile::tempdir().unwrap();
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(async {
-        let store = FjallStore::open(dir.path(), Default::default()).unwrap();
-        let server = Server::over(store).await.unwrap();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("bigtable://{}/p/i", listener.local_addr().unwrap());
-        let serving = tokio::spawn(server.serve(listener, std::future::pending()));
-        let open = async || {
-            let address = address.parse().unwrap();
-            Arc::new(GrpcStore::open(&address, ClientOptions::default()).await.unwrap())
-        };
-        let db = Percolator::over(open().await, Options::default()).await.unwrap();
-        // Another client of the same oracle.
-        let reader = db.another_client().await.unwrap();
-        assert!(hang_up(&db, &reader, 100).await < READ_MAX);
-        serving.abort();
+        assert_ticks(&seen, &format!("a scan of {rows} rows"));
     });
 }
