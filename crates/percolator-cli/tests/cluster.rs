@@ -60,6 +60,14 @@ impl Cluster {
         run(&args)
     }
 
+    /// A script of transactions that ends with this status, whatever it leaves.
+    #[track_caller]
+    fn tx(&self, script: &str, status: i32) -> Ran {
+        let file = self.dir.path().join("script");
+        std::fs::write(&file, script).unwrap();
+        self.on(&["tx", file.to_str().unwrap()]).with(status)
+    }
+
     /// A command that works on the cluster.
     fn on(&self, args: &[&str]) -> Ran {
         let config = self.data().join("percolator.toml");
@@ -123,6 +131,41 @@ fn a_cluster_is_started_loaded_broken_mended_and_ended() {
     assert!(states.iter().all(|process| process["pid"].is_null()), "{states:?}");
     // Ending it again is no error.
     cluster.cluster("down", &[]).with(0);
+}
+
+/// A commit answers before its secondaries are committed; the command ends after them.
+#[test]
+fn a_script_leaves_no_lock_behind_however_it_ends() {
+    let cluster = Cluster { dir: tempfile::tempdir().unwrap() };
+    cluster.cluster("up", &["--workers", "0", "--durability", "buffered"]).with(0);
+    let rows = |name: &str, value: &str| -> String {
+        (0..200).map(|n| format!("{name}: set row-{n:03} bal {value}\n")).collect()
+    };
+    let commit =
+        |name: &str, value: &str| format!("{name}: begin\n{}{name}: commit\n", rows(name, value));
+    let late = format!("late: begin\n{}", rows("late", "0"));
+    let scripts = [
+        ("a commit", commit("a", "1"), 0, "1"),
+        ("an abort", format!("a: begin\n{}a: abort\n", rows("a", "2")), 0, "1"),
+        ("an aborted commit", format!("{late}{}late: commit\n", commit("a", "3")), 1, "3"),
+        ("an error", format!("{}{late}late: set \u{1}", commit("a", "4")), 2, "3"),
+        ("an error in its course", format!("{}b: get row-000 bal\n", commit("a", "5")), 2, "5"),
+        ("the end of its input", format!("{}{late}", commit("a", "6")), 0, "6"),
+    ];
+    for (end, script, status, value) in scripts {
+        cluster.tx(&script, status);
+        let locks = cluster.on(&["locks", "ls", "--json"]).with(0);
+        let locks: Value = serde_json::from_str(&locks.stdout).unwrap();
+        assert_eq!(locks.as_array().map(Vec::len), Some(0), "after {end}");
+        for row in ["row-000", "row-199"] {
+            let found = cluster.on(&["get", row, "bal"]).with(0);
+            assert_eq!(found.stdout, format!("{value}\n"), "{row} after {end}");
+        }
+    }
+    // The steps of a commit are there to leave locks: so these would be seen.
+    cluster.tx("begin\nset row-000 bal 7\nprewrite\ncrash\n", 0);
+    let locks = cluster.on(&["locks", "ls", "--json"]).with(0);
+    assert!(locks.stdout.contains("row-000"), "{}", locks.stdout);
 }
 
 #[test]
