@@ -176,6 +176,16 @@ impl Shape {
         &key[..self.column_len]
     }
 
+    /// The prefix of all keys of the table.
+    pub(crate) fn table_prefix<'a>(&self, key: &'a [u8]) -> &'a [u8] {
+        &key[..table_len(key).unwrap_or(0)]
+    }
+
+    /// What the keys of the column, in whatever row, have behind the row.
+    pub(crate) fn family_and_qualifier<'a>(&self, key: &'a [u8]) -> &'a [u8] {
+        &key[self.row_len..self.column_len]
+    }
+
     /// The qualifier's bytes.
     pub(crate) fn qualifier<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
         unescape(&key[self.row_len + 1..self.column_len])

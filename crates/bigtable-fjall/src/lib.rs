@@ -68,6 +68,7 @@ mod seal;
 mod store;
 mod table;
 mod tail;
+mod tally;
 mod waits;
 
 pub use condition::Condition;

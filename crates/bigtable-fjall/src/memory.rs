@@ -16,6 +16,9 @@ use std::ops::Bound;
 use bigtable::OnFull;
 use fjall::{Keyspace, Slice};
 
+use crate::row::Chosen;
+use crate::tally::Tally;
+
 /// Cells looked at in one step of bringing spilled cells back.
 const REFILL_CELLS_MAX: usize = 512;
 
@@ -29,6 +32,7 @@ pub(crate) struct Memory {
 #[derive(Debug)]
 pub(crate) struct MemoryGroup {
     cells: BTreeMap<Slice, Slice>,
+    tally: Tally,
     /// Cells that are in the keyspace only.
     spilled: usize,
     on_full: OnFull,
@@ -80,6 +84,7 @@ impl MemoryGroup {
     pub(crate) fn load(on_full: OnFull, keyspace: &Keyspace) -> fjall::Result<Self> {
         let mut group = MemoryGroup {
             cells: BTreeMap::new(),
+            tally: Tally::default(),
             spilled: 0,
             on_full,
             refill_from: Slice::default(),
@@ -87,6 +92,7 @@ impl MemoryGroup {
         for entry in keyspace.iter() {
             let (key, value) = entry.into_inner()?;
             if group.has_room() {
+                group.tally.add(&key);
                 group.cells.insert(key, value);
             } else {
                 group.spilled += 1;
@@ -129,6 +135,11 @@ impl MemoryGroup {
         (self.spilled == 0).then_some(&self.cells)
     }
 
+    /// Whether the group is known to have no cell in any of these columns of a table.
+    pub(crate) fn has_none(&self, table: u32, columns: &[Chosen<'_>]) -> bool {
+        self.spilled == 0 && self.tally.has_none(table, columns)
+    }
+
     /// Whether the map holds the cell.
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         self.cells.contains_key(key)
@@ -142,6 +153,7 @@ impl MemoryGroup {
                     *cell = value;
                 } else if self.has_room() {
                     self.spilled -= usize::from(was_spilled);
+                    self.tally.add(&key);
                     self.cells.insert(key, value);
                 } else if !was_spilled {
                     self.spilled += 1;
@@ -150,6 +162,8 @@ impl MemoryGroup {
             None => {
                 if self.cells.remove(&key).is_none() {
                     self.spilled -= usize::from(was_spilled);
+                } else {
+                    self.tally.remove(&key, self.cells.is_empty());
                 }
             }
         }
@@ -170,7 +184,8 @@ impl MemoryGroup {
                 return;
             }
             self.refill_from = key.clone();
-            if self.cells.insert(key, value).is_none() {
+            if self.cells.insert(key.clone(), value).is_none() {
+                self.tally.add(&key);
                 self.spilled -= 1;
             }
         }

@@ -102,7 +102,13 @@ impl Engine {
             let mut memory = None;
             for wanted in wanted(table, select) {
                 let held = match wanted.group.memory {
-                    Some(_) => wanted.group.in_memory(memory.get_or_insert_with(|| self.memory())),
+                    Some(position) => {
+                        let memory = memory.get_or_insert_with(|| self.memory());
+                        if memory.group(position).has_none(table.id, &wanted.columns) {
+                            continue;
+                        }
+                        wanted.group.in_memory(memory)
+                    }
                     None => None,
                 };
                 let Some(held) = held else {

@@ -48,6 +48,8 @@ struct Walked {
     met: bool,
     /// Its rows.
     page: RowRange,
+    /// Whether the store has found nothing as far as it looked at once.
+    was_empty: bool,
     /// Those of the range behind it.
     rest: Option<RowRange>,
 }
@@ -149,8 +151,13 @@ impl Context {
             let mut unwalked = self.unwalked();
             let left = unwalked.entry(table.name().to_owned()).or_default();
             match walked {
-                Ok(Walked { met: false, rest, .. }) => {
+                Ok(Walked { met: false, rest, was_empty, .. }) => {
+                    let is_costly = was_empty && rest.is_some();
                     rest.into_iter().for_each(|rest| left.push_front(rest));
+                    // The store has gone through a great many cells of other columns.
+                    if is_costly {
+                        break;
+                    }
                 }
                 // The page's turn comes again when all else has had its own.
                 Ok(Walked { page, rest, .. }) => {
@@ -203,7 +210,7 @@ impl Context {
             places.remember(row.clone());
             visited.end = Bound::Included(row.clone());
         }
-        let mut met = false;
+        let (mut met, was_empty) = (false, page.rows.is_empty());
         // Not all from the first dirty row on, where they would only meet one another.
         let first = self.random_below(page.rows.len().max(1));
         page.rows.rotate_left(first);
@@ -213,7 +220,7 @@ impl Context {
                 break;
             }
         }
-        Ok(Walked { met, page: visited, rest })
+        Ok(Walked { met, page: visited, was_empty, rest })
     }
 
     /// Visits the dirty cells of a row; `false` when another worker is there.

@@ -1,0 +1,169 @@
+//! How many cells each column has in the map of an in-memory group.
+//!
+//! A scan of one column goes over all cells of the group, because they lie in order of their rows.
+//! Where a million cells of one column wait and none of another, whoever looks for the other would
+//! look at a million. The tally answers without a look: no cell of the column is there.
+//!
+//! Invariant: while the tally is [`whole`](Tally::is_whole), its counts are those of the map. It
+//! gives up at [`COLUMNS_MAX`] different columns, and begins anew when the map is empty.
+
+use std::collections::HashMap;
+
+use bigtable::Qualifiers;
+use foldhash::fast::RandomState;
+use smallvec::SmallVec;
+
+use crate::key::{Key, Shape};
+use crate::row::Chosen;
+
+/// The most columns that are counted. Observed columns are few; locks may be in any column.
+const COLUMNS_MAX: usize = 64;
+
+/// A table, a family and a qualifier: their bytes of a key, without the row's.
+type Column = SmallVec<[u8; 32]>;
+
+/// The counts, by column.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    counts: HashMap<Column, usize, RandomState>,
+    gave_up: bool,
+}
+
+impl Tally {
+    /// A cell came into the map.
+    pub(crate) fn add(&mut self, key: &[u8]) {
+        if self.gave_up {
+            return;
+        }
+        let Some(column) = column_of(key) else { return self.give_up() };
+        if let Some(count) = self.counts.get_mut(&column) {
+            *count += 1;
+        } else if self.counts.len() < COLUMNS_MAX {
+            self.counts.insert(column, 1);
+        } else {
+            self.give_up();
+        }
+    }
+
+    /// A cell has left the map, which is now empty or not.
+    pub(crate) fn remove(&mut self, key: &[u8], is_empty: bool) {
+        if is_empty {
+            *self = Tally::default();
+        } else if !self.gave_up
+            && let Some(column) = column_of(key)
+            && let Some(count) = self.counts.get_mut(&column)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&column);
+            }
+        }
+    }
+
+    fn give_up(&mut self) {
+        *self = Tally { gave_up: true, ..Tally::default() };
+    }
+
+    /// Whether every cell of the map is counted.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.gave_up
+    }
+
+    /// Whether it is known that the table has no cell in any of these columns.
+    pub(crate) fn has_none(&self, table: u32, columns: &[Chosen<'_>]) -> bool {
+        self.is_whole()
+            && columns.iter().all(|chosen| match &chosen.select.qualifiers {
+                Qualifiers::All => self.counts.is_empty(),
+                Qualifiers::Is(qualifier) => {
+                    let key = Key::column(table, &[], chosen.family, qualifier);
+                    column_of(&key).is_some_and(|column| !self.counts.contains_key(&column))
+                }
+            })
+    }
+}
+
+/// The column of a cell's key, or of a column's; `None` of a key that is none.
+fn column_of(key: &[u8]) -> Option<Column> {
+    let shape = Shape::of(key)?;
+    let mut column = Column::from_slice(shape.table_prefix(key));
+    column.extend_from_slice(shape.family_and_qualifier(key));
+    Some(column)
+}
+
+#[cfg(test)]
+mod tests {
+    use bigtable::{ColumnSelect, Family, TimeRange, Timestamp};
+
+    use super::*;
+
+    const TABLES: [u32; 2] = [3, 70_000];
+
+    fn key(table: u32, row: u8, family: u8, qualifier: &str, version: u64) -> Vec<u8> {
+        let column = Key::column(table, &[row, 0, 1], family, qualifier.as_bytes());
+        column.at(Timestamp::new(version).unwrap()).to_vec()
+    }
+
+    fn has_none(tally: &Tally, table: u32, family: u8, qualifiers: Qualifiers) -> bool {
+        let family_name = Family::from_static("notify");
+        let select =
+            ColumnSelect { family: family_name, qualifiers, time: TimeRange::ALL, versions_max: 1 };
+        tally.has_none(table, &[Chosen { family, select: &select }])
+    }
+
+    #[test]
+    fn cells_are_counted_by_table_family_and_qualifier() {
+        let mut tally = Tally::default();
+        let mut there = Vec::new();
+        let is = |text: &'static str| Qualifiers::Is(text.as_bytes().into());
+        for (step, seed) in (0..4000_u32).map(|n| n.wrapping_mul(2_654_435_761)).enumerate() {
+            let qualifier = ["a", "b", ""][(seed >> 7) as usize % 3];
+            let (table, family) = (TABLES[(seed >> 3) as usize % 2], (seed >> 5) as u8 % 2);
+            let new = key(table, (seed >> 11) as u8, family, qualifier, u64::from(seed >> 20));
+            // They come and go; now and then all of them go.
+            if !there.contains(&new) {
+                tally.add(&new);
+                there.push(new);
+            }
+            if step % 3 == 0 || step % 500 > 450 {
+                while let Some(gone) = there.pop() {
+                    tally.remove(&gone, there.is_empty());
+                    if step % 500 <= 450 {
+                        break;
+                    }
+                }
+            }
+            tally = recounted(&there, tally);
+            for (table, family) in TABLES.into_iter().flat_map(|t| [(t, 0), (t, 1)]) {
+                for qualifier in ["a", "b", ""] {
+                    let of = Key::column(table, &[], family, qualifier.as_bytes());
+                    let of = column_of(&of).unwrap();
+                    let none = !there.iter().any(|key| column_of(key).unwrap() == of);
+                    assert_eq!(has_none(&tally, table, family, is(qualifier)), none);
+                }
+            }
+        }
+    }
+
+    /// The tally, if it counts what is there.
+    fn recounted(there: &[Vec<u8>], tally: Tally) -> Tally {
+        let mut counts: HashMap<Column, usize, RandomState> = HashMap::default();
+        for key in there {
+            *counts.entry(column_of(key).unwrap()).or_default() += 1;
+        }
+        assert_eq!(tally.counts, counts);
+        tally
+    }
+
+    #[test]
+    fn too_many_columns_are_not_counted_until_the_map_is_empty() {
+        let mut tally = Tally::default();
+        let keys = |n: usize| key(3, 0, 0, &format!("q{n}"), 1);
+        (0..=COLUMNS_MAX).for_each(|n| tally.add(&keys(n)));
+        assert!(!has_none(&tally, 3, 0, Qualifiers::Is("z".into())), "nobody knows");
+        (0..=COLUMNS_MAX).for_each(|n| tally.remove(&keys(n), n == COLUMNS_MAX));
+        assert!(has_none(&tally, 3, 0, Qualifiers::All) && tally.is_whole());
+        tally.add(&keys(0));
+        assert!(has_none(&tally, 3, 0, Qualifiers::Is("z".into())));
+        assert!(!has_none(&tally, 3, 0, Qualifiers::All));
+    }
+}
