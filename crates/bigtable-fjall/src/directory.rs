@@ -4,7 +4,8 @@
 //!   FORMAT      "bigtable-fjall" and the format's number; written last, so it says "complete"
 //!   CREATING    there while the store is being created for the first time
 //!   LOCK        locked by the process that has the store open
-//!   INVENTORY   which keyspaces and journals there must be; UNSYNCED, RECOVERIES, journals/: `opening/`
+//!   INVENTORY   which keyspaces and journals there must be; UNSYNCED, RESTARTED,
+//!               RECOVERIES, journals/: `opening/`
 //!   engine/     fjall's files
 //! ```
 //!

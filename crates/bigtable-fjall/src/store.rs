@@ -114,9 +114,24 @@ impl FjallStore {
     }
 
     /// Whether the machine was started again since the store last left changes unsynced: some that were
-    /// acknowledged under [`Syncing::MayBeLost`](bigtable::Syncing::MayBeLost) may be gone.
+    /// acknowledged under [`Syncing::MayBeLost`](bigtable::Syncing::MayBeLost) may be gone. Every
+    /// opening says so until one was followed by
+    /// [`acknowledge_restart`](FjallStore::acknowledge_restart).
     pub fn restarted(&self) -> bool {
         self.running.restarted
+    }
+
+    /// Says that [`Syncing::SILENCE`](bigtable::Syncing::SILENCE) has passed since the store was
+    /// opened: the next opening reports a restart of the machine only if there was another one.
+    /// This blocks, for a sync of the directory.
+    ///
+    /// # Errors
+    /// [`Error::Files`] if the file `RESTARTED` cannot be removed; the next opening then reports
+    /// the restart again.
+    pub fn acknowledge_restart(&self) -> Result<()> {
+        let path = &self.running.path;
+        let removed = opening::acknowledge_restart(path);
+        removed.map_err(|e| fault::io(path, "acknowledging that the machine was started again", &e))
     }
 
     /// As [`Store::open_table`], and returns the table with all it can do.

@@ -1,5 +1,7 @@
 //! What to write: mutations of one row, and the conditions they may depend on.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::{Error, Family, QUALIFIER_BYTES_MAX, Qualifiers, Result, RowKey};
@@ -136,6 +138,14 @@ pub enum Syncing {
     /// that may be lost. A later change that is synced keeps it. It survives the end of the process. A store may
     /// sync it nevertheless.
     MayBeLost,
+}
+
+impl Syncing {
+    /// How long a store answers nothing that starts again after a power cut of its machine and has
+    /// left changes under [`MayBeLost`](Syncing::MayBeLost) unsynced. The renewal of a lease may be
+    /// gone, and its holder does not know: the lease must be over before anybody sees the older
+    /// record. A lease is 2 s long, and a clock may run a fifth too slow.
+    pub const SILENCE: Duration = Duration::from_millis(2400);
 }
 
 /// An unconditional change to one row.

@@ -42,6 +42,7 @@ use bigtable::Error;
 
 use crate::directory::sync_directory;
 use crate::fault;
+use crate::mutants::{self, off};
 
 pub use check::{Checked, Problem, check};
 pub(crate) use inventory::Inventory;
@@ -52,7 +53,7 @@ pub use recovery::Recovery;
 pub use repair::{Repair, Saved};
 use survey::{Survey, Thorough, survey};
 use unsynced::Unsynced;
-pub(crate) use unsynced::{mark, unmark};
+pub(crate) use unsynced::{acknowledge_restart, mark, unmark};
 
 /// Second names of the engine's journals: what has one is not lost with the first.
 pub(crate) const JOURNALS_DIR: &str = "journals";
@@ -103,7 +104,8 @@ fn refuse(dir: &Path, damages: &[Damage]) -> Result<(), Error> {
 pub(crate) struct Prepared {
     pub(crate) inventory: Inventory,
     pub(crate) recovery: Option<Recovery>,
-    /// Whether the machine has restarted since batches were left unsynced.
+    /// Whether the machine has restarted since batches were left unsynced, and nobody has
+    /// acknowledged it.
     pub(crate) restarted: bool,
     pub(crate) newest: u64,
     /// Where the newest journal ends, in bytes.
@@ -142,13 +144,16 @@ fn prepare(dir: &Path, engine: &Path, sound: Survey) -> io::Result<Prepared> {
     if old.as_ref() != Some(&inventory) {
         inventory.write(dir)?;
     }
+    if sound.unsynced == Unsynced::Restarted && !off(mutants::RESTART_IS_FORGOTTEN) {
+        unsynced::keep_restart(dir)?;
+    }
     unsynced::unmark(dir)?;
     let lock = engine.join("lock");
     if !lock.exists() {
         File::create(lock)?;
     }
     let (newest, end) = (newest.id, newest.end);
-    let restarted = sound.unsynced == Unsynced::Restarted;
+    let restarted = sound.unsynced == Unsynced::Restarted || unsynced::has_restarted(dir)?;
     Ok(Prepared { inventory, recovery: sound.cut, restarted, newest, end })
 }
 

@@ -52,6 +52,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bigtable::Syncing;
 use bigtable_fjall::{FjallStore, Options};
 use cluster_net::{ArrivalLayer, Incoming, Role, Tls, check_peer, check_plaintext};
 use tokio::net::TcpListener;
@@ -75,12 +76,6 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 const ARRIVAL: Duration = Duration::from_secs(60);
 /// Whom a server with certificates serves: clients, and oracles, whose record is in a table.
 const SERVED: [Role; 2] = [Role::Client, Role::Oracle];
-
-/// How long a server is silent that opened a store whose machine was started again. Changes that might be lost may be
-/// gone, among them the renewals of leases, and their holders do not know. What takes over meanwhile must not find the
-/// older record and lead beside the holder: its lease of 2 s, measured by a clock that runs up to a fifth too slow,
-/// is over when the first answer comes (H71).
-const SILENCE: Duration = Duration::from_millis(2400);
 
 /// How a server listens.
 ///
@@ -142,7 +137,7 @@ impl Server {
     /// Those of reading its catalog; removing what an interrupted deletion left behind may fail as any mutation
     /// may.
     pub async fn over(store: FjallStore) -> bigtable::Result<Server> {
-        let silence = if store.restarted() { SILENCE } else { Duration::ZERO };
+        let silence = if store.restarted() { Syncing::SILENCE } else { Duration::ZERO };
         Ok(Server { tables: Arc::new(Tables::open(store).await?), silence })
     }
 
@@ -166,8 +161,9 @@ impl Server {
 
     /// Serves until `stop` completes; then takes no more requests, finishes those that run, and
     /// returns. Answers nothing for 2.4 seconds if the machine was started again since the store left changes unsynced,
-    /// so that no lease holds any more whose renewal may be lost. A client that does not take its answers may hold it up: whoever must end in time
-    /// drops the future.
+    /// so that no lease holds any more whose renewal may be lost. A server that ends before that is
+    /// silent again when it starts. A client that does not take its answers may hold it up: whoever
+    /// must end in time drops the future.
     ///
     /// # Errors
     /// [`ServeError::Settings`] for plain text beyond this machine that was not allowed;
@@ -196,7 +192,13 @@ impl Server {
             tracing::warn!(silence = ?self.silence, "the machine was started again: leases run out first");
             tokio::select! {
                 () = tokio::time::sleep(self.silence) => {}
+                // The next start is silent, too.
                 () = &mut stop => return Ok(()),
+            }
+            let store = self.tables.store.clone();
+            let acknowledged = tokio::task::spawn_blocking(move || store.acknowledge_restart());
+            if let Ok(Err(error)) = acknowledged.await {
+                tracing::warn!(%error, "the next start will be silent again");
             }
         }
         let mut builder = tonic::transport::Server::builder();

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bigtable::{Table, Timestamp};
+use bigtable::{Syncing, Table, Timestamp};
 use futures::lock::Mutex;
 
 use crate::layout::{SYSTEM_TABLE, system_schema};
@@ -48,6 +48,9 @@ const LEASE: Duration = Duration::from_secs(2);
 
 /// How long a successor waits on its own clock: the lease, and a fifth for clocks that run unevenly.
 const LEASE_WAIT: Duration = Duration::from_millis(2400);
+
+// A store that may have lost the renewal of a lease is silent until the lease is over (H71).
+const _: () = assert!(LEASE_WAIT.as_millis() <= Syncing::SILENCE.as_millis());
 
 /// How long a successor waits on its own clock.
 pub(super) fn lease_wait() -> Duration {

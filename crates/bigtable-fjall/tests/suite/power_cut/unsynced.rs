@@ -62,6 +62,7 @@ fn check(image: &Image, tail: Tail, least: u64) {
     for again in [false, true] {
         let (store, table) = open(dir.path(), Durability::Sync);
         assert!(store.restarted() != again, "{tail:?}");
+        store.acknowledge_restart().unwrap();
         let found = values(&*table);
         for row in ["a", "b"] {
             let value = found.get(&RowKey::from(row)).map(String::as_str);
@@ -78,6 +79,32 @@ fn started_again(dir: &Path) {
     let boot = dir.join("UNSYNCED");
     assert!(boot.exists(), "nothing says that changes were left unsynced");
     std::fs::write(boot, "an earlier start of the machine").unwrap();
+}
+
+#[test]
+fn h71_every_opening_reports_a_restart_until_it_is_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let (store, table) = open(dir.path(), Durability::Sync);
+        renew(&*table, 1);
+        // The journal is synced as a whole, and nothing is marked any more: as after a kill, the
+        // mark is put back.
+        let boot = std::fs::read(dir.path().join("UNSYNCED")).unwrap();
+        store.close().unwrap();
+        std::fs::write(dir.path().join("UNSYNCED"), boot).unwrap();
+    }
+    assert!(!open(dir.path(), Durability::Sync).0.restarted(), "the machine was not started again");
+    std::fs::write(dir.path().join("UNSYNCED"), "an earlier start of the machine").unwrap();
+    for opening in 0..3 {
+        let (store, table) = open(dir.path(), Durability::Sync);
+        assert!(store.restarted(), "opening {opening}");
+        renew(&*table, opening);
+        if opening == 2 {
+            store.acknowledge_restart().unwrap();
+        }
+        store.close().unwrap();
+    }
+    assert!(!open(dir.path(), Durability::Sync).0.restarted(), "it was acknowledged");
 }
 
 #[test]

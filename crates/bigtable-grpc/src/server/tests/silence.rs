@@ -33,6 +33,10 @@ async fn h71_a_server_whose_machine_was_started_again_is_silent_until_leases_are
     let open = async || Server::open(dir.path(), Options::default()).await.unwrap();
     assert!(open().await.silence.is_zero(), "nothing was left unsynced");
     std::fs::write(dir.path().join("UNSYNCED"), "an earlier start of the machine").unwrap();
+    // One that stops before the time is over leaves it to the next.
+    let (_, stop, served) = serve(open().await).await;
+    drop(stop);
+    served.await.unwrap().unwrap();
     let server = open().await;
     tokio::time::pause();
     let begun = Instant::now();
@@ -43,6 +47,7 @@ async fn h71_a_server_whose_machine_was_started_again_is_silent_until_leases_are
     assert!(begun.elapsed() >= LEASE, "answered after {:?}", begun.elapsed());
     drop((client, stop));
     served.await.unwrap().unwrap();
+    assert!(open().await.silence.is_zero(), "the leases are over");
 }
 
 #[tokio::test]
