@@ -123,6 +123,15 @@ bigtable::mutants! {
         by "h70_a_commit_that_the_store_refuses_for_good_is_aborted_at_once",
     WINDOW_MAY_BE_LOST "window-may-be-lost" "H71"
         by "h71_nothing_but_the_renewal_of_a_lease_may_be_lost",
+    NO_SILENCE "no-silence" "H71",
+}
+
+/// How long a store is silent after a power cut of its machine.
+pub fn silence() -> std::time::Duration {
+    match off(NO_SILENCE) {
+        true => std::time::Duration::ZERO,
+        false => bigtable::Syncing::SILENCE,
+    }
 }
 
 /// For the tests beside the code: switches off the defence that the environment names, if any.

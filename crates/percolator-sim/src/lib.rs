@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   workload  clients and observers, written against the core's own API
-//!   nemesis   kills, pauses, partitions, clock steps, fail-overs, ...
+//!   nemesis   kills, pauses, partitions, power cuts, clock steps, fail-overs, ...
 //!   --------  percolator-core, unchanged
 //!   remote_store, oracle, lock_service    what its processes hold
 //!   gathered                              what waits there, to go in one request
@@ -25,6 +25,7 @@ mod minimise;
 mod names;
 mod nemesis;
 mod oracle;
+mod power;
 mod process;
 mod publishing;
 mod random;

@@ -24,6 +24,7 @@ pub(crate) fn unleash(world: &Arc<World>) {
     every(world, on.session_loss, async |world| lose_session(&world));
     every(world, on.lock_restart, async |world| restart_locks(&world));
     every(world, on.tablet_move, async |world| move_tablets(&world));
+    every(world, on.power_cut, cut_power);
     if world.swarm.life.is_some() {
         every(world, on.ghost, async |world| ghost(&world));
     } else if let Some(interval) = on.floor {
@@ -126,6 +127,82 @@ async fn fail_write(world: Arc<World>) {
     world.store.fail_next_write();
     world.sleep_ms(world.between(1, 300)).await;
     world.store.restart();
+}
+
+/// The store's machine loses its power, mostly after a lull in which one that stands by keeps what
+/// it saw.
+async fn cut_power(world: Arc<World>) {
+    let lull = match world.swarm.stand_by && !world.one_in(3) {
+        true => lull(&world).await,
+        false => None,
+    };
+    if !world.is_healed() {
+        note(&world, Fault::PowerCut, world.store.process);
+        world.store.cut_power();
+        world.sleep_ms(world.between(1, 300)).await;
+        world.store.restart();
+        if world.one_in(4) {
+            // Once more before the silence is over.
+            world.sleep_ms(world.between(0, 1000)).await;
+            if !world.is_healed() {
+                kill_store(world.clone()).await;
+            }
+        }
+        while world.store.is_down() && !world.is_healed() {
+            world.sleep_ms(20).await;
+        }
+    }
+    let Some(Lull { leader, stands_by, cut_off }) = lull else { return };
+    world.sleep_ms(world.between(0, 50)).await;
+    world.executor.resume(stands_by);
+    if cut_off {
+        world.sleep_ms(world.between(100, 1500)).await;
+        world.transport.mend(leader, world.store.process);
+        world.transport.mend(world.store.process, leader);
+    }
+}
+
+/// A while in which renewals of the oracle's lease are all that is written.
+struct Lull {
+    leader: ProcessId,
+    /// An oracle that stands by, and is paused.
+    stands_by: ProcessId,
+    /// Whether the leader cannot reach the store any more.
+    cut_off: bool,
+}
+
+/// Makes a power cut dangerous for the oracles:
+///
+/// ```text
+///   leader     R1 (synced)    R2   R3   R4   R5                  serves on, by the lease of R5
+///   stands by       sees R1   | paused, longer than a lease |    sees R1 unchanged, takes over
+///   store                     R2 to R5 stay unsynced        lost
+/// ```
+///
+/// Nobody else reaches the store: any change that is synced would take the renewals to the disk.
+/// Nobody else reaches the leader: a renewal that extends the window is synced. When the store
+/// answers again the leader is mostly cut off from it, or it would write over R1 first.
+async fn lull(world: &World) -> Option<Lull> {
+    let (leader, _) = world.oracles.leader()?;
+    if world.oracles.beside(leader).is_none() {
+        world.start_oracle();
+    }
+    let stands_by = world.oracles.beside(leader)?;
+    let store = world.store.process;
+    world.transport.only(Some(vec![store, leader, stands_by]));
+    world.sleep_ms(world.between(300, 1200)).await;
+    if world.is_healed() {
+        return None;
+    }
+    world.executor.pause(stands_by);
+    world.sleep_ms(world.between(1500, 3500)).await;
+    let cut_off = !world.is_healed() && !world.one_in(4);
+    if cut_off {
+        world.transport.cut(leader, store);
+        world.transport.cut(store, leader);
+    }
+    world.transport.only(None);
+    Some(Lull { leader, stands_by, cut_off })
 }
 
 async fn replace_oracle(world: Arc<World>) {

@@ -223,6 +223,17 @@ impl Oracles {
         self.state().leader()
     }
 
+    /// One that lives beside the leader, and that clients know.
+    pub(crate) fn beside(&self, leader: ProcessId) -> Option<ProcessId> {
+        let state = self.state();
+        let beside = |(process, oracle): &&(ProcessId, Arc<OracleServer>)| {
+            *process != leader
+                && !oracle.runtime.executor.is_dead(*process)
+                && state.servers.iter().any(|(known, _)| known == process)
+        };
+        state.all.iter().rev().find(beside).map(|(process, _)| *process)
+    }
+
     pub(crate) fn newest(&self) -> Option<ProcessId> {
         self.state().servers.last().map(|(process, _)| *process)
     }

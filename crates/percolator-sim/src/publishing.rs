@@ -275,7 +275,7 @@ impl StoreServer {
         self.tally.happened(Sometimes::WriteFailed);
         let readers = self.state().publishing.as_mut().map(|it| std::mem::take(&mut it.readers));
         let unsure = self.lose_tail();
-        self.state().down = true;
+        self.go_down();
         for Pending { reply, .. } in unsure {
             reply.send(encode(&StoreReply::Failed(written_perhaps())));
         }

@@ -46,6 +46,7 @@ parts! {
     ClockSteps "clock-steps": s => s.faults.clock_step = None,
     StoreKills "store-kills": s => s.faults.store_kill = None,
     WriteFailures "write-failures": s => s.faults.write_failure = None,
+    PowerCuts "power-cuts": s => s.faults.power_cut = None,
     Oracles "oracle-changes": s => s.faults.oracle = None,
     Sessions "lost-sessions": s => s.faults.session_loss = None,
     LockRestarts "lock-restarts": s => s.faults.lock_restart = None,

@@ -259,7 +259,10 @@ async fn collect_all(world: &World, session: &Session) -> Result<Option<Finding>
 async fn drain(world: &Arc<World>, session: &Session, healed: Duration) -> Result<Vec<Finding>> {
     let deadline = healed + REST;
     // What is still on its way arrives: nothing that comes later may disturb the rest.
-    let rests = || world.transport.in_flight() == 0 && world.store.is_at_rest();
+    let flows = || world.transport.in_flight() > 0 || !world.store.is_at_rest();
+    // A power cut's silence lasts on after the storm, longer than a reader without a floor may
+    // take.
+    let rests = || !flows() && !world.store.is_down();
     while !rests() && world.now() < deadline {
         world.sleep_ms(50).await;
     }

@@ -22,12 +22,13 @@ use crate::codec::{RowPart, RowRead, StoreReply, StoreRequest, decode, encode};
 use crate::executor::{Executor, ProcessId};
 use crate::journal::{Applied, Journal, LookUp};
 use crate::names::{LOCK, NOTIFY, is_schema, notify_table_number, table_number};
+use crate::power::Power;
 use crate::publishing::Publishing;
 use crate::swarm::Swarm;
 use crate::tally::{Sometimes, Tally};
 use crate::transport::{ReplyTo, Server, Transport};
 
-const READY: &str = "the store in memory answers at once";
+pub(crate) const READY: &str = "the store in memory answers at once";
 
 /// The server.
 pub(crate) struct StoreServer {
@@ -56,6 +57,7 @@ pub(crate) struct State {
     /// What is synced, and applied next.
     pub(crate) queue: VecDeque<Pending>,
     pub(crate) publishing: Option<Publishing>,
+    pub(crate) power: Power,
     tables: BTreeMap<Bytes, Arc<dyn Table>>,
     boundaries: Vec<RowKey>,
     /// Requests to commit several rows, by number.
@@ -106,6 +108,7 @@ impl StoreServer {
                 group: Vec::new(),
                 queue: VecDeque::new(),
                 publishing: None,
+                power: Power::default(),
                 tables: BTreeMap::new(),
                 boundaries: Vec::new(),
                 steps: BTreeMap::new(),
@@ -134,13 +137,8 @@ impl StoreServer {
     /// Takes the store down: of the mutations that wait for a sync, some first ones made it to the
     /// log, and nobody is told.
     pub(crate) fn kill(&self) {
-        self.state().down = true;
+        self.go_down();
         self.lose_tail();
-    }
-
-    pub(crate) fn restart(&self) {
-        let mut state = self.state();
-        (state.down, state.failing) = (false, false);
     }
 
     /// Whether a request is not applied any more, because the store has no floor and it took too long.
@@ -214,7 +212,7 @@ impl StoreServer {
 
     /// What is at hand without a request. A store that is down shows nothing.
     pub(crate) fn glance(&self, name: &Bytes, at: Glance<'_>) -> Result<Glanced, Error> {
-        if self.state().down || self.hides(name, &at) {
+        if self.is_down() || self.hides(name, &at) {
             return Ok(Glanced::Nothing);
         }
         let glanced = self.note_too_old(self.table(name).glance(at));
@@ -257,8 +255,9 @@ impl StoreServer {
         let reply = match request {
             StoreRequest::Mutate(table, request) => {
                 let table = self.table(table);
+                let undo = self.undo(&table, &request.row, request.sync, request.mutations.iter());
                 let mutated = table.mutate_row(request.clone()).now_or_never().expect(READY);
-                mutated.map(|()| StoreReply::Done)
+                mutated.map(|()| self.wrote(undo)).map(|()| StoreReply::Done)
             }
             StoreRequest::Check(table, request) => {
                 self.check(table, request, from).map(StoreReply::Checked)
@@ -269,7 +268,7 @@ impl StoreServer {
             }
             StoreRequest::RaiseFloor(floor) => {
                 let raised = self.inner.raise_floor(*floor).now_or_never().expect(READY);
-                raised.map(|()| StoreReply::Done)
+                raised.map(|()| self.wrote(None)).map(|()| StoreReply::Done)
             }
             StoreRequest::CommitRows(number, above, rows) => {
                 Ok(self.commit_rows(*number, *above, rows, from))
@@ -295,7 +294,15 @@ impl StoreServer {
         {
             return Err(StoreServer::overloaded());
         }
+        let either = request.then.iter().chain(&request.otherwise);
+        let undo = self.undo(&table, &request.row, request.sync, either);
         let checked = table.check_and_mutate_row(request.clone()).now_or_never().expect(READY);
+        if let Ok(matched) = checked {
+            let effect = if matched { &request.then } else { &request.otherwise };
+            if !effect.is_empty() {
+                self.wrote(undo);
+            }
+        }
         if let Ok(matched) = checked
             && is_schema(name, &request.row)
         {
@@ -384,6 +391,7 @@ impl StoreServer {
         match self.inner.commit_rows(request).now_or_never().expect(READY) {
             Ok(RowsOutcome::Committed(commit_ts)) => {
                 self.tally.happened(Sometimes::OneStepCommitted);
+                self.wrote(None);
                 for (index, part) in rows.iter().enumerate() {
                     let request = ConditionalMutation {
                         otherwise: at.mutations(index, commit_ts),
@@ -442,7 +450,7 @@ impl Server for StoreEndpoint {
         if store.is_over(&reply) {
             return;
         }
-        if store.state().down {
+        if store.is_down() {
             if store.refuses {
                 store.refuse(&request, reply, "the store is down");
             }

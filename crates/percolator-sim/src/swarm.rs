@@ -88,6 +88,7 @@ pub(crate) struct Intervals {
     pub(crate) floor: Option<Duration>,
     pub(crate) ghost: Option<Duration>,
     pub(crate) write_failure: Option<Duration>,
+    pub(crate) power_cut: Option<Duration>,
 }
 
 impl Weather {
@@ -161,11 +162,15 @@ impl Swarm {
             let longest = if rng.below(2) == 0 { 30 } else { 250 };
             swarm.without_floors(Duration::from_millis(rng.between(10, longest)));
         }
-        // From a copy: what is drawn afterwards is what it was before stores had limits and clients no patience.
+        // From a copy: what is drawn afterwards is what it was before stores had limits, clients no
+        // patience, and machines lost their power.
         let mut rng = rng.clone();
         swarm.limits = limits(&mut rng);
         if rng.below(2) == 0 {
             swarm.patience = Some(Duration::from_micros(rng.between(1_000, 100_000)));
+        }
+        if !calm && rng.below(2) == 0 {
+            swarm.faults.power_cut = Some(Duration::from_millis(rng.between(300, 4000)));
         }
         swarm
     }
@@ -203,6 +208,7 @@ impl Intervals {
             floor: some(20, 500),
             ghost: some(20, 500),
             write_failure: some(200, 3000),
+            power_cut: None,
         }
     }
 }

@@ -50,6 +50,8 @@ kinds! {
         ClockStep = "clock_step",
         /// The store killed and restarted.
         StoreKill = "store_kill",
+        /// The power of the store's machine cut.
+        PowerCut = "power_cut",
         /// The oracle killed, and a successor started.
         OracleKill = "oracle_kill",
         /// The oracle paused, a successor started, and the old one woken.
@@ -106,6 +108,8 @@ kinds! {
         TooOldRead = "too_old_read",
         /// A store kill lost mutations that were not synced yet.
         TornWalRecovered = "torn_wal_recovered",
+        /// A power cut took back renewals that had been acknowledged.
+        RenewalsLost = "renewals_lost",
         /// A transaction committed in one step.
         OneStepCommitted = "one_step_committed",
         /// A commit in one step was rejected.

@@ -47,6 +47,8 @@ struct State {
     weather: Weather,
     /// From whom to whom nothing gets through.
     cut: BTreeSet<(ProcessId, ProcessId)>,
+    /// If given, nothing gets through but from one of these to another.
+    only: Option<Vec<ProcessId>>,
 }
 
 impl fmt::Debug for Transport {
@@ -84,7 +86,7 @@ impl Transport {
             executor: executor.clone(),
             tally: tally.clone(),
             in_flight: Arc::default(),
-            state: Mutex::new(State { weather, cut: BTreeSet::new() }),
+            state: Mutex::new(State { weather, cut: BTreeSet::new(), only: None }),
         };
         Transport { shared: Arc::new(shared) }
     }
@@ -107,7 +109,14 @@ impl Transport {
     }
 
     pub(crate) fn mend_all(&self) {
-        self.state().cut.clear();
+        let mut state = self.state();
+        state.cut.clear();
+        state.only = None;
+    }
+
+    /// Lets nothing through but what these processes send each other; everything again with `None`.
+    pub(crate) fn only(&self, these: Option<Vec<ProcessId>>) {
+        self.state().only = these;
     }
 
     /// How many copies of messages are on their way.
@@ -193,7 +202,9 @@ impl Transport {
         let Shared { executor, tally, .. } = &*self.shared;
         let (weather, cut) = {
             let state = self.state();
-            (state.weather, state.cut.contains(&(from, to)))
+            let one_of = |process| state.only.as_ref().is_none_or(|these| these.contains(process));
+            let apart = !one_of(&from) || !one_of(&to);
+            (state.weather, apart || state.cut.contains(&(from, to)))
         };
         if executor.is_dead(from) {
             return Copies::default();
