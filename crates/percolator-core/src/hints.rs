@@ -9,7 +9,7 @@
 //! lane with as many runs is passed over, and its hints wait, so that slow observers do not take
 //! all workers.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -100,8 +100,9 @@ struct State {
 struct Lane {
     queue: VecDeque<Cell>,
     /// The rows of the cells in the queue, each with its newest notification that is known. Several
-    /// changes of one cell need one visit (message collapsing).
-    waiting: BTreeMap<RowKey, Option<Timestamp>>,
+    /// changes of one cell need one visit (message collapsing). Not in order: in a tree each push and
+    /// pop of a long backlog compares rows that left the processor's caches long ago.
+    waiting: HashMap<RowKey, Option<Timestamp>>,
     hints_max: usize,
     /// How many workers are at cells of the column, and how many may be.
     runs: usize,
@@ -139,7 +140,7 @@ impl Hints {
         let hints_max = HINTS_MAX / each.len().max(1);
         let lane = |(_, runs_max): &(_, usize)| Lane {
             queue: VecDeque::new(),
-            waiting: BTreeMap::new(),
+            waiting: HashMap::new(),
             hints_max,
             runs: 0,
             runs_max: (*runs_max).max(1),
