@@ -88,33 +88,57 @@ impl Client {
         s: Timestamp,
     ) -> Result<Option<Bytes>> {
         self.take_turn(0).await;
-        let record = match self.glance(table, row, column, s)? {
-            Glanced::Newest(commit_ts, record) => Some((commit_ts, record)),
-            Glanced::Absent => None,
-            Glanced::Nothing => {
-                let select = selection(std::slice::from_ref(column), s);
-                let mut found = self.read_unlocked(table, row, &select, Patience::Wait).await?;
-                debug_assert!(found.cells.len() <= 1, "the newest of one column, and no lock");
-                found.cells.pop().map(|cell| (cell.timestamp, cell.value))
-            }
-        };
-        // What is short, as most values are, or absent needs no list of versions.
-        match record {
-            Some((timestamp, value)) if Write::lies_apart(&value) => {
+        // The futures of what is rare lie in boxes of their own: this one is a part of every
+        // observer's future, which is allocated for each run.
+        match self.glance(table, row, column, s)? {
+            // What is short, as most values are, or absent needs no list of versions.
+            Glanced::Newest(timestamp, value) if Write::lies_apart(&value) => {
                 let cell = Cell { family: WRITE, qualifier: column.to_bytes(), timestamp, value };
-                let found = bigtable::Row::new(row.clone(), vec![cell]);
-                let mut versions = self.versions(table, &found, s, |_| true).await?;
-                Ok(versions.pop().and_then(|version| version.value))
+                Box::pin(self.value_of(table, row, cell, s)).await
             }
-            Some((_, value)) => {
+            Glanced::Newest(_, value) => {
                 self.check_held(s)?;
                 Ok(Write::of(value)?.short_value)
             }
+            Glanced::Absent => {
+                self.check_held(s)?;
+                Ok(None)
+            }
+            Glanced::Nothing => Box::pin(self.read_cell_waiting(table, row, column, s)).await,
+        }
+    }
+
+    /// As [`read_cell`](Client::read_cell), where the store has to be waited for.
+    async fn read_cell_waiting(
+        &self,
+        table: &Table,
+        row: &RowKey,
+        column: &Column,
+        s: Timestamp,
+    ) -> Result<Option<Bytes>> {
+        let select = selection(std::slice::from_ref(column), s);
+        let mut found = self.read_unlocked(table, row, &select, Patience::Wait).await?;
+        debug_assert!(found.cells.len() <= 1, "the newest of one column, and no lock");
+        match found.cells.pop() {
+            Some(cell) => self.value_of(table, row, cell, s).await,
             None => {
                 self.check_held(s)?;
                 Ok(None)
             }
         }
+    }
+
+    /// The value that a write record stands for.
+    async fn value_of(
+        &self,
+        table: &Table,
+        row: &RowKey,
+        write: Cell,
+        s: Timestamp,
+    ) -> Result<Option<Bytes>> {
+        let found = bigtable::Row::new(row.clone(), vec![write]);
+        let mut versions = self.versions(table, &found, s, |_| true).await?;
+        Ok(versions.pop().and_then(|version| version.value))
     }
 
     /// The newest write record of a cell at `s`, where the store can tell it without waiting, and no lock

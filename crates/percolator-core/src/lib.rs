@@ -21,6 +21,7 @@
 mod abort;
 mod admit;
 mod bell;
+mod buffer;
 mod client;
 mod close;
 mod codec;

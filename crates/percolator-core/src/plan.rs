@@ -68,9 +68,9 @@ impl Plan {
         let client = tx.client.clone();
         let schema = client.schema(tx.stamp.schema_version).await?;
         let writes = std::mem::take(&mut tx.buffer.writes);
-        let Some(first) = writes.keys().next() else { return Ok(None) };
+        let Some(first) = writes.first() else { return Ok(None) };
         let primary = tx.primary.clone().unwrap_or_else(|| first.clone());
-        assert!(writes.contains_key(&primary), "the primary {primary:?} is not written (H13)");
+        assert!(writes.get(&primary).is_some(), "the primary {primary:?} is not written (H13)");
         let mut name = primary.location();
         if off(mutants::GHOST_PRIMARY) {
             name.row = "ghost".into();

@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use bigtable::{PageLimit, RowKey, RowRange, Timestamp};
 use bytes::Bytes;
 
+use crate::buffer::Buffer;
 use crate::get::{Patience, selection, too_old};
 use crate::layout::LOCK;
 use crate::mutants::{self, off};
-use crate::transaction::Buffer;
 use crate::{Client, Column, Result, Table};
 
 /// A row that a scan returned: its live cells, sorted by column.

@@ -1,13 +1,13 @@
 //! A transaction: a start timestamp, and writes buffered until commit (paper Figure 6).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::pending;
-use std::ops::Bound;
 use std::sync::Arc;
 
-use bigtable::{Mutation, RowKey, RowRange, Timestamp, VALUE_BYTES_MAX};
+use bigtable::{Mutation, RowKey, Timestamp, VALUE_BYTES_MAX};
 use bytes::Bytes;
 
+use crate::buffer::Buffer;
 use crate::column::Cell;
 use crate::gc::Open;
 use crate::get::{Patience, selection};
@@ -63,40 +63,6 @@ pub struct Transaction {
     pub(crate) open: Option<Open>,
     reads_own_writes: bool,
     cache: Cache,
-}
-
-/// A transaction's buffered writes: `None` deletes the cell.
-#[derive(Debug, Default)]
-pub(crate) struct Buffer {
-    pub(crate) writes: BTreeMap<Cell, Option<Bytes>>,
-    bytes: usize,
-}
-
-impl Buffer {
-    /// The buffered writes to rows of a range of one table.
-    pub(crate) fn in_range<'a>(
-        &'a self,
-        table: &'a Table,
-        range: &'a RowRange,
-    ) -> impl Iterator<Item = (&'a Cell, &'a Option<Bytes>)> {
-        let first = match &range.start {
-            Bound::Included(row) | Bound::Excluded(row) => row.clone(),
-            Bound::Unbounded => RowKey::default(),
-        };
-        let from =
-            Cell { table: table.clone(), row: first, column: Column::from_stored(Bytes::new()) };
-        self.writes
-            .range(from..)
-            .take_while(move |(cell, _)| {
-                cell.table == *table
-                    && match &range.end {
-                        Bound::Included(end) => cell.row <= *end,
-                        Bound::Excluded(end) => cell.row < *end,
-                        Bound::Unbounded => true,
-                    }
-            })
-            .filter(move |(cell, _)| range.contains(&cell.row))
-    }
 }
 
 impl Transaction {
@@ -191,7 +157,8 @@ impl Transaction {
         }
         if self.cache.is_on() {
             let at = (table.clone(), row);
-            return self.client.read_ahead(&self.cache, at, column, self.start_ts()).await;
+            let read = self.client.read_ahead(&self.cache, at, column, self.start_ts());
+            return Box::pin(read).await;
         }
         self.client.read_cell(table, &row, column, self.start_ts()).await
     }
