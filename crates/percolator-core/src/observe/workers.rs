@@ -97,6 +97,9 @@ pub struct Workers {
     context: Arc<Context>,
 }
 
+/// The observers of each column, by table: to be looked up without a copy of the table's name.
+type Observers = BTreeMap<String, BTreeMap<Column, Arc<[Arc<Registration>]>>>;
+
 /// What the workers of a process share.
 #[derive(Debug)]
 pub(super) struct Context {
@@ -105,7 +108,7 @@ pub(super) struct Context {
     pub(super) options: WorkerOptions,
     pub(super) failures: Failures,
     pub(super) elsewhere: Elsewhere,
-    observers: BTreeMap<(String, Column), Vec<Arc<Registration>>>,
+    observers: Observers,
     /// The tables to scan, with their observed columns; batching observers scan for themselves.
     scanned: Vec<(Table, Vec<Column>)>,
     pub(super) crew: Arc<Crew>,
@@ -172,7 +175,9 @@ impl Client {
         for _ in 0..context.options.threads.max(1) {
             crew.start(runtime, context.clone().work_loop());
         }
-        for registration in context.observers.values().flatten() {
+        for registration in
+            context.observers.values().flat_map(BTreeMap::values).flat_map(|of| &**of)
+        {
             if let Runner::Batch(..) = registration.runner {
                 crew.start(runtime, context.clone().batch_loop(registration.clone()));
             }
@@ -268,6 +273,10 @@ impl Context {
         let each = each.into_iter().map(|(column, of)| (column.clone(), runs_max(of))).collect();
         let batched = batched.into_iter().map(|(column, _)| column.clone());
         let running = observers.values().flatten().map(|r| r.observed.clone()).collect();
+        let mut by_table = Observers::new();
+        for ((table, column), of) in &observers {
+            by_table.entry(table.clone()).or_default().insert(column.clone(), of.as_slice().into());
+        }
         let hints = client.hints().begin(each, batched, running, &crew);
         let scan_period = options.scan_period;
         let context = Context {
@@ -276,7 +285,7 @@ impl Context {
             options,
             failures: Failures::default(),
             elsewhere: Elsewhere::default(),
-            observers,
+            observers: by_table,
             scanned: tables,
             crew,
             delayed: AtomicUsize::new(0),
@@ -425,24 +434,27 @@ impl Context {
     }
 
     /// This process's observers of a cell's column, if any, and unless they are batched.
-    pub(super) fn observers_of(&self, cell: &Cell) -> Option<Vec<Arc<Registration>>> {
-        let key = (cell.table.name().to_owned(), cell.column.clone());
-        let of = self.observers.get(&key)?;
+    pub(super) fn observers_of(&self, cell: &Cell) -> Option<Arc<[Arc<Registration>]>> {
+        let of = self.own_of(cell.table.name(), &cell.column)?;
         let each = |r: &Arc<Registration>| matches!(r.runner, Runner::Each(_));
         of.iter().all(each).then(|| of.clone())
     }
 
+    fn own_of(&self, table: &str, column: &Column) -> Option<&Arc<[Arc<Registration>]>> {
+        self.observers.get(table)?.get(column)
+    }
+
     /// Whether these workers run an observer of the column.
     pub(super) fn has_column(&self, table: &str, column: &Column) -> bool {
-        self.observers.contains_key(&(table.to_owned(), column.clone()))
+        self.own_of(table, column).is_some()
     }
 
     /// Whether this process runs every observer that the schema names for the column; only then may
     /// it take notifications away (H53). The client knows a schema at least as new as that of any
     /// transaction it has begun.
     pub(super) fn runs_all_of(&self, table: &Table, column: &Column) -> bool {
-        let own = self.observers.get(&(table.name().to_owned(), column.clone()));
-        self.are_all_of(table.name(), column, own.map_or(&[], Vec::as_slice))
+        let own = self.own_of(table.name(), column);
+        self.are_all_of(table.name(), column, own.map_or(&[], |own| &**own))
     }
 
     fn are_all_of(&self, table: &str, column: &Column, own: &[Arc<Registration>]) -> bool {
@@ -453,7 +465,8 @@ impl Context {
     /// A batching observer and another one cannot share a column: neither would know what the other
     /// has handled.
     fn check_batched_columns(&self) -> Result<()> {
-        for ((table, column), own) in &self.observers {
+        let each = |(table, of)| std::iter::repeat(table).zip(of);
+        for (table, (column, own)) in self.observers.iter().flat_map(each) {
             let batched = own.iter().any(|r| matches!(r.runner, Runner::Batch(..)));
             if batched && (own.len() > 1 || !self.are_all_of(table, column, own)) {
                 return Err(Error::Invalid(format!(
