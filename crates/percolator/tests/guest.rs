@@ -60,7 +60,8 @@ async fn commit(db: &Percolator, table: &Table, rounds: usize, value: &[u8]) {
     }
 }
 
-/// The places that this thread has come to while it polled: it opens, commits, takes timestamps, collects.
+/// The places that this thread has come to while it polled: it opens, commits, takes timestamps,
+/// collects.
 fn places(durability: Durability) -> Vec<&'static str> {
     let dir = tempfile::tempdir().unwrap();
     let (runtime, mut kept) = (one_thread(), None);
@@ -136,8 +137,9 @@ fn a_timeout_ends_reads_that_never_wait() {
     });
 }
 
-/// How a ticker fared on the only thread of its runtime, in processor time of that thread. Time in which the
-/// machine runs other programs does not count; time in which a task keeps the thread busy does.
+/// How a ticker fared on the only thread of its runtime, in processor time of that thread. Time in
+/// which the machine runs other programs does not count; time in which a task keeps the thread busy
+/// does.
 #[derive(Debug)]
 struct Ticked {
     ticks: u32,
@@ -203,8 +205,8 @@ fn a_sleep_that_began_in_another_runtime_ends() {
     }
 }
 
-/// Between two ticks the thread does a third of the whole work at most, however busy the machine is. Waits for the
-/// disk take no processor time: `no_future_waits_for_the_disk` counts those.
+/// Between two ticks the thread does a third of the whole work at most, however busy the machine
+/// is. Waits for the disk take no processor time: `no_future_waits_for_the_disk` counts those.
 fn assert_ticks(ticked: &Ticked, beside: &str) {
     let Ticked { ticks, longest, all } = ticked;
     println!("beside {beside}: {ticks} ticks in {all:?}, the longest pause {longest:?}");

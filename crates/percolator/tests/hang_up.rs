@@ -1,9 +1,9 @@
-//! Callers that let go of their transactions at any moment, as clients of a service do that hang up: embedded,
-//! and in a cluster behind an HTTP service.
+//! Callers that let go of their transactions at any moment, as clients of a service do that hang
+//! up: embedded, and in a cluster behind an HTTP service.
 //!
-//! The tests count and do not measure, so they hold on a busy machine. Locks last for [`HOLD`], longer than a
-//! reader waits: a reader that meets a lock of a caller that has gone fails. Only a commit that nobody
-//! finishes is rolled back by others, so each roll-back is one too many.
+//! The tests count and do not measure, so they hold on a busy machine. Locks last for [`HOLD`],
+//! longer than a reader waits: a reader that meets a lock of a caller that has gone fails. Only a
+//! commit that nobody finishes is rolled back by others, so each roll-back is one too many.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 #![allow(clippy::print_stdout, reason = "the tests tell how often and how long somebody waited")]
@@ -76,8 +76,8 @@ async fn sum(db: &Percolator, table: &Table) -> Result<i64> {
     Ok(rows.iter().map(|ScannedRow { cells, .. }| amount(Some(&cells[0].1))).sum())
 }
 
-/// Reads all accounts until told to end; returns how often, the most locks that one read met, and how long the
-/// slowest one took.
+/// Reads all accounts until told to end; returns how often, the most locks that one read met, and
+/// how long the slowest one took.
 async fn read(db: Percolator, ended: Arc<AtomicBool>) -> (u64, u64, Duration) {
     let table = db.table("accounts").await.unwrap();
     let (mut reads, mut most, mut longest) = (0, 0, Duration::ZERO);
@@ -93,15 +93,16 @@ async fn read(db: Percolator, ended: Arc<AtomicBool>) -> (u64, u64, Duration) {
     (reads, most, longest)
 }
 
-/// Runs callers beside a reader; `call` is one that has so long. Returns how many of them let go. Closes the
-/// callers' client, and looks at what it leaves.
+/// Runs callers beside a reader; `call` is one that has so long. Returns how many of them let go.
+/// Closes the callers' client, and looks at what it leaves.
 async fn hang_up<F>(db: &Percolator, reader: &Percolator, call: impl Fn(usize, Duration) -> F)
 where
     F: Future<Output = bool> + Send + 'static,
 {
     let ended = Arc::new(AtomicBool::new(false));
     let reading = tokio::spawn(read(reader.clone(), ended.clone()));
-    // A caller has up to twice as long as calls take here now, so that about half of them let go midway.
+    // A caller has up to twice as long as calls take here now, so that about half of them let go
+    // midway.
     let usual = Arc::new(AtomicU64::new(1000));
     let gone = Arc::new(AtomicU64::new(0));
     let mut callers = JoinSet::new();

@@ -1,9 +1,9 @@
 //! The stores that `percolator-core`'s suite runs on here: tables behind google.bigtable.v2.
 //!
-//! The suite runs in virtual time, on one thread, and time jumps when nothing is ready; so no request
-//! may be under way while it looks for what is ready. Here each request of the store is sent and
-//! answered within one step, which takes no virtual time, as in the in-memory store. The requests
-//! themselves are those of [`GrpcStore`], over sockets, one after another.
+//! The suite runs in virtual time, on one thread, and time jumps when nothing is ready; so no
+//! request may be under way while it looks for what is ready. Here each request of the store is
+//! sent and answered within one step, which takes no virtual time, as in the in-memory store. The
+//! requests themselves are those of [`GrpcStore`], over sockets, one after another.
 //!
 //! What of the suite is not here, and why:
 //!
@@ -49,8 +49,8 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
 ];
 const NO_FLOOR: &str = "it collects garbage, which needs a floor";
 
-/// Most mutations in a request to the emulator. It sorts all names of a family after each new column, so
-/// the 50,000 columns that the API takes in one request would take it minutes.
+/// Most mutations in a request to the emulator. It sorts all names of a family after each new
+/// column, so the 50,000 columns that the API takes in one request would take it minutes.
 const EMULATOR_MUTATIONS_MAX: usize = 22_000;
 
 /// Sockets live here, in real time.

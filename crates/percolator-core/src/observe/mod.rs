@@ -47,8 +47,8 @@ pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {
     Ok(row.cells.iter().map(|cell| cell.timestamp).collect())
 }
 
-/// Deletes the versions of a notification that were seen and are not above `bound`. A cell that is notified
-/// while nobody works has more versions than one request can delete.
+/// Deletes the versions of a notification that were seen and are not above `bound`. A cell that is
+/// notified while nobody works has more versions than one request can delete.
 pub(crate) fn clear(
     limits: &Limits,
     cell: &Cell,

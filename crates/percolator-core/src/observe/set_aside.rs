@@ -2,8 +2,8 @@
 //!
 //! A change that cannot be handled must neither be lost nor hold up others. It waits longer after each
 //! failure; after a bound its notification moves from the family `notify` to the family `failed`, in
-//! one row mutation unless it has more versions than one request can delete. Replay moves it back; a later
-//! write notifies as usual. Where another program runs
+//! one row mutation unless it has more versions than one request can delete. Replay moves it back;
+//! a later write notifies as usual. Where another program runs
 //! one more observer of the column, the notification stays where that program finds it, and is tried
 //! again at the longest delay (H53).
 
@@ -150,7 +150,8 @@ impl Context {
             mutations.push(Mutation::delete(NOTIFY, column(), TimeRange::ALL));
         }
         let key = cell.table.notify_key(&cell.row);
-        // The record comes first: a crash before the last part leaves both, and the cell is tried again.
+        // The record comes first: a crash before the last part leaves both, and the cell is tried
+        // again.
         for request in in_requests(&self.client.limits(), &key, mutations) {
             cell.table.notify_store().check_and_mutate_row(request).await?;
         }

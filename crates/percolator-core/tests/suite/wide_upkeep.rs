@@ -1,5 +1,5 @@
-//! Rows at the limits of one request (H70) after their transactions have ended: garbage collection, and the
-//! notifications of observers.
+//! Rows at the limits of one request (H70) after their transactions have ended: garbage collection,
+//! and the notifications of observers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -96,7 +96,8 @@ fn h70_a_row_of_long_names_is_collected() {
     });
 }
 
-/// Collection goes below no lock. It settles all those of a row together: the number of reads says so.
+/// Collection goes below no lock. It settles all those of a row together: the number of reads says
+/// so.
 #[test]
 fn h70_collection_settles_the_locks_of_a_wide_row() {
     run_limited(async |world| {

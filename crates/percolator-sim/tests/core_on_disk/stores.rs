@@ -1,8 +1,9 @@
 //! The stores that `percolator-core`'s suite runs on here: directories of the store on disk.
 //!
-//! What of the suite is not here, and why: `hazards`, `leaders`, `limits`, `liveness`, `oracle`, `table_locks`
-//! and `unfenced` are about clocks, records in ordinary rows, limits of the library, and stores without a
-//! floor. No request in them is of another kind than those of the tests that are here.
+//! What of the suite is not here, and why: `hazards`, `leaders`, `limits`, `liveness`, `oracle`,
+//! `table_locks` and `unfenced` are about clocks, records in ordinary rows, limits of the library,
+//! and stores without a floor. No request in them is of another kind than those of the tests that
+//! are here.
 
 use std::sync::Arc;
 
@@ -21,13 +22,14 @@ pub(crate) const STORMS: u64 = 20;
 /// Scripts that are not played, and why.
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[];
 
-/// An empty store. `locality_groups` is what it says of itself, so that notifications lie in the rows that
-/// they are about, or apart.
+/// An empty store. `locality_groups` is what it says of itself, so that notifications lie in the
+/// rows that they are about, or apart.
 pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
     Arc::new(on_disk(locality_groups))
 }
 
-/// An empty store that states limits, as a server behind google.bigtable.v2 does that has its data here.
+/// An empty store that states limits, as a server behind google.bigtable.v2 does that has its data
+/// here.
 pub(crate) fn limited() -> Arc<dyn Store> {
     let limits = Limits {
         mutations_max: Some(20_000),
@@ -52,8 +54,8 @@ fn on_disk(locality_groups: bool) -> OnDisk {
     OnDisk { inner, limits, locality_groups, _directory: directory }
 }
 
-/// A store whose directory goes with it. It answers within the poll that asks: in virtual time nobody waits
-/// for the threads of the store.
+/// A store whose directory goes with it. It answers within the poll that asks: in virtual time
+/// nobody waits for the threads of the store.
 #[derive(Debug)]
 struct OnDisk {
     inner: FjallStore,
