@@ -10,8 +10,8 @@
 //! ```
 //!
 //! `unbounded` loads without waiting for the observers (`admit` has no bound), so that a backlog of
-//! almost all offers builds up. A product keeps all its offers in one cell, so an offer that
-//! changes needs no memory of what it was before.
+//! almost all offers builds up; `docs/catalogue.md` says what an offer costs then. A product keeps
+//! all its offers in one cell, so an offer that changes needs no memory of what it was before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -21,6 +21,11 @@ use percolator::{
     Change, Column, Durability, Error, Observer, OpenOptions, Options, Percolator, Registration,
     Result, Table, Transaction, WorkerOptions, async_trait,
 };
+
+/// As in the command line. With glibc's allocator an offer costs the more, the more offers there
+/// are.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const OFFER: Column = Column::literal("offer");
 const OFFERS: Column = Column::literal("offers");

@@ -30,6 +30,17 @@
 //!
 //! See [`Client`] for what a database can do, [`Transaction`] for reading and writing, and [`Observer`]
 //! for code that runs when data changes.
+//!
+//! # The allocator
+//!
+//! A program that writes much should choose its allocator. A database allocates many small buffers
+//! on one thread and frees them on another, in many ages, and glibc's allocator slows down as they
+//! become more. The commands of `percolator` use mimalloc:
+//!
+//! ```standalone_crate
+//! #[global_allocator]
+//! static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+//! ```
 
 mod cluster;
 mod config;
