@@ -181,7 +181,7 @@ impl Shape {
         &key[..table_len(key).unwrap_or(0)]
     }
 
-    /// What the keys of the column, in whatever row, have behind the row.
+    /// The bytes behind the row, which the keys of the column have in every row.
     pub(crate) fn family_and_qualifier<'a>(&self, key: &'a [u8]) -> &'a [u8] {
         &key[self.row_len..self.column_len]
     }

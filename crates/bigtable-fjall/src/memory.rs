@@ -32,7 +32,8 @@ pub(crate) struct Memory {
 #[derive(Debug)]
 pub(crate) struct MemoryGroup {
     cells: BTreeMap<Slice, Slice>,
-    tally: Tally,
+    /// Where the group may grow large.
+    tally: Option<Tally>,
     /// Cells that are in the keyspace only.
     spilled: usize,
     on_full: OnFull,
@@ -84,7 +85,7 @@ impl MemoryGroup {
     pub(crate) fn load(on_full: OnFull, keyspace: &Keyspace) -> fjall::Result<Self> {
         let mut group = MemoryGroup {
             cells: BTreeMap::new(),
-            tally: Tally::default(),
+            tally: matches!(on_full, OnFull::Spill { .. }).then(Tally::default),
             spilled: 0,
             on_full,
             refill_from: Slice::default(),
@@ -92,13 +93,20 @@ impl MemoryGroup {
         for entry in keyspace.iter() {
             let (key, value) = entry.into_inner()?;
             if group.has_room() {
-                group.tally.add(&key);
+                group.count(&key);
                 group.cells.insert(key, value);
             } else {
                 group.spilled += 1;
             }
         }
         Ok(group)
+    }
+
+    /// A cell comes into the map.
+    fn count(&mut self, key: &[u8]) {
+        if let Some(tally) = &mut self.tally {
+            tally.add(key);
+        }
     }
 
     /// All cells, spilled ones included.
@@ -137,7 +145,8 @@ impl MemoryGroup {
 
     /// Whether the group is known to have no cell in any of these columns of a table.
     pub(crate) fn has_none(&self, table: u32, columns: &[Chosen<'_>]) -> bool {
-        self.spilled == 0 && self.tally.has_none(table, columns)
+        let has_none = |tally: &Tally| tally.has_none(table, columns);
+        self.spilled == 0 && self.tally.as_ref().is_some_and(has_none)
     }
 
     /// Whether the map holds the cell.
@@ -153,7 +162,7 @@ impl MemoryGroup {
                     *cell = value;
                 } else if self.has_room() {
                     self.spilled -= usize::from(was_spilled);
-                    self.tally.add(&key);
+                    self.count(&key);
                     self.cells.insert(key, value);
                 } else if !was_spilled {
                     self.spilled += 1;
@@ -162,8 +171,8 @@ impl MemoryGroup {
             None => {
                 if self.cells.remove(&key).is_none() {
                     self.spilled -= usize::from(was_spilled);
-                } else {
-                    self.tally.remove(&key, self.cells.is_empty());
+                } else if let Some(tally) = &mut self.tally {
+                    tally.remove(&key, self.cells.is_empty());
                 }
             }
         }
@@ -185,7 +194,7 @@ impl MemoryGroup {
             }
             self.refill_from = key.clone();
             if self.cells.insert(key.clone(), value).is_none() {
-                self.tally.add(&key);
+                self.count(&key);
                 self.spilled -= 1;
             }
         }

@@ -1,11 +1,12 @@
 //! How many cells each column has in the map of an in-memory group.
 //!
 //! A scan of one column goes over all cells of the group, because they lie in order of their rows.
-//! Where a million cells of one column wait and none of another, whoever looks for the other would
-//! look at a million. The tally answers without a look: no cell of the column is there.
+//! Where a million cells of one column wait and none of another, a scan for the other would look at
+//! a million cells. The tally answers without a look: no cell of the column is there.
 //!
 //! Invariant: while the tally is [`whole`](Tally::is_whole), its counts are those of the map. It
-//! gives up at [`COLUMNS_MAX`] different columns, and begins anew when the map is empty.
+//! gives up at [`COLUMNS_MAX`] different columns, and begins anew when the map is empty. Groups
+//! that refuse more cells than they may have, as that of locks does, stay small and have no tally.
 
 use std::collections::HashMap;
 
@@ -48,7 +49,9 @@ impl Tally {
     /// A cell has left the map, which is now empty or not.
     pub(crate) fn remove(&mut self, key: &[u8], is_empty: bool) {
         if is_empty {
-            *self = Tally::default();
+            // It keeps its memory for the next cells.
+            self.counts.clear();
+            self.gave_up = false;
         } else if !self.gave_up
             && let Some(column) = column_of(key)
             && let Some(count) = self.counts.get_mut(&column)
@@ -61,7 +64,8 @@ impl Tally {
     }
 
     fn give_up(&mut self) {
-        *self = Tally { gave_up: true, ..Tally::default() };
+        self.counts.clear();
+        self.gave_up = true;
     }
 
     /// Whether every cell of the map is counted.

@@ -100,8 +100,8 @@ struct State {
 struct Lane {
     queue: VecDeque<Cell>,
     /// The rows of the cells in the queue, each with its newest notification that is known. Several
-    /// changes of one cell need one visit (message collapsing). Not in order: in a tree each push and
-    /// pop of a long backlog compares rows that left the processor's caches long ago.
+    /// changes of one cell need one visit (message collapsing). Not in order: in a tree each push
+    /// and pop of a long backlog compares rows that left the processor's caches long ago.
     waiting: HashMap<RowKey, Option<Timestamp>>,
     hints_max: usize,
     /// How many workers are at cells of the column, and how many may be.

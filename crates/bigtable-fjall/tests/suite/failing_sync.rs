@@ -102,8 +102,8 @@ fn the_journal(disk: &FailingSync, dir: &Path) {
     compare(dir, &acknowledged, &refused);
 }
 
-/// A store that does not sync each batch is asked to sync, and its journal cannot be synced: it goes
-/// on with another journal, which holds all that was acknowledged, and is synced.
+/// A store that does not sync each batch is asked to sync, and its journal cannot be synced. It
+/// goes on with another journal, which holds all that was acknowledged, and syncs that one.
 fn the_journal_when_asked(disk: &FailingSync, dir: &Path) {
     let (store, table) = open(dir, Durability::Buffered);
     let acknowledged: Vec<u64> = (0..20).collect();

@@ -9,7 +9,7 @@
 //!
 //! | what | why |
 //! |---|---|
-//! | `gc`, `gc_observed`, and the scripts of [`LEFT_OUT`] | they collect garbage, which needs a floor, and the API has none |
+//! | `gc`, `gc_observed`, and the scripts of [`LEFT_OUT`] | they collect garbage below a floor, and the API has none; `wide_upkeep` collects without one |
 //! | `one_step` | it is about `Store::commit_rows`, which needs a store in this process |
 //! | `liveness`, `reads` | hours of heartbeats, and models of every page: tens of thousands of requests, minutes over sockets |
 //! | `leaders`, `oracle`, `registration`, `table_locks`, `batches`, `limits` | they are about records in ordinary rows, and limits of the library; no request in them is of another kind than those of the tests that are here |
