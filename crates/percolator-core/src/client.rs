@@ -267,9 +267,9 @@ impl Client {
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {
-    /// let table = client.table("default").await?;
-    /// let column = percolator_core::Column::from_static("data", "bal");
-    /// client.transact(async |mut tx| tx.set(&table, "Bob", &column, "$10")).await?;
+    /// use percolator_core::Column;
+    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+    /// client.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, "$10")).await?;
     /// client.sync().await?;
     /// # Ok(()) });
     /// ```
