@@ -48,7 +48,8 @@ bigtable::mutants! {
     READ_BELOW_FLOOR "read-below-floor" "H35",
     LONG_VALUE_BELOW_FLOOR "long-value-below-floor" "H35"
         by "h35_a_long_value_that_is_collected_between_two_reads_is_too_old",
-    LAPSED_READS "lapsed-reads" "H35",
+    LAPSED_READS "lapsed-reads" "H35"
+        by "h35_an_answer_that_comes_after_the_registration_lapsed_is_not_believed",
     LAPSED_COMMITS "lapsed-commits" "H04 H35"
         by "h04_h35_a_transaction_whose_registration_lapsed_does_not_commit",
     COMMITS_TO_THE_LAST "commits-to-the-last" "H04 H35"
@@ -67,7 +68,7 @@ bigtable::mutants! {
     NO_LEASE "no-lease" "H41",
     NO_WAIT_FOR_LEASE "no-wait-for-lease" "H41",
     WAITS_LESS_THAN_A_LEASE "waits-less-than-a-lease" "H41"
-        by "h41_h42_h43_no_storm_makes_timestamps_go_back",
+        by "h41_a_leader_serves_while_its_lease_holds_and_its_successor_waits_for_that",
     RESIGNED_BEFORE_CLOSED "resigned-before-closed" "H42"
         by "h42_who_resigns_serves_nothing_from_the_moment_its_record_may_say_so",
     SUPERSEDED_SERVES "superseded-serves" "H42"
