@@ -4,8 +4,8 @@
 //! Where a million cells of one column wait and none of another, a scan for the other would look at
 //! a million cells. The tally answers without a look: no cell of the column is there.
 //!
-//! Invariant: while the tally is [`whole`](Tally::is_whole), its counts are those of the map. It
-//! gives up at [`COLUMNS_MAX`] different columns, and begins anew when the map is empty. Groups
+//! Invariant: unless the tally has given up, its counts are those of the map. It gives up at
+//! [`COLUMNS_MAX`] different columns, and begins anew when the map is empty. Groups
 //! that refuse more cells than they may have, as that of locks does, stay small and have no tally.
 
 use std::collections::HashMap;
@@ -68,14 +68,9 @@ impl Tally {
         self.gave_up = true;
     }
 
-    /// Whether every cell of the map is counted.
-    pub(crate) fn is_whole(&self) -> bool {
-        !self.gave_up
-    }
-
     /// Whether it is known that the table has no cell in any of these columns.
     pub(crate) fn has_none(&self, table: u32, columns: &[Chosen<'_>]) -> bool {
-        self.is_whole()
+        !self.gave_up
             && columns.iter().all(|chosen| match &chosen.select.qualifiers {
                 Qualifiers::All => self.counts.is_empty(),
                 Qualifiers::Is(qualifier) => {
@@ -165,7 +160,7 @@ mod tests {
         (0..=COLUMNS_MAX).for_each(|n| tally.add(&keys(n)));
         assert!(!has_none(&tally, 3, 0, Qualifiers::Is("z".into())), "nobody knows");
         (0..=COLUMNS_MAX).for_each(|n| tally.remove(&keys(n), n == COLUMNS_MAX));
-        assert!(has_none(&tally, 3, 0, Qualifiers::All) && tally.is_whole());
+        assert!(has_none(&tally, 3, 0, Qualifiers::All) && !tally.gave_up);
         tally.add(&keys(0));
         assert!(has_none(&tally, 3, 0, Qualifiers::Is("z".into())));
         assert!(!has_none(&tally, 3, 0, Qualifiers::All));

@@ -26,7 +26,7 @@ pub(crate) struct Buffer {
     pub(crate) bytes: usize,
 }
 
-/// What is written to each cell.
+/// The new value of each cell that is written.
 #[derive(Debug)]
 pub(crate) enum Writes {
     /// Sorted by cell.
@@ -60,7 +60,7 @@ impl Writes {
         }
     }
 
-    /// What is written to a cell, if it is written.
+    /// The new value of a cell, if it is written.
     pub(crate) fn get(&self, cell: &Cell) -> Option<&Option<Bytes>> {
         match self {
             Writes::Few(writes) => place(writes, cell).ok().map(|at| &writes[at].1),

@@ -91,15 +91,12 @@ impl Client {
         // The futures of what is rare lie in boxes of their own: this one is a part of every
         // observer's future, which is allocated for each run.
         match self.glance(table, row, column, s)? {
-            // What is short, as most values are, or absent needs no list of versions.
+            // A value that is short, as most are, or absent needs no list of versions.
             Glanced::Newest(timestamp, value) if Write::lies_apart(&value) => {
                 let cell = Cell { family: WRITE, qualifier: column.to_bytes(), timestamp, value };
                 Box::pin(self.value_of(table, row, cell, s)).await
             }
-            Glanced::Newest(_, value) => {
-                self.check_held(s)?;
-                Ok(Write::of(value)?.short_value)
-            }
+            Glanced::Newest(_, value) => self.short_value(value, s),
             Glanced::Absent => {
                 self.check_held(s)?;
                 Ok(None)
@@ -120,7 +117,10 @@ impl Client {
         let mut found = self.read_unlocked(table, row, &select, Patience::Wait).await?;
         debug_assert!(found.cells.len() <= 1, "the newest of one column, and no lock");
         match found.cells.pop() {
-            Some(cell) => self.value_of(table, row, cell, s).await,
+            Some(cell) if Write::lies_apart(&cell.value) => {
+                self.value_of(table, row, cell, s).await
+            }
+            Some(cell) => self.short_value(cell.value, s),
             None => {
                 self.check_held(s)?;
                 Ok(None)
@@ -128,7 +128,13 @@ impl Client {
         }
     }
 
-    /// The value that a write record stands for.
+    /// The value that a write record holds.
+    fn short_value(&self, record: Bytes, s: Timestamp) -> Result<Option<Bytes>> {
+        self.check_held(s)?;
+        Ok(Write::of(record)?.short_value)
+    }
+
+    /// The value that lies apart from its write record.
     async fn value_of(
         &self,
         table: &Table,

@@ -129,8 +129,8 @@ async fn fail_write(world: Arc<World>) {
     world.store.restart();
 }
 
-/// The store's machine loses its power, mostly after a lull in which one that stands by keeps what
-/// it saw.
+/// The store's machine loses its power, mostly after a lull in which an oracle that stands by keeps
+/// the record that it saw.
 async fn cut_power(world: Arc<World>) {
     let lull = match world.swarm.stand_by && !world.one_in(3) {
         true => lull(&world).await,

@@ -223,7 +223,7 @@ impl Oracles {
         self.state().leader()
     }
 
-    /// One that lives beside the leader, and that clients know.
+    /// An oracle that lives beside the leader, and that clients know.
     pub(crate) fn beside(&self, leader: ProcessId) -> Option<ProcessId> {
         let state = self.state();
         let beside = |(process, oracle): &&(ProcessId, Arc<OracleServer>)| {

@@ -15,10 +15,10 @@ use percolator_core::mutants::silence;
 use crate::store::{READY, StoreServer};
 use crate::tally::Sometimes;
 
-/// What the disk knows, and does not know, of what the store has answered.
+/// The part of the store's answers that the disk knows, and the part that it does not.
 #[derive(Default)]
 pub(crate) struct Power {
-    /// What takes back the changes that are not synced, the oldest first.
+    /// The requests that take back the changes that are not synced, the oldest change first.
     unsynced: Vec<Undo>,
     /// Whether a change was left unsynced since the store was started: a mark on the disk says so.
     marked: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Power {
     silent_until: Duration,
 }
 
-/// What puts a row back as it was before a change.
+/// A request that puts a row back as it was before a change.
 pub(crate) struct Undo {
     table: Arc<dyn Table>,
     request: RowMutation,
@@ -66,7 +66,7 @@ impl Undo {
 }
 
 impl StoreServer {
-    /// Before a change: what takes it back, if a power cut may do so.
+    /// Before a change: the request that takes it back, if a power cut may do so.
     pub(crate) fn undo<'a>(
         &self,
         table: &Arc<dyn Table>,

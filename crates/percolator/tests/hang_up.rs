@@ -47,7 +47,7 @@ fn row(n: usize) -> RowKey {
     RowKey::from(format!("row-{n:02}"))
 }
 
-/// What an account holds more than at first.
+/// How much more an account holds than at first.
 fn amount(value: Option<&Bytes>) -> i64 {
     value.map_or(0, |value| i64::from_be_bytes(value[..].try_into().unwrap()))
 }

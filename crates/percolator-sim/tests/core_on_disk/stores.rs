@@ -1,9 +1,9 @@
 //! The stores that `percolator-core`'s suite runs on here: directories of the store on disk.
 //!
-//! What of the suite is not here, and why: `hazards`, `leaders`, `limits`, `liveness`, `oracle`,
-//! `table_locks` and `unfenced` are about clocks, records in ordinary rows, limits of the library,
-//! and stores without a floor. No request in them is of another kind than those of the tests that
-//! are here.
+//! These parts of the suite are not here: `hazards`, `leaders`, `limits`, `liveness`, `oracle`,
+//! `table_locks` and `unfenced`. They are about clocks, records in ordinary rows, limits of the
+//! library, and stores without a floor. No request in them is of another kind than those of the
+//! tests that are here.
 
 use std::sync::Arc;
 

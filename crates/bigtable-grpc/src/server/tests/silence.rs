@@ -33,7 +33,7 @@ async fn h71_a_server_whose_machine_was_started_again_is_silent_until_leases_are
     let open = async || Server::open(dir.path(), Options::default()).await.unwrap();
     assert!(open().await.silence.is_zero(), "nothing was left unsynced");
     std::fs::write(dir.path().join("UNSYNCED"), "an earlier start of the machine").unwrap();
-    // One that stops before the time is over leaves it to the next.
+    // A server that stops before the time is over leaves the silence to the next.
     let (_, stop, served) = serve(open().await).await;
     drop(stop);
     served.await.unwrap().unwrap();
