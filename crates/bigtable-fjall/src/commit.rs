@@ -31,6 +31,7 @@ use crate::draft::{Batch, Draft};
 use crate::edit::Request;
 use crate::engine::{Engine, Failure, Lead, TableInfo, View};
 use crate::fault;
+use crate::journals::Written;
 use crate::key::Key;
 use crate::memory::spilled;
 use crate::mutants::{self, off};
@@ -369,7 +370,8 @@ impl Engine {
         if writes.is_empty() {
             return Ok(());
         }
-        let long = sync || !self.is_calm();
+        let calm = self.is_calm();
+        let long = sync || !calm;
         if long {
             may_wait("writing a batch");
         }
@@ -386,7 +388,8 @@ impl Engine {
         if let Err(error) = written {
             return Err(self.not_written(&error));
         }
-        if let Err(error) = self.journals().after(bytes, number) {
+        let batch = Written { bytes, number, end: self.db.visible_seqno(), calm };
+        if let Err(error) = self.journals().after(&batch) {
             // The batch is as durable as it is to be. Before the next one the engine is opened anew,
             // and its journals get their names.
             self.stop(&fjall::Error::Io(error));

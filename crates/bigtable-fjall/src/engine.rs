@@ -23,6 +23,7 @@ use bigtable::{Syncing, TableSchema, Timestamp};
 use fjall::{Database, PersistMode};
 use smallvec::SmallVec;
 
+use crate::calm::Calm;
 use crate::catalog::Catalog;
 use crate::column::{any_in_family, visit};
 use crate::condition::Watched;
@@ -76,8 +77,8 @@ pub(crate) struct Engine {
     pub(crate) lead: Mutex<Lead>,
     /// Held while the engine is given a batch.
     pub(crate) writing: Mutex<()>,
-    /// Whether a batch that is not synced is short (`seal.rs`).
-    calm: AtomicBool,
+    /// Whether a batch that is not synced is short.
+    pub(crate) calm: Calm,
     pub(crate) queue: Queue,
     pub(crate) pending: Pending,
     /// The tables that have been opened. The holder of the commit lock adds to them.
@@ -205,7 +206,7 @@ impl Engine {
             stopped: OnceLock::new(),
             lead: Mutex::default(),
             writing: Mutex::default(),
-            calm: AtomicBool::new(false),
+            calm: Calm::default(),
             queue: Queue::new(options.group_rows_max),
             options,
             pending: Pending::default(),
@@ -234,14 +235,6 @@ impl Engine {
         let Some(asked) = above else { return Ok(()) };
         let floor = self.floor();
         if asked < floor { Err(Error::TooOld { asked, floor }) } else { Ok(()) }
-    }
-
-    pub(crate) fn is_calm(&self) -> bool {
-        self.calm.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_calm(&self, calm: bool) {
-        self.calm.store(calm, Ordering::Relaxed);
     }
 
     pub(crate) fn sync(&self) -> bool {

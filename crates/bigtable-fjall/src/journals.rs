@@ -3,9 +3,9 @@
 //!
 //! The engine begins a journal when it writes a buffer out and the present journal has more than
 //! 64,000,000 bytes, and deletes one when the runs hold all of it. It does both on a thread of its own
-//! and tells nobody. So the committer looks, after each batch that may be in a new journal, and before
-//! it acknowledges the batch. The look is one system call, and only while the present journal is long
-//! enough to be the last.
+//! and tells nobody. So the committer looks, after each batch that may be in a new journal, and
+//! before it acknowledges the batch. The look is one system call, and only while a buffer waits to
+//! be written out and the present journal is long enough to be the last.
 //!
 //! Invariants:
 //! * A batch is acknowledged after its journal is in the inventory and has its second name.
@@ -38,6 +38,33 @@ pub(crate) struct Journals {
     reaches: Option<u64>,
     /// Whether the store is marked as one with batches without a sync.
     marked: bool,
+    /// The journals before the newest that were begun since the store was opened, oldest first.
+    sealed: Vec<Sealed>,
+    /// Whether a journal was begun since [`take_excess`](Journals::take_excess) was called.
+    grown: bool,
+}
+
+/// A batch that was written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Written {
+    /// It takes at most so many bytes of the journal.
+    pub(crate) bytes: u64,
+    /// Its number is at or above this one.
+    pub(crate) number: u64,
+    /// Its number is below this one.
+    pub(crate) end: u64,
+    /// The store was calm, so the engine has begun no journal since the last look (`calm.rs`).
+    pub(crate) calm: bool,
+}
+
+/// A journal that the engine keeps until all of it is in runs.
+#[derive(Debug, Clone, Copy)]
+struct Sealed {
+    number: u64,
+    /// At most so many.
+    bytes: u64,
+    /// The sequence numbers of its batches are below.
+    end: u64,
 }
 
 impl Journals {
@@ -51,6 +78,8 @@ impl Journals {
             bytes: 0,
             reaches: None,
             marked: false,
+            sealed: Vec::new(),
+            grown: false,
         };
         match prepared {
             Some(Prepared { inventory, newest, end, .. }) => {
@@ -92,6 +121,20 @@ impl Journals {
         }
     }
 
+    /// If another journal was begun, and those before it have so many bytes: a number that the
+    /// batches of the oldest are below.
+    pub(crate) fn take_excess(&mut self, bytes_max: u64) -> Option<u64> {
+        let grown = std::mem::take(&mut self.grown);
+        let bytes: u64 = self.sealed.iter().map(|sealed| sealed.bytes).sum();
+        let oldest = self.sealed.first()?;
+        (grown && bytes >= bytes_max).then_some(oldest.end)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn newest(&self) -> u64 {
+        self.newest
+    }
+
     /// Whether there was a batch without a sync.
     pub(crate) fn is_marked(&self) -> bool {
         self.marked
@@ -113,14 +156,16 @@ impl Journals {
         Ok(())
     }
 
-    /// To be called after a batch was written, and before anybody is told. The batch takes at most so
-    /// many bytes of the journal, and its number is at or above `number`.
-    pub(crate) fn after(&mut self, bytes: u64, number: u64) -> io::Result<()> {
+    /// To be called after a batch was written, and before anybody is told.
+    pub(crate) fn after(&mut self, batch: &Written) -> io::Result<()> {
+        let Written { bytes, number, end, calm } = *batch;
         let batch = bytes + BATCH_BYTES;
         self.bytes += batch;
-        self.reaches = match self.bytes > JOURNAL_BYTES_MIN && self.has_next() {
+        self.reaches = match !calm && self.bytes > JOURNAL_BYTES_MIN && self.has_next() {
             false => Some(number),
             true => {
+                self.sealed.push(Sealed { number: self.newest, bytes: self.bytes, end });
+                self.grown = true;
                 self.go_on()?;
                 self.release()?;
                 // The batch may be in either journal.
@@ -167,6 +212,7 @@ impl Journals {
             return Ok(());
         }
         self.inventory.journals.retain(|number, _| !freed.contains(number));
+        self.sealed.retain(|sealed| !freed.contains(&sealed.number));
         self.inventory.write(&self.dir)?;
         let second = self.second();
         freed.iter().try_for_each(|number| opening::remove(&journal_file(&second, *number)))

@@ -31,6 +31,7 @@
 //! * After a failed write nothing is answered until the journal was cut behind the last acknowledged
 //!   batch, and the engine was opened anew in place (`reopen.rs`, `tail.rs`).
 
+mod calm;
 mod catalog;
 mod churn;
 mod column;
@@ -44,6 +45,8 @@ mod engine;
 mod fault;
 mod glance;
 mod group;
+#[cfg(test)]
+mod held;
 mod history;
 mod journals;
 mod key;

@@ -1,10 +1,15 @@
 //! Journals that are kept for a few cells.
 //!
-//! The engine begins a new journal after 64 MB, and removes an old one once every keyspace that was written in it has
-//! written its buffer out. A keyspace that hardly anybody writes to does not: its buffer never becomes full. So the
-//! journals of everything else stay, up to [`Options::journal_bytes_max`](crate::Options), and the next opening reads
-//! them all. The committer looks once in a while. If old journals are there and little is written, it seals the buffers
-//! of all keyspaces.
+//! The engine begins a new journal after 64 MB, and removes an old one once every keyspace that was
+//! written in it has written its buffer out. A keyspace that hardly anybody writes to does not: its
+//! buffer never becomes full. So the journals of everything else stay, and the next opening reads
+//! them all. The committer seals buffers to free journals:
+//!
+//! * when the journals before the newest have [`Options::journal_bytes_max`](crate::Options) bytes:
+//!   the buffers of keyspaces that keep the oldest journal. The engine would do the same, but
+//!   without the commit lock (`calm.rs`).
+//! * once in a while, if old journals are there and little is written: the buffers of all
+//!   keyspaces.
 //!
 //! A keyspace whose last merge has left nothing, because everything in it was removed, has no run that says how far it
 //! was written out. So each is given the removal of a key that is never there, and then has one.
@@ -12,11 +17,15 @@
 use std::time::{Duration, Instant};
 
 use bigtable::Result;
+use fjall::{AbstractTree, Keyspace};
 
 use crate::engine::{Engine, Lead};
+use crate::fault;
 use crate::puts::Puts;
 use crate::reclaim::NO_KEY;
 
+/// A lower limit would have the first journal freed as soon as it ends.
+const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 /// How often the committer looks.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Fewer batches than this from one look to the next are little. A store that is busy fills its buffers by itself.
@@ -53,27 +62,54 @@ impl Engine {
         if written >= BATCHES_MAX {
             return;
         }
-        let Ok(lead) = self.wait_to_lead() else { return };
+        let Ok(_lead) = self.wait_to_lead() else { return };
         // Whoever asks for something next meets the same error.
         if self.db.journal_count() > 1 {
-            let _ = self.free_journals(&lead);
+            let _ = self.free_journals(u64::MAX);
         }
         let _ = self.journals().release();
     }
 
-    /// Writes all buffers out, so that the engine can remove the journals before the newest.
-    fn free_journals(&self, lead: &Lead) -> Result<()> {
-        let keyspaces = || {
-            let groups = lead.groups.iter().flat_map(|group| group.keyspaces());
-            groups.chain([&self.catalog.0])
-        };
+    /// Has the oldest journal freed, if journals take too many bytes. While the engine writes a
+    /// buffer out the look is put off: others would wait behind it, and the store would not be calm
+    /// meanwhile.
+    pub(crate) fn limit_journals(&self, lead: &Lead) {
+        if !self.writes_nothing_out(lead) {
+            return;
+        }
+        let bytes_max = self.options.journal_bytes_max.max(JOURNAL_BYTES_MIN);
+        let excess = self.journals().take_excess(bytes_max);
+        if let Some(end) = excess {
+            // The next write fails with the same error.
+            let _ = self.free_journals(end);
+        }
+    }
+
+    /// Writes out the buffers of keyspaces that have not written out all below `end`, so that the
+    /// engine can remove the journals that hold nothing else.
+    fn free_journals(&self, end: u64) -> Result<()> {
+        // Those of tables that nobody has opened, too.
+        let all = self.db.supervisor.keyspaces.read().map_err(|_| fault::stopped())?;
+        let keyspaces: Vec<_> =
+            all.values().filter(|one| keeps_journals(one, end)).cloned().collect();
+        drop(all);
         let mut puts = Puts::default();
-        keyspaces().for_each(|keyspace| puts.remove(keyspace, NO_KEY));
+        keyspaces.iter().for_each(|keyspace| puts.remove(keyspace, NO_KEY));
         self.write(puts.into(), self.sync())?;
-        for keyspace in keyspaces() {
+        for keyspace in &keyspaces {
             self.seal(keyspace);
         }
         Ok(())
+    }
+}
+
+/// Whether the engine may keep a journal of batches below `end` for this keyspace.
+fn keeps_journals(keyspace: &Keyspace, end: u64) -> bool {
+    let is_buffered = keyspace.tree.get_highest_memtable_seqno().is_some();
+    match keyspace.tree.get_highest_persisted_seqno() {
+        Some(number) => is_buffered && number < end,
+        // It has no run. If it ever had one, a merge has left nothing.
+        None => is_buffered || keyspace.tree.next_table_id() > 0,
     }
 }
 
@@ -134,5 +170,35 @@ mod tests {
         engine.look_for_journals(&mut looks);
         wait(&|| engine.db.journal_count() == 1, "the old journal is still there");
         assert!(looks.due_in() > LOOK_EVERY / 2);
+    }
+
+    #[test]
+    fn journals_stay_below_their_limit_whoever_keeps_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { durability: Durability::Buffered, ..Options::default() };
+        let options =
+            Options { write_buffer_bytes: 4 << 20, journal_bytes_max: 100 << 20, ..options };
+        let open = |name: &'static str| {
+            let store = FjallStore::open(dir.path(), options.clone()).unwrap();
+            let groups = vec![LocalityGroup::on_disk(name, Layout::Versions)];
+            block_on(store.open_fjall_table(name, &TableSchema { groups })).unwrap()
+        };
+        let write = |table: &crate::FjallTable, family, value: Vec<u8>| {
+            let cell = Mutation::set(family, "q", Timestamp::ZERO, value);
+            block_on(table.mutate_row(RowMutation::new("row").mutation(cell))).unwrap();
+        };
+        write(&open("closed"), Family::from_static("closed"), b"nobody opens this table".to_vec());
+        let table = open("busy");
+        let engine = &table.opened().0;
+        // The engine frees the first journal when the buffer of the closed table is written out.
+        let first = engine.journals().newest();
+        let most = (0..400)
+            .map(|number| {
+                write(&table, Family::from_static("busy"), value(number));
+                engine.db.journal_count()
+            })
+            .max();
+        assert!(engine.journals().newest() > first + 3, "too little was written");
+        assert!(most <= Some(4), "{most:?} journals");
     }
 }

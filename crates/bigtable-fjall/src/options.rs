@@ -32,8 +32,8 @@ pub struct Options {
     /// group may hold a few times this much while it is being written out. A store's files are sized by
     /// what it is created with.
     pub write_buffer_bytes: u64,
-    /// Size on disk that the journal may reach before the oldest new cells are written out. It
-    /// bounds the time to open the store after a crash. At least 64 MiB.
+    /// Size on disk that journals before the newest may reach before the oldest new cells are
+    /// written out. It bounds the time to open the store after a crash. At least 64 MiB.
     pub journal_bytes_max: u64,
     /// Memory for newest versions that were written or read lately, so that nobody need look for them
     /// again. Zero remembers none: what is written costs a lookup more, and what was just written is looked

@@ -155,8 +155,7 @@ impl Work {
 
     /// Has the engine write new cells out of memory. To be called under the commit lock.
     fn begin_to_write_out(&self, keyspace: &Keyspace) -> std::result::Result<(), Fault> {
-        self.engine.set_calm(false);
-        keyspace.rotate_memtable()?;
+        self.engine.rotate(keyspace)?;
         Ok(())
     }
 

@@ -16,7 +16,7 @@
 //!
 //! Invariant: the queue of the engine's threads, of 1,000 messages, never becomes full. Each buffer that is
 //! sealed makes two messages, of which the second follows when the first is taken, and buffers that wait are
-//! bounded here; what the engine seals besides, for the sake of its journal, is a few of each keyspace.
+//! bounded here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ const SEALED_MAX: usize = 3;
 /// How many messages about sealed buffers may wait for the engine's threads, which have room for 1,000.
 const MESSAGES_MAX: usize = 64;
 /// How many sorted runs may be unmerged. The engine slows writers down from 20 on.
-const RUNS_MAX: usize = 16;
+pub(crate) const RUNS_MAX: usize = 16;
 /// Size of a file of a sorted run, in write buffers. The engine merges once for each buffer that it has written
 /// out, and a merge takes about one file of a level: with files as small as buffers it falls behind.
 const RUN_FILE_BUFFERS: u64 = 4;
@@ -66,38 +66,22 @@ impl Engine {
             return;
         }
         lead.unlooked.set(0);
-        let full = self.options.write_buffer_bytes;
         for group in &lead.groups {
             for keyspace in group.keyspaces() {
-                if self.seal_if_full(keyspace, full)
+                if self.seal_if_full(lead, keyspace)
                     && let Some(mut churn) = group.churn()
                 {
                     churn.restart();
                 }
             }
         }
-        self.seal_if_full(&self.catalog.0, full);
+        self.seal_if_full(lead, &self.catalog.0);
+        self.limit_journals(lead);
     }
 
     /// Whether it is time to look for full buffers.
     pub(crate) fn is_look_due(&self, lead: &Lead) -> bool {
         lead.unlooked.get() >= self.options.write_buffer_bytes / LOOKED_FOR_PARTS
-    }
-
-    /// Finds out whether a batch that is not synced is short. It is not while the engine writes a buffer out: then it
-    /// holds the lock of the journal while it syncs, and writers wait for it. Nor is it while writers wait for merges.
-    pub(crate) fn look_for_calm(&self, lead: &Lead) {
-        if self.is_calm() || !self.journals().is_marked() {
-            return;
-        }
-        let groups = lead.groups.iter().flat_map(|group| group.keyspaces());
-        let mut keyspaces = groups.chain([&self.catalog.0]);
-        let busy =
-            |one: &Keyspace| one.sealed_memtable_count() > 0 || one.tree.l0_run_count() >= RUNS_MAX;
-        // Only then is it known which journal is the newest.
-        if self.db.outstanding_flushes() == 0 && !keyspaces.any(busy) {
-            self.set_calm(self.journals().is_settled());
-        }
     }
 
     /// Seals the buffers of which much is superseded (`churn.rs`), but waits for nothing: a buffer that is being
@@ -117,24 +101,35 @@ impl Engine {
                 continue;
             }
             churn.restart();
-            self.sealed(group.cells.rotate_memtable());
+            self.sealed(self.rotate(&group.cells));
         }
     }
 
-    /// Whether the buffer was full, and was sealed.
-    fn seal_if_full(&self, keyspace: &Keyspace, full: u64) -> bool {
-        keyspace.tree.active_memtable().size() >= full && self.seal(keyspace)
+    /// Whether the buffer was full, and was sealed. While the engine writes another buffer out this
+    /// one may become larger: it would wait, and the store would not be calm meanwhile.
+    fn seal_if_full(&self, lead: &Lead, keyspace: &Keyspace) -> bool {
+        let (size, full) =
+            (keyspace.tree.active_memtable().size(), self.options.write_buffer_bytes);
+        let is_due = size >= full.saturating_add(full / 2)
+            || (size >= full && self.writes_nothing_out(lead));
+        is_due && self.seal(keyspace)
     }
 
     /// Whether the buffer was sealed.
     pub(crate) fn seal(&self, keyspace: &Keyspace) -> bool {
-        self.sealed(self.make_room(keyspace).and_then(|()| keyspace.rotate_memtable()))
+        self.sealed(self.make_room(keyspace).and_then(|()| self.rotate(keyspace)))
+    }
+
+    /// Seals the buffer, unless it is empty: returns whether it was. To be called under the commit
+    /// lock.
+    pub(crate) fn rotate(&self, keyspace: &Keyspace) -> fjall::Result<bool> {
+        may_wait("sealing a buffer");
+        self.calm.ends(keyspace);
+        keyspace.rotate_memtable()
     }
 
     /// Whether a buffer was sealed. If that failed, the next batch is refused.
     fn sealed(&self, sealing: fjall::Result<bool>) -> bool {
-        may_wait("sealing a buffer");
-        self.set_calm(false);
         sealing.unwrap_or_else(|error| {
             self.stop(&error);
             false
@@ -171,7 +166,7 @@ impl Engine {
     }
 
     /// An error once the engine has failed; nothing is to be written here.
-    fn check_engine(&self) -> fjall::Result<()> {
+    pub(crate) fn check_engine(&self) -> fjall::Result<()> {
         self.db.persist(PersistMode::Buffer)
     }
 }
@@ -197,15 +192,15 @@ pub(crate) fn file_bytes(options: &Options) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::Ordering;
     use std::sync::mpsc::{RecvTimeoutError, channel};
-    use std::time::Instant;
 
     use bigtable::{Family, Layout, LocalityGroup, Mutation, RowMutation, Selection, Table};
     use bigtable::{TableSchema, TimeRange, Timestamp};
     use futures::executor::block_on;
     use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+    use crate::held::{SEALED, hold, wait_until};
     use crate::{Durability, FjallStore, FjallTable};
 
     use super::*;
@@ -214,53 +209,6 @@ mod tests {
     /// More messages than the engine's threads have room for.
     const MESSAGES: u64 = 1_100;
     const LONGEST: Duration = Duration::from_secs(120);
-
-    /// The engine is at a flush, and may go on.
-    static HELD: AtomicBool = AtomicBool::new(false);
-    static RELEASED: AtomicBool = AtomicBool::new(false);
-    /// It was told to seal a buffer.
-    static TOLD: AtomicBool = AtomicBool::new(false);
-
-    /// Holds the engine's thread at a flush. What the engine logs says where it is.
-    struct Holding;
-
-    impl log::Log for Holding {
-        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-            true
-        }
-
-        fn log(&self, record: &log::Record<'_>) {
-            if !record.target().starts_with("fjall") {
-                return;
-            }
-            let message = record.args().to_string();
-            if message.starts_with("Flushing keyspace \"held\"") {
-                HELD.store(true, Ordering::SeqCst);
-                wait_until(&RELEASED);
-            } else if message.contains("WorkerMessage:Rotate(\"held\"") {
-                TOLD.store(true, Ordering::SeqCst);
-            }
-        }
-
-        fn flush(&self) {}
-    }
-
-    /// Holds nothing any more, whatever was found.
-    struct Over;
-
-    impl Drop for Over {
-        fn drop(&mut self) {
-            RELEASED.store(true, Ordering::SeqCst);
-        }
-    }
-
-    fn wait_until(flag: &AtomicBool) {
-        let begun = Instant::now();
-        while !flag.load(Ordering::SeqCst) {
-            assert!(begun.elapsed() < LONGEST, "waited for too long");
-            std::thread::yield_now();
-        }
-    }
 
     /// A table whose store has write buffers of so many bytes.
     fn open(dir: &Path, group: &'static str, write_buffer_bytes: u64) -> FjallTable {
@@ -291,9 +239,8 @@ mod tests {
 
     #[test]
     fn buffers_are_sealed_and_written_out_however_much_is_written_meanwhile() {
-        let _over = Over;
-        log::set_boxed_logger(Box::new(Holding)).unwrap();
-        log::set_max_level(log::LevelFilter::Trace);
+        let _over = hold(&SEALED);
+        SEALED.written.release();
         let dir = tempfile::tempdir().unwrap();
         let table = open(dir.path(), "held", FULL);
         let info = table.opened().1;
@@ -304,22 +251,18 @@ mod tests {
             written += writes;
             keyspace.tree.active_memtable().size()
         };
-        while keyspace.sealed_memtable_count() == 0 && !HELD.load(Ordering::SeqCst) {
+        while keyspace.sealed_memtable_count() == 0 && !SEALED.synced.is_reached() {
             let size = write(1);
             assert!(size < 2 * FULL, "a buffer of {size} bytes is not sealed");
         }
         // The engine is at work for so long that another buffer is full, and then some.
-        wait_until(&HELD);
+        wait_until("a buffer is written out", || SEALED.synced.is_reached());
         write(2 * MESSAGES);
-        RELEASED.store(true, Ordering::SeqCst);
+        SEALED.synced.release();
         let most = (0..4 * MESSAGES).map(|_| write(1)).max();
         assert!(most < Some(2 * FULL), "a buffer of {most:?} bytes was not sealed");
-        assert!(!TOLD.load(Ordering::SeqCst), "the engine takes a buffer for full");
-        let begun = Instant::now();
-        while keyspace.sealed_memtable_count() > 0 {
-            assert!(begun.elapsed() < LONGEST, "a sealed buffer is not written out");
-            std::thread::yield_now();
-        }
+        assert!(!SEALED.told.load(Ordering::SeqCst), "the engine takes a buffer for full");
+        wait_until("all buffers are written out", || keyspace.sealed_memtable_count() == 0);
     }
 
     #[test]

@@ -31,8 +31,6 @@ use crate::waits::may_wait;
 /// hands compactions back to the queue, again and again, for as long as the others are at some, and a core
 /// is busy with that (fjall 3.1).
 const ENGINE_THREADS: usize = 1;
-/// The least that the engine takes.
-const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 
 /// A store in a directory of the local file system.
 ///
@@ -234,7 +232,8 @@ fn open_engine(directory: &Directory, options: &Options) -> fjall::Result<Databa
     Database::builder(directory.engine())
         .cache_size(options.cache_bytes)
         .worker_threads(ENGINE_THREADS)
-        .max_journaling_size(options.journal_bytes_max.max(JOURNAL_BYTES_MIN))
+        // The committer keeps journals below their limit: `old_journals.rs`.
+        .max_journaling_size(u64::MAX)
         .open()
 }
 

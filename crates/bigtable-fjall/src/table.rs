@@ -9,7 +9,7 @@ use bigtable::{
 };
 use bigtable::{RowRange, Selection, Table};
 
-use crate::commit::matched;
+use crate::commit::{Begun, matched};
 use crate::edit::{Request, RowEdit};
 use crate::engine::{Engine, TableInfo};
 use crate::fault;
@@ -42,7 +42,7 @@ impl FjallTable {
     /// As [`Table::mutate_row`].
     pub async fn edit_row(&self, edit: RowEdit) -> Result<()> {
         edit.check(&self.slot.schema)?;
-        self.commit(Request::Edit(edit)).await.map(|_| ())
+        self.matched(self.begin(Request::Edit(edit))?).await.map(|_| ())
     }
 
     /// Edits several rows; each edit is atomic by itself and has its own result, in their order.
@@ -79,14 +79,17 @@ impl FjallTable {
         self.store.with(&self.slot.open, |engine, info| engine.last_row(info, range))
     }
 
-    /// Commits one request; returns whether its predicate held.
-    async fn commit(&self, request: Request) -> Result<bool> {
-        let (mut request, mut of) = (Some(request), 0);
-        let begun = self.store.with(&self.slot.open, |engine, info| {
-            of = engine.generation;
+    /// Gives one request to the committer of an engine; returns the engine's generation.
+    fn begin(&self, request: Request) -> Result<(u64, Begun)> {
+        let mut request = Some(request);
+        self.store.with(&self.slot.open, |engine, info| {
             let request = request.take().ok_or_else(fault::reopened)?;
-            Ok(engine.begin(info, request))
-        })?;
+            Ok((engine.generation, engine.begin(info, request)))
+        })
+    }
+
+    /// Waits for a request; returns whether its predicate held.
+    async fn matched(&self, (of, begun): (u64, Begun)) -> Result<bool> {
         self.store.answer(of, begun.outcome().await).map(matched)
     }
 
@@ -173,12 +176,12 @@ impl Table for FjallTable {
         // Without a predicate, `otherwise` always applies.
         let request =
             ConditionalMutation { otherwise: mutations, sync, ..ConditionalMutation::new(row) };
-        self.commit(Request::Conditional(request)).await.map(|_| ())
+        self.matched(self.begin(Request::Conditional(request))?).await.map(|_| ())
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
         request.check(&self.slot.schema)?;
-        self.commit(Request::Conditional(request)).await
+        self.matched(self.begin(Request::Conditional(request))?).await
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {

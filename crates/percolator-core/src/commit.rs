@@ -12,6 +12,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -157,7 +158,10 @@ impl Transaction {
             true => client.oracle().timestamp().await.ok(),
             false => None,
         };
-        let locked = client.with_heartbeat(&plan, &mut pulse, client.prewrite(&plan)).await;
+        let locked = {
+            let prewrite = pin!(client.prewrite(&plan));
+            client.with_heartbeat(&plan, &mut pulse, prewrite).await
+        };
         if let Err(reason) = locked {
             return Err(client.give_up(&plan, reason).await);
         }
@@ -181,8 +185,10 @@ impl Prewritten {
     /// [`Error::Aborted`], [`Error::Unknown`].
     pub async fn commit_primary(self) -> Result<PrimaryCommitted> {
         let Prewritten { client, plan, mut pulse, notifications, early } = self;
-        let decision = client.decide_own(&plan, &notifications, early);
-        let commit_ts = client.with_heartbeat(&plan, &mut pulse, decision).await?;
+        let commit_ts = {
+            let decision = pin!(client.decide_own(&plan, &notifications, early));
+            client.with_heartbeat(&plan, &mut pulse, decision).await?
+        };
         client.counters().committed.bump();
         client.hint_row(&plan.rows[plan.primary_row], commit_ts);
         let mut decided = PrimaryCommitted { client, plan, commit_ts, notifications };
@@ -308,7 +314,7 @@ impl Client {
                 Ok(false) if off(mutants::NO_LOCK_MEANS_ABORTED) => {
                     return Err(self.aborted(plan, AbortReason::RolledBack));
                 }
-                Ok(false) => match self.without_lock(plan, asked).await {
+                Ok(false) => match Box::pin(self.without_lock(plan, asked)).await {
                     Ok(Some(decided)) => return decided,
                     Ok(None) => "its primary lock is there, but was not a moment ago".to_owned(),
                     Err(error) => error.without_advice(),
@@ -318,7 +324,7 @@ impl Client {
                         bigtable::Error::TooOld { .. } => AbortReason::TooOld,
                         error => AbortReason::Store(error),
                     };
-                    match self.refused(plan, asked, reason).await {
+                    match Box::pin(self.refused(plan, asked, reason)).await {
                         Ok(Some(decided)) => return decided,
                         Ok(None) => "its primary cannot be reached".to_owned(),
                         Err(error) => error.without_advice(),

@@ -210,7 +210,7 @@ impl Client {
                 Ok(RowsOutcome::NoTimestamp) => return Ok(None),
                 Ok(RowsOutcome::Rejected { row }) => {
                     let Some(planned) = at.rows[row].planned else { return Ok(None) };
-                    if let Err(reason) = self.clear_from(plan, planned).await {
+                    if let Err(reason) = Box::pin(self.clear_from(plan, planned)).await {
                         return Err(self.aborted(plan, reason));
                     }
                     let why = format!("row {} stayed contended", at.rows[row].row);
@@ -225,7 +225,7 @@ impl Client {
                     return Err(self.aborted(plan, AbortReason::RolledBack));
                 }
                 Err(bigtable::Error::Unknown { why }) => {
-                    let commit_ts = self.settle_at_once(plan, why).await?;
+                    let commit_ts = Box::pin(self.settle_at_once(plan, why)).await?;
                     return Ok(Some(self.committed_at_once(&at, commit_ts)));
                 }
                 Err(error) if !error.is_retryable() => {

@@ -110,18 +110,18 @@ impl Drop for Task {
 
 impl Client {
     /// Does work to its end: if the caller lets go, in the background.
-    pub(crate) async fn finish<T: Send + 'static>(
+    pub(crate) fn finish<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> T {
+    ) -> Unfinished<T> {
         let (runtime, background) = (self.runtime().clone(), self.background().clone());
         let _counted = background.count();
-        Unfinished { work: Some(Box::pin(work)), runtime, background, _counted }.await
+        Unfinished { work: Some(Box::pin(work)), runtime, background, _counted }
     }
 }
 
 /// Work that its caller polls.
-struct Unfinished<T: Send + 'static> {
+pub(crate) struct Unfinished<T: Send + 'static> {
     work: Option<BoxFuture<'static, T>>,
     runtime: Arc<dyn Runtime>,
     background: Arc<Background>,

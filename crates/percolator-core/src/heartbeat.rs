@@ -5,6 +5,7 @@
 //! and ends with the transaction's longest life.
 
 use std::future::Future;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures::future::{Either, select};
@@ -39,10 +40,9 @@ impl Client {
         &self,
         plan: &Plan,
         pulse: &mut Pulse,
-        work: impl Future<Output = T>,
+        work: Pin<&mut impl Future<Output = T>>,
     ) -> T {
-        let work = std::pin::pin!(work);
-        let beats = std::pin::pin!(self.beat(plan, pulse));
+        let beats = pin!(self.beat(plan, pulse));
         match select(work, beats).await {
             Either::Left((value, _)) => value,
             Either::Right(((), work)) => work.await,

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,24 +38,30 @@ pub(crate) type Tables = BTreeMap<&'static str, Vec<Row>>;
 
 /// All files of a directory. Of a journal, without the zeroes it was allocated with.
 pub(crate) fn files_of(dir: &Path) -> Files {
-    let mut files = Files::new();
-    let mut left = vec![dir.to_owned()];
+    let file = |path: PathBuf| (path.strip_prefix(dir).unwrap().to_owned(), content(&path));
+    paths(dir).into_iter().map(file).collect()
+}
+
+fn content(path: &Path) -> Vec<u8> {
+    let mut data = fs::read(path).unwrap();
+    if path.extension().is_some_and(|e| e == "jnl") {
+        let end = data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        data.truncate(end);
+    }
+    data
+}
+
+/// The paths of all files of a directory.
+fn paths(dir: &Path) -> Vec<PathBuf> {
+    let (mut paths, mut left) = (Vec::new(), vec![dir.to_owned()]);
     while let Some(path) = left.pop() {
         for entry in fs::read_dir(&path).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                left.push(path);
-                continue;
-            }
-            let mut data = fs::read(&path).unwrap();
-            if path.extension().is_some_and(|e| e == "jnl") {
-                let end = data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-                data.truncate(end);
-            }
-            files.insert(path.strip_prefix(dir).unwrap().to_owned(), data);
+            let entry = entry.unwrap();
+            let is_dir = entry.file_type().unwrap().is_dir();
+            if is_dir { &mut left } else { &mut paths }.push(entry.path());
         }
     }
-    files
+    paths
 }
 
 pub(crate) fn write(dir: &Path, files: &Files) {
@@ -159,15 +166,22 @@ enum Outcome {
 
 /// Opens the store and compares what it holds with what was acknowledged.
 fn outcome(what: &str, dir: &Path, acknowledged: &Tables) -> Outcome {
-    let before = files_of(dir);
+    outcome_of(what, dir, acknowledged, files_of)
+}
+
+/// As [`outcome`], where `state` says what the files hold.
+fn outcome_of<S: PartialEq>(
+    what: &str,
+    dir: &Path,
+    acknowledged: &Tables,
+    state: impl Fn(&Path) -> S,
+) -> Outcome {
+    let before = state(dir);
     let store = match FjallStore::open(dir, options(Durability::Sync)) {
         Ok(store) => store,
         Err(error) => {
             assert!(matches!(error, Error::Files { .. }), "{what}: {error}");
-            assert!(
-                files_of(dir) == before,
-                "{what}: a store that was refused has changed: {error}"
-            );
+            assert!(state(dir) == before, "{what}: a store that was refused has changed: {error}");
             return Outcome::Refused;
         }
     };
@@ -182,6 +196,71 @@ fn outcome(what: &str, dir: &Path, acknowledged: &Tables) -> Outcome {
                 "{what}: acknowledged cells are gone or differ in silence: {:?}",
                 TABLES.map(lost)
             )
+        }
+    }
+}
+
+/// The files of a store, to be damaged many times. Runs and long values are most of the bytes, and
+/// nobody changes them in place: copies of the store share them.
+struct Original {
+    dir: tempfile::TempDir,
+    shared: Files,
+    own: Files,
+}
+
+/// A file of a copy: the number of a shared one, the bytes of its own one.
+#[derive(PartialEq)]
+enum Held {
+    Shared(u64),
+    Own(Vec<u8>),
+}
+
+impl Original {
+    fn new(files: &Files) -> Self {
+        let is_shared =
+            |name: &PathBuf| name.iter().any(|part| part == "tables" || part == "blobs");
+        let (shared, own) =
+            files.clone().into_iter().partition(|(name, _): &(PathBuf, _)| is_shared(name));
+        let original = Original { dir: directory(), shared, own };
+        write(original.dir.path(), &original.shared);
+        original
+    }
+
+    /// A copy with a damage.
+    fn damaged(&self, name: &Path, data: &[u8], harm: &Harm) -> tempfile::TempDir {
+        let dir = directory();
+        for shared in self.shared.keys() {
+            let path = dir.path().join(shared);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::hard_link(self.dir.path().join(shared), path).unwrap();
+        }
+        write(dir.path(), &self.own);
+        if self.shared.contains_key(name) {
+            fs::remove_file(dir.path().join(name)).unwrap();
+            fs::write(dir.path().join(name), data).unwrap();
+        }
+        harm.apply(dir.path(), name, data);
+        dir
+    }
+
+    fn state(&self, dir: &Path) -> BTreeMap<PathBuf, Held> {
+        let held = |path: PathBuf| {
+            let name = path.strip_prefix(dir).unwrap();
+            let number = fs::metadata(&path).unwrap().ino();
+            let original = self.dir.path().join(name);
+            let held = match fs::metadata(original) {
+                Ok(original) if original.ino() == number => Held::Shared(number),
+                _ => Held::Own(content(&path)),
+            };
+            (name.to_owned(), held)
+        };
+        paths(dir).into_iter().map(held).collect()
+    }
+
+    /// Nobody has changed what the copies share.
+    fn check(&self) {
+        for (name, data) in &self.shared {
+            assert!(fs::read(self.dir.path().join(name)).unwrap() == *data, "{}", name.display());
         }
     }
 }
@@ -277,6 +356,7 @@ fn sweep(durability: Durability, killed: bool) {
     let part = if is_full() { 1 } else { all.len().div_ceil(SAMPLE) };
     let all: Vec<_> = all.into_iter().step_by(part).collect();
     let (next, counts) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let original = Original::new(&files);
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
             scope.spawn(|| {
@@ -286,20 +366,19 @@ fn sweep(durability: Durability, killed: bool) {
                     if is_full() && number % 5000 == 0 {
                         println!("{number} of {} damages", all.len());
                     }
-                    let dir = directory();
-                    write(dir.path(), &files);
-                    harm.apply(dir.path(), name, data);
                     let what = format!("{} {harm:?}, killed: {killed}", name.display());
                     let cut_short =
                         killed && name.ends_with("0.jnl") && matches!(harm, Harm::Cut(_));
                     if cut_short && is_between_batches(harm, data) {
                         continue;
                     }
-                    let outcome = outcome(&what, dir.path(), &tables);
+                    let mut dir = original.damaged(name, data, harm);
+                    let state = |dir: &Path| original.state(dir);
+                    let outcome = outcome_of(&what, dir.path(), &tables, state);
                     if outcome != Outcome::Unchanged {
-                        let dir = directory();
-                        write(dir.path(), &files);
-                        harm.apply(dir.path(), name, data);
+                        if outcome != Outcome::Refused {
+                            dir = original.damaged(name, data, harm);
+                        }
                         // What is no store any more is refused.
                         let found = check(dir.path(), |_| Vec::new());
                         let found = found.map_or(true, |found| !found.problems.is_empty());
@@ -310,6 +389,7 @@ fn sweep(durability: Durability, killed: bool) {
             });
         }
     });
+    original.check();
     println!("{durability:?}, killed: {killed}: {} damages: {:?}", all.len(), counts.into_inner());
 }
 

@@ -1,0 +1,167 @@
+//! Calm: a batch that is not synced is short, so a caller may write it on a thread that polls
+//! futures.
+//!
+//! The engine writes a sealed buffer out in three stages:
+//!
+//! | stage | what the engine does | what it holds |
+//! |---|---|---|
+//! | 1 | syncs the journal, or syncs it and begins another | the lock of the journal |
+//! | 2 | writes the sorted run | nothing that a batch needs |
+//! | 3 | syncs the keyspace's new list of files | the lock of that list |
+//!
+//! A batch that meets stage 1 waits for the sync, so the store is not calm from the seal to the end
+//! of stage 1. Stage 2 takes most of the time; batches are short in it. Nobody can see stage 3
+//! coming: a merge ends with the same sync, and a reader may wait for it too.
+//!
+//! Stage 2 has begun when no sealed buffer waits for a thread of the engine, and each keyspace with
+//! a sealed buffer has numbered a file since the seal. A keyspace that was sealed twice in a row
+//! has to be done. The engine never seals by itself (`seal.rs`, `old_journals.rs`), so stage 1
+//! comes only after a seal that is known here.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fjall::{AbstractTree, Keyspace};
+
+use crate::engine::{Engine, Lead};
+use crate::seal::RUNS_MAX;
+
+/// Whether batches are short, and what has to happen before they are again.
+#[derive(Debug, Default)]
+pub(crate) struct Calm {
+    is_calm: AtomicBool,
+    sealed: Mutex<Vec<Sealed>>,
+}
+
+/// A keyspace whose buffer was sealed since the store was last calm.
+#[derive(Debug, Clone, Copy)]
+struct Sealed {
+    tree: u64,
+    /// The number of its next file when the buffer was sealed. None if the keyspace had a sealed
+    /// buffer already: files of both have such numbers.
+    next_file: Option<u64>,
+}
+
+impl Calm {
+    fn sealed(&self) -> MutexGuard<'_, Vec<Sealed>> {
+        self.sealed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To be called under the commit lock, before a buffer of the keyspace is sealed.
+    pub(crate) fn ends(&self, keyspace: &Keyspace) {
+        self.is_calm.store(false, Ordering::Relaxed);
+        let mut sealed = self.sealed();
+        let (tree, next_file) = (keyspace.tree.id(), keyspace.tree.next_table_id());
+        match sealed.iter_mut().find(|known| known.tree == tree) {
+            Some(known) => known.next_file = None,
+            None => {
+                let only = keyspace.sealed_memtable_count() == 0;
+                sealed.push(Sealed { tree, next_file: only.then_some(next_file) });
+            }
+        }
+    }
+
+    /// Whether the keyspace has no sealed buffer, or the engine is in stage 2 or 3 of the only one.
+    fn is_past_sync(&self, keyspace: &Keyspace) -> bool {
+        let begun = |known: &Sealed| {
+            known.tree == keyspace.tree.id()
+                && known.next_file.is_some_and(|before| keyspace.tree.next_table_id() > before)
+        };
+        keyspace.sealed_memtable_count() == 0 || self.sealed().iter().any(begun)
+    }
+}
+
+impl Engine {
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm.is_calm.load(Ordering::Relaxed)
+    }
+
+    /// Whether no sealed buffer of an open table is left.
+    pub(crate) fn writes_nothing_out(&self, lead: &Lead) -> bool {
+        let mut keyspaces = lead.groups.iter().flat_map(|group| group.keyspaces());
+        self.db.outstanding_flushes() == 0
+            && keyspaces.all(|keyspace| keyspace.sealed_memtable_count() == 0)
+    }
+
+    /// Finds out whether the store is calm. Only the committer thread asks, as it may wait for a
+    /// sync here.
+    pub(crate) fn look_for_calm(&self, lead: &Lead) {
+        if self.is_calm() || !self.journals().is_marked() {
+            return;
+        }
+        let groups = || lead.groups.iter().flat_map(|group| group.keyspaces());
+        let keyspaces = || groups().chain([&self.catalog.0]);
+        let past_sync = |one: &Keyspace| {
+            // Writers wait for merges from so many runs on.
+            one.tree.l0_run_count() < RUNS_MAX && self.calm.is_past_sync(one)
+        };
+        if self.db.outstanding_flushes() == 0
+            && keyspaces().all(past_sync)
+            // This takes the lock of the journal, so a sync that has begun has ended.
+            && self.check_engine().is_ok()
+            // Only now is it known which journal is the newest.
+            && self.journals().is_settled()
+        {
+            self.calm.sealed().clear();
+            self.calm.is_calm.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bigtable::Timestamp;
+    use bigtable::{Family, Layout, LocalityGroup, Mutation, RowMutation, Table, TableSchema};
+    use futures::executor::block_on;
+
+    use crate::held::{CALM, hold, wait_until};
+    use crate::{Durability, FjallStore, Options};
+
+    #[test]
+    fn callers_write_again_as_soon_as_the_engine_has_synced_the_journal() {
+        let _over = hold(&CALM);
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { durability: Durability::Buffered, ..Options::default() };
+        let store = FjallStore::open(dir.path(), options).unwrap();
+        let schema = TableSchema { groups: vec![LocalityGroup::on_disk("calm", Layout::Versions)] };
+        let table = block_on(store.open_fjall_table("t", &schema)).unwrap();
+        let engine = table.opened().0;
+        let write = || {
+            let cell = Mutation::set(Family::from_static("calm"), "q", Timestamp::ZERO, "value");
+            block_on(table.mutate_row(RowMutation::new("row").mutation(cell))).unwrap();
+        };
+        // Whoever writes has the committer look; it does so after it has answered.
+        let wait_for_calm = || {
+            wait_until("the store is calm", || {
+                write();
+                engine.is_calm()
+            });
+        };
+        wait_for_calm();
+        let keyspace = &table.opened().1.groups[0].cells;
+        {
+            let _lead = engine.wait_to_lead().unwrap();
+            assert!(engine.seal(keyspace));
+        }
+        assert!(!engine.is_calm());
+        wait_until("the journal is synced", || CALM.synced.is_reached());
+        for _ in 0..100 {
+            write();
+            assert!(!engine.is_calm(), "nobody knows yet that the journal is synced");
+        }
+        CALM.synced.release();
+        wait_until("the run is written", || CALM.written.is_reached());
+        wait_for_calm();
+        assert_eq!(keyspace.sealed_memtable_count(), 1, "the run is in the list of files already");
+        {
+            let _lead = engine.wait_to_lead().unwrap();
+            assert!(engine.seal(keyspace), "a second buffer, while the first is written out");
+        }
+        for _ in 0..100 {
+            write();
+            assert!(!engine.is_calm(), "the engine will sync the journal for the second one");
+        }
+        CALM.written.release();
+        wait_for_calm();
+    }
+}

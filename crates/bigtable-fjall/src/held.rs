@@ -1,0 +1,120 @@
+//! Tests hold the engine's thread while it writes a buffer out. The engine's log says where the
+//! thread is.
+
+use std::cell::Cell;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// A place where the engine's thread stops.
+#[derive(Debug, Default)]
+pub(crate) struct Stop {
+    reached: AtomicBool,
+    released: AtomicBool,
+}
+
+/// How the buffers of one keyspace are written out.
+#[derive(Debug)]
+pub(crate) struct Held {
+    keyspace: &'static str,
+    /// The journal was synced, and the run has no number yet.
+    pub(crate) synced: Stop,
+    /// The run is written, and is not in the list of files yet.
+    pub(crate) written: Stop,
+    /// The engine was told to seal the buffer.
+    pub(crate) told: AtomicBool,
+}
+
+impl Stop {
+    const fn new() -> Self {
+        Stop { reached: AtomicBool::new(false), released: AtomicBool::new(false) }
+    }
+
+    fn stop(&self) {
+        self.reached.store(true, Ordering::SeqCst);
+        wait_until("it may go on", || self.released.load(Ordering::SeqCst));
+    }
+
+    pub(crate) fn is_reached(&self) -> bool {
+        self.reached.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn release(&self) {
+        self.released.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Held {
+    pub(crate) const fn new(keyspace: &'static str) -> Self {
+        let told = AtomicBool::new(false);
+        Held { keyspace, synced: Stop::new(), written: Stop::new(), told }
+    }
+}
+
+/// Of `seal.rs`, and of `calm.rs`.
+pub(crate) static SEALED: Held = Held::new("held");
+pub(crate) static CALM: Held = Held::new("calm");
+
+thread_local! {
+    /// Whose buffer this thread writes out.
+    static WRITES_OUT: Cell<Option<&'static Held>> = const { Cell::new(None) };
+}
+
+struct Log;
+
+impl log::Log for Log {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if !["fjall", "lsm_tree"].iter().any(|engine| record.target().starts_with(engine)) {
+            return;
+        }
+        let message = record.args().to_string();
+        for held in [&SEALED, &CALM] {
+            if message.starts_with(&format!("Flushing keyspace \"{}\"", held.keyspace)) {
+                WRITES_OUT.set(Some(held));
+                held.synced.stop();
+            } else if message.contains(&format!("WorkerMessage:Rotate(\"{}\"", held.keyspace)) {
+                held.told.store(true, Ordering::SeqCst);
+            }
+        }
+        if message.starts_with("Flushed memtable(s)")
+            && let Some(held) = WRITES_OUT.take()
+        {
+            held.written.stop();
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Holds the thread from now on. Nothing is held any more once the result is dropped.
+pub(crate) fn hold(held: &'static Held) -> impl Drop {
+    static LOG: Once = Once::new();
+    LOG.call_once(|| {
+        log::set_boxed_logger(Box::new(Log)).unwrap();
+        log::set_max_level(log::LevelFilter::Trace);
+    });
+    Over(held)
+}
+
+struct Over(&'static Held);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.synced.release();
+        self.0.written.release();
+    }
+}
+
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LONGEST, "waited too long until {what}");
+        std::thread::yield_now();
+    }
+}
