@@ -130,7 +130,7 @@ mod tests {
             let cell = Mutation::set(Family::from_static("calm"), "q", Timestamp::ZERO, "value");
             block_on(table.mutate_row(RowMutation::new("row").mutation(cell))).unwrap();
         };
-        // Whoever writes has the committer look; it does so after it has answered.
+        // Each write has the committer look, after the committer has answered.
         let wait_for_calm = || {
             wait_until("the store is calm", || {
                 write();

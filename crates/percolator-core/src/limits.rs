@@ -64,6 +64,18 @@ fn too_large(RowPlan { table, row, .. }: &RowPlan, step: &str, error: &bigtable:
     ))
 }
 
+/// Whether these mutations take at most half of a request, so that others fit beside them.
+pub(crate) fn leave_room(limits: &Limits, row: &RowKey, mutations: &[Mutation]) -> bool {
+    let empty = RequestSize::of_row(row.as_bytes());
+    let size = mutations.iter().fold(empty, RequestSize::and);
+    let double = RequestSize {
+        mutations: size.mutations.saturating_mul(2),
+        bytes: size.bytes.saturating_mul(2),
+        ..size
+    };
+    limits.check(double).is_ok()
+}
+
 /// Unconditional changes of one row, in as many requests as the store needs for them. They may be applied one
 /// after the other, in any order.
 pub(crate) fn in_requests(

@@ -80,8 +80,8 @@ pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
 }
 
 /// An empty store: all of them take requests of a limited size.
-pub(crate) fn limited() -> Arc<dyn Store> {
-    store(false)
+pub(crate) fn limited(locality_groups: bool) -> Arc<dyn Store> {
+    store(locality_groups)
 }
 
 fn connect(address: &str, instance: &str) -> GrpcStore {

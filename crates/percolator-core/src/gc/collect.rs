@@ -84,6 +84,8 @@ struct Plan {
     first: Vec<Vec<Mutation>>,
     /// By cell; the mutations of one belong into one request.
     cells: BTreeMap<Column, Vec<Mutation>>,
+    /// Each may be in any request. A cell may have more notifications than one request can delete.
+    notifications: Vec<Mutation>,
 }
 
 /// What a round collects with.
@@ -156,7 +158,8 @@ impl Client {
         let empty = RequestSize::of_row(row.as_bytes());
         let mut requests = plan.first;
         let (mut last, mut size) = (Vec::new(), empty);
-        for mut mutations in plan.cells.into_values() {
+        let notifications = plan.notifications.into_iter().map(|delete| vec![delete]);
+        for mut mutations in plan.cells.into_values().chain(notifications) {
             let of_cell = |size| mutations.iter().fold(size, RequestSize::and);
             let grown = of_cell(size);
             let fits = grown.mutations <= MUTATIONS_MAX && limits.check(grown).is_ok();
@@ -336,7 +339,8 @@ impl Plan {
             } else if cell.family == NOTIFY && clean.contains(&column) {
                 counts.notifications += 1;
                 let delete = Mutation::delete(NOTIFY, column.to_bytes(), at);
-                self.cells.entry(column).or_default().push(delete);
+                self.notifications.push(delete);
+                self.cells.entry(column).or_default();
             }
         }
         for (column, range) in tombs {

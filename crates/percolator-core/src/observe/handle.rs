@@ -16,6 +16,7 @@ use futures::FutureExt;
 use crate::admit::in_observer;
 use crate::column::Cell;
 use crate::get::Patience;
+use crate::limits::leave_room;
 use crate::mutants::{self, off};
 use crate::observe::register::acknowledged;
 use crate::observe::row_lock::of_row;
@@ -184,9 +185,13 @@ impl Context {
             && (self.runs_all_of(&cell.table, &cell.column)
                 || off(mutants::COMMIT_CLEARS_FOR_OTHERS))
         {
-            // In the row of its acknowledgement, which is the primary.
-            tx.handled = clear_seen(&cell.column, seen, tx.start_ts());
-            ran = Ran::Cleared;
+            // In the row of its acknowledgement, which is the primary. Where there are too many for the
+            // commit's request, requests of their own clear them after it.
+            let handled = clear_seen(&cell.column, seen, tx.start_ts());
+            if leave_room(&self.client.limits(), &cell.row, &handled) {
+                tx.handled = handled;
+                ran = Ran::Cleared;
+            }
         }
         let Cell { table, row, column } = cell.clone();
         let start_ts = tx.start_ts().as_u64();

@@ -15,19 +15,20 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[];
 
 /// An empty store.
 pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
-    match locality_groups {
-        true => Arc::new(MemoryStore::new()),
-        false => Arc::new(MemoryStore::without_locality_groups()),
-    }
+    Arc::new(memory(locality_groups))
+}
+
+fn memory(locality_groups: bool) -> MemoryStore {
+    if locality_groups { MemoryStore::new() } else { MemoryStore::without_locality_groups() }
 }
 
 /// An empty store that takes requests of a limited size, as those behind google.bigtable.v2 do.
-pub(crate) fn limited() -> Arc<dyn Store> {
+pub(crate) fn limited(locality_groups: bool) -> Arc<dyn Store> {
     let limits = Limits {
         mutations_max: Some(20_000),
         request_bytes_max: Some(4 << 20),
         predicate_bytes_max: Some(4096),
         ..Limits::default()
     };
-    Arc::new(MemoryStore::without_locality_groups().with_limits(limits))
+    Arc::new(memory(locality_groups).with_limits(limits))
 }

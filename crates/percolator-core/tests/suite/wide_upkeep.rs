@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use bigtable::{Mutation, RowMutation, RowRange, Selection, TimeRange, Timestamp};
+use bigtable::{Mutation, RowKey, RowMutation, RowRange, Selection, TimeRange, Timestamp};
 use percolator_core::{
     Batch, BatchObserver, COLUMN_BYTES_MAX, Change, Client, Column, Error, GcReport, Observer,
     Options, Registration, Result, Table, Transaction, WorkerOptions, async_trait,
@@ -14,7 +14,7 @@ use percolator_core::{
 use crate::faults::{DATA, LOCK, NOTIFY, Op, WRITE};
 use crate::notifications::one_thread;
 use crate::wide::{Left, columns, is_there, leave, wide};
-use crate::world::{BAL, World, observer, run_limited};
+use crate::world::{BAL, World, observer, run_both_limited, run_limited};
 
 /// Collects what is hidden now. A store without a floor keeps a retention, in virtual time.
 async fn collect(world: &World, client: &Client) -> GcReport {
@@ -145,10 +145,24 @@ async fn notify_too_often(world: &World, client: &Client, table: &Table) -> usiz
     let mut tx = client.begin().await.unwrap();
     tx.notify(table, "r", &BAL).unwrap();
     tx.commit().await.unwrap();
+    add_notifications(world, table, &notified_row(world, table).await).await;
+    let count = world.cells(table, NOTIFY).await;
+    assert_eq!(count, world.store.inner_limits().mutations_max.unwrap() + 1);
+    count
+}
+
+/// The key of the one row with notifications.
+async fn notified_row(world: &World, table: &Table) -> RowKey {
     let store = world.raw_table_of(table, &NOTIFY).await;
     let select = Selection::default().family(NOTIFY, TimeRange::ALL, u32::MAX);
     let page = store.scan(&RowRange::all(), &select, Default::default()).await.unwrap();
     let [row] = &page.rows[..] else { panic!("{} rows", page.rows.len()) };
+    row.key.clone()
+}
+
+/// Leaves as many notifications as a request has mutations.
+async fn add_notifications(world: &World, table: &Table, row: &RowKey) {
+    let store = world.raw_table_of(table, &NOTIFY).await;
     let most = world.store.inner_limits().mutations_max.unwrap();
     let mut versions: Vec<Timestamp> = Vec::new();
     for _ in 0..most {
@@ -157,12 +171,9 @@ async fn notify_too_often(world: &World, client: &Client, table: &Table) -> usiz
     for some in versions.chunks(10_000) {
         let set = |at: &Timestamp| Mutation::set(NOTIFY, BAL.to_bytes(), *at, "");
         let mutations = some.iter().map(set).collect();
-        let request = RowMutation { mutations, ..RowMutation::new(row.key.clone()) };
+        let request = RowMutation { mutations, ..RowMutation::new(row.clone()) };
         store.mutate_row(request).await.unwrap();
     }
-    let count = world.cells(table, NOTIFY).await;
-    assert_eq!(count, most + 1);
-    count
 }
 
 #[test]
@@ -238,4 +249,50 @@ fn h70_more_notifications_than_one_request_can_delete_are_set_aside_and_replayed
         assert_eq!((runs.load(SeqCst), world.cells(&table, NOTIFY).await), (1, 0));
         workers.stop().await;
     });
+}
+
+#[test]
+fn h70_more_notifications_than_a_commit_can_delete_are_cleared_behind_it() {
+    run_both_limited(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let runs = Arc::new(AtomicUsize::new(0));
+        let register = || Registration::strong("o", "t", BAL, Counting(runs.clone()));
+        client.observe(vec![register()], one_thread()).await.unwrap().stop().await;
+        write(&client, &table).await;
+        add_notifications(&world, &table, &notified_row(&world, &table).await).await;
+        let workers = client.observe(vec![register()], one_thread()).await.unwrap();
+        let report = client.wait_idle(Some(Duration::from_secs(100))).await.unwrap();
+        assert!(report.idle && report.set_aside.is_empty(), "{report:?}");
+        assert_eq!(world.cells(&table, NOTIFY).await, 0);
+        assert_eq!(runs.load(SeqCst), 1);
+        workers.stop().await;
+    });
+}
+
+#[test]
+fn h70_more_notifications_than_one_request_can_delete_are_collected() {
+    run_both_limited(async |world| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let register = || Registration::strong("o", "t", BAL, Counting(Arc::default()));
+        client.observe(vec![register()], one_thread()).await.unwrap().stop().await;
+        write(&client, &table).await;
+        let row = notified_row(&world, &table).await;
+        let workers = client.observe(vec![register()], one_thread()).await.unwrap();
+        assert!(client.wait_idle(Some(Duration::from_secs(100))).await.unwrap().idle);
+        workers.stop().await;
+        // The observer has acknowledged all that these could stand for.
+        for _ in 0..2 {
+            add_notifications(&world, &table, &row).await;
+        }
+        collect(&world, &client).await;
+        assert_eq!(world.cells(&table, NOTIFY).await, 0);
+    });
+}
+
+async fn write(client: &Client, table: &Table) {
+    let mut tx = client.begin().await.unwrap();
+    tx.set(table, "r", &BAL, "$1").unwrap();
+    tx.commit().await.unwrap();
 }

@@ -51,7 +51,13 @@ pub(crate) fn run_apart(test: impl AsyncFnOnce(World)) {
 
 /// Runs a test over a store that takes requests of a limited size.
 pub(crate) fn run_limited<T>(test: impl AsyncFnOnce(World) -> T) -> T {
-    run_over(limited(), 1, test)
+    run_over(limited(false), 1, test)
+}
+
+/// As [`run_both`], over stores that take requests of a limited size.
+pub(crate) fn run_both_limited(test: impl AsyncFn(World)) {
+    run_over(limited(true), 1, &test);
+    run_over(limited(false), 1, &test);
 }
 
 /// Runs a test over a store without a floor, whose requests live for so long.

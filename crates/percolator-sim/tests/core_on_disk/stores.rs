@@ -30,14 +30,14 @@ pub(crate) fn store(locality_groups: bool) -> Arc<dyn Store> {
 
 /// An empty store that states limits, as a server behind google.bigtable.v2 does that has its data
 /// here.
-pub(crate) fn limited() -> Arc<dyn Store> {
+pub(crate) fn limited(locality_groups: bool) -> Arc<dyn Store> {
     let limits = Limits {
         mutations_max: Some(20_000),
         request_bytes_max: Some(4 << 20),
         predicate_bytes_max: Some(4096),
         ..Limits::default()
     };
-    Arc::new(OnDisk { limits, ..on_disk(false) })
+    Arc::new(OnDisk { limits, ..on_disk(locality_groups) })
 }
 
 fn on_disk(locality_groups: bool) -> OnDisk {
