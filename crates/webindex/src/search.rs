@@ -42,16 +42,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
 use tantivy::collector::{Count, TopDocs};
+use tantivy::directory::META_LOCK;
 use tantivy::query::TermQuery;
 use tantivy::schema::{IndexRecordOption, Value};
 use tantivy::{
-    DocAddress, DocId, Index, IndexReader, ReloadPolicy, Score, Searcher, SegmentReader,
+    Directory, DocAddress, DocId, Index, IndexReader, ReloadPolicy, Score, Searcher, SegmentReader,
     TantivyDocument, TantivyError, Term,
 };
 
 use self::query::Query;
 use self::ranks::Ranks;
-use self::schema::Fields;
+use self::schema::{Columns, Fields};
 use self::snippet::{Snippet, Wanted};
 use self::write::{Held, Writer};
 use crate::Error;
@@ -116,8 +117,8 @@ pub struct IndexedPage {
 }
 
 impl IndexedPage {
-    /// Returns a digest of title, text and anchors.
-    pub fn digest(&self) -> [u8; 32] {
+    /// Returns a digest of title, text and anchors: 128 bits of BLAKE3.
+    pub fn digest(&self) -> u128 {
         let mut hasher = blake3::Hasher::new();
         let parts = [&self.title, &self.text].into_iter().chain(&self.anchors);
         for part in parts {
@@ -125,7 +126,9 @@ impl IndexedPage {
             hasher.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
             hasher.update(part.as_bytes());
         }
-        *hasher.finalize().as_bytes()
+        let mut digest = [0; 16];
+        hasher.finalize_xof().fill(&mut digest);
+        u128::from_be_bytes(digest)
     }
 }
 
@@ -213,7 +216,7 @@ pub struct Entry {
     /// The title.
     pub title: String,
     /// The page's [`IndexedPage::digest`].
-    pub digest: [u8; 32],
+    pub digest: u128,
     /// The page's share of all rank; zero if it was not ranked yet.
     pub rank: f64,
     /// The number of the state.
@@ -500,47 +503,26 @@ impl SearchIndex {
         Ok(Hit { url, title, snippet, highlights, score, rank })
     }
 
-    /// Hands every live page to `visit`, in no particular order.
+    /// Hands every live page to `visit`, in no particular order. Nothing that is replaced meanwhile is
+    /// deleted from disk before the end.
     ///
     /// # Errors
     ///
-    /// [`Error::Index`] if the files cannot be read.
+    /// [`Error::Index`] if the files cannot be read, others as for
+    /// [`open_existing`](Self::open_existing).
     pub fn dump(&self, mut visit: impl FnMut(Entry)) -> Result<(), Error> {
-        let searcher = self.searcher().map_err(|source| failed("read", &self.path, source))?;
         let ranks = self.ranks.get(&self.path)?;
-        for segment in searcher.segment_readers() {
-            self.dump_segment(segment, &ranks, &mut visit)
-                .map_err(|source| failed("read", &self.path, source))?;
-        }
-        Ok(())
-    }
-
-    fn dump_segment(
-        &self,
-        segment: &SegmentReader,
-        ranks: &Ranks,
-        visit: &mut impl FnMut(Entry),
-    ) -> tantivy::Result<()> {
-        let seqs = segment.fast_fields().u64(schema::SEQ)?;
-        let deleted = segment.fast_fields().bool(schema::DELETED)?;
-        let store = segment.get_store_reader(1)?;
-        for doc in segment.doc_ids_alive() {
-            if deleted.first(doc) == Some(true) {
-                continue;
+        // This index's own handle would keep all files mapped that were read. Another one maps a
+        // segment at a time.
+        let (index, fields) = schema::open_existing(&self.path)?;
+        let mut read = || {
+            let _files_stay = index.directory().acquire_lock(&META_LOCK)?;
+            for segment in index.searchable_segments()? {
+                dump_segment(&SegmentReader::open(&segment)?, fields, &ranks, &mut visit)?;
             }
-            let document: TantivyDocument = store.get(doc)?;
-            let digest = document.get_first(self.fields.digest).and_then(|value| value.as_bytes());
-            let url = schema::text_of(&document, self.fields.url);
-            let rank = ranks.of(ranks::key(&url));
-            visit(Entry {
-                url,
-                title: schema::text_of(&document, self.fields.title),
-                digest: digest.and_then(|bytes| bytes.try_into().ok()).unwrap_or_default(),
-                rank,
-                seq: seqs.first(doc).unwrap_or_default(),
-            });
-        }
-        Ok(())
+            Ok(())
+        };
+        read().map_err(|source| failed("read", &self.path, source))
     }
 
     /// Returns the number held for a URL, and whether it is that of a live page.
@@ -567,6 +549,32 @@ impl SearchIndex {
         let counted = self.searcher().and_then(|searcher| searcher.search(&query, &Count));
         counted.map_err(|source| failed("read", &self.path, source))
     }
+}
+
+fn dump_segment(
+    segment: &SegmentReader,
+    fields: Fields,
+    ranks: &Ranks,
+    visit: &mut impl FnMut(Entry),
+) -> tantivy::Result<()> {
+    let columns = Columns::of(segment)?;
+    let store = segment.get_store_reader(1)?;
+    for doc in segment.doc_ids_alive() {
+        if !columns.is_live(doc) {
+            continue;
+        }
+        let document: TantivyDocument = store.get(doc)?;
+        let url = schema::text_of(&document, fields.url);
+        let rank = ranks.of(ranks::key(&url));
+        visit(Entry {
+            url,
+            title: schema::text_of(&document, fields.title),
+            digest: columns.digest(doc).unwrap_or_default(),
+            rank,
+            seq: columns.seq(doc).unwrap_or_default(),
+        });
+    }
+    Ok(())
 }
 
 fn failed(action: &'static str, path: &Path, source: TantivyError) -> Error {

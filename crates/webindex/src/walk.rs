@@ -48,6 +48,8 @@ pub const DEPTH_MAX: usize = 64;
 pub struct Found {
     /// The file, as a path that can be opened.
     pub path: PathBuf,
+    /// Its path below the directory.
+    pub name: PathBuf,
     /// Its canonical URL.
     pub url: String,
 }
@@ -184,13 +186,13 @@ impl Walk {
         &self.unmatched
     }
 
-    fn page(&self, relative: &Path) -> Result<Found, Problem> {
-        let path = self.root.join(relative);
-        let url = self.base.url_of(relative).expect("names from a listing are plain segments");
+    fn page(&self, name: PathBuf) -> Result<Found, Problem> {
+        let path = self.root.join(&name);
+        let url = self.base.url_of(&name).expect("names from a listing are plain segments");
         if url.len() > URL_BYTES_MAX {
             return Err(Problem::UrlTooLong { path, bytes: url.len() });
         }
-        Ok(Found { path, url })
+        Ok(Found { path, name, url })
     }
 
     fn enter(&mut self, relative: PathBuf) -> Result<(), Problem> {
@@ -232,7 +234,7 @@ impl Iterator for Walk {
             };
             let relative = level.relative.join(&entry.name);
             match entry.kind {
-                Kind::Page => return Some(self.page(&relative)),
+                Kind::Page => return Some(self.page(relative)),
                 Kind::Problem(problem) => return Some(Err(problem)),
                 Kind::Directory => {
                     if let Err(problem) = self.enter(relative) {

@@ -1,10 +1,11 @@
 //! Loading documents: one transaction each.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
+use percolator::RowKey;
 
 use crate::Error;
 use crate::address::{Base, canonicalize};
@@ -13,7 +14,7 @@ use crate::index::WebIndex;
 use crate::index::mirror::{Mirror, MirrorReport};
 use crate::records::{Fetch, Page, decode, encode, encode_content};
 use crate::tables::{CONTENT, FETCH, KEYS, PAGE};
-use crate::walk::{Found, Walk};
+use crate::walk::Walk;
 
 /// How many documents are loaded at a time beside this process's own observers.
 const LOADED_AT_ONCE: usize = 4;
@@ -87,9 +88,33 @@ pub struct LoadReport {
     pub mirror: Option<MirrorReport>,
     /// Whether the load was stopped before its end.
     pub stopped: bool,
+    /// Where the pages were loaded from.
+    #[serde(skip)]
+    site: Option<Site>,
     /// The pages that are stored as their files are now.
     #[serde(skip)]
-    stored: Vec<Found>,
+    stored: Vec<Name>,
+}
+
+/// The path of a file below the directory. A site has many pages, so this is all that is held of
+/// each of them.
+pub(super) type Name = Box<Path>;
+
+/// A directory that is loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Site {
+    dir: PathBuf,
+    base: Base,
+}
+
+impl Site {
+    fn path(&self, name: &Name) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    pub(super) fn url(&self, name: &Name) -> String {
+        self.base.url_of(name).expect("the walk yields paths below its directory")
+    }
 }
 
 /// Watches a load from outside, and stops it.
@@ -139,8 +164,8 @@ impl Progress {
 
 /// What became of one file.
 enum Loaded {
-    New(Found, u64),
-    Unchanged(Found),
+    New(Name, u64),
+    Unchanged(Name),
     /// A file that is no page; and whether it was one when it was loaded before.
     Retracted(Skipped, bool),
     Unreadable(Skipped),
@@ -172,8 +197,10 @@ impl WebIndex {
             return Err(Error::OutOfRange { what: "the number of pages a second", given, allowed });
         }
         let mut report = LoadReport::default();
-        let mut found = find(dir, base, options, &mut report)?;
-        let mirror = options.mirror.map(|mirror| mirror.of(&report, options, &found));
+        let site = Site { dir: dir.to_path_buf(), base: base.clone() };
+        let site = &site;
+        let mut found = find(site, options, &mut report)?;
+        let mirror = options.mirror.map(|mirror| mirror.of(&report, options, site, &found));
         found.truncate(options.limit.unwrap_or(usize::MAX));
         progress.begin(found.len());
         let started = tokio::time::Instant::now();
@@ -183,27 +210,27 @@ impl WebIndex {
         };
         let at_once = if self.runs_observers() { LOADED_AT_ONCE } else { SENT_AT_ONCE };
         let mut loads = stream::iter(found.into_iter().enumerate())
-            .map(|(index, page)| async move {
+            .map(|(index, name)| async move {
                 if let Some(due) = due(index) {
                     wait_until(due, progress).await;
                 }
                 match progress.is_stopped() {
                     true => Ok(None),
-                    false => self.load_file(page).await.map(Some),
+                    false => self.load_file(site, name).await.map(Some),
                 }
             })
             .buffer_unordered(at_once);
         while let Some(loaded) = loads.next().await {
             progress.step(1);
             match loaded? {
-                Some(Loaded::New(page, bytes)) => {
+                Some(Loaded::New(name, bytes)) => {
                     report.loaded += 1;
                     report.bytes += bytes;
-                    report.stored.push(page);
+                    report.stored.push(name);
                 }
-                Some(Loaded::Unchanged(page)) => {
+                Some(Loaded::Unchanged(name)) => {
                     report.unchanged += 1;
-                    report.stored.push(page);
+                    report.stored.push(name);
                 }
                 Some(Loaded::Retracted(skipped, was_stored)) => {
                     report.retracted += usize::from(was_stored);
@@ -214,15 +241,17 @@ impl WebIndex {
             }
         }
         drop(loads);
+        report.site = Some(site.clone());
         if let Some(mirror) = mirror {
             report.mirror = Some(self.mirror(base, mirror, &report, progress).await?);
         }
         Ok(report)
     }
 
-    async fn load_file(&self, page: Found) -> Result<Loaded, Error> {
-        let skipped = |reason: String| Skipped { path: page.path.display().to_string(), reason };
-        let size = match std::fs::metadata(&page.path) {
+    async fn load_file(&self, site: &Site, name: Name) -> Result<Loaded, Error> {
+        let (path, url) = (site.path(&name), site.url(&name));
+        let skipped = |reason: String| Skipped { path: path.display().to_string(), reason };
+        let size = match std::fs::metadata(&path) {
             Ok(metadata) => metadata.len(),
             Err(error) => return Ok(Loaded::Unreadable(skipped(error.to_string()))),
         };
@@ -232,20 +261,20 @@ impl WebIndex {
             let bytes = usize::try_from(size).unwrap_or(usize::MAX);
             refused = Some(html::Skip::TooLarge { bytes });
         } else {
-            content = match std::fs::read(&page.path) {
+            content = match std::fs::read(&path) {
                 Ok(content) => content,
                 Err(error) => return Ok(Loaded::Unreadable(skipped(error.to_string()))),
             };
             refused = refused.or(html::screen(&content).err());
         }
         if let Some(skip) = refused {
-            let was_stored = self.remove(&page.url).await?;
+            let was_stored = self.remove(&url).await?;
             return Ok(Loaded::Retracted(skipped(skip.to_string()), was_stored));
         }
         let length = content.len() as u64;
-        match self.store(&page.url, &content).await? {
-            true => Ok(Loaded::New(page, length)),
-            false => Ok(Loaded::Unchanged(page)),
+        match self.store(&url, &content).await? {
+            true => Ok(Loaded::New(name, length)),
+            false => Ok(Loaded::Unchanged(name)),
         }
     }
 
@@ -257,13 +286,15 @@ impl WebIndex {
     pub async fn name_refused(&self, report: &mut LoadReport) -> Result<(), Error> {
         let snapshot = self.db.snapshot().await?;
         let documents = &self.tables.documents;
-        for pages in std::mem::take(&mut report.stored).chunks(CHECKED_AT_ONCE) {
-            let rows: Vec<_> = pages.iter().map(|page| page.url.as_str().into()).collect();
+        let Some(site) = report.site.take() else { return Ok(()) };
+        for names in std::mem::take(&mut report.stored).chunks(CHECKED_AT_ONCE) {
+            let rows: Vec<RowKey> = names.iter().map(|name| site.url(name).into()).collect();
             let keys = snapshot.get_many(documents, &rows, &[KEYS]).await?;
-            for (page, _) in pages.iter().zip(keys).filter(|(_, keys)| keys[0].is_none()) {
-                let record = snapshot.get(documents, page.url.as_str(), &PAGE).await?;
+            let pages = names.iter().zip(rows).zip(keys);
+            for ((name, row), _) in pages.filter(|(_, keys)| keys[0].is_none()) {
+                let record = snapshot.get(documents, row, &PAGE).await?;
                 if let Some(Page::Skipped { reason }) = decode(record)? {
-                    let path = page.path.display().to_string();
+                    let path = site.path(name).display().to_string();
                     report.skip(Skipped { path, reason: format!("not indexed: {reason}") });
                 }
             }
@@ -319,19 +350,14 @@ impl WebIndex {
 }
 
 /// Walks a directory: the pages that it holds. The report gets the rest.
-fn find(
-    dir: &Path,
-    base: &Base,
-    options: &LoadOptions,
-    report: &mut LoadReport,
-) -> Result<Vec<Found>, Error> {
+fn find(site: &Site, options: &LoadOptions, report: &mut LoadReport) -> Result<Vec<Name>, Error> {
     let exclude: Vec<&str> = options.exclude.iter().map(String::as_str).collect();
     let mut found = Vec::new();
-    let mut walk = Walk::new(dir, base, &exclude)?;
+    let mut walk = Walk::new(&site.dir, &site.base, &exclude)?;
     report.unmatched = walk.unmatched().to_vec();
     for entry in &mut walk {
         match entry {
-            Ok(page) => found.push(page),
+            Ok(page) => found.push(page.name.into()),
             Err(problem) => report.skip(Skipped {
                 path: problem.path().display().to_string(),
                 reason: problem.to_string(),

@@ -11,9 +11,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::Error;
 use crate::address::Base;
+use crate::index::load::{Name, Site};
 use crate::index::{LoadOptions, LoadReport, Progress, WebIndex};
 use crate::tables::FETCH;
-use crate::walk::Found;
 
 /// How many pages are removed at a time.
 const REMOVED_AT_ONCE: usize = 16;
@@ -61,7 +61,13 @@ pub(super) struct Plan {
 
 impl Mirror {
     /// What is to be done after a walk that found these pages.
-    pub(super) fn of(self, report: &LoadReport, options: &LoadOptions, found: &[Found]) -> Plan {
+    pub(super) fn of(
+        self,
+        report: &LoadReport,
+        options: &LoadOptions,
+        site: &Site,
+        found: &[Name],
+    ) -> Plan {
         let excluded = options.exclude.len() - report.unmatched.len();
         let refused = if let Some(problem) = report.skipped.first() {
             let reason = &problem.reason;
@@ -75,7 +81,7 @@ impl Mirror {
         } else {
             None
         };
-        let urls = found.iter().map(|page| page.url.clone()).collect();
+        let urls = found.iter().map(|name| site.url(name)).collect();
         Plan { mirror: self, urls, refused }
     }
 }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use percolator::{Bytes, Column, RowKey, RowRange, Snapshot};
 
-use self::batch::Batch;
+use self::batch::{Batch, Canonicals};
 use self::links::{ExpectedLinks, Taken};
 use crate::Error;
 use crate::index::WebIndex;
@@ -70,7 +70,7 @@ impl VerifyReport {
 }
 
 /// What the search index holds, by URL: the digest of the page, and its rank.
-type Held = BTreeMap<String, ([u8; 32], f64)>;
+type Held = BTreeMap<String, (u128, f64)>;
 
 type Cells = BTreeMap<Column, Bytes>;
 
@@ -189,7 +189,7 @@ impl WebIndex {
         &self,
         snapshot: &Snapshot,
         batch: &Batch,
-        canonicals: &BTreeMap<String, String>,
+        canonicals: &Canonicals<'_>,
         mut visit: impl FnMut(&LinkRow, &str, &[String]),
     ) -> Result<(), Error> {
         let mut scan = snapshot.scan(&self.tables.documents).columns([LINKS]);
@@ -212,7 +212,7 @@ impl WebIndex {
         &self,
         snapshot: &Snapshot,
         batch: &Batch,
-        canonicals: &BTreeMap<String, String>,
+        canonicals: &Canonicals<'_>,
         report: &mut VerifyReport,
     ) -> Result<(), Error> {
         let mut expected = ExpectedLinks::default();
@@ -300,7 +300,7 @@ impl WebIndex {
         &self,
         snapshot: &Snapshot,
         batch: &Batch,
-        canonicals: &BTreeMap<String, String>,
+        canonicals: &Canonicals<'_>,
         report: &mut VerifyReport,
     ) -> Result<(), Error> {
         let mut held = Held::new();
@@ -311,7 +311,7 @@ impl WebIndex {
         let mut scan = snapshot.scan(&self.tables.documents).columns([PAGE]);
         while let Some(row) = scan.next().await? {
             let url = String::from_utf8_lossy(row.row.as_bytes()).into_owned();
-            if canonicals.get(&url) != Some(&url) {
+            if canonicals.get(url.as_str()) != Some(&url.as_str()) {
                 continue;
             }
             let page = row.cells.into_iter().next().map(|(_, value)| value);

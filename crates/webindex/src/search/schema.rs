@@ -12,21 +12,25 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use tantivy::columnar::Column;
 use tantivy::directory::error::LockError;
 use tantivy::directory::{INDEX_WRITER_LOCK, MmapDirectory};
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing,
     TextOptions, Value,
 };
-use tantivy::{Directory, Index, TantivyDocument};
+use tantivy::{Directory, DocId, Index, SegmentReader, TantivyDocument};
 use url::Url;
 
 use super::{IndexedPage, Update, failed, ranks, words};
 use crate::Error;
 
-pub(super) const SEQ: &str = "seq";
-pub(super) const DELETED: &str = "deleted";
+const SEQ: &str = "seq";
+const DELETED: &str = "deleted";
 pub(super) const KEY: &str = "key";
+/// The two halves of the digest: columns of their own, because a commit compares many digests, and
+/// stored fields lie beside the texts.
+const DIGEST: [&str; 2] = ["digest_first", "digest_last"];
 
 /// The name of the file that says what the directory holds.
 const FORMAT_FILE: &str = "FORMAT";
@@ -45,9 +49,9 @@ const FORMAT_PREFIX: &str = "webindex search index ";
 
 /// The number changes with the fields, with the words of a text, and with the meaning of the
 /// digest.
-const FORMAT_NUMBER: u32 = 2;
+const FORMAT_NUMBER: u32 = 3;
 
-const FORMAT: &str = "webindex search index 2";
+const FORMAT: &str = "webindex search index 3";
 
 /// The most bytes of a format file that are read, in case it is something else.
 const FORMAT_BYTES_MAX: usize = 200;
@@ -68,11 +72,11 @@ pub(super) struct Fields {
     pub(super) site: Field,
     /// The text as it is, to make snippets from.
     pub(super) body: Field,
-    pub(super) digest: Field,
     pub(super) deleted: Field,
     /// What ranks are kept by.
     key: Field,
     seq: Field,
+    digest: [Field; 2],
 }
 
 impl Fields {
@@ -96,10 +100,10 @@ impl Fields {
             path: schema.add_text_field("path", stems()),
             site: schema.add_text_field("site", STRING),
             body: schema.add_text_field("body", STORED),
-            digest: schema.add_bytes_field("digest", STORED),
             deleted: schema.add_bool_field(DELETED, FAST | INDEXED),
             key: schema.add_u64_field(KEY, FAST),
-            seq: schema.add_u64_field(SEQ, FAST | STORED),
+            seq: schema.add_u64_field(SEQ, FAST),
+            digest: DIGEST.map(|name| schema.add_u64_field(name, FAST)),
         };
         (schema.build(), fields)
     }
@@ -126,7 +130,9 @@ impl Fields {
         if let Ok(url) = Url::parse(&update.url) {
             self.add_address(&mut document, &url);
         }
-        document.add_bytes(self.digest, &page.digest());
+        let digest = page.digest();
+        document.add_u64(self.digest[0], (digest >> 64) as u64);
+        document.add_u64(self.digest[1], digest as u64);
         document
     }
 
@@ -143,6 +149,40 @@ impl Fields {
         }
         let scheme = url.scheme().len() + "://".len();
         document.add_text(self.site, url.as_str().get(scheme..).unwrap_or_default());
+    }
+}
+
+/// What a segment keeps of each document in columns of numbers: they are read without the stored
+/// fields, which lie beside the text.
+pub(super) struct Columns {
+    seq: Column<u64>,
+    deleted: Column<bool>,
+    digest: [Column<u64>; 2],
+}
+
+impl Columns {
+    pub(super) fn of(segment: &SegmentReader) -> tantivy::Result<Self> {
+        let columns = segment.fast_fields();
+        Ok(Columns {
+            seq: columns.u64(SEQ)?,
+            deleted: columns.bool(DELETED)?,
+            digest: [columns.u64(DIGEST[0])?, columns.u64(DIGEST[1])?],
+        })
+    }
+
+    /// Whether it is a page; a tombstone otherwise.
+    pub(super) fn is_live(&self, doc: DocId) -> bool {
+        self.deleted.first(doc) != Some(true)
+    }
+
+    pub(super) fn seq(&self, doc: DocId) -> Option<u64> {
+        self.seq.first(doc)
+    }
+
+    /// A tombstone has none.
+    pub(super) fn digest(&self, doc: DocId) -> Option<u128> {
+        let halves = self.digest.each_ref().map(|half| half.first(doc).map(u128::from));
+        Some((halves[0]? << 64) | halves[1]?)
     }
 }
 

@@ -9,21 +9,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tantivy::columnar::Column;
 use tantivy::indexer::{IndexWriterOptions, LogMergePolicy};
-use tantivy::schema::{IndexRecordOption, Value};
-use tantivy::store::StoreReader;
+use tantivy::merge_policy::{MergeCandidate, MergePolicy};
+use tantivy::schema::IndexRecordOption;
 use tantivy::{
-    DocId, DocSet, IndexWriter, InvertedIndexReader, Searcher, SegmentReader, TERMINATED,
-    TantivyDocument, TantivyError, Term,
+    DocSet, IndexWriter, InvertedIndexReader, Searcher, SegmentMeta, SegmentReader, TERMINATED,
+    TantivyError, Term,
 };
 
-use super::schema::{self, Fields};
+use super::schema::{Columns, Fields};
 use super::{Applied, IndexedPage, SearchIndex, Update, WRITER_BYTES, failed};
 use crate::Error;
 
 /// The most confirmed numbers that are remembered; beyond, the floor takes their place.
 const CONFIRMED_MAX: usize = 100_000;
+
+/// A segment with more documents is merged with no other one.
+const MERGED_DOCS_MAX: u32 = 20_000;
 
 /// The one writer of an index.
 pub(super) struct Writer {
@@ -47,12 +49,7 @@ impl Writer {
             TantivyError::LockFailure(..) => Error::IndexInUse { path: search.path.clone() },
             source => failed("write to", &search.path, source),
         })?;
-        let mut policy = LogMergePolicy::default();
-        // With a commit every second, most segments hold a few hundred pages. The default puts
-        // all below 10,000 on one level and would rewrite the largest of them at every merge.
-        policy.set_min_layer_size(256);
-        policy.set_del_docs_ratio_before_merge(0.5);
-        index.set_merge_policy(Box::new(policy));
+        index.set_merge_policy(Box::new(Merging::default()));
         // Another process may have committed since this one opened the index.
         let read = |source| failed("read", &search.path, source);
         search.reader.reload().map_err(read)?;
@@ -82,7 +79,7 @@ impl Writer {
                 continue;
             }
             if let (Some(there), Some(page)) = (&there, &update.page)
-                && there.shows(page, search.fields)?
+                && there.shows(page)
             {
                 applied.unchanged += 1;
                 self.confirmed_max = self.confirmed_max.max(Some(update.seq));
@@ -114,6 +111,36 @@ impl Writer {
     }
 }
 
+/// Merges small segments, and leaves large ones alone until half of their documents are deleted. So
+/// neither the memory of a merge nor what is written for each page grows with the site, and the
+/// number of segments does, by one for some ten thousand pages.
+#[derive(Debug)]
+struct Merging(LogMergePolicy);
+
+impl Default for Merging {
+    fn default() -> Self {
+        let mut small = LogMergePolicy::default();
+        // With a commit every second, most segments hold a few hundred pages. The default puts
+        // all below 10,000 on one level and would rewrite the largest of them at every merge.
+        small.set_min_layer_size(256);
+        small.set_del_docs_ratio_before_merge(0.5);
+        small.set_max_docs_before_merge(MERGED_DOCS_MAX as usize);
+        Merging(small)
+    }
+}
+
+impl MergePolicy for Merging {
+    fn compute_merge_candidates(&self, segments: &[SegmentMeta]) -> Vec<MergeCandidate> {
+        let of_small = self.0.compute_merge_candidates(segments);
+        let half_empty = |segment: &&SegmentMeta| {
+            segment.num_docs() > MERGED_DOCS_MAX && segment.num_deleted_docs() > segment.num_docs()
+        };
+        let large = segments.iter().filter(half_empty);
+        let of_large = large.map(|segment| MergeCandidate(vec![segment.id()]));
+        of_small.into_iter().chain(of_large).collect()
+    }
+}
+
 /// Looks pages up in one state of the index.
 pub(super) struct Held {
     segments: Vec<HeldSegment>,
@@ -122,21 +149,15 @@ pub(super) struct Held {
 struct HeldSegment {
     segment: SegmentReader,
     urls: Arc<InvertedIndexReader>,
-    seqs: Column<u64>,
-    deleted: Column<bool>,
-    store: StoreReader,
+    columns: Columns,
 }
 
-/// How many blocks of a segment's stored fields are kept at hand.
-const STORE_BLOCKS: usize = 4;
-
 /// What is held of a URL.
-pub(super) struct HeldPage<'a> {
-    segment: &'a HeldSegment,
-    doc: DocId,
+pub(super) struct HeldPage {
     pub(super) seq: u64,
     /// Whether it is a page; a tombstone otherwise.
     pub(super) is_live: bool,
+    digest: Option<u128>,
 }
 
 impl Held {
@@ -144,9 +165,7 @@ impl Held {
         let segments = searcher.segment_readers().iter().map(|segment| {
             Ok(HeldSegment {
                 urls: segment.inverted_index(fields.url)?,
-                seqs: segment.fast_fields().u64(schema::SEQ)?,
-                deleted: segment.fast_fields().bool(schema::DELETED)?,
-                store: segment.get_store_reader(STORE_BLOCKS)?,
+                columns: Columns::of(segment)?,
                 segment: segment.clone(),
             })
         });
@@ -154,17 +173,16 @@ impl Held {
     }
 
     /// Returns what is held for a URL, tombstones included.
-    pub(super) fn page(&self, url: &Term) -> tantivy::Result<Option<HeldPage<'_>>> {
-        for segment in &self.segments {
-            let Some(mut docs) = segment.urls.read_postings(url, IndexRecordOption::Basic)? else {
+    pub(super) fn page(&self, url: &Term) -> tantivy::Result<Option<HeldPage>> {
+        for HeldSegment { segment, urls, columns } in &self.segments {
+            let Some(mut docs) = urls.read_postings(url, IndexRecordOption::Basic)? else {
                 continue;
             };
             let mut doc = docs.doc();
             while doc != TERMINATED {
-                if !segment.segment.is_deleted(doc) {
-                    let is_live = segment.deleted.first(doc) != Some(true);
-                    let seq = segment.seqs.first(doc);
-                    return Ok(seq.map(|seq| HeldPage { segment, doc, seq, is_live }));
+                if !segment.is_deleted(doc) {
+                    let (is_live, digest) = (columns.is_live(doc), columns.digest(doc));
+                    return Ok(columns.seq(doc).map(|seq| HeldPage { seq, is_live, digest }));
                 }
                 doc = docs.advance();
             }
@@ -173,15 +191,10 @@ impl Held {
     }
 }
 
-impl HeldPage<'_> {
+impl HeldPage {
     /// Whether it shows `page` as it is.
-    fn shows(&self, page: &IndexedPage, fields: Fields) -> tantivy::Result<bool> {
-        if !self.is_live {
-            return Ok(false);
-        }
-        let document: TantivyDocument = self.segment.store.get(self.doc)?;
-        let digest = document.get_first(fields.digest).and_then(|digest| digest.as_bytes());
-        Ok(digest == Some(&page.digest()[..]))
+    fn shows(&self, page: &IndexedPage) -> bool {
+        self.is_live && self.digest == Some(page.digest())
     }
 }
 

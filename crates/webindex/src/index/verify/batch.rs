@@ -16,6 +16,9 @@ pub(super) struct Batch {
     pub(super) recorded: BTreeMap<String, String>,
 }
 
+/// The page to be shown for every indexed page.
+pub(super) type Canonicals<'a> = BTreeMap<&'a str, &'a str>;
+
 /// An indexed page.
 #[derive(Debug)]
 pub(super) struct Seen {
@@ -93,8 +96,8 @@ impl Batch {
         Ok(())
     }
 
-    /// The page to be shown for every indexed page, by union-find.
-    pub(super) fn canonicals(&self, report: &mut VerifyReport) -> BTreeMap<String, String> {
+    /// Finds the page to be shown for every indexed page, by union-find.
+    pub(super) fn canonicals(&self, report: &mut VerifyReport) -> Canonicals<'_> {
         let pages: Vec<(&String, &Seen)> = self.pages.iter().collect();
         let mut parent: Vec<usize> = (0..pages.len()).collect();
         let mut first: HashMap<Joint<'_>, usize> = HashMap::new();
@@ -131,11 +134,11 @@ impl Batch {
         let mut canonicals = BTreeMap::new();
         for (number, (url, _)) in pages.iter().enumerate() {
             let (best, _) = best[&root(&mut parent, number)];
-            canonicals.insert((*url).clone(), pages[best].0.clone());
+            canonicals.insert(url.as_str(), pages[best].0.as_str());
         }
         for (url, best) in &canonicals {
-            let recorded = self.recorded.get(url);
-            if recorded != Some(best) {
+            let recorded = self.recorded.get(*url);
+            if recorded.is_none_or(|recorded| recorded != best) {
                 report.differ(|| format!("{url}: canonical is {recorded:?}, expected {best}"));
             }
         }
@@ -158,12 +161,8 @@ impl Batch {
 
     /// Where the in-links of a page are placed besides at home: at its cluster, if another page is
     /// shown.
-    pub(super) fn holder(
-        &self,
-        target: &str,
-        canonicals: &BTreeMap<String, String>,
-    ) -> Option<String> {
-        canonicals.get(target).filter(|canonical| *canonical != target)?;
+    pub(super) fn holder(&self, target: &str, canonicals: &Canonicals<'_>) -> Option<String> {
+        canonicals.get(target).filter(|canonical| **canonical != target)?;
         Some(self.pages.get(target)?.member.as_ref()?.cluster()?.holder())
     }
 }
