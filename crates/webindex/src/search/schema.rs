@@ -27,6 +27,7 @@ use crate::Error;
 pub(super) const SEQ: &str = "seq";
 pub(super) const DELETED: &str = "deleted";
 pub(super) const KEY: &str = "key";
+pub(super) const LINK_DENSITY: &str = "link_density";
 
 /// The name of the file that says what the directory holds.
 const FORMAT_FILE: &str = "FORMAT";
@@ -45,9 +46,9 @@ const FORMAT_PREFIX: &str = "webindex search index ";
 
 /// The number changes with the fields, with the words of a text, and with the meaning of the
 /// digest.
-const FORMAT_NUMBER: u32 = 2;
+const FORMAT_NUMBER: u32 = 3;
 
-const FORMAT: &str = "webindex search index 2";
+const FORMAT: &str = "webindex search index 3";
 
 /// The most bytes of a format file that are read, in case it is something else.
 const FORMAT_BYTES_MAX: usize = 200;
@@ -72,6 +73,8 @@ pub(super) struct Fields {
     pub(super) deleted: Field,
     /// What ranks are kept by.
     key: Field,
+    /// How many hyperlinks the page has for each byte of its text.
+    link_density: Field,
     seq: Field,
 }
 
@@ -99,6 +102,7 @@ impl Fields {
             digest: schema.add_bytes_field("digest", STORED),
             deleted: schema.add_bool_field(DELETED, FAST | INDEXED),
             key: schema.add_u64_field(KEY, FAST),
+            link_density: schema.add_f64_field(LINK_DENSITY, FAST),
             seq: schema.add_u64_field(SEQ, FAST | STORED),
         };
         (schema.build(), fields)
@@ -111,8 +115,10 @@ impl Fields {
         document.add_u64(self.seq, update.seq);
         document.add_bool(self.deleted, update.page.is_none());
         let Some(page) = &update.page else { return document };
-        let IndexedPage { title, text, anchors } = page;
+        let IndexedPage { title, text, hyperlinks, anchors } = page;
         document.add_u64(self.key, ranks::key(&update.url));
+        let density = *hyperlinks as f64 / text.len().max(1) as f64;
+        document.add_f64(self.link_density, density);
         for field in [self.title, self.title_stems] {
             document.add_text(field, title);
         }
