@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             text_bytes += page.text.len();
             pages += 1;
             let (title, text) = (page.title, page.text);
-            let page = IndexedPage { title, text, anchors: Vec::new() };
+            let page = IndexedPage { title, text, ..IndexedPage::default() };
             batch.push(Update { url: found.url, seq: 1, page: Some(page) });
         }
         if batch.len() == BATCH_PAGES || walk.peek().is_none() {

@@ -54,6 +54,7 @@ use self::query::Query;
 use self::ranks::Ranks;
 use self::schema::{Columns, Fields};
 use self::snippet::{Snippet, Wanted};
+use self::statistics::Statistics;
 use self::write::{Held, Writer};
 use crate::Error;
 
@@ -62,6 +63,7 @@ mod ranks;
 mod schema;
 mod score;
 mod snippet;
+mod statistics;
 mod words;
 mod write;
 
@@ -112,14 +114,17 @@ pub struct IndexedPage {
     pub title: String,
     /// The visible text.
     pub text: String,
+    /// How many hyperlinks the page has. A page with little text for each of them scores less.
+    pub hyperlinks: u64,
     /// What links to the page say; the order counts for the digest.
     pub anchors: Vec<String>,
 }
 
 impl IndexedPage {
-    /// Returns a digest of title, text and anchors: 128 bits of BLAKE3.
+    /// Returns a digest of title, text, anchors and the number of hyperlinks: 128 bits of BLAKE3.
     pub fn digest(&self) -> u128 {
         let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.hyperlinks.to_le_bytes());
         let parts = [&self.title, &self.text].into_iter().chain(&self.anchors);
         for part in parts {
             // The length goes first, so that no two lists of parts look the same.
@@ -436,8 +441,10 @@ impl SearchIndex {
     /// after leaving out the `offset` best ones. The [module](self) says how queries are written.
     ///
     /// The title and the anchors of links count more than the text, exact forms more than others,
-    /// and neighbours in the query more where they are neighbours in the page. The rank gently
-    /// raises the score.
+    /// and neighbours in the query more where they are neighbours in the page. A word that is rare
+    /// in texts counts more than a frequent one, wherever it is found. The rank gently raises the
+    /// score. A page that consists of links mostly, such as a table of contents, scores less than
+    /// the pages that it leads to.
     ///
     /// # Errors
     ///
@@ -473,13 +480,18 @@ impl SearchIndex {
         let best = TopDocs::with_limit(limit).and_offset(offset);
         let best = best.tweak_score(move |segment: &SegmentReader| {
             let keys = segment.fast_fields().u64(schema::KEY).ok();
+            let densities = segment.fast_fields().f64(schema::LINK_DENSITY).ok();
             let ranks = of_pages.clone();
             move |doc: DocId, score: Score| {
                 let key = keys.as_ref().and_then(|keys| keys.first(doc));
+                let density = densities.as_ref().and_then(|densities| densities.first(doc));
+                let score = score::by_links(score, density.unwrap_or_default());
                 score::by_rank(score, key.map_or(0.0, |key| ranks.of(key)) * pages)
             }
         });
-        let (best, total) = searcher.search(&matcher, &(best, Count))?;
+        let statistics = Statistics::new(&searcher, self.fields);
+        let (best, total) =
+            searcher.search_with_statistics_provider(&matcher, &(best, Count), &statistics)?;
         let hits = best
             .into_iter()
             .map(|(score, address)| self.hit(&searcher, &wanted, ranks, score, address));

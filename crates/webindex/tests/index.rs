@@ -12,7 +12,7 @@ use std::path::Path;
 use percolator::{Percolator, WorkerOptions};
 use webindex::address::Base;
 use webindex::generate::Site;
-use webindex::search::{Entry, SearchIndex};
+use webindex::search::{Entry, IndexedPage, SearchIndex, Update};
 use webindex::{LoadOptions, Progress, WebIndex};
 
 use crate::site::{BASE, Fixture, page};
@@ -266,6 +266,40 @@ async fn a_search_index_that_is_old_or_gone_is_made_anew_from_the_documents() {
         assert!(index.verify().await.unwrap().is_ok());
         index.stop().await;
         assert_eq!(ranks(held(search.path())), before);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_is_searched_with_another_number_of_links_does_not_verify() {
+    let (site, search) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let db = Percolator::in_memory().await.unwrap();
+    let open = async || {
+        let db = db.another_client().await.unwrap();
+        WebIndex::open(db, search.path(), WorkerOptions::default()).await.unwrap()
+    };
+    let html = "<title>Cod</title><p>about <a href=b.html>fish</a>, <a href=c.html>fresh</a>";
+    fs::write(site.path().join("a.html"), html).unwrap();
+    let index = open().await;
+    let base = Base::parse(BASE).unwrap();
+    index.load(site.path(), &base, &LoadOptions::default(), &Progress::default()).await.unwrap();
+    index.wait(None).await.unwrap();
+    index.stop().await;
+    for (seq, hyperlinks) in [(u64::MAX - 1, 3), (u64::MAX, 2)] {
+        let page = IndexedPage {
+            title: "Cod".into(),
+            text: "about fish, fresh".into(),
+            hyperlinks,
+            ..IndexedPage::default()
+        };
+        let url = format!("{BASE}a.html");
+        let writer = SearchIndex::open(search.path()).unwrap();
+        writer.apply(vec![Update { url, seq, page: Some(page) }]).unwrap();
+        drop(writer);
+        let index = open().await;
+        let report = index.verify().await.unwrap();
+        index.stop().await;
+        assert_eq!(report.differences, usize::from(hyperlinks != 2), "{:?}", report.named);
+        assert!(report.named.iter().all(|named| named.contains("other text, links or anchors")));
     }
 }
 

@@ -315,15 +315,15 @@ impl WebIndex {
                 continue;
             }
             let page = row.cells.into_iter().next().map(|(_, value)| value);
-            let Some(Page::Indexed { title, text, .. }) = decode(page)? else { continue };
+            let Some(Page::Indexed { title, text, hyperlinks }) = decode(page)? else { continue };
             report.searchable += 1;
             let rank = batch.pages.get(&url).map_or(0.0, |page| page.rank);
             let anchors = self.anchors(snapshot, batch, &url).await?;
-            let expected = IndexedPage { title, text, anchors };
+            let expected = IndexedPage { title, text, hyperlinks, anchors };
             match held.remove(&url) {
                 None => report.differ(|| format!("search: {url} is missing")),
                 Some((digest, _)) if digest != expected.digest() => {
-                    report.differ(|| format!("search: {url} has other text or anchors"));
+                    report.differ(|| format!("search: {url} has other text, links or anchors"));
                 }
                 // A page that was not ranked yet may have the rank of an earlier one at its
                 // address.

@@ -59,9 +59,11 @@ impl Exporter {
             return Ok(State::Duplicate);
         }
         let page: Option<Page> = decode(page.clone())?;
-        let Some(Page::Indexed { title, text, .. }) = page else { return Ok(State::Nothing) };
+        let Some(Page::Indexed { title, text, hyperlinks }) = page else {
+            return Ok(State::Nothing);
+        };
         let anchors = anchors_of(tx, &self.tables, url, cluster).await?;
-        Ok(State::Shown(IndexedPage { title, text, anchors }))
+        Ok(State::Shown(IndexedPage { title, text, hyperlinks, anchors }))
     }
 
     /// Reads what the search index should hold of the changed pages, in their order.

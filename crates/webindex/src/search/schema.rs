@@ -28,6 +28,7 @@ use crate::Error;
 const SEQ: &str = "seq";
 const DELETED: &str = "deleted";
 pub(super) const KEY: &str = "key";
+pub(super) const LINK_DENSITY: &str = "link_density";
 /// The two halves of the digest: columns of their own, because a commit compares many digests, and
 /// stored fields lie beside the texts.
 const DIGEST: [&str; 2] = ["digest_first", "digest_last"];
@@ -75,6 +76,8 @@ pub(super) struct Fields {
     pub(super) deleted: Field,
     /// What ranks are kept by.
     key: Field,
+    /// How many hyperlinks the page has for each byte of its text.
+    link_density: Field,
     seq: Field,
     digest: [Field; 2],
 }
@@ -102,6 +105,7 @@ impl Fields {
             body: schema.add_text_field("body", STORED),
             deleted: schema.add_bool_field(DELETED, FAST | INDEXED),
             key: schema.add_u64_field(KEY, FAST),
+            link_density: schema.add_f64_field(LINK_DENSITY, FAST),
             seq: schema.add_u64_field(SEQ, FAST),
             digest: DIGEST.map(|name| schema.add_u64_field(name, FAST)),
         };
@@ -115,8 +119,10 @@ impl Fields {
         document.add_u64(self.seq, update.seq);
         document.add_bool(self.deleted, update.page.is_none());
         let Some(page) = &update.page else { return document };
-        let IndexedPage { title, text, anchors } = page;
+        let IndexedPage { title, text, hyperlinks, anchors } = page;
         document.add_u64(self.key, ranks::key(&update.url));
+        let density = *hyperlinks as f64 / text.len().max(1) as f64;
+        document.add_f64(self.link_density, density);
         for field in [self.title, self.title_stems] {
             document.add_text(field, title);
         }

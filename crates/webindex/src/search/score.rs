@@ -2,10 +2,12 @@
 //!
 //! Every word of a query must match somewhere: in the title, in the anchors of links to the page,
 //! in its address or in its text. What a match is worth is BM25's score in that field times the
-//! field's boost. A word in exactly the form that was asked for scores twice, once as that form and
-//! once as its stem, so pages with the exact form come first. Words that are neighbours in the
-//! query score again where they are neighbours in a page. The page's rank then multiplies the sum,
-//! gently.
+//! field's boost. A word is equally rare in all fields (see `statistics.rs`). A word in exactly the
+//! form that was asked for scores twice, once as that form and once as its stem, so pages with the
+//! exact form come first. Words that are neighbours in the query score again where they are
+//! neighbours in a page. The page's rank then multiplies the sum, gently. A page with little text
+//! for each of its links is worth less: a table of contents repeats the titles of many pages, and
+//! answers nothing itself.
 
 use tantivy::query::{
     BooleanQuery, BoostQuery, ConstScoreQuery, EmptyQuery, Occur, PhraseQuery, Query as Matcher,
@@ -24,13 +26,13 @@ use super::words;
 /// The numbers were chosen with the example `search_quality`, which also asks queries that had no
 /// part in it.
 const TITLE: (Score, Score) = (1.5, 2.0);
-const ANCHORS: (Score, Score) = (1.0, 1.5);
+const ANCHORS: (Score, Score) = (1.4, 2.1);
 const TEXT: (Score, Score) = (1.0, 3.0);
 const PATH: Score = 1.0;
 
 /// What neighbours count in each field.
 const NEAR_TITLE: Score = 1.0;
-const NEAR_ANCHORS: Score = 1.0;
+const NEAR_ANCHORS: Score = 1.4;
 const NEAR_TEXT: Score = 1.0;
 
 /// How many other words may stand between neighbours.
@@ -39,13 +41,29 @@ const NEAR_GAP: u32 = 3;
 /// Too little to count beside words, but enough for ranks to order the pages of a site.
 const SITE_SCORE: Score = 1e-3;
 
-/// How much the rank counts: a page of ten times the average rank scores 1.36 times as much as its
-/// words alone would, an average one 1.1 times.
-const RANK_WEIGHT: f64 = 0.15;
+/// How much the rank counts: a page of ten times the average rank scores 1.48 times as much as its
+/// words alone would, an average one 1.14 times.
+const RANK_WEIGHT: f64 = 0.2;
 
 /// What the rank multiplies a score with; `relative` is the rank as a multiple of the average.
 pub(super) fn by_rank(score: Score, relative: f64) -> Score {
     score * (1.0 + RANK_WEIGHT * relative.ln_1p()) as Score
+}
+
+/// How many bytes of text for each link are usual: a page with more of them is not affected by its
+/// links.
+const TEXT_PER_LINK: f64 = 60.0;
+
+/// The most that links count, as a multiple of the usual number.
+const LINKS_MAX: f64 = 3.0;
+
+/// How much links count: a page with twice the usual number scores 1 / 1.8 of what its words would.
+const LINKS_WEIGHT: f64 = 0.8;
+
+/// What links multiply a score with; `density` is the number of links for each byte of text.
+pub(super) fn by_links(score: Score, density: f64) -> Score {
+    let relative = (density * TEXT_PER_LINK).clamp(1.0, LINKS_MAX);
+    score / (1.0 + LINKS_WEIGHT * (relative - 1.0)) as Score
 }
 
 type Clause = (Occur, Box<dyn Matcher>);

@@ -243,3 +243,62 @@ fn queries_of_any_syntax_are_answered_or_refused() {
     }
     assert_eq!(urls(&index, "\"fish and"), ["a"]);
 }
+
+#[test]
+fn a_word_counts_as_frequent_in_a_title_as_it_is_in_texts() {
+    let (_dir, index) = open();
+    let filler = |n: usize| update(&format!("f{n}"), 1, page("Notes", "operator manual"));
+    let mut batch: Vec<Update> = (0..30).map(filler).collect();
+    batch.extend([
+        update("title", 1, page("Operator", "some words, and precedence among many more of them")),
+        update("text", 1, page("Lexis", "operator precedence and precedence of another operator")),
+    ]);
+    index.apply(batch).unwrap();
+    assert_eq!(urls(&index, "operator precedence")[0], "text");
+    assert_eq!(urls(&index, "title:operator"), ["title"], "which is in no other title");
+}
+
+#[test]
+fn words_that_no_text_has_are_found_in_titles_anchors_and_addresses() {
+    let (_dir, index) = open();
+    let anchors = vec!["halibut".into(), "Heilbutt".into()];
+    let linked = IndexedPage { anchors, ..page("Turbot", "some fish") };
+    index.apply(vec![update("https://a.example/flatfish.html", 1, linked)]).unwrap();
+    for query in ["turbot", "halibut", "flatfish", "turbot heilbutt flatfish", "\"turbot\""] {
+        assert_eq!(urls(&index, query).len(), 1, "{query}");
+    }
+}
+
+#[test]
+fn pages_of_links_come_behind_the_pages_that_they_lead_to() {
+    let (_dir, index) = open();
+    let titles = "Fresh cod, Fresh ling, Smoked eel, Grilled bream";
+    let contents = IndexedPage { hyperlinks: 4, ..page("Fresh fish and fresh cod", titles) };
+    let text = "How fresh cod is bought, kept and cooked in a kitchen by the sea or elsewhere";
+    let cod = IndexedPage { hyperlinks: 1, ..page("Cod", text) };
+    let batch = |links: u64, seq: u64| {
+        let contents = IndexedPage { hyperlinks: links, ..contents.clone() };
+        vec![update("contents", seq, contents), update("cod", seq, cod.clone())]
+    };
+    index.apply(batch(0, 1)).unwrap();
+    assert_eq!(urls(&index, "fresh cod"), ["contents", "cod"], "by its words alone");
+    let applied = index.apply(batch(4, 2)).unwrap();
+    assert_eq!((applied.written, applied.unchanged), (1, 1), "the digest covers the links");
+    assert_eq!(urls(&index, "fresh cod"), ["cod", "contents"]);
+    assert_eq!(urls(&index, "smoked"), ["contents"], "it is found all the same");
+}
+
+#[test]
+fn any_number_of_links_is_bounded_in_what_it_costs() {
+    let (_dir, index) = open();
+    let linked = |hyperlinks: u64, text: &str| IndexedPage { hyperlinks, ..page("Cod", text) };
+    let batch = vec![
+        update("none", 1, linked(0, "a")),
+        update("many", 1, linked(u64::MAX, "a")),
+        update("empty", 1, linked(7, "")),
+    ];
+    index.apply(batch).unwrap();
+    let found = index.search("cod", 10).unwrap();
+    assert_eq!((found.len(), found[0].url.as_str()), (3, "none"));
+    assert!(found.iter().all(|hit| hit.score > found[0].score / 4.0), "{found:?}");
+}
