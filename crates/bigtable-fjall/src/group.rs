@@ -15,7 +15,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bigtable::{Layout, LocalityGroup};
-use fjall::config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy};
+use fjall::config::{
+    BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy, PartitioningPolicy,
+};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, Readable};
 use fjall::{Slice, Snapshot};
 
@@ -155,6 +157,9 @@ fn tuned(layout: Layout, options: &Options) -> KeyspaceCreateOptions {
         // The committer seals full buffers: `seal.rs`.
         .max_memtable_size(u64::MAX)
         .compaction_strategy(Arc::new(all_levels(options)))
+        // The index of a large file lies in blocks, of which the cache holds those that are read. A whole
+        // one would stay in memory, so that memory would grow with the store.
+        .index_block_partitioning_policy(PartitioningPolicy::new([false, true]))
         .filter_policy(FilterPolicy::all(filter));
     match layout {
         // Whoever asks for an exact version has read a pointer to it, so it is there: the last and

@@ -49,7 +49,7 @@ impl Writer {
             TantivyError::LockFailure(..) => Error::IndexInUse { path: search.path.clone() },
             source => failed("write to", &search.path, source),
         })?;
-        index.set_merge_policy(Box::new(Merging::default()));
+        index.set_merge_policy(Box::new(Merging::up_to(MERGED_DOCS_MAX)));
         // Another process may have committed since this one opened the index.
         let read = |source| failed("read", &search.path, source);
         search.reader.reload().map_err(read)?;
@@ -115,25 +115,29 @@ impl Writer {
 /// neither the memory of a merge nor what is written for each page grows with the site, and the
 /// number of segments does, by one for some ten thousand pages.
 #[derive(Debug)]
-struct Merging(LogMergePolicy);
+struct Merging {
+    small: LogMergePolicy,
+    docs_max: u32,
+}
 
-impl Default for Merging {
-    fn default() -> Self {
+impl Merging {
+    /// Merges segments of at most so many documents.
+    fn up_to(docs_max: u32) -> Self {
         let mut small = LogMergePolicy::default();
         // With a commit every second, most segments hold a few hundred pages. The default puts
         // all below 10,000 on one level and would rewrite the largest of them at every merge.
         small.set_min_layer_size(256);
         small.set_del_docs_ratio_before_merge(0.5);
-        small.set_max_docs_before_merge(MERGED_DOCS_MAX as usize);
-        Merging(small)
+        small.set_max_docs_before_merge(docs_max as usize);
+        Merging { small, docs_max }
     }
 }
 
 impl MergePolicy for Merging {
     fn compute_merge_candidates(&self, segments: &[SegmentMeta]) -> Vec<MergeCandidate> {
-        let of_small = self.0.compute_merge_candidates(segments);
+        let of_small = self.small.compute_merge_candidates(segments);
         let half_empty = |segment: &&SegmentMeta| {
-            segment.num_docs() > MERGED_DOCS_MAX && segment.num_deleted_docs() > segment.num_docs()
+            segment.num_docs() > self.docs_max && segment.num_deleted_docs() > segment.num_docs()
         };
         let large = segments.iter().filter(half_empty);
         let of_large = large.map(|segment| MergeCandidate(vec![segment.id()]));
@@ -210,4 +214,55 @@ fn newest_by_url(batch: Vec<Update>) -> BTreeMap<String, Update> {
         }
     }
     newest
+}
+
+#[cfg(test)]
+mod tests {
+    use tantivy::merge_policy::NoMergePolicy;
+    use tantivy::schema::{STRING, Schema};
+    use tantivy::{Index, doc};
+
+    use super::*;
+
+    /// Makes segments of so many documents, of which so many are deleted, and returns the documents of
+    /// those that are merged.
+    fn merged(segments: &[(u32, u32)]) -> Vec<Vec<u32>> {
+        let mut schema = Schema::builder();
+        let name = schema.add_text_field("name", STRING);
+        let index = Index::create_in_ram(schema.build());
+        let mut writer: IndexWriter = index.writer_with_num_threads(1, 20 << 20).unwrap();
+        writer.set_merge_policy(Box::new(NoMergePolicy));
+        for (number, &(docs, _)) in segments.iter().enumerate() {
+            for doc in 0..docs {
+                writer.add_document(doc!(name => format!("{number} {doc}"))).unwrap();
+            }
+            writer.commit().unwrap();
+        }
+        for (number, &(_, deleted)) in segments.iter().enumerate() {
+            for doc in 0..deleted {
+                writer.delete_term(Term::from_field_text(name, &format!("{number} {doc}")));
+            }
+        }
+        writer.commit().unwrap();
+        let metas = index.searchable_segment_metas().unwrap();
+        let docs = |id| metas.iter().find(|meta| meta.id() == id).unwrap().max_doc();
+        let candidates = Merging::up_to(20).compute_merge_candidates(&metas);
+        candidates.into_iter().map(|of| of.0.into_iter().map(docs).collect()).collect()
+    }
+
+    #[test]
+    fn small_segments_are_merged_and_large_ones_are_left_alone() {
+        assert_eq!(merged(&[(7, 0); 7]), [[0; 0]; 0]);
+        assert_eq!(merged(&[(7, 0); 8]), [[7; 8]]);
+        let with_large: Vec<_> = [(30, 0); 8].into_iter().chain([(7, 0); 8]).collect();
+        assert_eq!(merged(&with_large), [[7; 8]]);
+    }
+
+    #[test]
+    fn a_large_segment_is_written_again_once_most_of_it_is_deleted() {
+        assert_eq!(merged(&[(50, 25)]), [[0; 0]; 0]);
+        assert_eq!(merged(&[(50, 26)]), [[50]]);
+        // It has become a small one.
+        assert_eq!(merged(&[(50, 40)]), [[50]]);
+    }
 }
