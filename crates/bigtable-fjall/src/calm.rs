@@ -78,9 +78,8 @@ impl Engine {
 
     /// Whether no sealed buffer of an open table is left.
     pub(crate) fn writes_nothing_out(&self, lead: &Lead) -> bool {
-        let mut keyspaces = lead.groups.iter().flat_map(|group| group.keyspaces());
         self.db.outstanding_flushes() == 0
-            && keyspaces.all(|keyspace| keyspace.sealed_memtable_count() == 0)
+            && lead.keyspaces().all(|keyspace| keyspace.sealed_memtable_count() == 0)
     }
 
     /// Finds out whether the store is calm. Only the committer thread asks, as it may wait for a
@@ -89,14 +88,11 @@ impl Engine {
         if self.is_calm() || !self.journals().is_marked() {
             return;
         }
-        let groups = || lead.groups.iter().flat_map(|group| group.keyspaces());
-        let keyspaces = || groups().chain([&self.catalog.0]);
-        let past_sync = |one: &Keyspace| {
-            // Writers wait for merges from so many runs on.
-            one.tree.l0_run_count() < RUNS_MAX && self.calm.is_past_sync(one)
-        };
+        let mut written = lead.keyspaces().chain([&self.catalog.0]);
         if self.db.outstanding_flushes() == 0
-            && keyspaces().all(past_sync)
+            && self.is_past_sync()
+            // Writers wait for merges from so many runs on.
+            && written.all(|keyspace| keyspace.tree.l0_run_count() < RUNS_MAX)
             // This takes the lock of the journal, so a sync that has begun has ended.
             && self.check_engine().is_ok()
             // Only now is it known which journal is the newest.
@@ -106,6 +102,13 @@ impl Engine {
             self.calm.is_calm.store(true, Ordering::Relaxed);
         }
     }
+
+    /// Whether the engine has synced the journal for each sealed buffer: also for those of tables
+    /// that nobody has opened, which `old_journals.rs` seals.
+    fn is_past_sync(&self) -> bool {
+        let keyspaces = self.db.supervisor.keyspaces.read();
+        keyspaces.is_ok_and(|all| all.values().all(|one| self.calm.is_past_sync(one)))
+    }
 }
 
 #[cfg(test)]
@@ -114,8 +117,8 @@ mod tests {
     use bigtable::{Family, Layout, LocalityGroup, Mutation, RowMutation, Table, TableSchema};
     use futures::executor::block_on;
 
-    use crate::held::{CALM, hold, wait_until};
-    use crate::{Durability, FjallStore, Options};
+    use crate::held::{CALM, UNOPENED, hold, wait_until};
+    use crate::{Durability, FjallStore, FjallTable, Options};
 
     #[test]
     fn callers_write_again_as_soon_as_the_engine_has_synced_the_journal() {
@@ -163,5 +166,46 @@ mod tests {
         }
         CALM.written.release();
         wait_for_calm();
+    }
+
+    #[test]
+    fn a_sealed_buffer_of_a_table_that_nobody_has_opened_counts() {
+        let _over = hold(&UNOPENED);
+        let dir = tempfile::tempdir().unwrap();
+        let open = |group: &'static str| {
+            let options = Options { durability: Durability::Buffered, ..Options::default() };
+            let store = FjallStore::open(dir.path(), options).unwrap();
+            let groups = vec![LocalityGroup::on_disk(group, Layout::Versions)];
+            block_on(store.open_fjall_table(group, &TableSchema { groups })).unwrap()
+        };
+        let write = |table: &FjallTable, family| {
+            let cell = Mutation::set(family, "q", Timestamp::ZERO, "value");
+            block_on(table.mutate_row(RowMutation::new("row").mutation(cell))).unwrap();
+        };
+        write(&open("unopened"), Family::from_static("unopened"));
+        let table = open("open");
+        let engine = table.opened().0;
+        let write = || write(&table, Family::from_static("open"));
+        let wait_for_calm = || {
+            wait_until("the store is calm", || {
+                write();
+                engine.is_calm()
+            });
+        };
+        wait_for_calm();
+        {
+            let _lead = engine.wait_to_lead().unwrap();
+            let all = engine.db.supervisor.keyspaces.read().unwrap();
+            let unopened = all.values().find(|one| one.name().starts_with("unopened"));
+            assert!(engine.seal(unopened.unwrap()));
+        }
+        wait_until("the journal is synced", || UNOPENED.synced.is_reached());
+        for _ in 0..100 {
+            write();
+            assert!(!engine.is_calm(), "nobody knows yet that the journal is synced");
+        }
+        UNOPENED.synced.release();
+        wait_for_calm();
+        UNOPENED.written.release();
     }
 }

@@ -20,7 +20,7 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use bigtable::{ColumnSelect, Error, Family, Probe, Qualifiers, Result, Row, RowKey, Selection};
 use bigtable::{Syncing, TableSchema, Timestamp};
-use fjall::{Database, PersistMode};
+use fjall::{Database, Keyspace, PersistMode};
 use smallvec::SmallVec;
 
 use crate::calm::Calm;
@@ -131,6 +131,13 @@ pub(crate) struct Lead {
     /// Whether something that may take long was left to the committer thread.
     pub(crate) left: Cell<bool>,
     pub(crate) room: Room,
+}
+
+impl Lead {
+    /// Those of the groups that have been opened.
+    pub(crate) fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
+        self.groups.iter().flat_map(|group| group.keyspaces())
+    }
 }
 
 /// An open table.

@@ -53,9 +53,10 @@ impl Held {
     }
 }
 
-/// Of `seal.rs`, and of `calm.rs`.
+/// Of `seal.rs`, and two of `calm.rs`.
 pub(crate) static SEALED: Held = Held::new("held");
 pub(crate) static CALM: Held = Held::new("calm");
+pub(crate) static UNOPENED: Held = Held::new("unopened");
 
 thread_local! {
     /// Whose buffer this thread writes out.
@@ -74,7 +75,7 @@ impl log::Log for Log {
             return;
         }
         let message = record.args().to_string();
-        for held in [&SEALED, &CALM] {
+        for held in [&SEALED, &CALM, &UNOPENED] {
             if message.starts_with(&format!("Flushing keyspace \"{}\"", held.keyspace)) {
                 WRITES_OUT.set(Some(held));
                 held.synced.stop();

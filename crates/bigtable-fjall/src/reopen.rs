@@ -446,8 +446,7 @@ fn find_tail(engine: &Engine) -> io::Result<Tail> {
     // by nobody here.
     let lead = engine.lead.lock().unwrap_or_else(PoisonError::into_inner);
     let mut acknowledged = Acknowledged::default();
-    let groups = lead.groups.iter().flat_map(|group| group.keyspaces());
-    for keyspace in groups.chain([&engine.catalog.0]) {
+    for keyspace in lead.keyspaces().chain([&engine.catalog.0]) {
         let tree = &keyspace.tree;
         acknowledged.highest = acknowledged.highest.max(tree.get_highest_seqno().unwrap_or(0));
         acknowledged.in_journal = acknowledged.in_journal.max(tree.get_highest_memtable_seqno());

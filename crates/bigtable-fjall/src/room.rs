@@ -178,8 +178,8 @@ impl Engine {
     }
 
     fn look_again(&self, lead: &Lead) {
-        let groups = lead.groups.iter().flat_map(|group| group.keyspaces());
-        let largest = groups.map(|keyspace| keyspace.disk_space()).max().unwrap_or(0);
+        let sizes = lead.keyspaces().map(|keyspace| keyspace.disk_space());
+        let largest = sizes.max().unwrap_or(0);
         let reserve = Reserve::new(&self.options, self.db.write_buffer_size(), largest);
         lead.room.learn(self.disk.free(), reserve);
     }
