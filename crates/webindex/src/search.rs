@@ -515,8 +515,8 @@ impl SearchIndex {
         Ok(Hit { url, title, snippet, highlights, score, rank })
     }
 
-    /// Hands every live page to `visit`, in no particular order. Nothing that is replaced meanwhile is
-    /// deleted from disk before the end.
+    /// Hands every live page to `visit`, in no particular order. A file that is replaced meanwhile
+    /// stays on disk until the end.
     ///
     /// # Errors
     ///

@@ -158,7 +158,7 @@ impl Fields {
     }
 }
 
-/// What a segment keeps of each document in columns of numbers: they are read without the stored
+/// The numbers that a segment keeps of each document in columns. They are read without the stored
 /// fields, which lie beside the text.
 pub(super) struct Columns {
     seq: Column<u64>,

@@ -60,7 +60,8 @@ const LINKS_MAX: f64 = 3.0;
 /// How much links count: a page with twice the usual number scores 1 / 1.8 of what its words would.
 const LINKS_WEIGHT: f64 = 0.8;
 
-/// What links multiply a score with; `density` is the number of links for each byte of text.
+/// Lowers the score of a page that consists of links mostly; `density` is the number of links for
+/// each byte of text.
 pub(super) fn by_links(score: Score, density: f64) -> Score {
     let relative = (density * TEXT_PER_LINK).clamp(1.0, LINKS_MAX);
     score / (1.0 + LINKS_WEIGHT * (relative - 1.0)) as Score

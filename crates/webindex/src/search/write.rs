@@ -224,8 +224,8 @@ mod tests {
 
     use super::*;
 
-    /// Makes segments of so many documents, of which so many are deleted, and returns the documents of
-    /// those that are merged.
+    /// Makes segments of so many documents, of which so many are deleted. Returns the numbers of
+    /// documents of those that are merged.
     fn merged(segments: &[(u32, u32)]) -> Vec<Vec<u32>> {
         let mut schema = Schema::builder();
         let name = schema.add_text_field("name", STRING);
