@@ -90,7 +90,7 @@ impl Engine {
         }
         let mut written = lead.keyspaces().chain([&self.catalog.0]);
         if self.db.outstanding_flushes() == 0
-            && self.is_past_sync()
+            && self.all_are_past_sync()
             // Writers wait for merges from so many runs on.
             && written.all(|keyspace| keyspace.tree.l0_run_count() < RUNS_MAX)
             // This takes the lock of the journal, so a sync that has begun has ended.
@@ -105,7 +105,7 @@ impl Engine {
 
     /// Whether the engine has synced the journal for each sealed buffer: also for those of tables
     /// that nobody has opened, which `old_journals.rs` seals.
-    fn is_past_sync(&self) -> bool {
+    fn all_are_past_sync(&self) -> bool {
         let keyspaces = self.db.supervisor.keyspaces.read();
         keyspaces.is_ok_and(|all| all.values().all(|one| self.calm.is_past_sync(one)))
     }

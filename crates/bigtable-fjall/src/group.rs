@@ -157,8 +157,8 @@ fn tuned(layout: Layout, options: &Options) -> KeyspaceCreateOptions {
         // The committer seals full buffers: `seal.rs`.
         .max_memtable_size(u64::MAX)
         .compaction_strategy(Arc::new(all_levels(options)))
-        // The index of a large file lies in blocks, and the cache holds those that are read. A whole
-        // index stays in memory: memory would grow with the store.
+        // The index of a large file lies in blocks, and the cache holds those that are read.
+        // A whole index stays in memory: memory would grow with the store.
         .index_block_partitioning_policy(PartitioningPolicy::new([false, true]))
         .filter_policy(FilterPolicy::all(filter));
     match layout {

@@ -515,8 +515,8 @@ impl SearchIndex {
         Ok(Hit { url, title, snippet, highlights, score, rank })
     }
 
-    /// Hands every live page to `visit`, in no particular order. A file that is replaced meanwhile
-    /// stays on disk until the end.
+    /// Hands every live page to `visit`, in no particular order. Others may search and write
+    /// meanwhile; the pages are those at the beginning.
     ///
     /// # Errors
     ///
@@ -524,13 +524,12 @@ impl SearchIndex {
     /// [`open_existing`](Self::open_existing).
     pub fn dump(&self, mut visit: impl FnMut(Entry)) -> Result<(), Error> {
         let ranks = self.ranks.get(&self.path)?;
-        // This index's own handle would keep all files mapped that were read. Another one maps a
-        // segment at a time.
+        // The files that this index's own handle reads stay mapped. Those of another handle are
+        // let go of one segment after the other.
         let (index, fields) = schema::open_existing(&self.path)?;
         let mut read = || {
-            let _files_stay = index.directory().acquire_lock(&META_LOCK)?;
-            for segment in index.searchable_segments()? {
-                dump_segment(&SegmentReader::open(&segment)?, fields, &ranks, &mut visit)?;
+            for segment in segments_of(&index)? {
+                dump_segment(&segment, fields, &ranks, &mut visit)?;
             }
             Ok(())
         };
@@ -561,6 +560,13 @@ impl SearchIndex {
         let counted = self.searcher().and_then(|searcher| searcher.search(&query, &Count));
         counted.map_err(|source| failed("read", &self.path, source))
     }
+}
+
+/// Opens the segments of an index, as a reader of tantivy does. Searches and the writer wait for
+/// the lock: it is held until the files are open, which then may be deleted.
+fn segments_of(index: &Index) -> tantivy::Result<Vec<SegmentReader>> {
+    let _files_stay = index.directory().acquire_lock(&META_LOCK)?;
+    index.searchable_segments()?.iter().map(SegmentReader::open).collect()
 }
 
 fn dump_segment(

@@ -104,6 +104,25 @@ fn the_dump_is_what_was_applied() {
 }
 
 #[test]
+fn others_search_and_write_during_a_dump() {
+    let (dir, index) = open();
+    index.apply(vec![update("a", 1, page("A", "")), update("b", 1, page("B", ""))]).unwrap();
+    let mut seen = Vec::new();
+    index
+        .dump(|entry| {
+            let another = SearchIndex::open_existing(dir.path()).unwrap();
+            assert_eq!(another.search("A", 10).unwrap().len(), usize::from(seen.is_empty()));
+            let batch = vec![delete("a", 2), update("c", 2, page("C", ""))];
+            index.apply(batch).unwrap();
+            seen.push((entry.url, entry.seq));
+        })
+        .unwrap();
+    seen.sort();
+    assert_eq!(seen, [("a".into(), 1), ("b".into(), 1)]);
+    assert_eq!(urls(&index, "C"), ["c"]);
+}
+
+#[test]
 fn digests_tell_apart_where_a_text_stands() {
     let anchored = |anchors: &[&str]| IndexedPage {
         anchors: anchors.iter().map(|&anchor| anchor.into()).collect(),
