@@ -20,7 +20,7 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use bigtable::{ColumnSelect, Error, Family, Probe, Qualifiers, Result, Row, RowKey, Selection};
 use bigtable::{Syncing, TableSchema, Timestamp};
-use fjall::{Database, Keyspace, PersistMode};
+use fjall::{Database, Keyspace};
 use smallvec::SmallVec;
 
 use crate::calm::Calm;
@@ -69,6 +69,8 @@ pub(crate) struct Engine {
     pub(crate) condition: Arc<Watched>,
     /// How often the store was opened anew in place before (`reopen.rs`).
     pub(crate) generation: u64,
+    /// Whether the engine writes its buffers out when it is closed (`closing.rs`).
+    pub(crate) write_out_at_end: AtomicBool,
     /// Why nothing is answered any more.
     failed: OnceLock<Failure>,
     /// Why the engine takes no writes, which came to light between two batches.
@@ -111,11 +113,7 @@ pub(crate) struct Opened {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // After a failed write nobody knows the content of the journal. An inventory that could not be
-        // written says less than it might, and is right all the same.
-        if self.check_usable().is_ok() && self.db.persist(PersistMode::SyncAll).is_ok() {
-            let _ = self.journals().close();
-        }
+        self.close_journals(self.write_out_at_end.load(Ordering::Relaxed));
     }
 }
 
@@ -209,6 +207,7 @@ impl Engine {
             disk,
             condition: Arc::default(),
             generation: 0,
+            write_out_at_end: AtomicBool::new(false),
             failed: OnceLock::new(),
             stopped: OnceLock::new(),
             lead: Mutex::default(),

@@ -13,6 +13,7 @@
 //!   removed the first one while the store was open.
 //! * The store is marked (`opening/unsynced.rs`) before its first batch without a sync.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -130,6 +131,11 @@ impl Journals {
         (grown && bytes >= bytes_max).then_some(oldest.end)
     }
 
+    /// At most so many bytes are in journals.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sealed.iter().map(|sealed| sealed.bytes).sum::<u64>() + self.bytes
+    }
+
     #[cfg(test)]
     pub(crate) fn newest(&self) -> u64 {
         self.newest
@@ -226,6 +232,23 @@ impl Journals {
             self.inventory.journals.insert(self.newest, reaches);
             self.inventory.write(&self.dir)?;
         }
+        self.release()?;
+        opening::unmark(&self.dir)
+    }
+
+    /// To be called instead of [`close`](Journals::close) when the store closes and no journal holds
+    /// anything that is not in runs: leaves an empty journal alone.
+    pub(crate) fn close_empty(&mut self) -> io::Result<()> {
+        while self.has_next() {
+            self.go_on()?;
+            self.reaches = None;
+        }
+        let next = self.newest + 1;
+        File::create_new(journal_file(&self.engine, next))?.sync_all()?;
+        sync_directory(&self.engine)?;
+        self.go_on()?;
+        opening::remove(&journal_file(&self.engine, next - 1))?;
+        sync_directory(&self.engine)?;
         self.release()?;
         opening::unmark(&self.dir)
     }

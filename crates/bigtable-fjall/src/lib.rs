@@ -13,6 +13,7 @@
 //!     keyspaces:  .catalog | <group> | <group>.history | ...        (catalog.rs, group.rs, key.rs,
 //!                                                                  pack.rs)
 //!     before the engine opens: is all there, and whole?            (opening/, journals.rs)
+//!     when the store closes: all buffers become runs               (closing.rs)
 //! ```
 //!
 //! One fjall keyspace holds one **locality group** of all tables of the store. What a group's
@@ -34,6 +35,7 @@
 mod calm;
 mod catalog;
 mod churn;
+mod closing;
 mod column;
 mod commit;
 mod condition;

@@ -87,7 +87,7 @@ impl Engine {
 
     /// Writes out the buffers of keyspaces that have not written out all below `end`, so that the
     /// engine can remove the journals that hold nothing else.
-    fn free_journals(&self, end: u64) -> Result<()> {
+    pub(crate) fn free_journals(&self, end: u64) -> Result<()> {
         // Those of tables that nobody has opened, too.
         let all = self.db.supervisor.keyspaces.read().map_err(|_| fault::stopped())?;
         let keyspaces: Vec<_> =

@@ -273,6 +273,7 @@ impl Running {
         let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Opened { engine, .. }) = self.open.take() else { return Ok(()) };
         keeper.halted = Some(fault::closed(&self.path));
+        engine.write_out_at_end.store(true, Ordering::Relaxed);
         engine.queue.close();
         self.reclaiming.stop();
         let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -184,6 +184,11 @@ impl Engine {
         lead.room.learn(self.disk.free(), reserve);
     }
 
+    /// Whether the disk has room for all that lies in write buffers.
+    pub(crate) fn has_room_for_buffers(&self) -> bool {
+        self.disk.free() > self.db.write_buffer_size().saturating_add(FILES_BYTES)
+    }
+
     /// Looks whether the disk has room for writes. If requests are being committed they find out.
     ///
     /// # Errors

@@ -89,6 +89,10 @@ impl FjallStore {
     /// then on every request fails with [`Error::Files`], and the directory may be opened again,
     /// here or in another process. Closing a store that is closed does nothing.
     ///
+    /// The store writes its buffers out, unless they are small: for large ones that takes seconds, 60
+    /// at most. The next opening then has no journal to read. A store that is dropped without this
+    /// loses nothing, but leaves its journal to the next opening.
+    ///
     /// This blocks, for as long as the disk takes: in an async program call it where blocking is
     /// allowed.
     ///

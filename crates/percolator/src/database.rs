@@ -193,8 +193,9 @@ impl Percolator {
 
     /// Closes the database: waits for the workers and for commits that go on in the background,
     /// ends the collection of garbage, and then, if the database was [opened](Percolator::open) in
-    /// a directory, closes its files. The directory can be opened again at once, also by this
-    /// process.
+    /// a directory, writes its buffers out and closes its files. The directory can be opened again at
+    /// once, also by this process. A database that is dropped instead loses nothing, but the next
+    /// opening has to read its journal.
     ///
     /// All clients of the database in this process are closed, those of
     /// [`another_client`](Percolator::another_client) included; [`Client::close`] says what of each is waited
