@@ -83,6 +83,9 @@ pub(crate) struct StoreArgs {
     /// How transactions commit.
     #[arg(long, value_enum, default_value = "one-step", value_name = "PATH")]
     commit: Commit,
+    /// Bytes of the cache of an embedded store, where the command wants another than the default.
+    #[arg(skip)]
+    cache_bytes: Option<u64>,
 }
 
 /// Where a store is.
@@ -140,6 +143,11 @@ impl StoreArgs {
         StoreArgs { durability, ..self.clone() }
     }
 
+    /// Returns these arguments with a cache of so many bytes for an embedded store.
+    pub(crate) fn with_cache(&self, bytes: u64) -> StoreArgs {
+        StoreArgs { cache_bytes: Some(bytes), ..self.clone() }
+    }
+
     /// Opens the store, creating it if it is not there.
     pub(crate) async fn open(&self) -> anyhow::Result<Percolator> {
         self.open_at(&self.place()?).await
@@ -172,7 +180,9 @@ impl StoreArgs {
     fn options(&self) -> OpenOptions {
         let durability = self.durability.unwrap_or(Durability::Sync).into();
         let client = self.commit.options();
-        OpenOptions { durability, client, ..OpenOptions::default() }
+        let default = OpenOptions::default();
+        let cache_bytes = self.cache_bytes.unwrap_or(default.cache_bytes);
+        OpenOptions { durability, client, cache_bytes, ..default }
     }
 
     /// Opens a store that must be there.

@@ -9,6 +9,10 @@ use webindex::{SEARCH_DIR, WebIndex};
 use crate::exit::Failure;
 use crate::store::{Place, StoreArgs, check_there, in_batches};
 
+/// Size of the store's cache in bytes, half of the default: the search index and the loader's
+/// queues need memory too, and a load reads little twice.
+const CACHE_BYTES: u64 = 64 << 20;
+
 /// An open index.
 pub(crate) struct Index;
 
@@ -20,7 +24,7 @@ pub(crate) async fn is_in(db: &Percolator) -> anyhow::Result<bool> {
 impl Index {
     /// Opens the index in a store, to load into it; creates both if they are not there.
     pub(crate) async fn open(store: &StoreArgs) -> anyhow::Result<WebIndex> {
-        let mut place = store.place()?;
+        let (store, mut place) = (store.with_cache(CACHE_BYTES), store.place()?);
         if let Place::Cluster(config) = &mut place {
             in_batches(config)?;
         }
@@ -29,7 +33,7 @@ impl Index {
 
     /// Opens an index that must be there.
     pub(crate) async fn open_existing(store: &StoreArgs) -> anyhow::Result<WebIndex> {
-        let place = store.place()?;
+        let (store, place) = (store.with_cache(CACHE_BYTES), store.place()?);
         let db = store.open_existing_at(&place).await?;
         if !is_in(&db).await? {
             return Err(no_index(&place));
