@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use bigtable::{Error, Result};
 
-use crate::fault;
+use crate::failure::fault;
 use crate::opening;
 
 /// The format that this release writes. It reads format 3, too, which had no inventory. Format 1 had each

@@ -9,22 +9,22 @@ use bigtable::{CommitRows, Error, Layout, Result, RowsOutcome, Store, Table, Tab
 use bigtable::{Timestamp, check_table_name};
 use fjall::{Database, KeyspaceCreateOptions};
 
-use crate::catalog::{self, Catalog, ensure};
-use crate::commit::of_rows;
-use crate::condition::Condition;
+use crate::commit::committer::of_rows;
+use crate::commit::puts::Puts;
+use crate::commit::room::{Disk, FILES_BYTES, Use};
 use crate::directory::{Directory, guarded};
 use crate::engine::{Engine, FamilyInfo, Lead, Opened, TableInfo};
-use crate::fault::{self, Fault};
-use crate::group::Group;
-use crate::journals::Journals;
-use crate::memory::MemoryGroup;
+use crate::failure::condition::Condition;
+use crate::failure::fault::{self, Fault};
+use crate::failure::reopen::Running;
+use crate::failure::tail;
+use crate::layout::catalog::{self, Catalog, ensure};
+use crate::layout::group::Group;
+use crate::layout::memory::MemoryGroup;
 use crate::opening::{self, Prepared, Recovery};
 use crate::options::Options;
-use crate::puts::Puts;
-use crate::reopen::Running;
-use crate::room::{Disk, FILES_BYTES, Use};
 use crate::table::FjallTable;
-use crate::tail;
+use crate::upkeep::journals::Journals;
 use crate::waits::may_wait;
 
 /// Threads of the engine: one writes new cells out, and compacts. Of several, the first does not compact: it

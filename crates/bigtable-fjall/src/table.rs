@@ -9,15 +9,15 @@ use bigtable::{
 };
 use bigtable::{RowRange, Selection, Table};
 
-use crate::commit::{Begun, matched};
-use crate::edit::{Request, RowEdit};
+use crate::commit::committer::{Begun, matched};
+use crate::commit::edit::{Request, RowEdit};
+use crate::commit::queue::GROUP_OPS_MAX;
 use crate::engine::{Engine, TableInfo};
-use crate::fault;
-use crate::key::Key;
+use crate::failure::fault;
+use crate::failure::reopen::{Running, TableSlot};
+use crate::layout::key::Key;
 use crate::mutants::{self, off};
-use crate::queue::GROUP_OPS_MAX;
-use crate::reopen::{Running, TableSlot};
-use crate::scan::bounds;
+use crate::read::scan::bounds;
 
 /// A table of a [`FjallStore`](crate::FjallStore), with what the trait [`Table`] does not have:
 /// [edits](FjallTable::edit_row) and [walking backwards](FjallTable::last_row). Keeps the store open.

@@ -11,7 +11,7 @@ use futures::executor::block_on;
 
 use super::{Damage, Survey, Thorough, journal_file, shadow, survey};
 use crate::directory::{self, ENGINE_DIR, LOCK_FILE};
-use crate::fault;
+use crate::failure::fault;
 use crate::options::{Durability, Options};
 use crate::store::FjallStore;
 

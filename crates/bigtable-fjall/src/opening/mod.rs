@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 use bigtable::Error;
 
 use crate::directory::sync_directory;
-use crate::fault;
+use crate::failure::fault;
 use crate::mutants::{self, off};
 
 pub use check::{Checked, Problem, check};

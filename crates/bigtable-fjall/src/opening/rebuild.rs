@@ -28,7 +28,7 @@ use fjall::{Database, KeyspaceCreateOptions, KvSeparationOptions};
 use super::Damage;
 use super::runs::{Named, Runs};
 use super::survey::{KEYSPACES_DIR, NAMES, Survey, numbered};
-use crate::fault;
+use crate::failure::fault;
 
 /// The engine counts the runs of a level in a byte.
 const RUNS_MAX: usize = 255;

@@ -10,12 +10,12 @@ use fjall::Database;
 use super::Damage;
 use super::check::{Closed, Problem};
 use super::rebuild::{Rebuilt, rebuild};
-use crate::catalog::{self, Catalog};
+use crate::commit::puts::Puts;
 use crate::directory::ENGINE_DIR;
 use crate::engine::{Engine, Lead};
-use crate::fault::{self, Fault};
+use crate::failure::fault::{self, Fault};
+use crate::layout::catalog::{self, Catalog};
 use crate::options::{Durability, Options};
-use crate::puts::Puts;
 use crate::store::FjallStore;
 
 /// The bytes that are written to a new store at once.

@@ -79,7 +79,7 @@ impl Engine {
         batch.commit()
     }
 
-    /// Has full write buffers written out, as stores do (`bigtable-fjall/src/seal.rs`): left to do it by
+    /// Has full write buffers written out, as stores do (`bigtable-fjall/src/upkeep/seal.rs`): left to do it by
     /// itself the engine may cease to.
     fn seal_full(&self) -> fjall::Result<()> {
         for keyspace in [&self.data, &self.newest, &self.notify] {

@@ -11,7 +11,7 @@ use bigtable::{ConditionalMutation, Error, Mutation, Result, Row, RowKey, Select
 use bigtable::{Syncing, TableSchema, Timestamp};
 
 use crate::engine::{TableInfo, View};
-use crate::fault::Fault;
+use crate::failure::fault::Fault;
 
 /// An edit of one row: `decide` is shown the selected cells, and what it returns is applied; nothing
 /// can come between.

@@ -27,18 +27,18 @@ use bigtable::{CommitRows, Error, Result, RowsOutcome};
 use fjall::PersistMode;
 use smallvec::SmallVec;
 
-use crate::draft::{Batch, Draft};
-use crate::edit::Request;
+use crate::commit::draft::{Batch, Draft};
+use crate::commit::edit::Request;
+use crate::commit::queue::{GROUP_BYTES_MAX, Outcome, Reply, RowsWork, STOPPED, Woken, Work};
+use crate::commit::recent::using;
+use crate::commit::room::Use;
 use crate::engine::{Engine, Failure, Lead, TableInfo, View};
-use crate::fault;
-use crate::journals::Written;
-use crate::key::Key;
-use crate::memory::spilled;
+use crate::failure::fault;
+use crate::layout::key::Key;
+use crate::layout::memory::spilled;
 use crate::mutants::{self, off};
-use crate::old_journals::Looks;
-use crate::queue::{GROUP_BYTES_MAX, Outcome, Reply, RowsWork, STOPPED, Woken, Work};
-use crate::recent::using;
-use crate::room::Use;
+use crate::upkeep::journals::Written;
+use crate::upkeep::old_journals::Looks;
 use crate::waits::may_wait;
 
 /// A request that is being committed.
@@ -139,7 +139,7 @@ impl Engine {
     }
 
     /// Commits the requests at once, or has them wait for the committer thread. At most
-    /// [`GROUP_OPS_MAX`](crate::queue::GROUP_OPS_MAX) of them.
+    /// [`GROUP_OPS_MAX`](crate::commit::queue::GROUP_OPS_MAX) of them.
     pub(crate) fn begin_all(&self, table: &Arc<TableInfo>, requests: Vec<Request>) -> Vec<Begun> {
         let sync = requests.iter().any(|request| self.syncs(request.sync()));
         let bytes = requests.iter().map(Request::bytes).sum();

@@ -16,13 +16,13 @@ use bigtable::{Error, Mutation, Result, RowKey, TimeRange};
 use fjall::Slice;
 use smallvec::SmallVec;
 
+use crate::commit::puts::Puts;
 use crate::engine::{FamilyInfo, TableInfo, View};
-use crate::fault::Fault;
-use crate::group::{Cells, Entries, Group, Stored};
-use crate::key::Key;
-use crate::memory::MemoryChange;
-use crate::puts::Puts;
-use crate::seal::bytes_of;
+use crate::failure::fault::Fault;
+use crate::layout::group::{Cells, Entries, Group, Stored};
+use crate::layout::key::Key;
+use crate::layout::memory::MemoryChange;
+use crate::upkeep::seal::bytes_of;
 
 use ordered::Ordered;
 

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bigtable::Timestamp;
 use futures::channel::oneshot;
 
-use crate::key::Key;
+use crate::layout::key::Key;
 use crate::mutants::{self, off};
 
 /// Room for so many rows is kept from one group to the next.

@@ -9,7 +9,7 @@ use futures::executor::block_on;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
-use crate::puts::Puts;
+use crate::commit::puts::Puts;
 use crate::{Durability, FjallStore, FjallTable};
 
 const CELLS: Family = Family::from_static("cells");

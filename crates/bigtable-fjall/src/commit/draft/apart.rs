@@ -12,11 +12,11 @@ use bigtable::{TimeRange, Timestamp};
 use fjall::Slice;
 
 use super::{Draft, Space};
-use crate::column::timestamp_of;
-use crate::fault::Fault;
-use crate::group::Group;
-use crate::key::Key;
-use crate::pack::{Cell, Cells, Pack};
+use crate::failure::fault::Fault;
+use crate::layout::group::Group;
+use crate::layout::key::Key;
+use crate::layout::pack::{Cell, Cells, Pack};
+use crate::read::column::timestamp_of;
 
 /// A change to the history: the key, and what is put there if it does not go.
 type Change = (Slice, Option<Slice>);

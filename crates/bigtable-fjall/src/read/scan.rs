@@ -13,10 +13,10 @@ use bigtable::{RowRange, Selection};
 use fjall::Slice;
 
 use crate::engine::{Engine, TableInfo};
-use crate::fault::Fault;
-use crate::group::Group;
-use crate::key::{Key, Shape, row_of};
-use crate::row::{Chosen, Cursor};
+use crate::failure::fault::Fault;
+use crate::layout::group::Group;
+use crate::layout::key::{Key, Shape, row_of};
+use crate::read::row::{Chosen, Cursor};
 
 /// Entries that one page looks at, on disk or in memory, so that a scan that selects next to
 /// nothing comes back to its caller.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bigtable::Error;
 
-use crate::queue;
+use crate::commit::queue;
 
 /// What to do about damaged files.
 pub(crate) const BACKUP: &str = "restore the directory from a backup; do not remove single files";

@@ -16,8 +16,8 @@ use bigtable::Timestamp;
 use bigtable::{Error, Family, FamilySchema, Layout, LocalityGroup, OnFull, Result, TableSchema};
 use fjall::{Keyspace, Slice};
 
-use crate::fault::Fault;
-use crate::puts::Puts;
+use crate::commit::puts::Puts;
+use crate::failure::fault::Fault;
 
 /// A dot begins no group's name.
 pub(crate) const KEYSPACE: &str = ".catalog";

@@ -12,10 +12,10 @@ use std::ops::{Bound, ControlFlow};
 use bigtable::{TimeRange, Timestamp};
 use fjall::Slice;
 
-use crate::fault::Fault;
-use crate::group::{Cells, Entries};
-use crate::key::Key;
-use crate::pack::{Pack, Version};
+use crate::failure::fault::Fault;
+use crate::layout::group::{Cells, Entries};
+use crate::layout::key::Key;
+use crate::layout::pack::{Pack, Version};
 
 /// Shows `see` the versions in a column's history that lie in `time`, newest first, at most
 /// `versions_max` of them.

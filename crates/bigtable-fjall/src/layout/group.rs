@@ -21,13 +21,13 @@ use fjall::config::{
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, Readable};
 use fjall::{Slice, Snapshot};
 
-use crate::churn::Churn;
-use crate::memory::Memory;
+use crate::commit::recent::{Recent, using};
+use crate::layout::memory::Memory;
+use crate::layout::pack::Bounds;
 use crate::options::Options;
-use crate::pack::Bounds;
-use crate::published::Published;
-use crate::recent::{Recent, using};
-use crate::seal::all_levels;
+use crate::read::published::Published;
+use crate::upkeep::churn::Churn;
+use crate::upkeep::seal::all_levels;
 
 /// From this size on, values are kept apart from their keys in groups of [`Layout::Versions`]: what merges
 /// runs does not copy them.

@@ -11,15 +11,15 @@ use std::sync::{Arc, PoisonError};
 use bigtable::{Error, Result};
 use fjall::Slice;
 
-use crate::draft::Batch;
+use crate::commit::draft::Batch;
+use crate::commit::puts::Puts;
+use crate::commit::room::Use;
 use crate::engine::{Engine, TableInfo};
-use crate::fault::Fault;
-use crate::group::{Cells, Group};
-use crate::key::Key;
-use crate::memory::MemoryChange;
-use crate::puts::Puts;
-use crate::room::Use;
-use crate::seal::bytes_of;
+use crate::failure::fault::Fault;
+use crate::layout::group::{Cells, Group};
+use crate::layout::key::Key;
+use crate::layout::memory::MemoryChange;
+use crate::upkeep::seal::bytes_of;
 
 /// Keys removed in one batch, for which the commit lock is held.
 const BATCH_KEYS_MAX: usize = 4096;

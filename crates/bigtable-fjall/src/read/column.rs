@@ -4,11 +4,11 @@ use std::ops::{Bound, ControlFlow};
 
 use bigtable::{TimeRange, Timestamp};
 
-use crate::fault::Fault;
-use crate::group::{Cells, Stored};
-use crate::history;
-use crate::key::{Key, Shape};
-use crate::pack::{Pack, Version};
+use crate::failure::fault::Fault;
+use crate::layout::group::{Cells, Stored};
+use crate::layout::key::{Key, Shape};
+use crate::layout::pack::{Pack, Version};
+use crate::read::history;
 
 /// Shows `see` the versions of a column that lie in `time`, newest first, at most `versions_max` of
 /// them.

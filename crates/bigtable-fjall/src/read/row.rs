@@ -6,12 +6,12 @@ use bigtable::{Bytes, Cell, ColumnSelect, Qualifiers};
 use fjall::Slice;
 use smallvec::SmallVec;
 
-use crate::column::visit;
-use crate::fault::Fault;
-use crate::group::{Entries, Stored};
-use crate::history::History;
-use crate::key::{Key, Shape};
-use crate::pack::{Pack, Version};
+use crate::failure::fault::Fault;
+use crate::layout::group::{Entries, Stored};
+use crate::layout::key::{Key, Shape};
+use crate::layout::pack::{Pack, Version};
+use crate::read::column::visit;
+use crate::read::history::History;
 
 /// What is selected of a family, and the family's number.
 #[derive(Clone, Copy)]

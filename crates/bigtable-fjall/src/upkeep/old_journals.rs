@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 use bigtable::Result;
 use fjall::{AbstractTree, Keyspace};
 
+use crate::commit::puts::Puts;
 use crate::engine::{Engine, Lead};
-use crate::fault;
-use crate::puts::Puts;
-use crate::reclaim::NO_KEY;
+use crate::failure::fault;
+use crate::upkeep::reclaim::NO_KEY;
 
 /// A lower limit would have the first journal freed as soon as it ends.
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;

@@ -24,9 +24,9 @@ use std::time::Duration;
 use fjall::compaction::Leveled;
 use fjall::{AbstractTree, Keyspace, PersistMode};
 
-use crate::churn::{BYTES_FOR_ONE, SUPERSEDED_MAX};
 use crate::engine::{Engine, Lead};
 use crate::options::Options;
+use crate::upkeep::churn::{BYTES_FOR_ONE, SUPERSEDED_MAX};
 use crate::waits::may_wait;
 
 /// Full buffers are looked for when so large a part of one may have been filled: a look takes a lock of the

@@ -23,7 +23,7 @@ use bigtable::{Bytes, TimeRange, Timestamp};
 use fjall::Slice;
 use smallvec::SmallVec;
 
-use crate::fault::Fault;
+use crate::failure::fault::Fault;
 use crate::options::Options;
 
 /// Values above this size are handed out without a copy; smaller ones are copied, because a small

@@ -6,11 +6,11 @@ use std::ops::ControlFlow;
 
 use bigtable::{Glance, Glanced, Result, TimeRange};
 
-use crate::column::visit;
 use crate::engine::{Engine, TableInfo};
-use crate::fault::Fault;
-use crate::key::Key;
+use crate::failure::fault::Fault;
+use crate::layout::key::Key;
 use crate::mutants::{self, off};
+use crate::read::column::visit;
 
 impl Engine {
     pub(crate) fn glance(&self, table: &TableInfo, at: Glance<'_>) -> Result<Glanced> {

@@ -24,7 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use fjall::{AbstractTree, Keyspace};
 
 use crate::engine::{Engine, Lead};
-use crate::seal::RUNS_MAX;
+use crate::upkeep::seal::RUNS_MAX;
 
 /// Whether batches are short, and what has to happen before they are again.
 #[derive(Debug, Default)]

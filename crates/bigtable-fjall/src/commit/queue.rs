@@ -10,7 +10,7 @@ use bigtable::{CommitRows, Error, Result, RowKey, Timestamp};
 use foldhash::fast::RandomState;
 use futures::channel::oneshot;
 
-use crate::edit::Request;
+use crate::commit::edit::Request;
 use crate::engine::{Engine, TableInfo};
 
 /// Most requests of one caller that are given to the committer at once.

@@ -35,15 +35,15 @@ use bigtable::{Error, Result, TableSchema};
 use fjall::AbstractTree;
 use futures::channel::oneshot;
 
-use crate::condition::{Condition, Watched};
 use crate::directory::Directory;
 use crate::engine::{Engine, Failure, Lead, TableInfo};
-use crate::fault::{self, Fault};
+use crate::failure::condition::{Condition, Watched};
+use crate::failure::fault::{self, Fault};
+use crate::failure::tail::{Acknowledged, Tail};
 use crate::opening::{self, Recovery};
 use crate::options::Options;
-use crate::reclaim::Reclaiming;
 use crate::store::{number_families, open_files};
-use crate::tail::{Acknowledged, Tail};
+use crate::upkeep::reclaim::Reclaiming;
 use crate::waits::may_wait;
 
 /// How often a request is tried that found the engine failed.

@@ -33,11 +33,11 @@ use std::time::{Duration, Instant};
 use bigtable::{Error, Mutation, Result};
 use fjall::Keyspace;
 
-use crate::condition::Condition;
 use crate::engine::{Engine, Lead, TableInfo};
-use crate::fault;
+use crate::failure::condition::Condition;
+use crate::failure::fault;
 use crate::options::Options;
-use crate::seal::file_bytes;
+use crate::upkeep::seal::file_bytes;
 
 /// For so long one look at the disk is believed.
 const RECENT: Duration = Duration::from_millis(10);

@@ -18,11 +18,11 @@ use bigtable::Result;
 use fjall::Keyspace;
 use futures::channel::oneshot;
 
+use crate::commit::puts::Puts;
+use crate::commit::room::Use;
 use crate::engine::Engine;
-use crate::fault::{self, Fault};
-use crate::group::Group;
-use crate::puts::Puts;
-use crate::room::Use;
+use crate::failure::fault::{self, Fault};
+use crate::layout::group::Group;
 
 /// The least that must have been removed from a keyspace to be worth a merge.
 const REMOVED_MIN: u64 = 1000;

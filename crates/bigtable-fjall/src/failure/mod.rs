@@ -1,0 +1,15 @@
+//! The disk fails, or is full, while the store is open.
+//!
+//! ```text
+//! fault      errors of the engine and of the system, as callers see them
+//! tail       the journal is cut behind the last acknowledged batch
+//! reopen     the engine is opened anew, under the handles that callers hold
+//! condition  whether the store takes writes, for those who want to know
+//! ```
+//!
+//! Damage that an opening finds is the business of `opening/`.
+
+pub(crate) mod condition;
+pub(crate) mod fault;
+pub(crate) mod reopen;
+pub(crate) mod tail;

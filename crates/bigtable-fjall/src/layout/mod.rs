@@ -1,0 +1,14 @@
+//! How tables lie in the engine's keyspaces, and in memory.
+//!
+//! ```text
+//! catalog  tables and groups by name        group   the keyspaces of a locality group
+//! key      cells as keys                    pack    several versions of a column in one value
+//! memory   the cells of in-memory groups    tally   how many of them each column has
+//! ```
+
+pub(crate) mod catalog;
+pub(crate) mod group;
+pub(crate) mod key;
+pub(crate) mod memory;
+pub(crate) mod pack;
+pub(crate) mod tally;

@@ -1,0 +1,18 @@
+//! Upkeep: buffers become runs, journals go, and space is given back.
+//!
+//! ```text
+//! seal          full buffers              churn    buffers of which much is superseded
+//! journals      the journals that the store must have
+//! old_journals  those that are kept for a few cells
+//! closing       all buffers, when the store is closed
+//! reclaim       space of what was deleted
+//! drop          dropped tables
+//! ```
+
+pub(crate) mod churn;
+pub(crate) mod closing;
+pub(crate) mod drop;
+pub(crate) mod journals;
+pub(crate) mod old_journals;
+pub(crate) mod reclaim;
+pub(crate) mod seal;
