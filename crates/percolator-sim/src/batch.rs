@@ -105,6 +105,7 @@ fn print_totals(totals: &Totals) {
         totals.transactions, totals.committed, totals.aborted
     );
     println!("messages {}", totals.messages);
+    println!("hash of all histories {:016x}", totals.histories);
     println!("virtual time {:.0} s", totals.virtual_time.as_secs_f64());
     println!("write skews {}", totals.skews);
     println!("faults");

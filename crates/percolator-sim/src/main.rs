@@ -31,6 +31,9 @@ enum Command {
     /// Runs seeds, each in a world of its own, and prints what happened in them; before them those that
     /// once showed something. Exits with 3 when anything is found wrong, or when something that must
     /// happen sometimes never did in a batch of a thousand seeds or more.
+    ///
+    /// One of the lines is a hash of all histories of the range. The hash is the same for each number
+    /// of jobs, and on each machine.
     Run {
         /// The seeds: `A..B`, B excluded.
         #[arg(long, default_value = "0..1000")]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::history::{Finding, History, Outcome};
+use crate::random::mix;
 use crate::schedule::Policy;
 use crate::tally::{Fault, Sometimes};
 use crate::workload;
@@ -28,6 +29,9 @@ pub struct Report {
 pub struct Totals {
     /// Seeds run.
     pub seeds: u64,
+    /// One hash over all histories: the sum, modulo 2^64, of each seed mixed with the hash of its
+    /// trace. The sum does not depend on the order in which the seeds ran.
+    pub histories: u64,
     /// Seeds among them whose tasks ran by priority, with moments at which these change.
     pub by_priority: u64,
     /// Transactions begun, those of observers too.
@@ -58,8 +62,10 @@ impl Report {
         let trace = world.executor.take_trace();
         let aborted = |txn: &&crate::history::Txn| txn.outcome == Outcome::Aborted;
         let committed = world.store.journal().committed.len() as u64;
+        let hash = trace.hash();
         let totals = Totals {
             seeds: 1,
+            histories: mix(seed, hash),
             by_priority: u64::from(world.swarm.policy != Policy::Any),
             transactions: history.txns.len() as u64,
             committed,
@@ -70,7 +76,7 @@ impl Report {
             faults: world.tally.faults(),
             sometimes: world.tally.sometimes(),
         };
-        Report { seed, hash: trace.hash(), trace: trace.into_lines(), findings, totals }
+        Report { seed, hash, trace: trace.into_lines(), findings, totals }
     }
 }
 
@@ -78,6 +84,7 @@ impl Totals {
     /// Adds another run's numbers.
     pub fn add(&mut self, other: &Totals) {
         self.seeds += other.seeds;
+        self.histories = self.histories.wrapping_add(other.histories);
         self.by_priority += other.by_priority;
         self.transactions += other.transactions;
         self.committed += other.committed;

@@ -43,3 +43,22 @@ fn a_trace_that_is_kept_is_the_trace_that_is_hashed() {
     assert_eq!(kept.hash, hashed.hash);
     assert!(kept.trace.len() > 1000 && hashed.trace.is_empty());
 }
+
+/// The hash of all histories that `percolator-sim run` prints.
+fn printed_hash(seeds: &str, jobs: &str) -> String {
+    let program = env!("CARGO_BIN_EXE_percolator-sim");
+    let arguments = ["run", "--seeds", seeds, "--jobs", jobs];
+    let ran = std::process::Command::new(program).args(arguments).output().unwrap();
+    let text = String::from_utf8(ran.stdout).unwrap();
+    let hash = text.lines().find_map(|line| line.strip_prefix("hash of all histories "));
+    hash.unwrap_or_else(|| panic!("no hash is printed: {text}")).to_owned()
+}
+
+#[test]
+fn the_hash_of_all_histories_depends_on_the_seeds_alone() {
+    let hash = printed_hash("0..20", "1");
+    assert_eq!(hash.len(), 16);
+    assert_eq!(hash, printed_hash("0..20", "2"));
+    assert_ne!(hash, printed_hash("0..21", "2"));
+    assert_ne!(hash, printed_hash("20..40", "2"));
+}
