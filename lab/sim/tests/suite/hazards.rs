@@ -41,7 +41,9 @@ fn quoted(cell: &str) -> Vec<&str> {
 fn every_hazard_has_a_row_and_what_the_rows_name_exists() {
     let text = std::fs::read_to_string(root().join("docs/hazards.md")).unwrap();
     let mut names = BTreeSet::new();
-    functions(&root().join("crates"), &mut names);
+    for dir in ["crates", "apps", "lab"] {
+        functions(&root().join(dir), &mut names);
+    }
     let rows: Vec<Vec<&str>> = text
         .lines()
         .filter(|line| line.starts_with("| H") && !line.starts_with("| Hazard"))
