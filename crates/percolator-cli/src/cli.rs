@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::{Args, Parser};
 use tracing::level_filters::LevelFilter;
 
-use crate::cmd::{Command, Context};
+use crate::cmd::Command;
+use crate::context::Context;
 use crate::events;
 use crate::exit::{self, Exit};
 use crate::interrupt::Interrupt;

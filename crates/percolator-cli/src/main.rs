@@ -4,6 +4,7 @@
 //! ```text
 //!   cli      the tree of commands and the global options; runs one command
 //!   cmd      one module for each group of commands
+//!   context  the surroundings of a command
 //!   bench    what is measured, and how
 //!   torture  what is killed, and what must hold afterwards
 //!   store    --data, --table: opening
@@ -20,6 +21,7 @@ mod bench;
 mod cli;
 mod clock;
 mod cmd;
+mod context;
 mod events;
 mod exit;
 mod interrupt;

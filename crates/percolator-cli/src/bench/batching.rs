@@ -25,7 +25,7 @@ use crate::bench::findings::{Condition, Findings};
 use crate::bench::server::Server;
 use crate::bench::system::Load;
 use crate::bench::turns::{Block, Measured};
-use crate::cmd::Context;
+use crate::context::Context;
 
 const COLUMN: Column = Column::literal("v");
 /// All arms, with their delays in milliseconds.

@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 use tpce::{Audit, Exchange, Scale};
 
 use crate::bench::system::{Load, Spent};
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::progress::Progress;
 
 use cluster::Cluster;

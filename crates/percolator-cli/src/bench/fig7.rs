@@ -34,7 +34,7 @@ use rand::seq::SliceRandom;
 
 use crate::bench::findings::Condition;
 use crate::bench::system::Load;
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::progress::Progress;
 
 use duckdb::{Carried, DuckDb};

@@ -37,7 +37,7 @@ use rand::{Rng, SeedableRng};
 use crate::bench::Turns;
 use crate::bench::system::Load;
 use crate::bench::turns::{Block, Measured, Start, histogram, nanos};
-use crate::cmd::Context;
+use crate::context::Context;
 
 use bed::{Arm, Bed};
 use cells::{Cells, Held};

@@ -32,7 +32,7 @@ use tpce::postgres::Server;
 use crate::bench::processes::{Driver, cores};
 use crate::bench::statistics::is_late;
 use crate::bench::system::{self, Load};
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::progress::Progress;
 
 /// Blocks of an arm, at least, and how long one takes, at most.

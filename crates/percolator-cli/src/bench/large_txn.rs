@@ -27,7 +27,7 @@ use crate::bench::findings::Findings;
 use crate::bench::processes::Driver;
 use crate::bench::system::Load;
 use crate::bench::turns::Measured;
-use crate::cmd::Context;
+use crate::context::Context;
 
 use bed::Bed;
 use many::Many;

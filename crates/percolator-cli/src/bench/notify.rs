@@ -39,7 +39,7 @@ use crate::bench::Turns;
 use crate::bench::findings::{Condition, Findings};
 use crate::bench::system::Load;
 use crate::bench::turns::{Block, Measured};
-use crate::cmd::Context;
+use crate::context::Context;
 
 use commission::Commission;
 use hand_off::HandOff;

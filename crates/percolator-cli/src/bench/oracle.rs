@@ -29,7 +29,7 @@ use crate::bench::server::Server;
 use crate::bench::statistics::is_late;
 use crate::bench::system::Load;
 use crate::bench::turns::{Block, Measured, Start, Turn};
-use crate::cmd::Context;
+use crate::context::Context;
 
 use marks::Marks;
 

@@ -19,7 +19,7 @@ use crate::bench::plot::{self, Axis, BarSeries, Bars, Role, Unit};
 use crate::bench::report::{Bar, Figure, print_figures};
 use crate::bench::system::{Load, io, machine};
 use crate::bench::{fig7, fig8};
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::output::{Column, Out, grouped};
 
 use callgrind::{Counts, Owner};

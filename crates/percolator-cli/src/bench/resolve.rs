@@ -23,7 +23,7 @@ use crate::bench::Turns;
 use crate::bench::findings::Findings;
 use crate::bench::system::Load;
 use crate::bench::turns::Measured;
-use crate::cmd::Context;
+use crate::context::Context;
 
 use bed::Bed;
 use live::Live;

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use crate::bench::Turns;
 use crate::bench::system::Load;
 use crate::bench::turns::{Block, Measured, Start, histogram};
-use crate::cmd::Context;
+use crate::context::Context;
 
 use bed::{Bed, Form};
 use caller::{Caller, Work};

@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::bench::Turns;
 use crate::bench::system::Load;
 use crate::bench::turns::{Block, Measured};
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::progress::Progress;
 
 use notify::World;

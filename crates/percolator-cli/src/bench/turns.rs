@@ -10,7 +10,7 @@ use rand::seq::SliceRandom;
 use crate::bench::server::Server;
 use crate::bench::statistics::Estimate;
 use crate::bench::system::{self, Io};
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::progress::Progress;
 
 /// How long one arm runs at most before it is the next one's turn, and how often it is its turn at least: a

@@ -14,8 +14,8 @@ use webindex::address::Base;
 use webindex::{IndexStats, LoadOptions, LoadReport, Progress, Quantiles, Skipped};
 
 use crate::bench::system;
-use crate::cmd::Context;
 use crate::cmd::webindex::{Index, drive, wait};
+use crate::context::Context;
 use crate::exit::Failure;
 use crate::output::{Column, Out, grouped};
 use crate::store::Durability;

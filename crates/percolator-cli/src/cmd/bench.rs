@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bench::fig8::CELLS_MAX;
 use crate::bench::{Turns, oracle, rpc, webindex};
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 use crate::store::Durability;

@@ -21,18 +21,8 @@ mod write;
 
 use clap::Subcommand;
 
+use crate::context::Context;
 use crate::exit::Exit;
-use crate::interrupt::Interrupt;
-use crate::output::Out;
-
-/// What a command works with, besides its arguments.
-#[derive(Debug)]
-pub(crate) struct Context {
-    /// Where its output goes.
-    pub(crate) out: Out,
-    /// Whether it is to end.
-    pub(crate) interrupt: Interrupt,
-}
 
 /// A command.
 #[derive(Debug, Subcommand)]

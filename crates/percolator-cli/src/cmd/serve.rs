@@ -6,7 +6,7 @@ mod tls;
 
 use clap::Subcommand;
 
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 

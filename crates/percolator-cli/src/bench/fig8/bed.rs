@@ -16,7 +16,7 @@ use super::remote::{self, Emulator};
 use super::{Beside, Settings, Work};
 use crate::bench::server::Server;
 use crate::bench::turns::{Others, Start};
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::progress::Progress;
 
 /// Fewer cells are loaded where each takes a request of its own.

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use super::rows::{CACHE_BYTES, COLUMN, is_value, key, value};
 use crate::bench::spy::{Seen, Spy};
 use crate::bench::turns::{Block, Spent, histogram};
-use crate::cmd::Context;
+use crate::context::Context;
 
 const TABLE: &str = "cells";
 const OBSERVED: Column = Column::literal("observed");

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::bench::{check, experiments};
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 
 use super::Bench;

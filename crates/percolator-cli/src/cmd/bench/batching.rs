@@ -5,7 +5,7 @@ use clap::Args;
 use super::measure::Measure;
 use crate::bench::batching::{self, Settings};
 use crate::bench::fig8::CELLS_MAX;
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 

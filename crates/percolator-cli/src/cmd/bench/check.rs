@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::bench::check::{self, Checked};
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 
 /// The figures of benchmarks against what the project must reach.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::Failure;
 
 /// How large a run is, its seed, and where its results go.

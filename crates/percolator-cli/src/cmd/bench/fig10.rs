@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::bench::fig10::worker::{self, Place};
 use crate::bench::fig10::{self, Settings};
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 
 use super::common::Common;

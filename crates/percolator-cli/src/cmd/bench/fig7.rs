@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::bench::fig7::{self, Served, Settings};
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 use crate::store::Durability;

@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::measure::Measure;
 use crate::bench::fig8::{self, Beside, CELLS_MAX, Settings, TEN};
-use crate::cmd::Context;
 use crate::cmd::bench::{Place, told};
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 

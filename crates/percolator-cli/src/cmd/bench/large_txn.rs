@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::measure::Measure;
 use crate::bench::large_txn::{self, Settings};
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 

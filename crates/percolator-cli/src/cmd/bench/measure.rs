@@ -5,7 +5,7 @@ use clap::Args;
 use super::common::Common;
 use crate::bench::Turns;
 use crate::bench::findings::Findings;
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 
 /// Seconds to measure each arm for, in a full run and in a quick one.

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::measure::Measure;
 use crate::bench::notify;
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::Exit;
 
 /// Notifications: how soon an observer starts, how many a second, and what they save on hot rows.

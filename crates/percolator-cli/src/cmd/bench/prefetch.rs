@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::bench::prefetch;
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 
 use super::common::Common;

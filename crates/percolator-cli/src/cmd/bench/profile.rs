@@ -7,7 +7,7 @@ use clap::Args;
 use super::common::Common;
 use crate::bench::fig8::TEN;
 use crate::bench::profile::{self, Settings};
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 

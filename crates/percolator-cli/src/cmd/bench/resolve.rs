@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::measure::Measure;
 use crate::bench::resolve;
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::Exit;
 
 /// Locks of dead clients: what they cost whoever meets them, and how long they hold readers up.

@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::measure::Measure;
 use crate::bench::scan::{self, ROWS_AT_ONCE, Settings};
-use crate::cmd::Context;
 use crate::cmd::bench::{Place, told};
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 

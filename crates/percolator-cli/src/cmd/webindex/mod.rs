@@ -7,7 +7,7 @@ mod work;
 
 use clap::Subcommand;
 
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::Exit;
 
 pub(crate) use ask::{print_cluster, print_hits};

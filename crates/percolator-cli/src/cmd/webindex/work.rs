@@ -7,8 +7,8 @@ use clap::Args;
 use serde_json::json;
 use webindex::{Progress, WebIndex};
 
-use crate::cmd::Context;
 use crate::cmd::webindex::Index;
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::grouped;
 use crate::store::StoreArgs;
