@@ -5,9 +5,9 @@ use crate::output::Out;
 
 /// What a command works with, besides its arguments.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub struct Context {
     /// Where its output goes.
-    pub(crate) out: Out,
+    pub out: Out,
     /// Whether it is to end.
-    pub(crate) interrupt: Interrupt,
+    pub interrupt: Interrupt,
 }

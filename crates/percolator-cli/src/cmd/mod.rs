@@ -11,11 +11,11 @@ mod locks;
 mod observers;
 mod oracle;
 mod read;
-mod serve;
+pub mod serve;
 mod torture;
 mod tx;
 mod wait;
-pub(crate) mod webindex;
+pub mod webindex;
 mod worker;
 mod write;
 

@@ -10,7 +10,8 @@ use crate::exit::Failure;
 use crate::store::{Place, StoreArgs, check_there, in_batches};
 
 /// An open index.
-pub(crate) struct Index;
+#[derive(Debug)]
+pub struct Index;
 
 /// Whether a store holds a web index.
 pub(crate) async fn is_in(db: &Percolator) -> anyhow::Result<bool> {
@@ -46,7 +47,7 @@ impl Index {
     }
 
     /// Opens the index in a directory that is open, with its observers running here.
-    pub(crate) async fn over(db: Percolator, data: &Path) -> anyhow::Result<WebIndex> {
+    pub async fn over(db: Percolator, data: &Path) -> anyhow::Result<WebIndex> {
         Ok(WebIndex::open(db, &data.join(SEARCH_DIR), WorkerOptions::default()).await?)
     }
 }
