@@ -17,7 +17,6 @@ Exit codes:
   3    something that must always hold does not
   4    the store cannot be reached, or did not say what became of a request
   5    retries were used up
-  6    a goal of the project's speed is missed, or was not measured
   7    the disk failed, and the store could not be opened anew in place
   130  Ctrl-C
 

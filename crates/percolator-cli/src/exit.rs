@@ -107,10 +107,6 @@ fn judge(
             let (exit, help) = of_webindex(error);
             return (exit, help.to_owned());
         }
-        if let Some(error) = cause.downcast_ref::<tpce::Error>() {
-            let (exit, help) = of_tpce(error);
-            return (exit, help.to_owned());
-        }
         if let Some(bigtable_grpc::ServeError::Halted(_)) = cause.downcast_ref() {
             return (Exit::Halted, String::new());
         }
@@ -163,20 +159,6 @@ fn of_webindex(error: &webindex::Error) -> (Exit, &'static str) {
     match error {
         webindex::Error::Database(error) => of_percolator(error),
         _ => (Exit::Usage, ""),
-    }
-}
-
-fn of_tpce(error: &tpce::Error) -> (Exit, &'static str) {
-    match error {
-        tpce::Error::Database(error) => of_percolator(error),
-        tpce::Error::Exhausted { .. } | tpce::Error::Saturated { .. } => {
-            (Exit::Exhausted, "run it on a machine that does nothing else")
-        }
-        tpce::Error::Invalid(_) => {
-            (Exit::Usage, "`percolator bench fig9 --help` lists its options")
-        }
-        tpce::Error::Log(_) => (Exit::Usage, "see that the temporary directory can be written to"),
-        _ => (Exit::Unreachable, "leave PostgreSQL out with `--without postgres`"),
     }
 }
 

@@ -4,8 +4,6 @@
 //! ```text
 //!   cli        the tree of commands
 //!   cmd        one module for each group of commands
-//!   bench      what is measured, and how
-//!   torture    what is killed, and what must hold afterwards
 //!   program    the global options of a program, and the run of one command
 //!   context    the surroundings of a command
 //!   store      --data, --table: opening
@@ -20,7 +18,6 @@
 //! Invariants: stdout carries data alone; nothing is printed by macros that panic when the reader of
 //! a pipe has gone; no command leaves a half-made change behind, however it ends.
 
-mod bench;
 mod cli;
 mod clock;
 pub mod cmd;
@@ -34,6 +31,5 @@ pub mod program;
 pub mod progress;
 mod script;
 pub mod store;
-mod torture;
 
 pub use cli::run;

@@ -1,6 +1,5 @@
 //! The commands, one module for each group.
 
-mod bench;
 mod cell;
 mod check;
 mod cluster;
@@ -12,7 +11,6 @@ mod observers;
 mod oracle;
 mod read;
 pub mod serve;
-mod torture;
 mod tx;
 mod wait;
 pub mod webindex;
@@ -54,10 +52,6 @@ pub(crate) enum Command {
     Oracle(oracle::Oracle),
     #[command(subcommand)]
     Config(config::Config),
-    #[command(subcommand)]
-    Bench(bench::Bench),
-    Torture(torture::Torture),
-    TortureWorker(torture::Worker),
 }
 
 impl Command {
@@ -83,9 +77,6 @@ impl Command {
             Command::Serve(serve) => Some(serve.run(context).await),
             Command::Worker(worker) => Some(worker.run(context).await),
             Command::Cluster(cluster) => Some(cluster.run(context).await),
-            Command::Bench(bench) => Some(bench.run(context).await),
-            Command::Torture(torture) => Some(torture.run(context).await),
-            Command::TortureWorker(worker) => Some(worker.run().await),
             Command::Demo(demo) => Some(demo.run(context).await),
             Command::Webindex(webindex) => Some(webindex.run(context).await),
         };
