@@ -1,21 +1,13 @@
-//! The tree of commands, the options that all of them have, and the run of one command.
+//! The tree of commands.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use clap::{Args, Parser};
-use tracing::level_filters::LevelFilter;
+use clap::Parser;
 
-use crate::cmd::{Command, Context};
-use crate::events;
-use crate::exit::{self, Exit};
-use crate::interrupt::Interrupt;
-use crate::output::{Color, Out};
-use crate::store;
-
-/// How long background tasks may take to end after the command is done.
-const SHUTDOWN: Duration = Duration::from_millis(500);
+use crate::cmd::Command;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::program::{self, Global, Program};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -25,7 +17,6 @@ Exit codes:
   3    something that must always hold does not
   4    the store cannot be reached, or did not say what became of a request
   5    retries were used up
-  6    a goal of the project's speed is missed, or was not measured
   7    the disk failed, and the store could not be opened anew in place
   130  Ctrl-C
 
@@ -45,95 +36,19 @@ pub(crate) struct Cli {
     command: Command,
 }
 
-/// The options of every command.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Global options")]
-struct Global {
-    /// Print JSON instead of text.
-    #[arg(long, global = true)]
-    json: bool,
-    /// Append a trace of what happens inside, one JSON object a line; it survives kill -9.
-    #[arg(long, global = true, value_name = "FILE")]
-    events: Option<PathBuf>,
-    /// Say more on stderr; twice for even more.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    verbose: u8,
-    /// Say less on stderr: errors and warnings only.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
-    quiet: bool,
-    /// When to use colours.
-    #[arg(long, global = true, value_enum, default_value = "auto", value_name = "WHEN")]
-    color: Color,
-}
+impl Program for Cli {
+    fn global(&self) -> &Global {
+        &self.global
+    }
 
-impl Global {
-    fn level(&self) -> LevelFilter {
-        match (self.quiet, self.verbose) {
-            (true, _) => LevelFilter::ERROR,
-            (false, 0) => LevelFilter::WARN,
-            (false, 1) => LevelFilter::INFO,
-            (false, _) => LevelFilter::DEBUG,
-        }
+    async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        self.command.run(context).await
     }
 }
 
-/// Runs the command of this process.
-pub(crate) fn run() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            // The reader of the help may have gone.
-            let _ = error.print();
-            return code(if error.use_stderr() { Exit::Usage } else { Exit::Done });
-        }
-    };
-    let Global { json, quiet, color, .. } = cli.global;
-    let out = Out { json, quiet, color: color.on_stderr() };
-    let result = run_command(cli, out);
-    code(match result {
-        Ok(exit) => exit,
-        Err(error) => match exit::report(&error) {
-            None => Exit::Done,
-            Some(report) => {
-                out.error(&report);
-                report.exit
-            }
-        },
-    })
-}
-
-fn run_command(cli: Cli, out: Out) -> anyhow::Result<Exit> {
-    events::init(cli.global.level(), out.color, cli.global.events.as_deref())?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let result = runtime.block_on(async {
-        survive_the_limit_of_files()?;
-        let interrupt = Interrupt::listen();
-        let context = Context { out, interrupt: interrupt.clone() };
-        let result = cli.command.run(&context).await;
-        let closed = store::close_all().await;
-        let result = result.and_then(|exit| closed.map(|()| exit));
-        match interrupt.requested() {
-            true => Ok(Exit::Interrupted),
-            false => result,
-        }
-    });
-    runtime.shutdown_timeout(SHUTDOWN);
-    result
-}
-
-/// Has a write beyond the limit of a file's size (`ulimit -f`) fail, as one to a full disk does: without a
-/// handler its signal ends the process. The handler stays, and nobody listens.
-fn survive_the_limit_of_files() -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
-    }
-    Ok(())
-}
-
-fn code(exit: Exit) -> ExitCode {
-    ExitCode::from(exit as u8)
+/// Runs the command of this process, and returns its exit code.
+pub fn run() -> ExitCode {
+    program::run::<Cli>()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use percolator::{AbortReason, Error};
 
 /// What the shell learns from a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// Done.
     Done = 0,
     /// The answer is no: not found, timed out, a script's commit was aborted.
@@ -30,7 +30,7 @@ pub(crate) enum Exit {
 
 /// An error of the command itself, with its exit code and the next step.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     exit: Exit,
     what: String,
     help: String,
@@ -38,21 +38,17 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// Wrong usage or bad input.
-    pub(crate) fn usage(what: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
+    pub fn usage(what: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
         Failure::error(Exit::Usage, what, help)
     }
 
     /// A negative answer.
-    pub(crate) fn no(what: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
+    pub fn no(what: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
         Failure::error(Exit::No, what, help)
     }
 
     /// An error with any exit code.
-    pub(crate) fn error(
-        exit: Exit,
-        what: impl Into<String>,
-        help: impl Into<String>,
-    ) -> anyhow::Error {
+    pub fn error(exit: Exit, what: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
         Failure { exit, what: what.into(), help: help.into() }.into()
     }
 }
@@ -75,12 +71,16 @@ pub(crate) struct Report {
 }
 
 /// What to tell of an error; `None` when the reader of stdout has gone and nobody needs to know.
-pub(crate) fn report(error: &anyhow::Error) -> Option<Report> {
+/// `also` judges causes that only the program knows.
+pub(crate) fn report(
+    error: &anyhow::Error,
+    also: impl Fn(&(dyn std::error::Error + 'static)) -> Option<(Exit, &'static str)>,
+) -> Option<Report> {
     let gone = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
     if error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(gone)) {
         return None;
     }
-    let (exit, help) = judge(error);
+    let (exit, help) = judge(error, also);
     let what = format!("{error:#}");
     // Errors of files bring their remedy with them.
     let help = if what.contains("\n  help: ") { String::new() } else { help };
@@ -88,8 +88,14 @@ pub(crate) fn report(error: &anyhow::Error) -> Option<Report> {
 }
 
 /// The exit code of an error, and the next step.
-fn judge(error: &anyhow::Error) -> (Exit, String) {
+fn judge(
+    error: &anyhow::Error,
+    also: impl Fn(&(dyn std::error::Error + 'static)) -> Option<(Exit, &'static str)>,
+) -> (Exit, String) {
     for cause in error.chain() {
+        if let Some((exit, help)) = also(cause) {
+            return (exit, help.to_owned());
+        }
         if let Some(failure) = cause.downcast_ref::<Failure>() {
             return (failure.exit, failure.help.clone());
         }
@@ -99,10 +105,6 @@ fn judge(error: &anyhow::Error) -> (Exit, String) {
         }
         if let Some(error) = cause.downcast_ref::<webindex::Error>() {
             let (exit, help) = of_webindex(error);
-            return (exit, help.to_owned());
-        }
-        if let Some(error) = cause.downcast_ref::<tpce::Error>() {
-            let (exit, help) = of_tpce(error);
             return (exit, help.to_owned());
         }
         if let Some(bigtable_grpc::ServeError::Halted(_)) = cause.downcast_ref() {
@@ -119,7 +121,8 @@ fn judge(error: &anyhow::Error) -> (Exit, String) {
     (Exit::Usage, "`percolator --help` lists the commands and their options".to_owned())
 }
 
-fn of_percolator(error: &Error) -> (Exit, &'static str) {
+/// The exit code of an error of the library `percolator`, and the next step.
+pub fn of_percolator(error: &Error) -> (Exit, &'static str) {
     match error {
         Error::Aborted { reason: AbortReason::Store(error), .. } => of_store(error),
         Error::Aborted { reason: AbortReason::Oracle(_), .. } | Error::Oracle(_) => {
@@ -156,20 +159,6 @@ fn of_webindex(error: &webindex::Error) -> (Exit, &'static str) {
     match error {
         webindex::Error::Database(error) => of_percolator(error),
         _ => (Exit::Usage, ""),
-    }
-}
-
-fn of_tpce(error: &tpce::Error) -> (Exit, &'static str) {
-    match error {
-        tpce::Error::Database(error) => of_percolator(error),
-        tpce::Error::Exhausted { .. } | tpce::Error::Saturated { .. } => {
-            (Exit::Exhausted, "run it on a machine that does nothing else")
-        }
-        tpce::Error::Invalid(_) => {
-            (Exit::Usage, "`percolator bench fig9 --help` lists its options")
-        }
-        tpce::Error::Log(_) => (Exit::Usage, "see that the temporary directory can be written to"),
-        _ => (Exit::Unreachable, "leave PostgreSQL out with `--without postgres`"),
     }
 }
 
@@ -212,7 +201,7 @@ mod tests {
             remedy: "stop that process".into(),
         };
         let error = anyhow::Error::from(Error::Store(files));
-        let report = report(&error).expect("not a broken pipe");
+        let report = report(&error, |_| None).expect("not a broken pipe");
         assert_eq!(report.exit, Exit::Usage);
         assert!(report.what.ends_with("\n  help: stop that process"), "{}", report.what);
         assert_eq!(report.help, "");
@@ -222,7 +211,7 @@ mod tests {
     fn the_cause_decides_and_the_context_is_told() {
         let error = Failure::no("no row Bob", "`percolator scan` lists rows");
         let error = Err::<(), _>(error).context("line 3").unwrap_err();
-        let report = report(&error).expect("not a broken pipe");
+        let report = report(&error, |_| None).expect("not a broken pipe");
         assert_eq!(report.exit, Exit::No);
         assert_eq!(report.what, "line 3: no row Bob");
     }
@@ -231,6 +220,6 @@ mod tests {
     fn a_reader_that_has_gone_is_no_error() {
         let gone = io::Error::from(io::ErrorKind::BrokenPipe);
         let error = anyhow::Error::from(gone).context("writing the rows");
-        assert_eq!(report(&error), None);
+        assert_eq!(report(&error, |_| None), None);
     }
 }

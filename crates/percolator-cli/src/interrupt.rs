@@ -15,11 +15,11 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Whether the user has asked the command to end.
 #[derive(Debug, Clone)]
-pub(crate) struct Interrupt(watch::Receiver<bool>);
+pub struct Interrupt(watch::Receiver<bool>);
 
 impl Interrupt {
     /// Listens for Ctrl-C from now on. Runs in a tokio runtime.
-    pub(crate) fn listen() -> Self {
+    pub fn listen() -> Self {
         let (asked, receiver) = watch::channel(false);
         tokio::spawn(async move {
             if tokio::signal::ctrl_c().await.is_err() {
@@ -39,12 +39,12 @@ impl Interrupt {
     }
 
     /// Whether Ctrl-C has been pressed.
-    pub(crate) fn requested(&self) -> bool {
+    pub fn requested(&self) -> bool {
         *self.0.borrow()
     }
 
     /// Completes when Ctrl-C is pressed.
-    pub(crate) async fn pressed(&self) {
+    pub async fn pressed(&self) {
         let mut receiver = self.0.clone();
         if receiver.wait_for(|asked| *asked).await.is_err() {
             std::future::pending::<()>().await;
@@ -52,7 +52,7 @@ impl Interrupt {
     }
 
     /// Runs a command that may be cut off anywhere; `None` when it was.
-    pub(crate) async fn cut_off<T>(&self, command: impl Future<Output = T>) -> Option<T> {
+    pub async fn cut_off<T>(&self, command: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             result = command => Some(result),
             () = self.pressed() => None,

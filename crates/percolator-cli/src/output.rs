@@ -41,23 +41,23 @@ impl Color {
 
 /// Where a command's output goes, and in which form.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Out {
+pub struct Out {
     /// JSON instead of text.
-    pub(crate) json: bool,
+    pub json: bool,
     /// No remarks on stderr.
-    pub(crate) quiet: bool,
+    pub quiet: bool,
     /// Colours on stderr.
-    pub(crate) color: bool,
+    pub color: bool,
 }
 
 impl Out {
     /// A line of data.
-    pub(crate) fn line(self, text: &str) -> io::Result<()> {
+    pub fn line(self, text: &str) -> io::Result<()> {
         self.bytes(text.as_bytes())
     }
 
     /// Data as it is, and the end of the line.
-    pub(crate) fn bytes(self, data: &[u8]) -> io::Result<()> {
+    pub fn bytes(self, data: &[u8]) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(data)?;
         stdout.write_all(b"\n")?;
@@ -65,22 +65,22 @@ impl Out {
     }
 
     /// A JSON document. Characters that a terminal obeys stand in it as `\u` escapes.
-    pub(crate) fn json(self, value: &Value) -> io::Result<()> {
+    pub fn json(self, value: &Value) -> io::Result<()> {
         self.line(&escaped(&format!("{value:#}")))
     }
 
     /// A JSON array, one element to a line.
-    pub(crate) fn json_array(self) -> JsonArray {
+    pub fn json_array(self) -> JsonArray {
         JsonArray { elements: 0 }
     }
 
     /// A table with a line under its header and lines between its columns.
-    pub(crate) fn table(self, header: &[Column], rows: Vec<Vec<String>>) -> io::Result<()> {
+    pub fn table(self, header: &[Column], rows: Vec<Vec<String>>) -> io::Result<()> {
         self.line(&render(header, rows))
     }
 
     /// A remark.
-    pub(crate) fn note(self, text: &str) {
+    pub fn note(self, text: &str) {
         if !self.quiet {
             // Nobody may be listening, and a remark is not worth failing for.
             let _ = writeln!(io::stderr().lock(), "{text}");
@@ -88,7 +88,7 @@ impl Out {
     }
 
     /// A warning.
-    pub(crate) fn warn(self, text: &str) {
+    pub fn warn(self, text: &str) {
         self.labelled("warning", "1;33", text);
     }
 
@@ -112,19 +112,19 @@ impl Out {
 
 /// The header of a table's column.
 #[derive(Debug, Clone)]
-pub(crate) struct Column {
+pub struct Column {
     name: String,
     alignment: CellAlignment,
 }
 
 impl Column {
     /// Of words.
-    pub(crate) fn left(name: impl Into<String>) -> Self {
+    pub fn left(name: impl Into<String>) -> Self {
         Column { name: name.into(), alignment: CellAlignment::Left }
     }
 
     /// Of numbers.
-    pub(crate) fn right(name: impl Into<String>) -> Self {
+    pub fn right(name: impl Into<String>) -> Self {
         Column { name: name.into(), alignment: CellAlignment::Right }
     }
 }
@@ -145,13 +145,13 @@ fn render(header: &[Column], rows: Vec<Vec<String>>) -> String {
 
 /// A JSON array that is written element by element.
 #[derive(Debug)]
-pub(crate) struct JsonArray {
+pub struct JsonArray {
     elements: usize,
 }
 
 impl JsonArray {
     /// Writes one element.
-    pub(crate) fn push(&mut self, value: &Value) -> io::Result<()> {
+    pub fn push(&mut self, value: &Value) -> io::Result<()> {
         let before: &[u8] = if self.elements == 0 { b"[\n" } else { b",\n" };
         self.elements += 1;
         let mut stdout = io::stdout().lock();
@@ -160,7 +160,7 @@ impl JsonArray {
     }
 
     /// Writes the end of the array.
-    pub(crate) fn finish(self) -> io::Result<()> {
+    pub fn finish(self) -> io::Result<()> {
         let end: &[u8] = if self.elements == 0 { b"[]\n" } else { b"\n]\n" };
         let mut stdout = io::stdout().lock();
         stdout.write_all(end)?;
@@ -177,7 +177,7 @@ fn is_obeyed(c: char) -> bool {
 
 /// Text from elsewhere as a terminal may get it: each character that it would obey becomes the
 /// replacement character.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_obeyed(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
@@ -196,7 +196,7 @@ fn escaped(json: &str) -> String {
 }
 
 /// Thousands apart from each other: `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {

@@ -11,7 +11,7 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Shows how far a command has come.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     bar: Option<ProgressBar>,
     quiet: bool,
     last_line: Mutex<Instant>,
@@ -19,7 +19,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Progress towards `total` steps, or without a known end.
-    pub(crate) fn new(quiet: bool, total: Option<u64>) -> Self {
+    pub fn new(quiet: bool, total: Option<u64>) -> Self {
         let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
             let form = match total {
@@ -36,7 +36,7 @@ impl Progress {
     }
 
     /// Says what is going on.
-    pub(crate) fn say(&self, done: u64, message: &str) {
+    pub fn say(&self, done: u64, message: &str) {
         if let Some(bar) = &self.bar {
             bar.set_position(done);
             bar.set_message(message.to_owned());

@@ -20,7 +20,7 @@ const BATCH_DELAY_MS: &str = "1";
 
 /// When a commit counts as durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Durability {
+pub enum Durability {
     /// It survives a power cut.
     Sync,
     /// It survives the end of the process; the last commits may be lost with the power.
@@ -29,7 +29,7 @@ pub(crate) enum Durability {
 
 impl Durability {
     /// Its name on the command line.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Durability::Sync => "sync",
             Durability::Buffered => "buffered",
@@ -48,7 +48,7 @@ impl From<Durability> for percolator::Durability {
 
 /// How transactions commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Commit {
+pub enum Commit {
     /// In one batch where that can be.
     OneStep,
     /// Prewrite, then commit, as in the paper; to look at it, or to compare.
@@ -57,7 +57,7 @@ pub(crate) enum Commit {
 
 impl Commit {
     /// A client's options with it.
-    pub(crate) fn options(self) -> Options {
+    pub fn options(self) -> Options {
         let commit_path = match self {
             Commit::OneStep => CommitPath::OneStep,
             Commit::TwoPhases => CommitPath::TwoPhases,

@@ -562,53 +562,6 @@ fn what_was_set_aside_is_named_and_brought_back() {
     assert_eq!(shell.run(&["observers", "ls", "--json"]).with(0).json(), json!([]));
 }
 
-// ---- Ctrl-C, and torture ----------------------------------------------------------------------------
-
-#[cfg(unix)]
-#[test]
-fn ctrl_c_ends_a_command_within_two_seconds() {
-    let dir = tempfile::tempdir().unwrap();
-    let data = dir.path().join("data");
-    let mut bench = program();
-    bench.args(["bench", "fig8", "--cells", "100", "--seconds", "60", "--data"]).arg(&data);
-    for beside in ["server", "emulator", "postgres"] {
-        bench.args(["--without", beside]);
-    }
-    let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It listens before it creates anything.
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !data.join("main/FORMAT").exists() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let pressed = Instant::now();
-    let id = bench.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    let ran = Ran::from(bench.wait_with_output().unwrap()).with(130);
-    assert!(pressed.elapsed() < Duration::from_secs(3), "{:?}", pressed.elapsed());
-    assert!(ran.stderr.contains("interrupted"), "{}", ran.stderr);
-}
-
-#[test]
-fn torture_finds_no_damage_and_leaves_nothing_behind() {
-    let shell = Shell::new();
-    let mut command = program();
-    command.args(["torture", "--kills", "3", "--seed", "1", "--json"]);
-    let ran = Ran::from(command.env("TMPDIR", shell.dir.path()).output().unwrap()).with(0);
-    let report = ran.json();
-    assert_eq!((&report["kills"], &report["violations"]), (&json!(3), &json!(0)));
-    assert!(report["checks"].as_u64().unwrap() > 100, "{report}");
-    assert_eq!(std::fs::read_dir(shell.dir.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn torture_refuses_what_it_cannot_use() {
-    let shell = Shell::new();
-    run(&["torture", "--kills", "0"]).with(2);
-    std::fs::write(shell.dir.path().join("mine"), "precious").unwrap();
-    let dir = shell.dir.path().to_str().unwrap();
-    run(&["torture", "--kills", "1", "--data", dir]).refused(2, "not empty", "--data");
-}
-
 /// An oracle process, and the address it tells.
 fn serve(shell: &Shell) -> (std::process::Child, percolator_rpc::Address) {
     use std::io::BufRead;

@@ -5,7 +5,7 @@ use percolator::{CellName, LockView, Moment};
 use serde_json::{Value, json};
 
 use crate::clock;
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::keys;
 use crate::output::Column;

@@ -13,8 +13,8 @@ use tokio::runtime::Handle;
 use webindex::SEARCH_DIR;
 use webindex::search::SearchIndex;
 
-use crate::cmd::Context;
 use crate::cmd::check::records::Records;
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::{Column, grouped};
 

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::Column;
 

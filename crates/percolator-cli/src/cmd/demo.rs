@@ -11,8 +11,8 @@ use webindex::corpus::{self, Origin};
 use webindex::generate::Site;
 use webindex::{IndexStats, LoadOptions, LoadReport, Progress, Quantiles, VerifyReport, WebIndex};
 
-use crate::cmd::Context;
 use crate::cmd::webindex::{Index, drive, print_cluster, print_hits, wait, warn_of};
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::{Out, grouped};
 use crate::store::{Durability, open_directory};

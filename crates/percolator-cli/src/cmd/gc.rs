@@ -7,7 +7,8 @@ use percolator::{GcCounts, GcReport, GcStatus, LastRound, Timestamp};
 use serde_json::{Value, json};
 
 use crate::clock;
-use crate::cmd::{Context, cell};
+use crate::cmd::cell;
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::{Column, grouped};
 use crate::store::StoreArgs;

@@ -7,7 +7,8 @@ use percolator::{LockFate, LockView};
 use serde_json::json;
 
 use crate::clock;
-use crate::cmd::{Context, cell};
+use crate::cmd::cell;
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::Column;
 use crate::store::StoreArgs;

@@ -1,6 +1,5 @@
 //! The commands, one module for each group.
 
-mod bench;
 mod cell;
 mod check;
 mod cluster;
@@ -11,28 +10,17 @@ mod locks;
 mod observers;
 mod oracle;
 mod read;
-mod serve;
-mod torture;
+pub mod serve;
 mod tx;
 mod wait;
-pub(crate) mod webindex;
+pub mod webindex;
 mod worker;
 mod write;
 
 use clap::Subcommand;
 
+use crate::context::Context;
 use crate::exit::Exit;
-use crate::interrupt::Interrupt;
-use crate::output::Out;
-
-/// What a command works with, besides its arguments.
-#[derive(Debug)]
-pub(crate) struct Context {
-    /// Where its output goes.
-    pub(crate) out: Out,
-    /// Whether it is to end.
-    pub(crate) interrupt: Interrupt,
-}
 
 /// A command.
 #[derive(Debug, Subcommand)]
@@ -64,10 +52,6 @@ pub(crate) enum Command {
     Oracle(oracle::Oracle),
     #[command(subcommand)]
     Config(config::Config),
-    #[command(subcommand)]
-    Bench(bench::Bench),
-    Torture(torture::Torture),
-    TortureWorker(torture::Worker),
 }
 
 impl Command {
@@ -93,9 +77,6 @@ impl Command {
             Command::Serve(serve) => Some(serve.run(context).await),
             Command::Worker(worker) => Some(worker.run(context).await),
             Command::Cluster(cluster) => Some(cluster.run(context).await),
-            Command::Bench(bench) => Some(bench.run(context).await),
-            Command::Torture(torture) => Some(torture.run(context).await),
-            Command::TortureWorker(worker) => Some(worker.run().await),
             Command::Demo(demo) => Some(demo.run(context).await),
             Command::Webindex(webindex) => Some(webindex.run(context).await),
         };

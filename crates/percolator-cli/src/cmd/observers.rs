@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use percolator::{Percolator, SetAside, Strength};
 use serde_json::{Value, json};
 
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::keys;
 use crate::output::{Column, grouped};

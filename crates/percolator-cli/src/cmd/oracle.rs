@@ -7,7 +7,8 @@ use percolator::Oracle as _;
 use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
 use serde_json::json;
 
-use crate::cmd::{Context, config};
+use crate::cmd::config;
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::Column;
 

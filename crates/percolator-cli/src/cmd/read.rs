@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::ops::Bound;
 
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::keys;
 use crate::store::TableArgs;

@@ -4,9 +4,9 @@ mod oracle;
 mod table;
 mod tls;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::interrupt::Interrupt;
 
@@ -25,6 +25,25 @@ impl Serve {
             Serve::Table(table) => table.run(context).await,
             Serve::Oracle(oracle) => oracle.run(context).await,
         }
+    }
+}
+
+/// `serve ROLE` as a command of another program, which runs servers as processes of itself.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator serve table --listen 127.0.0.1:8086 --data D")]
+pub struct ServeRole {
+    #[command(subcommand)]
+    role: Serve,
+}
+
+impl ServeRole {
+    /// Serves until Ctrl-C or SIGTERM.
+    ///
+    /// # Errors
+    /// When the server cannot listen, or its store cannot be opened.
+    pub async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        self.role.run(context).await
     }
 }
 

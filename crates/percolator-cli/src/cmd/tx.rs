@@ -10,7 +10,8 @@ use percolator::{AbortReason, Error, Percolator, Prewritten, PrimaryCommitted, R
 use percolator::{Timestamp, Transaction};
 use serde_json::{Value, json};
 
-use crate::cmd::{Context, read};
+use crate::cmd::read;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::keys;
 use crate::script::{self, Line, Step};

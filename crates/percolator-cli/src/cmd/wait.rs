@@ -7,7 +7,8 @@ use percolator::{Backlog, IdleReport, Percolator, SetAside};
 use serde_json::json;
 
 use crate::clock;
-use crate::cmd::{Context, observers, webindex};
+use crate::cmd::{observers, webindex};
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
 use crate::progress::Progress;

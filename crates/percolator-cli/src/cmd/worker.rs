@@ -8,9 +8,10 @@ use percolator::{Config, WorkerOptions};
 use serde_json::json;
 
 use crate::clock;
+use crate::cmd::config;
 use crate::cmd::serve::asked_to_end;
 use crate::cmd::webindex::search_dir;
-use crate::cmd::{Context, config};
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::store::{connect, in_batches};
 

@@ -4,7 +4,7 @@ use clap::Args;
 use percolator::{Attempt, RowRange};
 use serde_json::json;
 
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::keys;
 use crate::store::TableArgs;

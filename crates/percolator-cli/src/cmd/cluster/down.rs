@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::plan::{Place, Role};
 use super::process;
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 
 /// How long processes may take to end what they are at.

@@ -17,7 +17,7 @@ mod up;
 
 use clap::Subcommand;
 
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::Exit;
 
 /// Run a cluster of local processes: a table server, two oracles, and workers.

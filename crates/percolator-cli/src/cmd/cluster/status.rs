@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::plan::{Place, Plan};
 use super::process;
-use crate::cmd::{Context, config};
+use crate::cmd::config;
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::Column;
 

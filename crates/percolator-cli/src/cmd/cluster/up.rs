@@ -9,7 +9,8 @@ use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
 
 use super::plan::{Place, Plan, Role, WORKERS_MAX};
 use super::{process, status};
-use crate::cmd::{Context, config};
+use crate::cmd::config;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::store::Durability;
 

@@ -9,9 +9,9 @@ use clap::Args;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::cmd::Context;
 use crate::cmd::serve::asked_to_end;
 use crate::cmd::serve::tls::TlsArgs;
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::store::Durability;
 

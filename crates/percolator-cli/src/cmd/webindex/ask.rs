@@ -5,8 +5,8 @@ use serde_json::json;
 use webindex::search::{Found, Hit};
 use webindex::{ClusterView, IndexStats, PageView};
 
-use crate::cmd::Context;
 use crate::cmd::webindex::{Index, search_only};
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::{Column, Out, grouped, printable};
 use crate::store::StoreArgs;

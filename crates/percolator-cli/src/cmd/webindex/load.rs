@@ -8,9 +8,9 @@ use serde_json::json;
 use webindex::address::Base;
 use webindex::{LoadOptions, LoadReport, Mirror, Progress};
 
-use crate::cmd::Context;
 use crate::cmd::webindex::Index;
 use crate::cmd::webindex::work::{counters, drive, wait};
+use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::{Out, grouped};
 use crate::store::StoreArgs;

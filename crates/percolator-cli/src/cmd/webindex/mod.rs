@@ -7,14 +7,15 @@ mod work;
 
 use clap::Subcommand;
 
-use crate::cmd::Context;
+use crate::context::Context;
 use crate::exit::Exit;
 
 pub(crate) use ask::{print_cluster, print_hits};
 pub(crate) use load::warn_of;
+pub use open::Index;
 use open::search_only;
-pub(crate) use open::{Index, is_in, search_dir};
-pub(crate) use work::{drive, wait};
+pub(crate) use open::{is_in, search_dir};
+pub use work::{drive, wait};
 
 /// An incremental web index: load pages, rank, search, inspect and verify them.
 #[derive(Debug, Subcommand)]

@@ -14,7 +14,8 @@ use crate::store::{Place, StoreArgs, check_there, in_batches};
 const CACHE_BYTES: u64 = 64 << 20;
 
 /// An open index.
-pub(crate) struct Index;
+#[derive(Debug)]
+pub struct Index;
 
 /// Whether a store holds a web index.
 pub(crate) async fn is_in(db: &Percolator) -> anyhow::Result<bool> {
@@ -50,7 +51,7 @@ impl Index {
     }
 
     /// Opens the index in a directory that is open, with its observers running here.
-    pub(crate) async fn over(db: Percolator, data: &Path) -> anyhow::Result<WebIndex> {
+    pub async fn over(db: Percolator, data: &Path) -> anyhow::Result<WebIndex> {
         Ok(WebIndex::open(db, &data.join(SEARCH_DIR), WorkerOptions::default()).await?)
     }
 }

@@ -7,8 +7,8 @@ use clap::Args;
 use serde_json::json;
 use webindex::{Progress, WebIndex};
 
-use crate::cmd::Context;
 use crate::cmd::webindex::Index;
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::grouped;
 use crate::store::StoreArgs;
@@ -166,7 +166,7 @@ impl Generate {
 }
 
 /// Runs a job of the index while showing its progress; Ctrl-C stops it after the piece it is at.
-pub(crate) async fn drive<T>(
+pub async fn drive<T>(
     context: &Context,
     what: &str,
     progress: &Progress,
@@ -194,7 +194,7 @@ pub(crate) async fn drive<T>(
 }
 
 /// Waits until the observers have caught up; `false` after Ctrl-C, which says what is left.
-pub(crate) async fn wait(context: &Context, index: &WebIndex) -> anyhow::Result<bool> {
+pub async fn wait(context: &Context, index: &WebIndex) -> anyhow::Result<bool> {
     let bar = crate::progress::Progress::new(context.out.quiet, None);
     let mut idle = std::pin::pin!(index.wait(None));
     let elsewhere = !index.runs_observers();

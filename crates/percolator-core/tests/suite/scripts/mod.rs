@@ -19,8 +19,8 @@ use crate::stores::LEFT_OUT;
 /// Runs every script of a folder; returns what they found out about anomalies.
 fn run_folder(folder: &str) -> Vec<Finding> {
     // The suite is also a part of other crates beside this one.
-    let scripts =
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../percolator-core/tests/scripts");
+    let scripts = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../crates/percolator-core/tests/scripts");
     let path = scripts.join(folder);
     let entries = std::fs::read_dir(&path).unwrap();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

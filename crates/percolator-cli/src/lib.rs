@@ -1,0 +1,35 @@
+//! The command `percolator` as a library: its commands, and what other programs of this project share
+//! with it.
+//!
+//! ```text
+//!   cli        the tree of commands
+//!   cmd        one module for each group of commands
+//!   program    the global options of a program, and the run of one command
+//!   context    the surroundings of a command
+//!   store      --data, --table: opening
+//!   keys       rows, columns and values as people write them
+//!   script     the language of `percolator tx`
+//!   output     data to stdout (text, tables, JSON), all else to stderr
+//!   progress   how far a command has come, on stderr
+//!   interrupt  Ctrl-C
+//!   exit       exit codes, and errors told as what, why and what next
+//! ```
+//!
+//! Invariants: stdout carries data alone; nothing is printed by macros that panic when the reader of
+//! a pipe has gone; no command leaves a half-made change behind, however it ends.
+
+mod cli;
+mod clock;
+pub mod cmd;
+pub mod context;
+mod events;
+pub mod exit;
+pub mod interrupt;
+mod keys;
+pub mod output;
+pub mod program;
+pub mod progress;
+mod script;
+pub mod store;
+
+pub use cli::run;

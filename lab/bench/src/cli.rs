@@ -1,0 +1,98 @@
+//! The tree of commands, and the errors that benchmarks know.
+
+use std::error::Error;
+
+use clap::Parser;
+use percolator_cli::context::Context;
+use percolator_cli::exit::{Exit, of_percolator};
+use percolator_cli::program::{Global, Program};
+
+use crate::cmd::Bench;
+
+const AFTER_HELP: &str = "\
+Exit codes:
+  0    done
+  2    wrong usage or bad input
+  3    something that must always hold does not, and the figures are void
+  4    a store or a rival cannot be reached
+  5    retries were used up
+  6    a goal of the project's speed is missed, or was not measured
+  130  Ctrl-C
+
+Example:
+  percolator-bench all --quick --out results
+  percolator-bench batching --quick
+  percolator-bench fig7 --quick --out results
+  percolator-bench fig8 --quick --out results
+  percolator-bench fig9 --quick
+  percolator-bench fig10 --quick --out results
+  percolator-bench large-txn --quick
+  percolator-bench notify --quick
+  percolator-bench oracle --json
+  percolator-bench profile --quick
+  percolator-bench resolve --quick
+  percolator-bench rpc --json
+  percolator-bench scan --quick --out results
+  percolator-bench webindex site/ --json";
+
+/// Measures Percolator on this machine: the paper's experiments, and others.
+#[derive(Debug, Parser)]
+#[command(name = "percolator-bench", version, after_help = AFTER_HELP, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Bench,
+}
+
+impl Program for Cli {
+    fn global(&self) -> &Global {
+        &self.global
+    }
+
+    async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        self.command.run(context).await
+    }
+
+    fn judge(cause: &(dyn Error + 'static)) -> Option<(Exit, &'static str)> {
+        cause.downcast_ref::<tpce::Error>().map(of_tpce)
+    }
+}
+
+fn of_tpce(error: &tpce::Error) -> (Exit, &'static str) {
+    match error {
+        tpce::Error::Database(error) => of_percolator(error),
+        tpce::Error::Exhausted { .. } | tpce::Error::Saturated { .. } => {
+            (Exit::Exhausted, "run it on a machine that does nothing else")
+        }
+        tpce::Error::Invalid(_) => {
+            (Exit::Usage, "`percolator-bench fig9 --help` lists its options")
+        }
+        tpce::Error::Log(_) => (Exit::Usage, "see that the temporary directory can be written to"),
+        _ => (Exit::Unreachable, "leave PostgreSQL out with `--without postgres`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_tree_of_commands_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        fn check(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example"), "{path} has no example in its help");
+            command.get_subcommands().filter(|c| c.get_name() != "help").for_each(|c| {
+                check(c, &path);
+            });
+        }
+        check(&Cli::command(), "");
+    }
+}

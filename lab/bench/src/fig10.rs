@@ -1,0 +1,319 @@
+//! Throughput over time while a third of the workers and then the table server are killed (the paper's
+//! Figure 10).
+//!
+//! ```text
+//!   workers killed   transactions a second
+//!   ---------------+                  +----------+      +------
+//!                  |  the others do   |          |      |
+//!                  +------------------+          +------+
+//!   baseline       | a third away     | back     | table server away, back
+//! ```
+//!
+//! One table server, one oracle and the workers are a process each. Killing a process gives its share of
+//! the processors to the others, so each worker has a capacity, a rate that it does not exceed: what a
+//! killed worker could do is lost, as with machines. The capacities together take about half of the
+//! processors, so that those who are left could do more, were they allowed to.
+//!
+//! Every worker logs what it was told is committed before it counts; the throughput is counted from the
+//! logs, and at the end the store is compared with them. A run in which a commit is lost, or the books are
+//! not in order, is void; so is one whose workers were kept from their capacities before anything was
+//! killed. Moving tablets is the store's work and is not measured here: there is one table server.
+
+mod cluster;
+mod report;
+mod series;
+pub(crate) mod worker;
+
+pub(crate) use report::{chart, json, print};
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+use serde_json::{Value, json};
+use tpce::{Audit, Exchange, Scale};
+
+use crate::system::{Load, Spent};
+
+use cluster::Cluster;
+use percolator_cli::context::Context;
+use percolator_cli::progress::Progress;
+use series::Series;
+
+/// The capacities together, as a share of what the workers reach without: to begin with.
+const CAPACITY_SHARE: f64 = 0.45;
+/// The share of the processors that they may take, and what is aimed at when they take more.
+const CPU_SHARE_MAX: f64 = 0.55;
+const CPU_SHARE: f64 = 0.5;
+const CALIBRATIONS_MAX: usize = 5;
+/// Before anything is killed the workers must reach this share of their capacities.
+const ON_TIME_SHARE: f64 = 0.95;
+/// Everything is to be back after this many seconds.
+const GRACE_S: f64 = 5.0;
+
+/// How it is measured.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) customers: u64,
+    pub(crate) workers: usize,
+    /// The length of each part of a round; the table server is away for a quarter of it.
+    pub(crate) seconds: f64,
+    pub(crate) rounds: usize,
+    pub(crate) seed: u64,
+    pub(crate) quick: bool,
+}
+
+impl Settings {
+    /// How many workers are killed: a third.
+    fn killed(&self) -> usize {
+        (self.workers / 3).max(1)
+    }
+
+    fn table_away_s(&self) -> f64 {
+        self.seconds / 4.0
+    }
+
+    /// A shorter run has shorter times.
+    fn grace_s(&self) -> f64 {
+        GRACE_S.min(self.seconds / 2.0)
+    }
+
+    /// Rates are taken over so long.
+    fn window_s(&self) -> f64 {
+        GRACE_S.min(self.seconds / 4.0)
+    }
+
+    /// Whether throughput is back is looked at over so long.
+    fn probe_s(&self) -> f64 {
+        2.0_f64.min(self.seconds / 8.0)
+    }
+
+    /// About how long all of it takes, without loading.
+    fn all_s(&self) -> f64 {
+        self.rounds as f64 * (4.0 * self.seconds + self.table_away_s()) + self.seconds
+    }
+}
+
+/// The moments of a round, in seconds since the beginning.
+#[derive(Debug, Clone, Copy, Default)]
+struct Round {
+    begin: f64,
+    killed: f64,
+    /// The workers are started again.
+    returned: f64,
+    table_killed: f64,
+    /// The table server is started again.
+    table_returned: f64,
+    /// It listens.
+    table_listens: f64,
+    end: f64,
+}
+
+/// What the workers may do.
+#[derive(Debug, Clone, Copy)]
+struct Capacity {
+    /// Transactions a second of all workers without one.
+    free: f64,
+    /// Of one worker with one.
+    each: f64,
+    /// The share of all processors that all processes take then; `None` where it cannot be had.
+    cpu_share: Option<f64>,
+}
+
+/// The result of a run.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    capacity: Capacity,
+    rounds: Vec<Round>,
+    all: Series,
+    trade_results: Series,
+    audit: Audit,
+    /// What the workers said that lived to the end.
+    workers: Vec<Value>,
+    loaded_s: f64,
+    load: [Load; 2],
+    took_s: f64,
+}
+
+impl Outcome {
+    /// The rate before anything was killed.
+    fn baseline(&self, round: &Round) -> f64 {
+        self.all.rate(round.begin, round.killed)
+    }
+
+    /// Why the figures are void, and what to do; `None` if they are not.
+    pub(crate) fn void(&self, settings: &Settings) -> Option<(String, &'static str)> {
+        if let Some(first) = self.audit.violations.first() {
+            let (count, lost) = (self.audit.violations.len(), self.audit.lost);
+            return Some((
+                format!(
+                    "{count} violations of the books, {lost} commits lost; the first one: {first}"
+                ),
+                "the figures are void; please report this with the settings above",
+            ));
+        }
+        let wanted = self.capacity.each * settings.workers as f64;
+        let reached = self.rounds.iter().map(|round| self.baseline(round) / wanted);
+        let least = reached.fold(f64::INFINITY, f64::min);
+        (least < ON_TIME_SHARE).then(|| {
+            (
+                format!("the workers reached {:.0} % of their capacities only", least * 100.0),
+                "the figures are void: run it again on a machine that does nothing else",
+            )
+        })
+    }
+}
+
+/// Measures; `None` after Ctrl-C.
+pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Result<Option<Outcome>> {
+    let (started, before) = (Instant::now(), Load::now());
+    let data = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
+    let progress = Progress::new(context.out.quiet, Some(settings.all_s() as u64));
+    progress.say(0, "loading");
+    let mut cluster = Cluster::start(settings, data.path())?;
+    let scale = Scale::new(settings.customers, settings.seed);
+    let (table, oracle) = cluster.addresses();
+    // Its client ends with it: nobody here but the workers is to notice that servers are away.
+    Exchange::load(worker::connect(table, oracle).await?, scale).await?;
+    let loaded_s = started.elapsed().as_secs_f64();
+    cluster.start_workers()?;
+    let clock = Clock { context, progress: &progress, measuring: Instant::now() };
+    let Some(capacity) = calibrate(&clock, settings, &mut cluster).await? else {
+        return Ok(None);
+    };
+    let mut random = SmallRng::seed_from_u64(settings.seed);
+    let begin = cluster.begin();
+    let mut rounds = Vec::new();
+    for _ in 0..settings.rounds {
+        let Some(round) = round(&clock, settings, &mut cluster, &mut random).await? else {
+            return Ok(None);
+        };
+        rounds.push(round);
+    }
+    progress.say(settings.all_s() as u64, "checking");
+    let workers = cluster.end()?;
+    let logs = cluster.logs()?;
+    let (table, oracle) = cluster.addresses();
+    let audit = Exchange::audit(worker::connect(table, oracle).await?, scale, &logs).await;
+    let audit = audit.context("comparing the store with the logs")?;
+    let [all, trade_results] = Series::of(&logs, begin);
+    let (load, took_s) = ([before, Load::now()], started.elapsed().as_secs_f64());
+    let found =
+        Outcome { capacity, rounds, all, trade_results, audit, workers, loaded_s, load, took_s };
+    Ok(Some(found))
+}
+
+/// Waits, and says for what.
+struct Clock<'a> {
+    context: &'a Context,
+    progress: &'a Progress,
+    measuring: Instant,
+}
+
+impl Clock<'_> {
+    /// Waits for so many seconds; false after Ctrl-C.
+    async fn wait(&self, seconds: f64, what: &str) -> bool {
+        let end = Instant::now() + Duration::from_secs_f64(seconds);
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            self.progress.say(self.measuring.elapsed().as_secs(), what);
+            let step = tokio::time::sleep(left.min(Duration::from_secs(1)));
+            if self.context.interrupt.cut_off(step).await.is_none() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Finds what each worker may do; leaves them at that.
+async fn calibrate(
+    clock: &Clock<'_>,
+    settings: &Settings,
+    cluster: &mut Cluster,
+) -> anyhow::Result<Option<Capacity>> {
+    let length = settings.seconds / 5.0;
+    cluster.pace(&json!("free"))?;
+    if !clock.wait(length / 4.0, "warming up").await {
+        return Ok(None);
+    }
+    let begin = cluster.begin();
+    if !clock.wait(length, "what the workers reach without a capacity").await {
+        return Ok(None);
+    }
+    let free = cluster.rate_since(begin)?;
+    anyhow::ensure!(free > 0.0, "the workers did nothing within {length} s");
+    let workers = settings.workers as f64;
+    let mut each = free * CAPACITY_SHARE / workers;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    for _ in 0..CALIBRATIONS_MAX {
+        cluster.pace(&json!(each))?;
+        if !clock.wait(length / 4.0, "warming up").await {
+            return Ok(None);
+        }
+        let (spent, started) = (Spent::new(), Instant::now());
+        if !clock.wait(length / 2.0, "what they take with one").await {
+            return Ok(None);
+        }
+        let share = spent.seconds().map(|cpu| cpu / started.elapsed().as_secs_f64() / cpus);
+        if let Some(share) = share
+            && share > CPU_SHARE_MAX
+        {
+            each *= CPU_SHARE / share;
+            continue;
+        }
+        clock.context.out.note(&format!(
+            "{free:.0} transactions/s without capacities; each of {workers} workers may do {each:.1}/s, which \
+             takes {:.0} % of the processors",
+            share.unwrap_or(f64::NAN) * 100.0,
+        ));
+        return Ok(Some(Capacity { free, each, cpu_share: share }));
+    }
+    anyhow::bail!(
+        "even {:.1} transactions/s of all workers take more than {:.0} % of the processors: run it with \
+         fewer workers, or on a larger machine",
+        each * workers,
+        CPU_SHARE_MAX * 100.0,
+    )
+}
+
+/// Baseline, workers killed, workers back, table server killed, table server back.
+async fn round(
+    clock: &Clock<'_>,
+    settings: &Settings,
+    cluster: &mut Cluster,
+    random: &mut SmallRng,
+) -> anyhow::Result<Option<Round>> {
+    let mut round = Round { begin: cluster.now(), ..Round::default() };
+    if !clock.wait(settings.seconds, "the baseline").await {
+        return Ok(None);
+    }
+    let mut chosen: Vec<usize> = (0..settings.workers).collect();
+    chosen.shuffle(random);
+    chosen.truncate(settings.killed());
+    round.killed = cluster.now();
+    cluster.kill(&chosen)?;
+    if !clock.wait(settings.seconds, "workers are killed").await {
+        return Ok(None);
+    }
+    round.returned = cluster.now();
+    cluster.bring_back(&chosen)?;
+    if !clock.wait(settings.seconds, "workers are back").await {
+        return Ok(None);
+    }
+    round.table_killed = cluster.now();
+    cluster.kill_table();
+    if !clock.wait(settings.table_away_s(), "the table server is killed").await {
+        return Ok(None);
+    }
+    round.table_returned = cluster.now();
+    cluster.bring_table_back()?;
+    round.table_listens = cluster.now();
+    let left = settings.seconds - (round.table_listens - round.table_returned);
+    if !clock.wait(left.max(0.0), "the table server is back").await {
+        return Ok(None);
+    }
+    round.end = cluster.now();
+    Ok(Some(round))
+}

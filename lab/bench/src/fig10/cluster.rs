@@ -1,0 +1,176 @@
+//! The processes of `percolator-bench fig10`: a table server, an oracle, and workers that come and
+//! go.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tpce::{Entry, Log};
+
+use crate::processes::Driver;
+use crate::server::{ANY_PORT, Server};
+use crate::system::shared_clock;
+
+use super::Settings;
+use super::series::Series;
+
+/// A commit survives the death of the table server, not that of the machine.
+const DURABILITY: [&str; 2] = ["--durability", "buffered"];
+
+/// All processes.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    data: PathBuf,
+    /// Before the servers: workers end first.
+    workers: Vec<Option<Driver>>,
+    /// `None` while it is killed.
+    table: Option<Server>,
+    table_address: String,
+    oracle: Server,
+    customers: u64,
+    seed: u64,
+    pace: Value,
+    /// Of every worker that was ever started.
+    logs: Vec<PathBuf>,
+    /// What times are counted from.
+    begin: Duration,
+}
+
+impl Cluster {
+    /// Starts the servers.
+    pub(super) fn start(settings: &Settings, data: &Path) -> anyhow::Result<Self> {
+        let table = Server::over(&data.join("table"), "table", ANY_PORT, &DURABILITY)?;
+        let oracle = Server::over(&data.join("oracle"), "oracle", ANY_PORT, &[])?;
+        Ok(Cluster {
+            data: data.to_owned(),
+            workers: (0..settings.workers).map(|_| None).collect(),
+            table_address: table.address().to_owned(),
+            table: Some(table),
+            oracle,
+            customers: settings.customers,
+            seed: settings.seed,
+            pace: json!("halt"),
+            logs: Vec::new(),
+            begin: shared_clock(),
+        })
+    }
+
+    /// Of the table server and of the oracle.
+    pub(super) fn addresses(&self) -> (&str, &str) {
+        (&self.table_address, self.oracle.address())
+    }
+
+    /// Times count from now on; returns now.
+    pub(super) fn begin(&mut self) -> Duration {
+        self.begin = shared_clock();
+        self.begin
+    }
+
+    pub(super) fn now(&self) -> f64 {
+        (shared_clock() - self.begin).as_secs_f64()
+    }
+
+    /// Starts all workers, and waits until each is ready.
+    pub(super) fn start_workers(&mut self) -> anyhow::Result<()> {
+        let all: Vec<usize> = (0..self.workers.len()).collect();
+        self.bring_back(&all)?;
+        for worker in self.workers.iter_mut().flatten() {
+            worker.answer()?;
+        }
+        Ok(())
+    }
+
+    /// Tells every worker how fast to go.
+    pub(super) fn pace(&mut self, pace: &Value) -> anyhow::Result<()> {
+        self.pace = pace.clone();
+        for worker in self.workers.iter_mut().flatten() {
+            worker.tell(&json!({ "pace": pace }))?;
+        }
+        Ok(())
+    }
+
+    /// Kills workers, all at once.
+    pub(super) fn kill(&mut self, chosen: &[usize]) -> anyhow::Result<()> {
+        chosen.iter().filter_map(|at| self.workers[*at].take()).try_for_each(Driver::kill)
+    }
+
+    /// Starts workers in the places of those that were killed, at the pace of the others.
+    pub(super) fn bring_back(&mut self, chosen: &[usize]) -> anyhow::Result<()> {
+        // Market time goes on where the others are.
+        let of_customers =
+            |log: &Vec<Entry>| log.iter().filter(|e| e.done && e.is_customers()).count();
+        let made = self.logs()?.iter().map(of_customers).max().unwrap_or_default();
+        for at in chosen {
+            let number = self.logs.len() as u64 + 1;
+            let log = self.data.join(format!("worker-{number}.log"));
+            let arguments = [
+                ("--table", self.table_address.clone()),
+                ("--oracle", self.oracle.address().to_owned()),
+                ("--customers", self.customers.to_string()),
+                ("--seed", self.seed.to_string()),
+                ("--number", number.to_string()),
+                ("--made", made.to_string()),
+                ("--log", log.to_string_lossy().into_owned()),
+            ];
+            let arguments =
+                arguments.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+            let mut worker = Driver::start("fig10-worker", arguments, &[])?;
+            worker.tell(&json!({ "pace": self.pace }))?;
+            self.workers[*at] = Some(worker);
+            self.logs.push(log);
+        }
+        Ok(())
+    }
+
+    /// Kills the table server.
+    pub(super) fn kill_table(&mut self) {
+        self.table = None;
+    }
+
+    /// Starts it again, where it was; returns when it listens.
+    pub(super) fn bring_table_back(&mut self) -> anyhow::Result<()> {
+        let (data, listen) = (self.data.join("table"), &self.table_address);
+        self.table = Some(Server::over(&data, "table", listen, &DURABILITY)?);
+        Ok(())
+    }
+
+    /// Ends all workers, and returns what they said at the end.
+    pub(super) fn end(&mut self) -> anyhow::Result<Vec<Value>> {
+        for worker in self.workers.iter_mut().flatten() {
+            worker.tell(&json!({ "end": true }))?;
+        }
+        let mut said = Vec::new();
+        for worker in self.workers.iter_mut().flatten() {
+            let mut answer = worker.answer()?;
+            // One that was started again has not been listened to since.
+            if answer["ready"] == true {
+                answer = worker.answer()?;
+            }
+            said.push(answer);
+        }
+        self.workers.clear();
+        Ok(said)
+    }
+
+    /// What all workers have logged so far. One that has just been started has no log yet.
+    pub(super) fn logs(&self) -> anyhow::Result<Vec<Vec<Entry>>> {
+        let there = self.logs.iter().filter(|path| path.exists());
+        Ok(there.map(|path| Log::read(path)).collect::<Result<_, _>>()?)
+    }
+
+    /// Transactions a second since a time.
+    pub(super) fn rate_since(&self, begin: Duration) -> anyhow::Result<f64> {
+        let now = shared_clock();
+        let [all, _] = Series::of(&self.logs()?, begin);
+        Ok(all.rate(0.0, (now - begin).as_secs_f64()))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // After Ctrl-C nobody waits for what they are at.
+        for worker in self.workers.iter_mut().filter_map(Option::take) {
+            let _ = worker.kill();
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What `percolator-bench fig10` prints, and its plot.
+
+use percolator_cli::output::{Out, grouped};
+use serde_json::{Value, json};
+
+use crate::plot::{Axis, Chart, Point, Reference, Role, Series as Line, Unit};
+use crate::report::{Bar, Figure, print_figures};
+use crate::statistics::Estimate;
+use crate::system::machine;
+
+use super::{Outcome, Round, Settings, worker};
+
+/// What is left when a third of the capacity is away, at least.
+const LEFT_MIN: f64 = 0.66;
+/// The share of the baseline from which throughput is back.
+const BACK: f64 = 0.97;
+
+/// The paper's Figure 10, read off it: minutes since a third of the tablet servers was killed, and
+/// Trade-Results a second.
+const PAPER: [(f64, f64); 6] =
+    [(0.0, 56.2), (4.0, 38.9), (11.0, 38.9), (14.0, 55.0), (17.0, 54.5), (28.0, 56.0)];
+const PAPER_BASELINE: f64 = 56.2;
+/// When the servers were back: the plateau ended.
+const PAPER_RETURNED: f64 = 11.0;
+
+const NOTE: &str = "Workers have a capacity, which is lost when they are killed. Throughput is that of all \
+                    transactions, of which Trade-Results are a fixed part and too few for figures by the \
+                    second. There is one table server: moving tablets to others is the store's work, and is \
+                    not measured here.";
+
+/// A moment of a round.
+type Moment = fn(&Round) -> f64;
+
+const KILLED: Moment = |round| round.killed;
+const RETURNED: Moment = |round| round.returned;
+const TABLE_KILLED: Moment = |round| round.table_killed;
+const TABLE_RETURNED: Moment = |round| round.table_returned;
+const END: Moment = |round| round.end;
+
+/// Numbers of each round, over all rounds.
+fn over_rounds(
+    settings: &Settings,
+    outcome: &Outcome,
+    of: impl Fn(&Round, f64) -> Vec<f64>,
+) -> Option<Estimate> {
+    let each = |round| of(round, outcome.baseline(round));
+    // Nothing over nothing is no number.
+    let sample: Vec<f64> =
+        outcome.rounds.iter().flat_map(each).filter(|number| number.is_finite()).collect();
+    Estimate::of(&sample, settings.seed)
+}
+
+fn figures(settings: &Settings, outcome: &Outcome) -> Vec<Figure> {
+    let (window, grace) = (settings.window_s(), settings.grace_s());
+    let shares = |from: Moment, after: f64, to: Moment| {
+        over_rounds(settings, outcome, |round, baseline| {
+            let rates = outcome.all.rates(from(round) + after, to(round), window);
+            rates.into_iter().map(|rate| rate / baseline).collect()
+        })
+    };
+    let until = |from: Moment, to: Moment| {
+        over_rounds(settings, outcome, |round, baseline| {
+            let (from, to) = (from(round), to(round));
+            let found = outcome.all.until(BACK * baseline, from, to, settings.probe_s());
+            // It was never back: at least so long.
+            vec![found.unwrap_or(to - from)]
+        })
+    };
+    let results = over_rounds(settings, outcome, |round, _| {
+        let before = outcome.trade_results.rate(round.begin, round.killed);
+        vec![outcome.trade_results.rate(round.killed, round.returned) / before]
+    });
+    let lowest = over_rounds(settings, outcome, |round, baseline| {
+        let rates = outcome.all.rates(round.killed, round.returned, 1.0);
+        rates.into_iter().reduce(f64::min).map(|least| least / baseline).into_iter().collect()
+    });
+    let idle = over_rounds(settings, outcome, |round, _| {
+        let rates = outcome.all.rates(round.killed, round.returned, 1.0);
+        vec![rates.iter().filter(|rate| **rate == 0.0).count() as f64]
+    });
+    let lost = outcome.audit.lost as f64;
+    vec![
+        Figure::new("workers killed / baseline", shares(KILLED, 0.0, RETURNED))
+            .bar(Bar::AtLeast(LEFT_MIN))
+            .paper(0.69),
+        Figure::new("workers killed / baseline, Trade-Results alone", results).paper(0.69),
+        Figure::new("workers killed: lowest second / baseline", lowest),
+        Figure::new("workers killed: seconds without a commit", idle).bar(Bar::AtMost(0.0)),
+        Figure::new("workers back: seconds to 0.97", until(RETURNED, TABLE_KILLED))
+            .bar(Bar::AtMost(grace)),
+        Figure::new("workers back / baseline", shares(RETURNED, grace, TABLE_KILLED))
+            .bar(Bar::AtLeast(BACK))
+            .paper(BACK),
+        Figure::new("table server back: seconds to 0.97", until(TABLE_RETURNED, END))
+            .bar(Bar::AtMost(grace)),
+        Figure::new("table server back / baseline", shares(TABLE_RETURNED, grace, END))
+            .bar(Bar::AtLeast(BACK)),
+        Figure::alone("lost commits", Some(lost)).bar(Bar::AtMost(0.0)),
+    ]
+}
+
+/// The settings and figures in JSON.
+pub(crate) fn json(settings: &Settings, outcome: &Outcome) -> Value {
+    let audit = &outcome.audit;
+    let violations: Vec<String> = audit.violations.iter().map(ToString::to_string).collect();
+    let sum =
+        |name: &str| outcome.workers.iter().filter_map(|said| said[name].as_u64()).sum::<u64>();
+    json!({
+        "benchmark": "fig10",
+        "note": NOTE,
+        "version": env!("CARGO_PKG_VERSION"),
+        "optimised": !cfg!(debug_assertions),
+        "settings": {
+            "customers": settings.customers,
+            "trades_before": tpce::Scale::new(settings.customers, settings.seed).trades(),
+            "workers": settings.workers,
+            "workers_killed": settings.killed(),
+            "seconds": settings.seconds,
+            "table_away_s": settings.table_away_s(),
+            "rounds": settings.rounds,
+            "taken_for_dead_after_s": worker::LIFETIME.as_secs_f64(),
+            "durability": "buffered",
+            "seed": settings.seed,
+            "quick": settings.quick,
+        },
+        "machine": machine(outcome.load),
+        "loaded_s": outcome.loaded_s,
+        "took_s": outcome.took_s,
+        "capacity": {
+            "free_per_s": outcome.capacity.free,
+            "worker_per_s": outcome.capacity.each,
+            "cpu_share": outcome.capacity.cpu_share,
+        },
+        "figures": figures(settings, outcome).iter().map(Figure::json).collect::<Vec<_>>(),
+        "rounds": outcome.rounds.iter().map(|round| round_json(outcome, round)).collect::<Vec<_>>(),
+        "series": series_json(outcome),
+        "paper": { "minutes": PAPER.map(|(at, _)| at), "trade_results_per_s": PAPER.map(|(_, y)| y) },
+        "workers": { "conflicts": sum("conflicts"), "retries": sum("retries") },
+        "check": {
+            "acknowledged": audit.acknowledged,
+            "lost": audit.lost,
+            "in_doubt": audit.in_doubt,
+            "violations": violations,
+        },
+        "void": outcome.void(settings).map(|(what, _)| what),
+        "check_ok": outcome.void(settings).is_none(),
+    })
+}
+
+fn round_json(outcome: &Outcome, round: &Round) -> Value {
+    json!({
+        "begin_s": round.begin,
+        "workers_killed_s": round.killed,
+        "workers_returned_s": round.returned,
+        "table_killed_s": round.table_killed,
+        "table_returned_s": round.table_returned,
+        "table_listens_s": round.table_listens,
+        "end_s": round.end,
+        "baseline_per_s": outcome.baseline(round),
+        "baseline_trade_results_per_s": outcome.trade_results.rate(round.begin, round.killed),
+    })
+}
+
+/// What was done in each second.
+fn series_json(outcome: &Outcome) -> Value {
+    let end = outcome.rounds.last().map_or(0.0, |round| round.end);
+    let counts = |series: &super::Series| series.rates(0.0, end, 1.0);
+    json!({
+        "transactions_per_s": counts(&outcome.all),
+        "trade_results_per_s": counts(&outcome.trade_results),
+    })
+}
+
+/// Prints settings and figures.
+pub(crate) fn print(out: Out, settings: &Settings, outcome: &Outcome) -> anyhow::Result<()> {
+    let build = if cfg!(debug_assertions) { ", NOT OPTIMISED" } else { "" };
+    let percent =
+        |share: Option<f64>| share.map_or("?".to_owned(), |s| format!("{:.0}", s * 100.0));
+    out.line(&format!(
+        "a TPC-E-like workload, {} customers; {} workers of {:.1} transactions/s each, {} of them killed; \
+         durability buffered{build}\n{:.0}/s without capacities; with them {} % of the processors; {} rounds; \
+         seed {}\n{NOTE}\n",
+        grouped(settings.customers),
+        settings.workers,
+        outcome.capacity.each,
+        settings.killed(),
+        outcome.capacity.free,
+        percent(outcome.capacity.cpu_share),
+        settings.rounds,
+        settings.seed,
+    ))?;
+    print_figures(out, &figures(settings, outcome))?;
+    for round in &outcome.rounds {
+        out.line(&format!(
+            "baseline {:.1} transactions/s, {:.1} Trade-Results/s; the table server listened {:.2} s after its \
+             start",
+            outcome.baseline(round),
+            outcome.trade_results.rate(round.begin, round.killed),
+            round.table_listens - round.table_returned,
+        ))?;
+    }
+    let audit = &outcome.audit;
+    Ok(out.line(&format!(
+        "\nchecked: {} acknowledged orders and completions, {} lost; {} in doubt; {} violations of the books",
+        grouped(audit.acknowledged),
+        grouped(audit.lost),
+        grouped(audit.in_doubt),
+        audit.violations.len(),
+    ))?)
+}
+
+/// The first round: throughput as a share of the baseline over time, and the paper's.
+pub(crate) fn chart(settings: &Settings, outcome: &Outcome) -> Option<Chart> {
+    let round = outcome.rounds.first()?;
+    let line = |series: &super::Series, window: f64| -> Vec<Point> {
+        let baseline = series.rate(round.begin, round.killed);
+        let rates = series.rates(round.begin, round.end, window).into_iter().enumerate();
+        let at = |n: usize| (n as f64 + 0.5) * window;
+        rates.map(|(n, rate)| Point::at(at(n), rate / baseline)).collect()
+    };
+    let (all, results) = (&outcome.all, &outcome.trade_results);
+    let since = |at: f64| at - round.begin;
+    let minute = (round.returned - round.killed) / PAPER_RETURNED;
+    let paper = PAPER.map(|(at, rate)| (since(round.killed) + at * minute, rate / PAPER_BASELINE));
+    // The paper's ends where ours goes on with the table server.
+    let paper = paper.into_iter().filter(|(at, _)| *at <= since(round.table_killed));
+    let window = settings.window_s();
+    let series = vec![
+        Line::dashed(
+            "the paper, 5 of 15 tablet servers killed; its time stretched to ours",
+            Role::Paper(0),
+            paper.map(|(x, y)| Point::at(x, y)).collect(),
+        ),
+        Line::line("all transactions, each second", Role::Ours(0), line(all, 1.0)),
+        Line::points(
+            format!("Trade-Results, each {window:.0} s"),
+            Role::Ours(1),
+            line(results, window),
+        ),
+    ];
+    let (killed, workers) = (settings.killed(), settings.workers);
+    Some(Chart {
+        title: "Figure 10: throughput while servers are killed".to_owned(),
+        subtitle: format!(
+            "TPC-E-like, {} customers, {} transactions/s in the baseline, of them {:.1} Trade-Results; workers \
+             of a capped rate, one table server, one oracle, each a process",
+            grouped(settings.customers),
+            grouped(outcome.baseline(round) as u64),
+            results.rate(round.begin, round.killed),
+        ),
+        x: Axis::linear("seconds", Unit::Plain),
+        y: Axis::linear("throughput / baseline", Unit::Plain),
+        series,
+        references: vec![
+            Reference::x(since(round.killed), format!("{killed} of {workers} workers killed")),
+            Reference::x(since(round.returned), "workers return"),
+            Reference::x(since(round.table_killed), "table server killed"),
+            Reference::x(since(round.table_returned), "it returns"),
+        ],
+    })
+}

@@ -1,0 +1,108 @@
+//! A worker of `percolator-bench fig10`: a process that drives the brokerage, with customers and a
+//! market of its own, as fast as its capacity allows. Requests are lines of JSON on stdin, and only
+//! the last is answered.
+//!
+//! ```text
+//! {"pace": "free"}      as fast as it goes
+//! {"pace": RATE}        so many transactions a second: the capacity of this process
+//! {"pace": "halt"}      none
+//! {"end": true}         finishes what it is at; answered with what it did
+//! ```
+
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bigtable_grpc::{Address, ClientOptions, GrpcStore};
+use percolator::{Cluster, Locks, Percolator};
+use serde_json::{Value, json};
+use tpce::{Exchange, Log, Pace, Pacer, Scale, Seat};
+
+use crate::system::shared_clock;
+
+/// How many transactions a worker has under way: some are held up by locks, and the others must still
+/// reach its capacity.
+const CLIENTS: usize = 8;
+
+/// How long after the death of a process others take it for dead: the time from which its locks can be
+/// resolved. A process that lives renews its token three times in this.
+pub(super) const LIFETIME: Duration = Duration::from_secs(2);
+
+/// Where a worker finds everything.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) table: &'a str,
+    pub(crate) oracle: &'a str,
+    pub(crate) log: &'a Path,
+    pub(crate) number: u64,
+    pub(crate) made: u64,
+}
+
+/// A client of the cluster.
+pub(super) async fn connect(table: &str, oracle: &str) -> anyhow::Result<Percolator> {
+    let address = Address::from_env(&format!("bigtable://{table}/bench/fig10"))?;
+    let client = GrpcStore::open(&address, ClientOptions::default()).await?;
+    let cluster = Cluster {
+        gc: None,
+        locks: Locks::Table { lifetime: LIFETIME },
+        ..Cluster::new(vec![oracle.parse()?])
+    };
+    Ok(Percolator::connect(Arc::new(client), cluster).await?)
+}
+
+/// Works until it is told to end, or killed.
+pub(crate) async fn run(place: &Place<'_>, scale: Scale) -> anyhow::Result<()> {
+    let (asks, mut requests) = tokio::sync::mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if asks.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let log = Log::create(place.log, shared_clock)?;
+    let db = connect(place.table, place.oracle).await?;
+    let seat = Seat { number: place.number, made: place.made, log };
+    let exchange = Exchange::join(db, scale, seat).await?;
+    let pacer = Arc::new(Pacer::default());
+    let mut work = tokio::spawn({
+        let pacer = pacer.clone();
+        async move { exchange.paced(CLIENTS, pacer).await }
+    });
+    say(&json!({ "ready": true }))?;
+    loop {
+        let line = tokio::select! {
+            line = requests.recv() => line,
+            failed = &mut work => {
+                failed??;
+                anyhow::bail!("the clients ended before they were told to");
+            }
+        };
+        // Without whoever started it, there is nobody to work for.
+        let Some(line) = line else { return Ok(()) };
+        let request: Value = serde_json::from_str(&line).context("a request on stdin")?;
+        match (&request["pace"], request["pace"].as_f64()) {
+            (_, Some(rate)) => pacer.set(Pace::PerSecond(rate)),
+            (Value::String(pace), _) if pace == "free" => pacer.set(Pace::Free),
+            (Value::String(_), _) => pacer.set(Pace::Halt),
+            _ => break,
+        }
+    }
+    pacer.set(Pace::End);
+    let report = work.await??;
+    let retries = tpce::TransactionType::ALL.into_iter().map(|kind| report.of(kind).retries);
+    Ok(say(&json!({
+        "transactions": report.total(),
+        "trade_results": report.trade_results(),
+        "conflicts": report.conflicts(),
+        "retries": retries.sum::<u64>(),
+    }))?)
+}
+
+fn say(answer: &Value) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{answer}")?;
+    stdout.flush()
+}

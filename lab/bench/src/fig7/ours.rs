@@ -1,0 +1,415 @@
+//! The repository under load: as fast as it goes, and at a given rate.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bigtable_fjall::FjallStore;
+use clustering::{Check, Corpus, Lookups, Repository};
+use percolator::{Collector, GcOptions, Options, Percolator, WorkerOptions, Workers};
+use percolator_cli::store::Durability;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tokio::sync::Semaphore;
+
+use crate::spy::{Operations, Seen, Spy, Watch};
+use crate::statistics::is_late;
+use crate::system;
+
+/// How many changes may wait for the workers while documents are loaded as fast as it goes.
+const BACKLOG_MAX: usize = 1_000;
+/// How many documents are being written at a time at a given rate: arrivals do not wait for each other,
+/// but the machine is not to drown in them.
+const WRITTEN_AT_ONCE: usize = 64;
+/// How often the generator looks at its clock at most. What came due meanwhile is sent at once.
+const TICK: Duration = Duration::from_micros(200);
+/// After how long without any progress a run is given up.
+const STUCK: Duration = Duration::from_secs(60);
+/// How often the backlog is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What some documents took.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Work {
+    pub(super) documents: u64,
+    pub(super) elapsed: Duration,
+    pub(super) cpu: Option<Duration>,
+    pub(super) operations: Operations,
+    pub(super) lookups: Lookups,
+}
+
+impl Work {
+    pub(super) fn per_second(&self) -> f64 {
+        self.documents as f64 / self.elapsed.as_secs_f64()
+    }
+
+    pub(super) fn per_cpu_second(&self) -> Option<f64> {
+        Some(self.documents as f64 / self.cpu?.as_secs_f64())
+    }
+
+    /// A count for each document.
+    pub(super) fn each(&self, count: u64) -> f64 {
+        count as f64 / self.documents.max(1) as f64
+    }
+}
+
+/// What became of documents that arrived at a rate.
+#[derive(Debug)]
+pub(super) struct Offered {
+    pub(super) per_second: f64,
+    pub(super) work: Work,
+    /// Seconds from when a document was due to when it was clustered, sorted.
+    pub(super) delays: Vec<f64>,
+    /// How many documents a second the backlog grew by, and how many waited in the end.
+    pub(super) growth: f64,
+    pub(super) backlog: u64,
+    /// The generator's own delays that half of the documents did not exceed, and 99 of 100.
+    pub(super) lateness: [Duration; 2],
+}
+
+impl Offered {
+    /// Whether the documents came faster than they were clustered.
+    pub(super) fn is_saturated(&self) -> bool {
+        // More than a hundredth of the rate, and more than a tenth of a second's arrivals: what waits
+        // varies by itself.
+        self.growth > 0.01 * self.per_second && self.backlog as f64 > 0.1 * self.per_second
+    }
+
+    /// Whether the generator was too late for the delays to mean anything.
+    pub(super) fn is_late(&self) -> bool {
+        let delay = |share| super::quantile(&self.delays, share).unwrap_or(0.0);
+        is_late(self.lateness.map(|late| late.as_secs_f64()), [0.5, 0.99].map(delay))
+    }
+
+    pub(super) fn lateness_told(&self) -> String {
+        let [half, most] = self.lateness.map(|late| late.as_secs_f64() * 1000.0);
+        let p99 = super::quantile(&self.delays, 0.99).unwrap_or(0.0) * 1000.0;
+        format!("p50 {half:.2} ms, p99 {most:.2} ms late; documents' delay p99 {p99:.2} ms")
+    }
+}
+
+/// How a repository is served.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Served {
+    pub(crate) durability: Durability,
+    /// How many documents are clustered at a time.
+    pub(crate) workers: usize,
+    /// How many are written at a time when it is to go as fast as it can.
+    pub(crate) loaders: u64,
+}
+
+impl Served {
+    pub(super) fn workers(&self) -> WorkerOptions {
+        WorkerOptions { threads: self.workers, ..WorkerOptions::default() }
+    }
+}
+
+/// A repository that is open, with its observers.
+pub(super) struct Ours {
+    pub(super) repository: Repository,
+    pub(super) seen: Arc<Seen>,
+    corpus: Corpus,
+    loaders: u64,
+    /// The id of the next document.
+    pub(super) next: u64,
+    workers: Workers,
+    _collector: Collector,
+}
+
+impl Ours {
+    /// Opens the repository in a directory, which holds so many documents.
+    pub(super) async fn open(
+        dir: &Path,
+        served: Served,
+        corpus: Corpus,
+        documents: u64,
+    ) -> anyhow::Result<Self> {
+        let options = bigtable_fjall::Options {
+            durability: served.durability.into(),
+            ..bigtable_fjall::Options::default()
+        };
+        let (spy, seen) = Spy::on(Arc::new(FjallStore::open(dir, options)?));
+        let options = Options { backlog_max: BACKLOG_MAX, ..Options::default() };
+        let db = Percolator::over(spy, options).await?;
+        let collector = db.collect_in_background(GcOptions::default());
+        let repository = Repository::open(db).await?;
+        let workers = repository.cluster(served.workers()).await?;
+        let loaders = served.loaders;
+        let next = documents;
+        Ok(Ours { repository, seen, corpus, loaders, next, workers, _collector: collector })
+    }
+
+    /// Loads documents as fast as they are clustered.
+    pub(super) async fn load(&mut self, documents: u64) -> anyhow::Result<Work> {
+        let ids = self.next..self.next + documents;
+        self.next = ids.end;
+        let meter = Meter::start(self);
+        let watch = self.seen.watch(ids.clone());
+        let next = Arc::new(AtomicU64::new(ids.start));
+        let mut loaders = Vec::new();
+        for _ in 0..self.loaders {
+            let (repository, corpus) = (self.repository.clone(), self.corpus);
+            let (next, end) = (next.clone(), ids.end);
+            loaders.push(tokio::spawn(async move {
+                loop {
+                    let id = next.fetch_add(1, Ordering::Relaxed);
+                    if id >= end {
+                        return Ok::<(), percolator::Error>(());
+                    }
+                    repository.load(&corpus.document(id), corpus.body(id)).await?;
+                }
+            }));
+        }
+        for loader in loaders {
+            loader.await??;
+        }
+        clustered(&watch, documents, || None).await?;
+        Ok(meter.stop(self, documents))
+    }
+
+    /// Lets documents arrive at a rate, whether or not they are served, and looks at those that are due
+    /// after a time of warming up.
+    pub(super) async fn offer(
+        &mut self,
+        per_second: f64,
+        warm: Duration,
+        window: Duration,
+        seed: u64,
+    ) -> anyhow::Result<Offered> {
+        let schedule = schedule(per_second, warm + window, seed);
+        let (first, total) = (self.next, schedule.len() as u64);
+        self.next += total;
+        let watch = self.seen.watch(first..first + total);
+        let measured = schedule.partition_point(|due| *due < warm);
+        let arrivals = Arc::new(Arrivals { schedule, ..Arrivals::default() });
+        let generator = Generator {
+            arrivals: arrivals.clone(),
+            repository: self.repository.clone(),
+            corpus: self.corpus,
+            first,
+            since: watch.since(),
+            runtime: tokio::runtime::Handle::current(),
+        };
+        let thread = std::thread::spawn(move || generator.run());
+        tokio::time::sleep(warm.saturating_sub(watch.since().elapsed())).await;
+        let meter = Meter::start(self);
+        let before = watch.count();
+        let mut backlog = Vec::new();
+        while watch.since().elapsed() < warm + window {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let waiting = arrivals.sent.load(Ordering::Relaxed).saturating_sub(watch.count());
+            backlog.push((watch.since().elapsed().as_secs_f64(), waiting as f64));
+        }
+        let documents = watch.count() - before;
+        let work = meter.stop(self, documents);
+        let lateness = tokio::task::spawn_blocking(move || thread.join()).await?;
+        let mut lateness =
+            lateness.map_err(|_| anyhow::anyhow!("the generator of arrivals panicked"))?;
+        lateness.drain(..measured.min(lateness.len()));
+        lateness.sort_unstable();
+        let late = |percent: usize| {
+            let at = (lateness.len() * percent / 100).min(lateness.len().saturating_sub(1));
+            lateness.get(at).copied().unwrap_or_default()
+        };
+        let lateness = [late(50), late(99)];
+        clustered(&watch, total, || arrivals.error()).await?;
+        let delay = |(id, due): (u64, &Duration)| Some(watch.at(id)?.saturating_sub(*due));
+        let after = (first..).zip(&arrivals.schedule).skip(measured);
+        let mut delays: Vec<f64> =
+            after.filter_map(delay).map(|delay| delay.as_secs_f64()).collect();
+        delays.sort_unstable_by(f64::total_cmp);
+        Ok(Offered {
+            per_second,
+            work,
+            delays,
+            growth: slope(&backlog[backlog.len() / 4..]),
+            backlog: backlog.last().map_or(0, |(_, waiting)| *waiting as u64),
+            lateness,
+        })
+    }
+
+    /// Compares all clusters with the rule.
+    pub(super) async fn verify(&self, keys: usize) -> anyhow::Result<Check> {
+        self.repository.database().wait_idle(None).await?;
+        Ok(self.repository.verify(keys).await?)
+    }
+
+    /// Closes it, so that its directory can be copied.
+    pub(super) async fn close(self) {
+        self.workers.stop().await;
+    }
+}
+
+/// Waits until so many of the watched documents are clustered, or one failed.
+async fn clustered(
+    watch: &Watch,
+    documents: u64,
+    failed: impl Fn() -> Option<percolator::Error>,
+) -> anyhow::Result<()> {
+    let (mut last, mut since) = (0, Instant::now());
+    while watch.count() < documents {
+        if let Some(error) = failed() {
+            return Err(error.into());
+        }
+        let count = watch.count();
+        if count > last {
+            (last, since) = (count, Instant::now());
+        }
+        if since.elapsed() > STUCK {
+            let left = documents - count;
+            anyhow::bail!("{left} documents were not clustered, and none in the last minute");
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+/// Counts from a moment on.
+pub(super) struct Meter {
+    started: Instant,
+    cpu: Option<Duration>,
+    operations: Operations,
+    lookups: Lookups,
+}
+
+impl Meter {
+    pub(super) fn start(ours: &Ours) -> Self {
+        Meter {
+            started: Instant::now(),
+            cpu: system::cpu_time(),
+            operations: ours.seen.operations(),
+            lookups: ours.repository.lookups(),
+        }
+    }
+
+    pub(super) fn stop(&self, ours: &Ours, documents: u64) -> Work {
+        let now = ours.repository.lookups();
+        Work {
+            documents,
+            elapsed: self.started.elapsed(),
+            cpu: system::cpu_time().zip(self.cpu).map(|(now, then)| now.saturating_sub(then)),
+            operations: ours.seen.operations().since(self.operations),
+            lookups: Lookups {
+                lookups: now.lookups - self.lookups.lookups,
+                registered: now.registered - self.lookups.registered,
+            },
+        }
+    }
+}
+
+/// Documents on their way.
+#[derive(Debug, Default)]
+struct Arrivals {
+    /// When each is due, from the beginning.
+    schedule: Vec<Duration>,
+    sent: AtomicU64,
+    error: Mutex<Option<percolator::Error>>,
+}
+
+impl Arrivals {
+    fn error(&self) -> Option<percolator::Error> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Arrivals at random, at a rate: the times between them are exponentially distributed.
+fn schedule(per_second: f64, length: Duration, seed: u64) -> Vec<Duration> {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let (mut at, mut schedule) = (0.0, Vec::new());
+    loop {
+        at -= (1.0 - random.random::<f64>()).ln() / per_second;
+        if at >= length.as_secs_f64() {
+            return schedule;
+        }
+        schedule.push(Duration::from_secs_f64(at));
+    }
+}
+
+/// Sends documents when they are due. It has a thread of its own, so that a busy runtime does not slow
+/// down what is to be offered to it.
+struct Generator {
+    arrivals: Arc<Arrivals>,
+    repository: Repository,
+    corpus: Corpus,
+    first: u64,
+    since: Instant,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Generator {
+    /// Returns how late each document was sent.
+    fn run(self) -> Vec<Duration> {
+        let permits = Arc::new(Semaphore::new(WRITTEN_AT_ONCE));
+        let mut lateness = Vec::with_capacity(self.arrivals.schedule.len());
+        for (id, due) in (self.first..).zip(&self.arrivals.schedule) {
+            loop {
+                let now = self.since.elapsed();
+                if now >= *due {
+                    lateness.push(now - *due);
+                    break;
+                }
+                std::thread::sleep((*due - now).max(TICK));
+            }
+            self.arrivals.sent.fetch_add(1, Ordering::Relaxed);
+            let (repository, corpus) = (self.repository.clone(), self.corpus);
+            let (arrivals, permits) = (self.arrivals.clone(), permits.clone());
+            self.runtime.spawn(async move {
+                let _permit = permits.acquire().await;
+                if let Err(error) = repository.load(&corpus.document(id), corpus.body(id)).await {
+                    let mut first = arrivals.error.lock().unwrap_or_else(PoisonError::into_inner);
+                    first.get_or_insert(error);
+                }
+            });
+        }
+        lateness
+    }
+}
+
+/// The slope of the straight line nearest to the points; zero of fewer than two.
+fn slope(points: &[(f64, f64)]) -> f64 {
+    let n = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let along = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum::<f64>();
+    let across = points.iter().map(|p| (p.0 - x).powi(2)).sum::<f64>();
+    if across > 0.0 { along / across } else { 0.0 }
+}
+
+/// Copies a repository that is closed.
+pub(super) fn copy(from: &Path, to: PathBuf) -> std::io::Result<PathBuf> {
+    std::fs::create_dir_all(&to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_have_their_rate_and_their_seed() {
+        let length = Duration::from_secs(10);
+        let arrivals = schedule(1000.0, length, 1);
+        assert!((9_500..10_500).contains(&arrivals.len()), "{}", arrivals.len());
+        assert!(arrivals.is_sorted() && arrivals.iter().all(|due| *due < length));
+        assert_eq!(arrivals, schedule(1000.0, length, 1));
+        assert_ne!(arrivals, schedule(1000.0, length, 2));
+    }
+
+    #[test]
+    fn slopes() {
+        assert_eq!(slope(&[]), 0.0);
+        assert_eq!(slope(&[(1.0, 5.0)]), 0.0);
+        assert_eq!(slope(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]), 2.0);
+        assert_eq!(slope(&[(0.0, 1.0), (1.0, 0.0), (2.0, 1.0)]), 0.0);
+    }
+}

@@ -1,0 +1,246 @@
+//! Batch programs, run over and over: each cycle takes what has arrived during the one before.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use clustering::batch::{Batch, DeltaBatch, Files, RowBatch};
+use clustering::{Corpus, Document, KEYS_AT_FIRST, rule};
+
+use super::duckdb::{Carried, DuckDb};
+use super::engine::Engine;
+use crate::system;
+
+/// How many cycles there are at least at each crawl rate.
+const CYCLES: usize = 3;
+/// Of how many parts of the repository a bulk cycle of those is one that look at new documents alone.
+const NEW_PART: u64 = 20;
+
+/// What a rival is measured for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Ours is held to it: the goals are about it.
+    Goal,
+    /// It is another way to do the same in batches.
+    Peer,
+    /// It is what the goal's rival is held to, so that ours has no straw man beside it. It is asked how many
+    /// documents at most, and nothing of crawl rates.
+    Yardstick,
+    /// It is the floor, which transactions cannot be cheaper than: it is asked how many documents at most,
+    /// and nothing of crawl rates.
+    Floor,
+}
+
+/// What is known of a rival.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Traits {
+    /// What it does, in words.
+    pub(super) label: &'static str,
+    pub(super) purpose: Purpose,
+    /// Whether what arrived stays for the next cycle. Otherwise each begins with the same repository: it
+    /// is held at one size, as the paper holds it.
+    pub(super) keeps: bool,
+}
+
+impl Traits {
+    /// Whether a cycle goes over the whole repository.
+    pub(super) fn goes_over_all(self) -> bool {
+        !self.keeps
+    }
+
+    /// Whether it is measured at crawl rates.
+    pub(super) fn is_swept(self) -> bool {
+        matches!(self.purpose, Purpose::Goal | Purpose::Peer)
+    }
+}
+
+/// A batch program.
+pub(super) struct Rival {
+    batch: Box<dyn Batch>,
+    pub(super) traits: Traits,
+    /// Processor time so far, of whoever does the work.
+    cpu: Box<dyn Fn() -> Option<Duration>>,
+    corpus: Corpus,
+    documents: u64,
+    /// The ids of the last cycle's arrivals, or of all of them if they stay.
+    arrived: Range<u64>,
+}
+
+/// One cycle.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cycle {
+    /// Documents that it went over.
+    pub(super) documents: u64,
+    pub(super) elapsed: Duration,
+    pub(super) cpu: Option<Duration>,
+}
+
+impl Cycle {
+    pub(super) fn per_second(&self) -> f64 {
+        self.documents as f64 / self.elapsed.as_secs_f64()
+    }
+
+    pub(super) fn per_cpu_second(&self) -> Option<f64> {
+        Some(self.documents as f64 / self.cpu?.as_secs_f64())
+    }
+}
+
+/// Cycles at one crawl rate.
+#[derive(Debug)]
+pub(super) struct Cycled {
+    pub(super) per_second: f64,
+    /// Seconds from when a document arrived to the end of the cycle that took it, sorted.
+    pub(super) delays: Vec<f64>,
+    /// The median of each cycle, sorted.
+    pub(super) medians: Vec<f64>,
+}
+
+impl Rival {
+    /// The row-wise batch in a directory of its own.
+    pub(super) fn rows(
+        dir: &Path,
+        corpus: Corpus,
+        documents: u64,
+        threads: usize,
+        files: Files,
+    ) -> io::Result<Self> {
+        let batch = Box::new(RowBatch::create(dir, corpus, documents, threads, files)?);
+        let (purpose, label) = match files {
+            Files::New => {
+                (Purpose::Goal, "three passes over rows, bodies carried (MapReduce's way)")
+            }
+            Files::Over => (Purpose::Peer, "the same, over its old files"),
+        };
+        let traits = Traits { label, purpose, keeps: false };
+        Ok(Self::new(batch, traits, Box::new(system::cpu_time), corpus, documents))
+    }
+
+    /// The delta batch in a directory of its own.
+    pub(super) fn delta(dir: &Path, corpus: Corpus, documents: u64) -> io::Result<Self> {
+        let batch = Box::new(DeltaBatch::create(dir, corpus, documents)?);
+        let label = "batch of new documents alone, tables in memory";
+        let traits = Traits { label, purpose: Purpose::Peer, keeps: true };
+        Ok(Self::new(batch, traits, Box::new(system::cpu_time), corpus, documents))
+    }
+
+    /// The engine beneath ours, in a directory of its own.
+    pub(super) fn engine(dir: &Path, corpus: Corpus, documents: u64) -> io::Result<Self> {
+        let batch = Box::new(Engine::create(dir, corpus, documents)?);
+        let label = "the same cells straight into the engine, two threads";
+        let traits = Traits { label, purpose: Purpose::Floor, keeps: true };
+        Ok(Self::new(batch, traits, Box::new(system::cpu_time), corpus, documents))
+    }
+
+    /// The column engine in a process of its own.
+    pub(super) fn duckdb(engine: DuckDb, corpus: Corpus, documents: u64) -> Self {
+        let spent = engine.spent();
+        let cpu = Box::new(move || spent.lock().ok().map(|spent| *spent));
+        let (label, purpose) = match engine.carried {
+            Carried::Keys => ("three passes over columns (DuckDB)", Purpose::Peer),
+            Carried::Bodies => {
+                ("three passes over rows, bodies carried (DuckDB)", Purpose::Yardstick)
+            }
+        };
+        let traits = Traits { label, purpose, keeps: false };
+        Self::new(Box::new(engine), traits, cpu, corpus, documents)
+    }
+
+    fn new(
+        batch: Box<dyn Batch>,
+        traits: Traits,
+        cpu: Box<dyn Fn() -> Option<Duration>>,
+        corpus: Corpus,
+        documents: u64,
+    ) -> Self {
+        Rival { batch, traits, cpu, corpus, documents, arrived: documents..documents }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.batch.name()
+    }
+
+    /// One cycle as fast as it goes: over the whole repository, or, of those that look at new documents
+    /// alone, with a twentieth of that many.
+    pub(super) fn bulk(&mut self) -> io::Result<Cycle> {
+        let new = if self.traits.keeps { self.documents / NEW_PART } else { 0 };
+        self.cycle(new).map(|(cycle, _)| cycle)
+    }
+
+    /// A cycle with so many arrivals; and when it ended.
+    pub(super) fn cycle(&mut self, arrivals: u64) -> io::Result<(Cycle, Instant)> {
+        let from = if self.traits.keeps { self.arrived.end } else { self.documents };
+        let arriving = from..from + arrivals;
+        self.arrived =
+            if self.traits.keeps { self.documents..arriving.end } else { arriving.clone() };
+        let documents: Vec<Document> = arriving.map(|id| self.corpus.document(id)).collect();
+        let (started, cpu) = (Instant::now(), (self.cpu)());
+        self.batch.cycle(&documents)?;
+        let ended = Instant::now();
+        let cpu = (self.cpu)().zip(cpu).map(|(now, then)| now.saturating_sub(then));
+        let base = if self.traits.keeps { 0 } else { self.documents };
+        Ok((Cycle { documents: base + arrivals, elapsed: ended - started, cpu }, ended))
+    }
+
+    /// Cycle after cycle while documents arrive at a rate, for this long and three cycles at least.
+    pub(super) fn cycles(&mut self, per_second: f64, least: Duration) -> io::Result<Cycled> {
+        // What arrives during this one is the first cycle's.
+        let started = Instant::now();
+        let due = |n: u64| Duration::from_secs_f64(n as f64 / per_second);
+        self.cycle(0)?;
+        let mut taken = 0;
+        let (mut delays, mut medians) = (Vec::new(), Vec::new());
+        while medians.len() < CYCLES || started.elapsed() < least {
+            // A document arrived; with less there is nothing to do.
+            std::thread::sleep(due(taken + 1).saturating_sub(started.elapsed()));
+            let arrived = (started.elapsed().as_secs_f64() * per_second) as u64;
+            let arrived = arrived.max(taken + 1);
+            let (_, ended) = self.cycle(arrived - taken)?;
+            let ended = ended - started;
+            let delay = |n: u64| ended.saturating_sub(due(n + 1)).as_secs_f64();
+            let cycle: Vec<f64> = (taken..arrived).rev().map(delay).collect();
+            medians.extend(super::quantile(&cycle, 0.5));
+            delays.extend(cycle);
+            taken = arrived;
+        }
+        delays.sort_unstable_by(f64::total_cmp);
+        medians.sort_unstable_by(f64::total_cmp);
+        Ok(Cycled { per_second, delays, medians })
+    }
+
+    /// How many documents are in another cluster than the rule puts them in.
+    pub(super) fn wrong(&mut self) -> io::Result<u64> {
+        let ids = (0..self.documents).chain(self.arrived.clone());
+        let documents: Vec<Document> = ids.map(|id| self.corpus.document(id)).collect();
+        let expected = rule::passes(&documents, KEYS_AT_FIRST);
+        let found = self.batch.clusters()?;
+        let wrong = found.iter().zip(&expected).filter(|(a, b)| a != b).count();
+        Ok((wrong + found.len().abs_diff(expected.len())) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_take_what_arrived_before_and_stay_exact() {
+        let (dir, corpus) = (tempfile::tempdir().unwrap(), Corpus::new(2000, 1));
+        let mut rivals = [
+            Rival::rows(&dir.path().join("rows"), corpus, 2000, 2, Files::New).unwrap(),
+            Rival::rows(&dir.path().join("over"), corpus, 2000, 2, Files::Over).unwrap(),
+            Rival::delta(&dir.path().join("delta"), corpus, 2000).unwrap(),
+            Rival::engine(&dir.path().join("engine"), corpus, 2000).unwrap(),
+        ];
+        for rival in &mut rivals {
+            assert!(rival.bulk().unwrap().documents > 0);
+            let cycled = rival.cycles(200.0, Duration::from_millis(50)).unwrap();
+            assert!(cycled.medians.len() >= CYCLES && cycled.delays.is_sorted());
+            assert!(cycled.delays.len() >= CYCLES, "{cycled:?}");
+            assert!(cycled.delays[0] > 0.0 && !rival.arrived.is_empty());
+            assert_eq!(rival.wrong().unwrap(), 0, "{}", rival.name());
+            rival.corpus = Corpus::new(2000, 2);
+            assert!(rival.wrong().unwrap() > 0, "{}", rival.name());
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! From the paper's form of a write to the default, one optimisation after the other: what each step is,
+//! and what a transaction on one cell asks of the store there.
+
+use std::path::Path;
+
+use percolator::{Bytes, Column, CommitPath, Options, Percolator};
+use serde_json::{Value, json};
+
+use super::embedded::{Switches, two_phases};
+use crate::spy::{Operations, Spy};
+
+/// How many transactions are counted.
+const COUNTED: u64 = 64;
+
+/// A step of the ladder: an arm, and what it has that the one before has not.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) arm: &'static str,
+    pub(super) gains: &'static str,
+    /// What the counted transactions asked for.
+    asked: Operations,
+}
+
+/// The arm, its store, whether it takes two phases and whether it has short values in its records.
+type Form = (&'static str, &'static str, Switches, bool, bool);
+
+const FORMS: [Form; 5] = [
+    ("paper_faithful", "nothing: the paper's form", Switches::PAPER, true, false),
+    (
+        "with_newest_apart",
+        "newest write records lie apart from older ones",
+        Switches { newest_apart: true, ..Switches::PAPER },
+        true,
+        false,
+    ),
+    ("with_memory", "the committer remembers newest write records", Switches::ALL, true, false),
+    ("two_phases", "short values travel in lock and write records", Switches::ALL, true, true),
+    ("tx", "both phases in one step", Switches::ALL, false, true),
+];
+
+/// Counts what transactions ask of the store in each form.
+pub(super) async fn count(dir: &Path) -> anyhow::Result<Vec<Step>> {
+    let mut steps = Vec::with_capacity(FORMS.len());
+    for (arm, gains, switches, phases, short_values) in FORMS {
+        let (spy, seen) = Spy::on(switches.open(&dir.join("counted").join(arm))?);
+        let options = if phases { two_phases(short_values) } else { Options::default() };
+        debug_assert_eq!(phases, options.commit_path == CommitPath::TwoPhases);
+        let db = Percolator::over(spy, options).await?;
+        let (table, column) = (db.table("cells").await?, Column::literal("v"));
+        // The schema of observers is read once.
+        write(&db, &table, &column, 0).await?;
+        let before = seen.operations();
+        for n in 1..=COUNTED {
+            write(&db, &table, &column, n).await?;
+        }
+        steps.push(Step { arm, gains, asked: seen.operations().since(before) });
+    }
+    Ok(steps)
+}
+
+async fn write(
+    db: &Percolator,
+    table: &percolator::Table,
+    column: &Column,
+    n: u64,
+) -> anyhow::Result<()> {
+    let mut tx = db.begin().await?;
+    tx.set(table, n.to_be_bytes().to_vec(), column, Bytes::from(vec![7; 100]))?;
+    tx.commit().await?;
+    Ok(())
+}
+
+impl Step {
+    /// What one transaction asks for.
+    fn each(&self) -> [(&'static str, f64); 4] {
+        let Operations { reads, scans, writes, conditions, cells, .. } = self.asked;
+        let each = |count: u64| count as f64 / COUNTED as f64;
+        [
+            ("reads", each(reads + scans)),
+            ("writes", each(writes)),
+            ("conditions", each(conditions)),
+            ("cells_changed", each(cells)),
+        ]
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let mut step = json!({ "arm": self.arm, "gains": self.gains });
+        for (name, each) in self.each() {
+            step["per_transaction"][name] = json!(each);
+        }
+        step
+    }
+
+    /// The arm, what it asks for, and what it gains, as cells of a table.
+    pub(super) fn row(&self) -> Vec<String> {
+        let each = self.each().map(|(_, each)| format!("{each:.1}"));
+        let name = std::iter::once(self.arm.to_owned());
+        name.chain(each).chain(std::iter::once(self.gains.to_owned())).collect()
+    }
+}

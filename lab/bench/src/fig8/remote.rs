@@ -1,0 +1,74 @@
+//! Servers of Google's Bigtable API beside the stores in this process: ours, and Google's emulator.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bigtable::Store;
+use bigtable_grpc::{Address, ClientOptions, GrpcStore};
+use percolator::{Options, Percolator};
+
+use super::cells::Place;
+use super::embedded;
+use crate::server::Server;
+
+/// Where the Cloud SDK has the emulator.
+const SDK: &str = "/usr/lib/google-cloud-sdk";
+const IN_SDK: &str = "platform/bigtable-emulator/cbtemulator";
+
+/// How to get an emulator.
+const NO_EMULATOR: &str = "Google's emulator: no program cbtemulator; install \
+    google-cloud-cli-bigtable-emulator, or name the program with --emulator or CBTEMULATOR, or a running \
+    one with BIGTABLE_EMULATOR_HOST";
+
+/// An emulator, ours to end or not.
+#[derive(Debug)]
+pub(super) enum Emulator {
+    Started(Server),
+    /// The one that the environment names.
+    Running(String),
+}
+
+impl Emulator {
+    /// Starts the emulator that is named or found, unless one runs; else says how to get it.
+    pub(super) fn start(named: Option<&Path>) -> anyhow::Result<Result<Self, String>> {
+        if let Some(program) = named {
+            return Ok(Ok(Emulator::Started(Server::emulator(program)?)));
+        }
+        if let Ok(running) = std::env::var("BIGTABLE_EMULATOR_HOST") {
+            return Ok(Ok(Emulator::Running(running)));
+        }
+        match found() {
+            Some(program) => Ok(Ok(Emulator::Started(Server::emulator(&program)?))),
+            None => Ok(Err(NO_EMULATOR.to_owned())),
+        }
+    }
+
+    pub(super) fn address(&self) -> &str {
+        match self {
+            Emulator::Started(server) => server.address(),
+            Emulator::Running(address) => address,
+        }
+    }
+}
+
+/// An emulator on the path or in the Cloud SDK.
+fn found() -> Option<PathBuf> {
+    let named = std::env::var_os("CBTEMULATOR").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let sdk = std::env::var_os("CLOUDSDK_ROOT_DIR").unwrap_or_else(|| SDK.into());
+    let programs = std::env::split_paths(&path).map(|dir| dir.join("cbtemulator"));
+    let sdk = Path::new(&sdk).join(IN_SDK);
+    named.into_iter().chain(programs).chain([sdk]).find(|program| program.is_file())
+}
+
+/// A table as it is, and one of transactions, on the server at an address. The oracle is in this process.
+pub(super) async fn tables(address: &str) -> anyhow::Result<[Place; 2]> {
+    // A name of its own for each run: an emulator may hold another run's tables.
+    let run = format!("fig8-{}", std::process::id());
+    let address: Address = format!("bigtable://{address}/bench/{run}").parse()?;
+    let store: Arc<dyn Store> =
+        Arc::new(GrpcStore::open(&address, ClientOptions::default()).await?);
+    let db = Percolator::over(store.clone(), Options::default()).await?;
+    let raw = embedded::raw(&*store, "raw", true).await?;
+    Ok([raw, embedded::transactions(&db, Options::default(), "cells").await?])
+}

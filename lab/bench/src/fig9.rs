@@ -1,0 +1,357 @@
+//! A TPC-E-like brokerage, measured (the paper's Figure 9).
+//!
+//! ```text
+//!   embedded_1   store, clients and market in one process, on one core
+//!   embedded_2   the same process on two cores
+//!   small_2      an eighth of the customers, on two cores: what size costs
+//!   rpc_2        store and oracle in processes of their own, over gRPC, all on the same two cores
+//!   postgres_2   PostgreSQL over a unix socket, all on the same two cores
+//!   plpgsql_2    the same with each transaction as one function in PL/pgSQL
+//! ```
+//!
+//! The arms take turns in short blocks; processor time is that of all processes of an arm. A run whose
+//! books are not in order at the end is void, and so is one whose requests were sent late whenever latencies
+//! were measured.
+
+mod chart;
+mod report;
+pub(crate) mod work;
+
+pub(crate) use chart::chart;
+pub(crate) use report::{json, print};
+
+use std::time::Instant;
+
+use clap::ValueEnum;
+use percolator_cli::context::Context;
+use percolator_cli::progress::Progress;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+use serde_json::{Value, json};
+use tpce::postgres::Server;
+
+use crate::processes::{Driver, cores};
+use crate::statistics::is_late;
+use crate::system::{self, Load};
+
+/// Blocks of an arm, at least, and how long one takes, at most.
+const BLOCKS_MIN: usize = 10;
+const BLOCK_S_MAX: f64 = 2.0;
+/// Requests at a rate come at this share of what the arm did in the closed loop.
+const OPEN_SHARE: f64 = 0.5;
+/// And then, in the full form, at these.
+const HIGHER_SHARES: [f64; 2] = [0.75, 0.9];
+/// For how long, compared with the closed loop; at the higher shares together.
+const OPEN_TIME: f64 = 0.4;
+/// How often latencies are measured at most, until no request was sent late.
+const OPEN_TRIES: usize = 3;
+/// The brokerage that shows what size costs is so much smaller.
+const SMALLER: u64 = 8;
+
+/// A store that is driven by a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Store {
+    /// In the driver's own process.
+    Embedded,
+    /// The same, with an eighth of the customers.
+    Small,
+    /// Served by other processes.
+    Rpc,
+    /// PostgreSQL.
+    Postgres,
+    /// PostgreSQL, with each transaction as one function in PL/pgSQL.
+    Plpgsql,
+}
+
+impl Store {
+    const ALL: [Store; 5] =
+        [Store::Embedded, Store::Small, Store::Rpc, Store::Postgres, Store::Plpgsql];
+
+    fn name(self) -> &'static str {
+        match self {
+            Store::Embedded => "embedded",
+            Store::Small => "small",
+            Store::Rpc => "rpc",
+            Store::Postgres => "postgres",
+            Store::Plpgsql => "plpgsql",
+        }
+    }
+
+    fn is_postgres(self) -> bool {
+        matches!(self, Store::Postgres | Store::Plpgsql)
+    }
+
+    fn customers(self, settings: &Settings) -> u64 {
+        match self {
+            Store::Small => (settings.customers / SMALLER).max(tpce::CUSTOMERS_MIN),
+            _ => settings.customers,
+        }
+    }
+}
+
+/// How it is measured.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) customers: u64,
+    pub(crate) seconds: f64,
+    pub(crate) seed: u64,
+    pub(crate) quick: bool,
+    pub(crate) without: Vec<Store>,
+}
+
+impl Settings {
+    fn blocks(&self) -> usize {
+        ((self.seconds / BLOCK_S_MAX).ceil() as usize).max(BLOCKS_MIN)
+    }
+
+    fn block_s(&self) -> f64 {
+        self.seconds / self.blocks() as f64
+    }
+
+    fn higher_shares(&self) -> &'static [f64] {
+        if self.quick { &[] } else { &HIGHER_SHARES }
+    }
+}
+
+/// A store on some cores.
+#[derive(Debug)]
+pub(crate) struct Arm {
+    store: Store,
+    cores: usize,
+    /// What each block did, as the driver said it, with the machine's load.
+    blocks: Vec<Value>,
+}
+
+impl Arm {
+    fn name(&self) -> String {
+        format!("{}_{}", self.store.name(), self.cores)
+    }
+
+    /// A number of each block.
+    fn each(&self, of: impl Fn(&Value) -> Option<f64>) -> Vec<f64> {
+        self.blocks.iter().filter_map(of).collect()
+    }
+}
+
+/// What came of a store.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    store: Store,
+    loaded_s: Option<f64>,
+    /// Requests at half of the rate of the closed loop.
+    open: Value,
+    /// The same before, discarded because requests were sent late.
+    late: Vec<Value>,
+    /// Requests at higher shares of it.
+    higher: Vec<(f64, Value)>,
+    /// Violations, and types of transactions by arm.
+    end: Value,
+}
+
+/// The result of a run.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    arms: Vec<Arm>,
+    stores: Vec<Stored>,
+    /// What was left out, and how to get it.
+    missing: Vec<String>,
+    load: [Load; 2],
+    took_s: f64,
+}
+
+impl Outcome {
+    /// Why the figures are void, and what to do; `None` if they are not.
+    pub(crate) fn void(&self) -> Option<(String, &'static str)> {
+        for stored in &self.stores {
+            let found = stored.end["violations"].as_array().map_or(&[][..], Vec::as_slice);
+            if let Some(first) = found.first().and_then(Value::as_str) {
+                let (store, count) = (stored.store.name(), found.len());
+                return Some((
+                    format!("{store}: {count} violations of the books, the first one: {first}"),
+                    "the figures are void; please report this with the settings above",
+                ));
+            }
+        }
+        for stored in &self.stores {
+            let [late, delays] = lateness_ms(&stored.open);
+            if sent_late(&stored.open) {
+                return Some((
+                    format!(
+                        "{}: {OPEN_TRIES} times requests were sent late; in the end one in a hundred by \
+                         {:.1} ms or more, and one in two by {:.1} ms; one in a hundred took {:.1} ms, \
+                         one in two {:.1} ms",
+                        stored.store.name(),
+                        late[1],
+                        late[0],
+                        delays[1],
+                        delays[0],
+                    ),
+                    "the latencies are void: run it again on a machine that does nothing else",
+                ));
+            }
+        }
+        None
+    }
+}
+
+/// By how many milliseconds one request in two, and one in a hundred, were sent late at least, and the same
+/// of what they took.
+fn lateness_ms(open: &Value) -> [[f64; 2]; 2] {
+    [["lateness_p50_ms", "lateness_p99_ms"], ["p50_ms", "p99_ms"]]
+        .map(|names| names.map(|name| open[name].as_f64().unwrap_or_default()))
+}
+
+fn sent_late(open: &Value) -> bool {
+    let [late, delays] = lateness_ms(open).map(|pair| pair.map(|ms| ms / 1000.0));
+    is_late(late, delays)
+}
+
+/// Measures latencies again while requests are sent late, a few times at most. Returns the last ones, and
+/// those before.
+fn in_time(
+    mut measure: impl FnMut() -> anyhow::Result<Value>,
+) -> anyhow::Result<(Value, Vec<Value>)> {
+    let (mut open, mut late) = (measure()?, Vec::new());
+    while sent_late(&open) && late.len() + 1 < OPEN_TRIES {
+        late.push(std::mem::replace(&mut open, measure()?));
+    }
+    Ok((open, late))
+}
+
+/// Measures; `None` after Ctrl-C.
+pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Result<Option<Outcome>> {
+    let (started, before) = (Instant::now(), Load::now());
+    let data = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
+    let mut missing = Vec::new();
+    let cores: Vec<usize> = cores().into_iter().take(2).collect();
+    if cores.len() < 2 {
+        let what = "two cores, and `taskset` of the package util-linux to choose them";
+        missing.push(format!("scaling: needs {what}"));
+    }
+    let mut stores: Vec<Store> = Store::ALL.to_vec();
+    stores.retain(|store| !settings.without.contains(store));
+    if let Err(error) = Server::find() {
+        let without = stores.iter().filter(|store| store.is_postgres());
+        missing.extend(without.map(|store| format!("{}: {error}", store.name())));
+        stores.retain(|store| !store.is_postgres());
+    }
+    missing.iter().for_each(|what| context.out.note(&format!("left out: {what}")));
+    let steps = stores.len() * 3 + (settings.blocks() + 1) * (stores.len() + 1);
+    let progress = Progress::new(context.out.quiet, Some(steps as u64));
+    let mut drivers = Vec::new();
+    let mut arms = Vec::new();
+    for (at, store) in stores.iter().enumerate() {
+        if context.interrupt.requested() {
+            return Ok(None);
+        }
+        progress.say(at as u64, &format!("loading {}", store.name()));
+        let dir = data.path().join(store.name());
+        std::fs::create_dir(&dir)?;
+        let customers = store.customers(settings);
+        let (data, seed) = (dir.to_string_lossy(), settings.seed.to_string());
+        let arguments = ["--store", store.name(), "--customers", &customers.to_string()];
+        let arguments = arguments.into_iter().chain(["--seed", &seed, "--data", &data]);
+        let mut driver = Driver::start("fig9-store", arguments, &cores)?;
+        let loaded = driver.answer()?;
+        drivers.push((*store, driver, loaded));
+        if *store == Store::Embedded && cores.len() == 2 {
+            arms.push(Arm { store: *store, cores: 1, blocks: Vec::new() });
+        }
+        arms.push(Arm { store: *store, cores: cores.len().max(1), blocks: Vec::new() });
+    }
+    let done = stores.len() as u64;
+    let blocks = closed(context, settings, &progress, done, (&mut drivers, &mut arms), &cores)?;
+    if !blocks {
+        return Ok(None);
+    }
+    let mut ended = Vec::new();
+    for (at, (store, mut driver, loaded)) in drivers.into_iter().enumerate() {
+        progress.say((steps - stores.len() + at) as u64, &format!("latencies of {}", store.name()));
+        let arm = arms.iter().rfind(|arm| arm.store == store);
+        let rates = arm.map(|arm| arm.each(report::transactions_per_s)).unwrap_or_default();
+        let peak = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
+        let seconds = settings.seconds * OPEN_TIME;
+        let request = json!({ "open": peak * OPEN_SHARE, "seconds": seconds });
+        let (open, late) = in_time(|| driver.ask(&request))?;
+        let mut higher = Vec::new();
+        for share in settings.higher_shares() {
+            let seconds = seconds / HIGHER_SHARES.len() as f64;
+            let request = json!({ "open": peak * share, "seconds": seconds });
+            higher.push((*share, driver.ask(&request)?));
+        }
+        let (loaded_s, end) = (loaded["loaded_s"].as_f64(), driver.end()?);
+        ended.push(Stored { store, loaded_s, open, late, higher, end });
+    }
+    let (load, took_s) = ([before, Load::now()], started.elapsed().as_secs_f64());
+    Ok(Some(Outcome { arms, stores: ended, missing, load, took_s }))
+}
+
+/// The blocks of all arms in turns; the first round warms up. False after Ctrl-C.
+fn closed(
+    context: &Context,
+    settings: &Settings,
+    progress: &Progress,
+    mut done: u64,
+    (drivers, arms): (&mut [(Store, Driver, Value)], &mut [Arm]),
+    cores: &[usize],
+) -> anyhow::Result<bool> {
+    let mut order: Vec<usize> = (0..arms.len()).collect();
+    let mut random = SmallRng::seed_from_u64(settings.seed);
+    let rounds = settings.blocks();
+    for round in 0..=rounds {
+        if round > 0 {
+            order.shuffle(&mut random);
+        }
+        for &at in &order {
+            if context.interrupt.requested() {
+                return Ok(false);
+            }
+            let arm = &mut arms[at];
+            let name = arm.name();
+            progress.say(done, &format!("round {round} of {rounds}: {name}"));
+            done += 1;
+            let driver = drivers.iter_mut().find(|(store, ..)| *store == arm.store);
+            let Some((_, driver, _)) = driver else { continue };
+            if arm.store == Store::Embedded && !cores.is_empty() {
+                driver.move_to(&cores[..arm.cores])?;
+            }
+            // The round that warms up counts under no arm's name.
+            let name = if round == 0 { "" } else { &name };
+            let request = json!({ "closed": settings.block_s(), "name": name });
+            let mut block = driver.ask(&request)?;
+            block["load_1m"] = json!(system::load());
+            block["cpu_pressure_10s"] = json!(system::cpu_pressure());
+            if round > 0 {
+                arm.blocks.push(block);
+            }
+        }
+    }
+    for (store, driver, _) in drivers {
+        if *store == Store::Embedded && !cores.is_empty() {
+            driver.move_to(cores)?;
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn latencies(late_p99_ms: f64) -> Value {
+        json!({ "lateness_p50_ms": 0.0, "lateness_p99_ms": late_p99_ms, "p50_ms": 1.0, "p99_ms": 20.0 })
+    }
+
+    #[test]
+    fn latencies_of_late_requests_are_measured_again_a_few_times() {
+        for (each, tries) in [(&[1.9][..], 1), (&[2.1, 1.9], 2), (&[2.1, 9.0, 2.2, 0.1], 3)] {
+            let mut measured = each.iter().map(|ms| latencies(*ms));
+            let (open, late) = in_time(|| Ok(measured.next().unwrap())).unwrap();
+            assert_eq!(open, latencies(each[tries - 1]));
+            assert_eq!(late.len(), tries - 1);
+            assert!(late.iter().all(sent_late));
+        }
+        assert!(in_time(|| anyhow::bail!("the driver ended")).is_err());
+    }
+}

@@ -1,0 +1,193 @@
+//! The process that drives one store: it loads a brokerage, answers requests for blocks, and checks the
+//! books. Requests and answers are lines of JSON.
+//!
+//! ```text
+//! {"closed": SECONDS, "name": ARM}   clients in a closed loop, counted under a name
+//! {"open": RATE, "seconds": SECONDS} requests at a rate
+//! {"end": true}                      checks, and what was counted under each name
+//! ```
+//!
+//! Processor time is that of this process and of every process that it started.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use bigtable_grpc::{Address, ClientOptions, GrpcStore};
+use percolator::{Cluster, Durability, OpenOptions, Percolator};
+use serde_json::{Value, json};
+use tpce::postgres::{self, Bodies};
+use tpce::{Exchange, Report, Scale, TransactionType};
+
+use crate::priority::go_before_all_others;
+use crate::server::{ANY_PORT, Server};
+use crate::system::{Spent, descendants_cpu};
+use crate::turns::histogram;
+
+use super::Store;
+
+/// Memory for blocks of the embedded store; PostgreSQL has four times as much.
+const CACHE_BYTES: u64 = 128 << 20;
+
+/// A store with a brokerage, and what it runs on.
+struct Bed {
+    exchange: Exchange,
+    _servers: Vec<Server>,
+    _postgres: Option<postgres::Server>,
+}
+
+/// How many clients there are: enough to keep two cores busy, and over RPC to fill the requests'
+/// batches.
+fn clients(store: Store) -> usize {
+    match store {
+        Store::Embedded | Store::Small => 8,
+        Store::Rpc => 64,
+        Store::Postgres | Store::Plpgsql => 16,
+    }
+}
+
+/// Loads and answers until it is told to end.
+pub(crate) async fn run(store: Store, scale: Scale, data: &Path) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let bed = load(store, scale, data).await?;
+    say(&json!({ "loaded_s": started.elapsed().as_secs_f64() }))?;
+    let mut totals = BTreeMap::<String, Report>::new();
+    let (asks, mut requests) = tokio::sync::mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if asks.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    while let Some(line) = requests.recv().await {
+        let request: Value = serde_json::from_str(&line).context("a request on stdin")?;
+        let number = |name: &str| request[name].as_f64();
+        if let Some(seconds) = number("closed") {
+            let spent = Spent::new();
+            let length = Duration::from_secs_f64(seconds);
+            let report = bed.exchange.closed(clients(store), length).await?;
+            say(&block(&report, &spent))?;
+            let name = request["name"].as_str().unwrap_or_default().to_owned();
+            totals.entry(name).or_default().add(&report);
+        } else if let (Some(rate), Some(seconds)) = (number("open"), number("seconds")) {
+            // What sends the requests is started by this thread.
+            go_before_all_others();
+            let spent = Spent::new();
+            match bed.exchange.open(rate, Duration::from_secs_f64(seconds)).await {
+                Ok(report) => say(&open(&report, rate, &spent)?)?,
+                // Of latencies there is nothing to tell then, of the rest there is.
+                Err(tpce::Error::Saturated { waiting }) => {
+                    say(&json!({ "per_second": rate, "saturated": waiting }))?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        } else {
+            let violations = bed.exchange.check().await?;
+            let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
+            let totals: BTreeMap<&String, Value> =
+                totals.iter().map(|(name, report)| (name, types(report))).collect();
+            return Ok(say(&json!({ "violations": violations, "types": totals }))?);
+        }
+    }
+    Ok(())
+}
+
+async fn load(store: Store, scale: Scale, data: &Path) -> anyhow::Result<Bed> {
+    let (mut servers, mut postgres) = (Vec::new(), None);
+    let exchange = match store {
+        Store::Embedded | Store::Small => {
+            let options = OpenOptions {
+                durability: Durability::Buffered,
+                cache_bytes: CACHE_BYTES,
+                ..OpenOptions::default()
+            };
+            Exchange::load(Percolator::open_with(data, options).await?, scale).await?
+        }
+        Store::Rpc => {
+            let buffered = ["--durability", "buffered"];
+            let table = Server::over(&data.join("table"), "table", ANY_PORT, &buffered)?;
+            let oracle = Server::over(&data.join("oracle"), "oracle", ANY_PORT, &[])?;
+            let address = format!("bigtable://{}/bench/fig9", table.address());
+            let address = Address::from_env(&address)?;
+            let client = GrpcStore::open(&address, ClientOptions::default()).await?;
+            let cluster = Cluster::new(vec![oracle.address().parse()?]);
+            let db = Percolator::connect(Arc::new(client), Cluster { gc: None, ..cluster }).await?;
+            servers = vec![table, oracle];
+            Exchange::load(db, scale).await?
+        }
+        Store::Postgres | Store::Plpgsql => {
+            let server = postgres.insert(postgres::Server::start(data, postgres::Server::find()?)?);
+            let bodies = match store {
+                Store::Plpgsql => Bodies::Functions,
+                _ => Bodies::Statements,
+            };
+            Exchange::load_postgres(server, scale, bodies).await?
+        }
+    };
+    Ok(Bed { exchange, _servers: servers, _postgres: postgres })
+}
+
+fn say(answer: &Value) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{answer}")?;
+    stdout.flush()
+}
+
+/// What a block did.
+fn block(report: &Report, spent: &Spent) -> Value {
+    json!({
+        "seconds": report.elapsed.as_secs_f64(),
+        "transactions": report.total(),
+        "trade_results": report.trade_results(),
+        "conflicts": report.conflicts(),
+        "cpu_seconds": spent.seconds(),
+        "servers_cpu_seconds": descendants_cpu().map(|cpu| cpu.as_secs_f64()),
+    })
+}
+
+/// What came of requests at a rate.
+fn open(report: &Report, rate: f64, spent: &Spent) -> anyhow::Result<Value> {
+    let mut answer = block(report, spent);
+    let late = |quantile| report.lateness.value_at_quantile(quantile) as f64 / 1e6;
+    let mut all = histogram();
+    for kind in TransactionType::ALL {
+        all.add(&report.of(kind).latencies)?;
+    }
+    for (name, quantile) in [("p50_ms", 0.5), ("p99_ms", 0.99)] {
+        answer[name] = json!(all.value_at_quantile(quantile) as f64 / 1e6);
+    }
+    answer["per_second"] = json!(rate);
+    answer["lateness_p50_ms"] = json!(late(0.5));
+    answer["lateness_p99_ms"] = json!(late(0.99));
+    answer["lateness_max_ms"] = json!(report.lateness.max() as f64 / 1e6);
+    answer["types"] = types(report);
+    Ok(answer)
+}
+
+/// Latencies, conflicts and reads by type of transaction.
+fn types(report: &Report) -> Value {
+    let of = |kind: TransactionType| {
+        let report = report.of(kind);
+        let ms = |quantile| report.latencies.value_at_quantile(quantile) as f64 / 1e6;
+        let each = |count: u64| count as f64 / report.done.max(1) as f64;
+        json!({
+            "name": kind.name(),
+            "done": report.done,
+            "conflicts": report.conflicts,
+            "retries": report.retries,
+            "p50_ms": ms(0.5),
+            "p95_ms": ms(0.95),
+            "p99_ms": ms(0.99),
+            "max_ms": report.latencies.max() as f64 / 1e6,
+            "gets": each(report.reads.gets),
+            "scans": each(report.reads.scans),
+            "cells_scanned": each(report.reads.scanned),
+            "cells_written": each(report.reads.writes),
+        })
+    };
+    TransactionType::ALL.into_iter().map(of).collect()
+}

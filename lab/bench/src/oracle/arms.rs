@@ -1,0 +1,178 @@
+//! One turn of each arm.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use hdrhistogram::Histogram;
+use percolator::{Oracle, Stamp};
+use percolator_rpc::oracle::RemoteOracle;
+
+use super::echo::{Batches, MESSAGE_BYTES, echo};
+use super::{Arm, Settings};
+use crate::turns::{Block, Spent, Start, histogram, nanos};
+
+/// How often callers come in, at half load.
+const TICK: Duration = Duration::from_micros(100);
+
+/// What a turn did.
+pub(super) struct Done {
+    pub(super) block: Block,
+    /// What each caller got, in the order in which it got it.
+    pub(super) timestamps: Vec<Vec<u64>>,
+    /// How late callers came that come at a rate, in nanoseconds.
+    pub(super) late: Histogram<u64>,
+}
+
+impl Done {
+    fn new(spent: Spent) -> Self {
+        let block = Block { operations: 0, spent, latencies: histogram() };
+        Done { block, timestamps: Vec::new(), late: histogram() }
+    }
+}
+
+/// Runs one turn; `rate` is for the arm at half load.
+pub(super) async fn turn(
+    arm: Arm,
+    oracle: &Arc<RemoteOracle>,
+    settings: &Settings,
+    rate: f64,
+    spent: Start<'_>,
+) -> anyhow::Result<Done> {
+    let length = settings.turns.block();
+    match arm {
+        Arm::Echo => tokio::task::block_in_place(|| round_trips(length, &spent)),
+        Arm::Unbatched => closed(oracle, 1, length, &spent).await,
+        Arm::Batched => closed(oracle, settings.callers, length, &spent).await,
+        Arm::HalfLoad => half_load(oracle, rate, length, &spent).await,
+        Arm::HalfLoadEcho => half_load_echo(rate, length, &spent).await,
+    }
+}
+
+fn round_trips(length: Duration, spent: &Start<'_>) -> anyhow::Result<Done> {
+    let mut stream = echo()?;
+    let (mut latencies, mut operations) = (histogram(), 0);
+    let mut message = [7; MESSAGE_BYTES];
+    let started = spent.at();
+    let mut last = Duration::ZERO;
+    while last < length {
+        stream.write_all(&message)?;
+        stream.read_exact(&mut message)?;
+        let now = started.elapsed();
+        latencies.saturating_record(nanos(now - last));
+        (last, operations) = (now, operations + 1);
+    }
+    let mut done = Done::new(spent.spent());
+    (done.block.operations, done.block.latencies) = (operations, latencies);
+    Ok(done)
+}
+
+/// Callers that ask again as soon as they are answered.
+async fn closed(
+    oracle: &Arc<RemoteOracle>,
+    callers: usize,
+    length: Duration,
+    spent: &Start<'_>,
+) -> anyhow::Result<Done> {
+    let started = spent.at();
+    let tasks = (0..callers).map(|_| {
+        let oracle = oracle.clone();
+        tokio::spawn(async move {
+            let (mut latencies, mut got) = (Vec::new(), Vec::new());
+            let mut last = started.elapsed();
+            while last < length {
+                got.push(oracle.timestamp().await?.timestamp.as_u64());
+                let now = started.elapsed();
+                latencies.push(nanos(now - last));
+                last = now;
+            }
+            Ok::<_, percolator::Error>((latencies, got))
+        })
+    });
+    let results = try_join_all(tasks.collect::<Vec<_>>()).await?;
+    let mut done = Done::new(spent.spent());
+    for result in results {
+        let (latencies, got) = result?;
+        latencies.into_iter().for_each(|nanos| done.block.latencies.saturating_record(nanos));
+        done.block.operations += got.len() as u64;
+        done.timestamps.push(got);
+    }
+    Ok(done)
+}
+
+/// Callers that come at a rate, whether or not those before them were served. Latency counts from the
+/// moment at which a caller was to come; how late it came for want of a processor is part of it, and told
+/// apart as well. `ask` is what all who come at one moment do.
+async fn open<T, F>(
+    ask: impl Fn(u64) -> F + Send + 'static,
+    rate: f64,
+    length: Duration,
+    spent: &Start<'_>,
+) -> anyhow::Result<(Done, Vec<T>)>
+where
+    T: Send + 'static,
+    F: Future<Output = anyhow::Result<T>> + Send + 'static,
+{
+    let started = spent.at();
+    let runtime = tokio::runtime::Handle::current();
+    let clock = std::thread::spawn(move || {
+        let (mut tasks, mut due, mut come) = (Vec::new(), Duration::ZERO, 0);
+        while due < length {
+            due += TICK;
+            std::thread::sleep(due.saturating_sub(started.elapsed()));
+            let all = (rate * due.as_secs_f64()) as u64;
+            let count = all.saturating_sub(come);
+            come = all;
+            let asked = ask(count);
+            tasks.push(runtime.spawn(async move {
+                let late = started.elapsed().saturating_sub(due);
+                let got = asked.await?;
+                let took = started.elapsed().saturating_sub(due);
+                Ok::<_, anyhow::Error>((count, nanos(late), nanos(took), got))
+            }));
+        }
+        tasks
+    });
+    let tasks = tokio::task::spawn_blocking(|| clock.join()).await?;
+    let tasks = tasks.map_err(|_| anyhow::anyhow!("the thread that keeps time ended"))?;
+    let results = try_join_all(tasks).await?;
+    let mut done = Done::new(spent.spent());
+    let mut all = Vec::with_capacity(results.len());
+    for result in results {
+        let (count, late, took, got) = result?;
+        done.late.saturating_record_n(late, count);
+        done.block.latencies.saturating_record_n(took, count);
+        done.block.operations += count;
+        all.push(got);
+    }
+    Ok((done, all))
+}
+
+/// Half load, by the oracle.
+async fn half_load(
+    oracle: &Arc<RemoteOracle>,
+    rate: f64,
+    length: Duration,
+    spent: &Start<'_>,
+) -> anyhow::Result<Done> {
+    let oracle = oracle.clone();
+    let ask = move |count| {
+        let oracle = oracle.clone();
+        async move { Ok(try_join_all((0..count).map(|_| oracle.timestamp())).await?) }
+    };
+    let (mut done, all) = open(ask, rate, length, spent).await?;
+    let numbers = |stamps: Vec<Stamp>| stamps.iter().map(|s| s.timestamp.as_u64()).collect();
+    done.timestamps = all.into_iter().map(numbers).collect();
+    Ok(done)
+}
+
+/// The same load by a peer that sends back what it gets.
+async fn half_load_echo(rate: f64, length: Duration, spent: &Start<'_>) -> anyhow::Result<Done> {
+    let batches = Arc::new(Batches::start()?);
+    let ask = move |count| {
+        let batches = batches.clone();
+        async move { try_join_all((0..count).map(|_| batches.ask())).await.map(|_| ()) }
+    };
+    Ok(open(ask, rate, length, spent).await?.0)
+}

@@ -1,0 +1,166 @@
+//! Processes of this program that drive a store, and the cores they run on.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+/// How long a driver may take to end.
+const END_MAX: Duration = Duration::from_secs(30);
+
+/// A process that drives a store: `percolator-bench ROLE`. Requests and answers are lines of JSON.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    child: Child,
+    /// `None` when it is to end.
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Driver {
+    /// Starts it on some cores, or on all of them.
+    pub(crate) fn start<S: AsRef<OsStr>>(
+        role: &str,
+        arguments: impl IntoIterator<Item = S>,
+        cores: &[usize],
+    ) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("this program's own file")?;
+        let mut command = match cores {
+            [] => Command::new(program),
+            cores => {
+                let mut taskset = Command::new("taskset");
+                taskset.arg("-c").arg(list(cores)).arg(program);
+                taskset
+            }
+        };
+        let mut child = command
+            .args(["--quiet", role])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting the process that drives a store")?;
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().context("the driver's output")?);
+        Ok(Driver { child, stdin, stdout })
+    }
+
+    /// Moves all of its threads, and those that come, to some cores.
+    pub(crate) fn move_to(&self, cores: &[usize]) -> anyhow::Result<()> {
+        let moved = Command::new("taskset")
+            .args(["-a", "-p", "-c", &list(cores), &self.child.id().to_string()])
+            .stdout(Stdio::null())
+            .status()
+            .context("taskset")?;
+        anyhow::ensure!(moved.success(), "taskset could not move a process to cores {cores:?}");
+        Ok(())
+    }
+
+    /// Says something that is not answered.
+    pub(crate) fn tell(&mut self, request: &Value) -> anyhow::Result<()> {
+        let stdin = self.stdin.as_mut().context("the driver was told to end")?;
+        writeln!(stdin, "{request}").context("the driver does not listen")
+    }
+
+    /// Says something, and waits for the answer.
+    pub(crate) fn ask(&mut self, request: &Value) -> anyhow::Result<Value> {
+        self.tell(request)?;
+        self.answer()
+    }
+
+    /// The next line that it says.
+    pub(crate) fn answer(&mut self) -> anyhow::Result<Value> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        anyhow::ensure!(
+            !line.is_empty(),
+            "the process that drives a store ended: its error is above"
+        );
+        Ok(serde_json::from_str(&line)?)
+    }
+
+    /// Tells it to check its books and end.
+    pub(crate) fn end(mut self) -> anyhow::Result<Value> {
+        self.ask(&json!({ "end": true }))
+    }
+
+    /// Kills it, as `kill -9` does.
+    pub(crate) fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill().context("killing a process that drives a store")?;
+        self.child.wait().context("waiting for a process that was killed")?;
+        Ok(())
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // It ends with its input, and takes its servers with it; killed, it would leave them.
+        self.stdin = None;
+        let started = Instant::now();
+        while started.elapsed() < END_MAX {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+                _ => return,
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn list(cores: &[usize]) -> String {
+    cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// The cores that this process may run on; none where that cannot be had, or where nothing can be moved
+/// to others.
+pub(crate) fn cores() -> Vec<usize> {
+    let movable = Command::new("taskset")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    match allowed {
+        Some(allowed) if movable => parse_cores(allowed.trim()),
+        _ => Vec::new(),
+    }
+}
+
+/// Keeps the calling thread on one core. Where that cannot be had, it runs anywhere.
+#[cfg(target_os = "linux")]
+pub(crate) fn stay_on(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+/// Keeps the calling thread on one core. Where that cannot be had, it runs anywhere.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn stay_on(_core: usize) {}
+
+/// `0-3,8` as numbers.
+fn parse_cores(text: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<usize>().ok()?..=last.parse().ok()?)
+    };
+    text.split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_read_as_the_kernel_writes_them() {
+        assert_eq!(parse_cores("0-2,5"), [0, 1, 2, 5]);
+        assert_eq!(parse_cores("7"), [7]);
+        assert_eq!(parse_cores(""), Vec::<usize>::new());
+    }
+}

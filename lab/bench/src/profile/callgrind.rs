@@ -1,0 +1,214 @@
+//! What Valgrind's callgrind counted, read from the file that it writes.
+//!
+//! The file lists each function with the lines of it that took instructions, and its calls of others. A name
+//! is written out once and stands for itself by a number from then on; the line after a call tells what the
+//! callee took, which counts where the callee is listed.
+
+use std::collections::HashMap;
+
+/// Whose code an instruction is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The crates of this project, whatever they had inlined included.
+    Ours,
+    /// The engine beneath, and the crates that it brings: its slices and checksums wherever they are used.
+    Engine,
+    /// The allocator.
+    Allocator,
+    /// The standard library, libc, other crates, and the benchmark itself.
+    Others,
+}
+
+/// The crate of the benchmarks.
+const BENCHMARKS: &str = "percolator_bench";
+const OURS: [&str; 4] = ["percolator", "percolator_core", "bigtable", "bigtable_fjall"];
+const ENGINE: [&str; 14] = [
+    "dashmap",
+    "flume",
+    "interval_heap",
+    "self_cell",
+    "sfa",
+    "varint_rs",
+    "fjall",
+    "lsm_tree",
+    "crossbeam_skiplist",
+    "crossbeam_epoch",
+    "byteview",
+    "quick_cache",
+    "xxhash_rust",
+    "lz4_flex",
+];
+/// Functions of the allocator that the program calls.
+const ALLOCATES: [&str; 6] = [
+    "mi_malloc",
+    "mi_malloc_aligned",
+    "mi_zalloc",
+    "mi_zalloc_aligned",
+    "mi_realloc",
+    "mi_realloc_aligned",
+];
+
+impl Owner {
+    /// The owner of a function: the first crate that its name tells of.
+    fn of(function: &str) -> Owner {
+        if is_allocator(function) {
+            return Owner::Allocator;
+        }
+        let mut words =
+            function.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|w| !w.is_empty());
+        let known =
+            words.find(|word| OURS.contains(word) || ENGINE.contains(word) || *word == BENCHMARKS);
+        match known {
+            Some(known) if OURS.contains(&known) => Owner::Ours,
+            Some(known) if ENGINE.contains(&known) => Owner::Engine,
+            _ => Owner::Others,
+        }
+    }
+}
+
+fn is_allocator(function: &str) -> bool {
+    function.starts_with("mi_") || function.starts_with("_mi_")
+}
+
+/// What a process took.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Counts {
+    /// Of each [`Owner`], in their order.
+    pub(crate) instructions: [f64; 4],
+    pub(crate) allocations: f64,
+}
+
+impl Counts {
+    /// Of all owners.
+    pub(crate) fn all_instructions(&self) -> f64 {
+        self.instructions.iter().sum()
+    }
+
+    /// Reads a file of callgrind's.
+    ///
+    /// # Errors
+    /// A file that does not tell of instructions first, or whose parts do not come to its total.
+    pub(crate) fn read(text: &str) -> anyhow::Result<Counts> {
+        let events = text.lines().find_map(|line| line.strip_prefix("events:"));
+        let first = events.and_then(|events| events.split_whitespace().next());
+        anyhow::ensure!(first == Some("Ir"), "callgrind has not counted instructions: {events:?}");
+        let mut counts = Counts::default();
+        counts.add_functions(text);
+        let total = text.lines().find_map(|line| line.strip_prefix("totals:")?.trim().parse().ok());
+        let read = counts.all_instructions();
+        anyhow::ensure!(
+            total == Some(read),
+            "{read} instructions of callgrind's {total:?} were read"
+        );
+        Ok(counts)
+    }
+
+    fn add_functions(&mut self, text: &str) {
+        let mut names: HashMap<&str, &str> = HashMap::new();
+        let (mut function, mut callee, mut is_of_callee) = ("", "", false);
+        for line in text.lines() {
+            if let Some(name) = line.strip_prefix("fn=") {
+                function = full_name(&mut names, name);
+            } else if let Some(name) = line.strip_prefix("cfn=") {
+                callee = full_name(&mut names, name);
+            } else if let Some(calls) = line.strip_prefix("calls=") {
+                is_of_callee = true;
+                if ALLOCATES.contains(&callee) && !is_allocator(function) {
+                    let count = calls.split_whitespace().next().and_then(|n| n.parse::<f64>().ok());
+                    self.allocations += count.unwrap_or(0.0);
+                }
+            } else if line.starts_with(|c: char| c.is_ascii_digit() || "+-*".contains(c))
+                && !std::mem::take(&mut is_of_callee)
+            {
+                let cost = line.split_whitespace().nth(1).and_then(|n| n.parse::<f64>().ok());
+                self.instructions[Owner::of(function) as usize] += cost.unwrap_or(0.0);
+            }
+        }
+    }
+}
+
+/// The name behind `(12) name` or, later, `(12)`.
+fn full_name<'a>(names: &mut HashMap<&'a str, &'a str>, told: &'a str) -> &'a str {
+    let Some((number, name)) = told.split_once(')') else { return told };
+    match name.trim_start() {
+        "" => names.get(number).copied().unwrap_or_default(),
+        name => {
+            names.insert(number, name);
+            name
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read() {
+        let text = "\
+version: 1
+positions: line
+events: Ir
+summary: 968
+
+fl=(1) a.rs
+fn=(1) <bigtable_fjall::table::FjallTable as bigtable::store::Table>::mutate_row::{{closure}}
+32 50
++1 2
+cfi=(2) b.rs
+cfn=(2) fjall::batch::WriteBatch::commit
+calls=3 10
+* 900
+-4 1
+
+fn=(2)
+12 700
+cfn=(3) mi_malloc_aligned
+calls=5 77
+12 200
+
+fn=(3)
+77 120
+cfn=(4) mi_malloc
+calls=5 9
+78 80
+
+fn=(4)
+9 80
+
+fn=(5) percolator_bench::fig8::Caller::one::{{closure}}
+1 10
+fn=(6) memcpy
+1 5
+
+totals: 968
+";
+        let counts = Counts::read(text).unwrap();
+        assert_eq!(counts.instructions, [53.0, 700.0, 200.0, 15.0]);
+        assert_eq!((counts.allocations, counts.all_instructions()), (5.0, 968.0));
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_refused() {
+        for text in [
+            "events: Ir\nfn=(1) a\n1 5\ntotals: 6\n",
+            "",
+            "not of callgrind's\n",
+            "events: Dr Ir\n",
+        ] {
+            assert!(Counts::read(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_owner_is_the_first_crate_in_a_name() {
+        let is = |owner, name| assert_eq!(Owner::of(name), owner, "{name}");
+        is(Owner::Ours, "core::ptr::drop_in_place<bigtable_fjall::draft::Draft>");
+        is(Owner::Ours, "percolator_core::commit::<impl percolator_core::Transaction>::commit");
+        is(Owner::Ours, "percolator::database::Database::begin");
+        is(Owner::Engine, "<lsm_tree::Memtable as core::fmt::Debug>::insert");
+        is(Owner::Others, "percolator_bench::turns::take");
+        is(Owner::Others, "__memcpy_avx_unaligned_erms");
+        is(Owner::Allocator, "_mi_page_malloc");
+    }
+}

@@ -1,0 +1,379 @@
+//! A store that counts what is asked of it, and notes when each document's cluster was written.
+//!
+//! It stands between Percolator and the store beneath, so that nothing of the program that is measured
+//! changes. A document is clustered when the commit of its `doc:cluster` has returned: from then on
+//! every reader finds it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use bigtable::{
+    AtCommit, CommitRows, ConditionalMutation, Glance, Glanced, Mutation, Page, PageLimit,
+    Qualifiers, Result, Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, Table,
+    TableSchema, Timestamp,
+};
+use clustering::{CLUSTER, DOCUMENTS, Document};
+use percolator::async_trait;
+
+/// What was asked of the store. A request for several rows counts once for each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Operations {
+    /// Rows read.
+    pub(crate) reads: u64,
+    /// Pages of scans.
+    pub(crate) scans: u64,
+    /// What they took, in nanoseconds.
+    pub(crate) scan_nanos: u64,
+    /// Rows changed, conditionally or not, in one step with others or not.
+    pub(crate) writes: u64,
+    /// Conditions of these changes: what the store looks for before it changes a row.
+    pub(crate) conditions: u64,
+    /// Cells set and deleted, where the conditions let it.
+    pub(crate) cells: u64,
+}
+
+impl Operations {
+    pub(crate) fn all(self) -> u64 {
+        self.reads + self.scans + self.writes
+    }
+
+    pub(crate) fn since(self, before: Operations) -> Operations {
+        Operations {
+            reads: self.reads - before.reads,
+            scans: self.scans - before.scans,
+            scan_nanos: self.scan_nanos - before.scan_nanos,
+            writes: self.writes - before.writes,
+            conditions: self.conditions - before.conditions,
+            cells: self.cells - before.cells,
+        }
+    }
+}
+
+/// What a [`Spy`] knows.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    reads: AtomicU64,
+    scans: AtomicU64,
+    scan_nanos: AtomicU64,
+    writes: AtomicU64,
+    conditions: AtomicU64,
+    cells: AtomicU64,
+    watched: RwLock<Option<Arc<Watch>>>,
+}
+
+impl Seen {
+    pub(crate) fn operations(&self) -> Operations {
+        Operations {
+            reads: self.reads.load(Ordering::Relaxed),
+            scans: self.scans.load(Ordering::Relaxed),
+            scan_nanos: self.scan_nanos.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+            conditions: self.conditions.load(Ordering::Relaxed),
+            cells: self.cells.load(Ordering::Relaxed),
+        }
+    }
+
+    fn wrote(&self, conditions: usize) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.conditions.fetch_add(conditions as u64, Ordering::Relaxed);
+    }
+
+    fn changed(&self, cells: usize) {
+        self.cells.fetch_add(cells as u64, Ordering::Relaxed);
+    }
+
+    /// Counts what a conditional mutation did.
+    fn decided(&self, [then, otherwise]: [usize; 2], result: &Result<bool>) {
+        if let Ok(held) = result {
+            self.changed(if *held { then } else { otherwise });
+        }
+    }
+
+    /// Notes from now on when documents with these ids are clustered.
+    pub(crate) fn watch(&self, ids: std::ops::Range<u64>) -> Arc<Watch> {
+        let length = usize::try_from(ids.end - ids.start).unwrap_or(0);
+        let watch = Arc::new(Watch {
+            since: Instant::now(),
+            first: ids.start,
+            clustered: (0..length).map(|_| AtomicU64::new(0)).collect(),
+            count: AtomicU64::new(0),
+        });
+        *self.watched.write().unwrap_or_else(PoisonError::into_inner) = Some(watch.clone());
+        watch
+    }
+
+    fn clustered<'a>(&self, rows: impl Iterator<Item = &'a RowKey>) {
+        let watched = self.watched.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watch) = &*watched {
+            rows.filter_map(Document::id_of).for_each(|id| watch.note(id));
+        }
+    }
+}
+
+/// When each of some documents was clustered.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    since: Instant,
+    first: u64,
+    /// Nanoseconds, and one more, after `since`; zero until then.
+    clustered: Vec<AtomicU64>,
+    count: AtomicU64,
+}
+
+impl Watch {
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// How many are clustered.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// When a document was clustered, if it is.
+    pub(crate) fn at(&self, id: u64) -> Option<Duration> {
+        let nanos = self.entry(id)?.load(Ordering::Relaxed);
+        nanos.checked_sub(1).map(Duration::from_nanos)
+    }
+
+    fn entry(&self, id: u64) -> Option<&AtomicU64> {
+        self.clustered.get(usize::try_from(id.checked_sub(self.first)?).ok()?)
+    }
+
+    fn note(&self, id: u64) {
+        let Some(entry) = self.entry(id) else { return };
+        let now = self.since.elapsed().as_nanos() as u64 + 1;
+        if entry.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The store.
+#[derive(Debug)]
+pub(crate) struct Spy {
+    store: Arc<dyn Store>,
+    seen: Arc<Seen>,
+}
+
+impl Spy {
+    pub(crate) fn on(store: Arc<dyn Store>) -> (Arc<Self>, Arc<Seen>) {
+        let seen = Arc::new(Seen::default());
+        (Arc::new(Spy { store, seen: seen.clone() }), seen)
+    }
+}
+
+#[async_trait]
+impl Store for Spy {
+    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
+        let table = self.store.open_table(name, schema).await?;
+        let documents = name == DOCUMENTS;
+        Ok(Arc::new(SpyTable { table, documents, seen: self.seen.clone() }))
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        self.store.table_names().await
+    }
+
+    fn floor(&self) -> Timestamp {
+        self.store.floor()
+    }
+
+    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
+        self.store.raise_floor(floor).await
+    }
+
+    async fn reclaim(&self) -> Result<()> {
+        self.store.reclaim().await
+    }
+
+    fn commits_rows(&self) -> bool {
+        self.store.commits_rows()
+    }
+
+    async fn commit_rows(&self, mut request: CommitRows) -> Result<RowsOutcome> {
+        request.rows.iter().for_each(|row| self.seen.wrote(row.predicate.len()));
+        request.at = Arc::new(SpyAt { at: request.at, seen: self.seen.clone() });
+        // A commit looks for newer writes of every column that it writes.
+        let clusters = |row: &&bigtable::CommitRow| {
+            &*row.table == DOCUMENTS
+                && row.predicate.iter().any(|probe| {
+                    matches!(&probe.qualifiers, Qualifiers::Is(name) if name == CLUSTER.as_bytes())
+                })
+        };
+        let rows: Vec<RowKey> =
+            request.rows.iter().filter(clusters).map(|row| row.row.clone()).collect();
+        let outcome = self.store.commit_rows(request).await;
+        if let Ok(RowsOutcome::Committed(_)) = outcome {
+            self.seen.clustered(rows.iter());
+        }
+        outcome
+    }
+
+    fn limits(&self) -> bigtable::Limits {
+        self.store.limits()
+    }
+
+    fn locality_groups(&self) -> bool {
+        self.store.locality_groups()
+    }
+
+    fn pressure(&self) -> f64 {
+        self.store.pressure()
+    }
+}
+
+/// Counts what is written in one step.
+#[derive(Debug)]
+struct SpyAt {
+    at: Arc<dyn AtCommit>,
+    seen: Arc<Seen>,
+}
+
+impl AtCommit for SpyAt {
+    fn timestamp(&self) -> Option<Timestamp> {
+        self.at.timestamp()
+    }
+
+    fn mutations(&self, row: usize, commit_ts: Timestamp) -> Vec<Mutation> {
+        let mutations = self.at.mutations(row, commit_ts);
+        self.seen.changed(mutations.len());
+        mutations
+    }
+}
+
+#[derive(Debug)]
+struct SpyTable {
+    table: Arc<dyn Table>,
+    documents: bool,
+    seen: Arc<Seen>,
+}
+
+/// A request that writes a document's cluster, in the second of two phases.
+struct Second {
+    row: RowKey,
+    /// Whether it does so when the predicate holds.
+    when: bool,
+}
+
+/// How many cells it changes if its predicate holds, and if not.
+fn cells_of(request: &ConditionalMutation) -> [usize; 2] {
+    [request.then.len(), request.otherwise.len()]
+}
+
+impl SpyTable {
+    fn second(&self, request: &ConditionalMutation) -> Option<Second> {
+        let clusters = |mutation: &Mutation| {
+            matches!(mutation, Mutation::Set { family, qualifier, .. }
+                if family.as_str() == "write" && qualifier == CLUSTER.as_bytes())
+        };
+        let when = request.then.iter().any(clusters);
+        let any = when || request.otherwise.iter().any(clusters);
+        (self.documents && any).then(|| Second { row: request.row.clone(), when })
+    }
+
+    fn settle(&self, second: Option<&Second>, result: &Result<bool>) {
+        if let (Some(second), Ok(held)) = (second, result)
+            && second.when == *held
+        {
+            self.seen.clustered(std::iter::once(&second.row));
+        }
+    }
+}
+
+#[async_trait]
+impl Table for SpyTable {
+    fn name(&self) -> &str {
+        self.table.name()
+    }
+
+    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
+        self.seen.reads.fetch_add(1, Ordering::Relaxed);
+        self.table.read_row(row, select).await
+    }
+
+    fn glance(&self, at: Glance<'_>) -> Result<Glanced> {
+        let glanced = self.table.glance(at)?;
+        // What shows nothing is read, and counted then.
+        let told = !matches!(glanced, Glanced::Nothing);
+        self.seen.reads.fetch_add(u64::from(told), Ordering::Relaxed);
+        Ok(glanced)
+    }
+
+    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
+        let since = Instant::now();
+        let page = self.table.scan(range, select, limit).await;
+        let nanos = since.elapsed().as_nanos() as u64;
+        self.seen.scans.fetch_add(1, Ordering::Relaxed);
+        self.seen.scan_nanos.fetch_add(nanos, Ordering::Relaxed);
+        page
+    }
+
+    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
+        self.seen.wrote(0);
+        let cells = request.mutations.len();
+        self.table.mutate_row(request).await?;
+        self.seen.changed(cells);
+        Ok(())
+    }
+
+    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
+        self.seen.wrote(request.predicate.len());
+        let (second, cells) = (self.second(&request), cells_of(&request));
+        let result = self.table.check_and_mutate_row(request).await;
+        self.seen.decided(cells, &result);
+        self.settle(second.as_ref(), &result);
+        result
+    }
+
+    async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
+        requests.iter().for_each(|request| self.seen.wrote(request.predicate.len()));
+        let seconds: Vec<Option<Second>> = requests.iter().map(|r| self.second(r)).collect();
+        let cells: Vec<_> = requests.iter().map(cells_of).collect();
+        let results = self.table.check_and_mutate_rows(requests).await;
+        for (cells, result) in cells.into_iter().zip(&results) {
+            self.seen.decided(cells, result);
+        }
+        for (second, result) in seconds.iter().zip(&results) {
+            self.settle(second.as_ref(), result);
+        }
+        results
+    }
+
+    async fn tablets(&self) -> Result<Vec<RowRange>> {
+        self.table.tablets().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bigtable::MemoryStore;
+    use clustering::{Corpus, Repository};
+    use percolator::{CommitPath, Options, Percolator};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn clustered_documents_are_noted_on_either_way_to_commit() {
+        for commit_path in [CommitPath::OneStep, CommitPath::TwoPhases] {
+            let (spy, seen) = Spy::on(Arc::new(MemoryStore::new()));
+            let options = Options { commit_path, ..Options::default() };
+            let db = Percolator::over(spy, options).await.unwrap();
+            let repository = Repository::open(db).await.unwrap();
+            let (corpus, watch) = (Corpus::new(20, 1), seen.watch(5..10));
+            let before = seen.operations();
+            for id in 0..20 {
+                repository.load(&corpus.document(id), corpus.body(id)).await.unwrap();
+            }
+            let loaded = seen.operations().since(before);
+            assert!(loaded.writes >= 20 && watch.count() == 0, "{loaded:?}");
+            let workers = repository.cluster(Default::default()).await.unwrap();
+            repository.database().wait_idle(None).await.unwrap();
+            assert_eq!(watch.count(), 5, "{commit_path:?}");
+            assert!(watch.at(5).is_some() && watch.at(4).is_none() && watch.at(10).is_none());
+            assert!(seen.operations().since(before).all() >= 20 * 6);
+            workers.stop().await;
+        }
+    }
+}

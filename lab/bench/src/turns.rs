@@ -1,0 +1,329 @@
+//! Arms take turns, and what they did in each.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use percolator_cli::context::Context;
+use percolator_cli::progress::Progress;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+
+use crate::server::Server;
+use crate::statistics::Estimate;
+use crate::system::{self, Io};
+
+/// How long one arm runs at most before it is the next one's turn, and how often it is its turn at least: a
+/// median of fewer, and its interval, say little.
+const BLOCK: Duration = Duration::from_millis(500);
+const BLOCKS_MIN: usize = 10;
+/// An arm is warm when two blocks in a row differ by no more than this part of the first.
+const WARM: f64 = 0.03;
+/// It is given so much of the time that it is measured for to become so, and at most so long.
+const WARM_UP_PART: f64 = 0.25;
+const WARM_UP_MAX: Duration = Duration::from_secs(5);
+
+/// How long arms are measured, and in which order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turns {
+    /// Of each arm.
+    pub(crate) seconds: f64,
+    pub(crate) seed: u64,
+}
+
+/// Processor time and time of a turn, without its preparation and evaluation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spent {
+    pub(crate) elapsed: Duration,
+    pub(crate) client_cpu: Option<Duration>,
+    pub(crate) server_cpu: Option<Duration>,
+    /// By this process.
+    pub(crate) io: Option<Io>,
+}
+
+/// Whose processor time counts beside that of this process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Others<'a> {
+    Nobody,
+    Server(&'a Server),
+    /// Every process that comes from this one.
+    Descendants,
+    /// Somebody's who cannot be asked.
+    Unknown,
+}
+
+/// The beginning of a turn.
+#[derive(Debug)]
+pub(crate) struct Start<'a> {
+    others: Others<'a>,
+    at: Instant,
+    client_cpu: Option<Duration>,
+    server_cpu: Option<Duration>,
+    io: Option<Io>,
+}
+
+/// One turn of an arm.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) operations: u64,
+    pub(crate) spent: Spent,
+    /// In nanoseconds.
+    pub(crate) latencies: Histogram<u64>,
+}
+
+/// What an arm did in all of its turns.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) name: &'static str,
+    /// What one operation of it does.
+    pub(crate) operation: &'static str,
+    pub(crate) operations: u64,
+    pub(crate) spent: Spent,
+    /// In nanoseconds.
+    pub(crate) latencies: Histogram<u64>,
+    pub(crate) turns: Vec<Turn>,
+}
+
+/// The figures of one turn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Turn {
+    /// Operations a second.
+    pub(crate) rate: f64,
+    /// Operations a second of processor time, of all processes.
+    pub(crate) cpu_rate: Option<f64>,
+    pub(crate) operations: u64,
+    /// By this process.
+    pub(crate) io: Option<Io>,
+    /// In nanoseconds.
+    pub(crate) p50: f64,
+    /// In nanoseconds.
+    pub(crate) p99: f64,
+}
+
+/// Of nanoseconds up to a minute; what is longer counts as a minute.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("these bounds are allowed")
+}
+
+/// Nanoseconds, as histograms take them.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Turns {
+    /// How many turns each arm has.
+    pub(crate) fn blocks(self) -> usize {
+        ((self.seconds / BLOCK.as_secs_f64()).ceil() as usize).max(BLOCKS_MIN)
+    }
+
+    /// The length of a turn.
+    pub(crate) fn block(self) -> Duration {
+        Duration::from_secs_f64(self.seconds).div_f64(self.blocks() as f64)
+    }
+
+    /// Of what an arm left in each of its turns, what it left in those that count.
+    pub(crate) fn counted<T>(self, left: &[T]) -> &[T] {
+        &left[left.len().saturating_sub(self.blocks())..]
+    }
+
+    /// Operations a second of an arm.
+    pub(crate) fn rate(self, arm: &Measured) -> Option<Estimate> {
+        let rates: Vec<f64> = arm.turns.iter().map(|turn| turn.rate).collect();
+        Estimate::of(&rates, self.seed)
+    }
+
+    /// How many turns an arm may have to become warm.
+    fn warm_ups(self) -> usize {
+        let time = Duration::from_secs_f64(self.seconds * WARM_UP_PART).min(WARM_UP_MAX);
+        time.div_duration_f64(self.block()).ceil() as usize
+    }
+
+    /// Progress towards the end of all turns of so many arms.
+    pub(crate) fn progress(self, context: &Context, arms: usize) -> Progress {
+        Progress::new(context.out.quiet, Some(self.steps(arms)))
+    }
+
+    fn steps(self, arms: usize) -> u64 {
+        ((self.blocks() + 1) * arms) as u64
+    }
+
+    /// Lets the arms take turns: `turn` is given the index of the arm. The first round goes by the order of
+    /// the arms and does not count: each has turns until it is warm. Returns `false` after Ctrl-C.
+    pub(crate) async fn take(
+        self,
+        context: &Context,
+        progress: &Progress,
+        arms: &mut [Measured],
+        mut turn: impl AsyncFnMut(usize) -> anyhow::Result<Block>,
+    ) -> anyhow::Result<bool> {
+        let mut order: Vec<usize> = (0..arms.len()).collect();
+        let mut random = SmallRng::seed_from_u64(self.seed);
+        let (rounds, mut step) = (self.blocks(), 0);
+        for round in 0..=rounds {
+            if round > 0 {
+                order.shuffle(&mut random);
+            }
+            for &arm in &order {
+                if context.interrupt.requested() {
+                    return Ok(false);
+                }
+                progress.say(step, &format!("round {round} of {rounds}: {}", arms[arm].name));
+                match round {
+                    0 => self.warm(async || turn(arm).await).await?,
+                    _ => arms[arm].add(&turn(arm).await?)?,
+                }
+                step += 1;
+            }
+        }
+        progress.say(self.steps(arms.len()), "checking");
+        Ok(true)
+    }
+
+    /// Gives an arm turns until it is warm.
+    async fn warm(
+        self,
+        mut turn: impl AsyncFnMut() -> anyhow::Result<Block>,
+    ) -> anyhow::Result<()> {
+        let mut before = None;
+        for _ in 0..self.warm_ups() {
+            let rate = turn().await?.rate();
+            let is_warm = |before: f64| (rate - before).abs() <= before * WARM;
+            if before.replace(rate).is_some_and(is_warm) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Start<'a> {
+    /// Now; `server` is the process whose processor time counts beside this one's.
+    pub(crate) fn now(server: Option<&'a Server>) -> Self {
+        Start::beside(server.map_or(Others::Nobody, Others::Server))
+    }
+
+    /// Now; the processor time of these counts beside this process's.
+    pub(crate) fn beside(others: Others<'a>) -> Self {
+        let server_cpu = others.cpu();
+        let io = system::io();
+        let client_cpu = system::cpu_time();
+        Start { others, at: Instant::now(), client_cpu, server_cpu, io }
+    }
+
+    pub(crate) fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// What was spent since.
+    pub(crate) fn spent(&self) -> Spent {
+        let since = |now: Option<Duration>, before: Option<Duration>| {
+            now.zip(before).map(|(now, before)| now.saturating_sub(before))
+        };
+        Spent {
+            elapsed: self.at.elapsed(),
+            client_cpu: since(system::cpu_time(), self.client_cpu),
+            server_cpu: since(self.others.cpu(), self.server_cpu),
+            io: system::io().zip(self.io).map(|(now, before)| now.since(before)),
+        }
+    }
+}
+
+impl Others<'_> {
+    fn cpu(self) -> Option<Duration> {
+        match self {
+            Others::Nobody => Some(Duration::ZERO),
+            Others::Server(server) => server.cpu_time(),
+            Others::Descendants => system::descendants_cpu(),
+            Others::Unknown => None,
+        }
+    }
+}
+
+impl Block {
+    /// Operations a second.
+    fn rate(&self) -> f64 {
+        self.operations as f64 / self.spent.elapsed.as_secs_f64()
+    }
+}
+
+impl Spent {
+    /// Of all processes.
+    pub(crate) fn cpu(&self) -> Option<Duration> {
+        Some(self.client_cpu? + self.server_cpu?)
+    }
+}
+
+impl Measured {
+    pub(crate) fn new(name: &'static str, operation: &'static str) -> Self {
+        let nothing = Some(Duration::ZERO);
+        Measured {
+            name,
+            operation,
+            operations: 0,
+            spent: Spent {
+                elapsed: Duration::ZERO,
+                client_cpu: nothing,
+                server_cpu: nothing,
+                io: Some(Io::default()),
+            },
+            latencies: histogram(),
+            turns: Vec::new(),
+        }
+    }
+
+    /// Adds a turn.
+    pub(crate) fn add(&mut self, block: &Block) -> anyhow::Result<()> {
+        let sum = |all: &mut Option<Duration>, one: Option<Duration>| {
+            *all = all.zip(one).map(|(all, one)| all + one);
+        };
+        self.operations += block.operations;
+        self.spent.elapsed += block.spent.elapsed;
+        sum(&mut self.spent.client_cpu, block.spent.client_cpu);
+        sum(&mut self.spent.server_cpu, block.spent.server_cpu);
+        self.spent.io = self.spent.io.zip(block.spent.io).map(|(all, one)| all.plus(one));
+        self.latencies.add(&block.latencies)?;
+        let operations = block.operations as f64;
+        let quantile = |quantile| block.latencies.value_at_quantile(quantile) as f64;
+        let cpu_rate = block.spent.cpu().map(|cpu| operations / cpu.as_secs_f64());
+        self.turns.push(Turn {
+            rate: block.rate(),
+            cpu_rate: cpu_rate.filter(|rate| rate.is_finite()),
+            operations: block.operations,
+            io: block.spent.io,
+            p50: quantile(0.5),
+            p99: quantile(0.99),
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many blocks of such rates an arm is given until it is warm, in blocks of half a second.
+    async fn blocks(turns: Turns, rates: &[u64]) -> usize {
+        let mut given = 0;
+        let turn = async || {
+            let elapsed = Duration::from_millis(500);
+            let spent = Spent { elapsed, client_cpu: None, server_cpu: None, io: None };
+            given += 1;
+            Ok(Block { operations: rates[given - 1] / 2, spent, latencies: histogram() })
+        };
+        turns.warm(turn).await.unwrap();
+        given
+    }
+
+    #[tokio::test]
+    async fn an_arm_is_warm_when_two_blocks_agree_or_its_time_is_over() {
+        let full = Turns { seconds: 20.0, seed: 1 };
+        assert_eq!((full.block().as_millis(), full.warm_ups()), (500, 10));
+        assert_eq!(blocks(full, &[1000, 1500, 1900, 2000, 2050, 1]).await, 5);
+        assert_eq!(blocks(full, &[2000, 1950]).await, 2);
+        let restless = [1000, 2000].repeat(10);
+        assert_eq!(blocks(full, &restless).await, 10);
+        assert_eq!(blocks(Turns { seconds: 60.0, seed: 1 }, &restless).await, 10);
+        assert_eq!(blocks(Turns { seconds: 2.0, seed: 1 }, &restless).await, 3);
+        assert_eq!(blocks(full, &[0; 2]).await, 2, "nothing done is no reason to wait");
+    }
+}

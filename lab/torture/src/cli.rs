@@ -1,0 +1,75 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+use percolator_cli::context::Context;
+use percolator_cli::exit::Exit;
+use percolator_cli::program::{Global, Program};
+
+use crate::parent::{Torture, Worker};
+
+/// Kill the program with SIGKILL again and again in the middle of its work, then look for damage.
+///
+/// A child process runs bank transfers over two tables, blind writes, deletions, strong and weak
+/// observers, and a web index that is loaded and recrawled; it commits in one step and in two
+/// phases, in turns. It is killed at random moments, also while it opens the store, and started
+/// again. At the end sums, acknowledged commits, observers' effects, locks and the web index are
+/// checked; exit status 3, and each violation named, when something does not hold.
+#[derive(Debug, Parser)]
+#[command(
+    name = "percolator-torture",
+    version,
+    args_conflicts_with_subcommands = true,
+    max_term_width = 100,
+    after_help = "Example:
+  percolator-torture --kills 100 --seed 1"
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    torture: Torture,
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    child: Option<Child>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Child {
+    Worker(Worker),
+}
+
+impl Program for Cli {
+    fn global(&self) -> &Global {
+        &self.global
+    }
+
+    async fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        match self.child {
+            None => self.torture.run(context).await,
+            Some(Child::Worker(worker)) => worker.run().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_tree_of_commands_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        fn check(command: &clap::Command, path: &str) {
+            let path = format!("{path} {}", command.get_name());
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example"), "{path} has no example in its help");
+            command.get_subcommands().filter(|c| c.get_name() != "help").for_each(|c| {
+                check(c, &path);
+            });
+        }
+        check(&Cli::command(), "");
+    }
+}

@@ -1,0 +1,168 @@
+//! The child: works until it is killed.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use percolator::{Error, ScannedRow, Timestamp};
+use percolator_cli::store::{Commit, Durability};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::task::JoinSet;
+use webindex::LoadOptions;
+use webindex::address::Base;
+
+use super::ledger::{Counts, Work, Writer};
+use super::world::{ACCOUNTS, BALANCE, COUNTERS, ROWS, VALUE, World, number};
+use crate::place::Place;
+
+/// Tasks that run transactions.
+const TASKS: u64 = 8;
+/// The longest rest of a task between two transactions, so that the observers can keep up.
+const REST_MAX_MS: u64 = 6;
+const BASE: &str = "https://example.org/";
+/// How much of the site a recrawl changes.
+const RECRAWL_PCT: f64 = 10.0;
+
+/// What a child is told.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) place: Place,
+    pub(crate) run: u64,
+    pub(crate) seed: u64,
+    pub(crate) durability: Durability,
+}
+
+struct Child {
+    world: World,
+    ledger: Writer,
+    place: Place,
+    run: u64,
+}
+
+/// Works until it is killed; returns an error when something fails that no kill explains.
+pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
+    end_with_the_parent();
+    let place = settings.place;
+    let ledger = Writer::open(&place.ledger())?;
+    // In turns: a kill in one step leaves nothing to be resolved, and one in two phases locks.
+    let commit = match settings.run.is_multiple_of(2) {
+        true => Commit::OneStep,
+        false => Commit::TwoPhases,
+    };
+    let world = World::open(&place, settings.durability, commit).await?;
+    let child = Arc::new(Child { world, ledger, place, run: settings.run });
+    let mut random = StdRng::seed_from_u64(settings.seed);
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (child, random) = (child.clone(), StdRng::seed_from_u64(random.random()));
+        tasks.spawn(async move { child.transactions(task, random).await });
+    }
+    let seed = random.random();
+    let crawler = child.clone();
+    tasks.spawn(async move { crawler.crawl(seed).await });
+    tasks.spawn(async move { child.watch().await });
+    // No task ends but by a failure.
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+/// The parent holds the other end of stdin: when it has gone, nobody would kill this process.
+fn end_with_the_parent() {
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+}
+
+fn draw(random: &mut StdRng) -> Work {
+    let row = random.random_range(0..ROWS);
+    let delete = random.random_ratio(1, 4);
+    match random.random_range(0..8) {
+        0..4 => {
+            let from = random.random_range(0..ACCOUNTS);
+            let to = (from + random.random_range(1..ACCOUNTS)) % ACCOUNTS;
+            let amount = random.random_range(-50..=50);
+            Work::Transfer { from, to, amount, counter: random.random_range(0..COUNTERS) }
+        }
+        4 => Work::Blind { row, delete },
+        5 | 6 => Work::Source { row, delete },
+        _ => Work::Poke { row },
+    }
+}
+
+impl Child {
+    /// One transaction after the other.
+    async fn transactions(&self, task: u64, mut random: StdRng) -> anyhow::Result<()> {
+        for n in 0u64.. {
+            self.world.db.admit().await?;
+            let (id, work) = (format!("{}-{task}-{n}", self.run), draw(&mut random));
+            self.ledger.line(format_args!("begin {id} {work}"))?;
+            self.transaction(&id, work, &mut random).await?;
+            rest(&mut random, REST_MAX_MS).await;
+        }
+        Ok(())
+    }
+
+    /// Runs a transaction until it commits, or until nobody knows whether it did.
+    async fn transaction(&self, id: &str, work: Work, random: &mut StdRng) -> anyhow::Result<()> {
+        loop {
+            let mut tx = self.world.db.begin().await?;
+            let result = match self.world.tables.apply(&mut tx, id, work).await {
+                Ok(()) => tx.commit().await,
+                Err(error) => Err(error),
+            };
+            match result {
+                Ok(ts) => return Ok(self.ledger.line(format_args!("commit {id} {ts}"))?),
+                Err(Error::Unknown { .. }) => {
+                    return Ok(self.ledger.line(format_args!("unknown {id}"))?);
+                }
+                Err(error) if error.is_retryable() => rest(random, REST_MAX_MS).await,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Loads the web site and recrawls it, in turns.
+    async fn crawl(&self, seed: u64) -> anyhow::Result<()> {
+        let (site, base) = (self.place.site(), Base::parse(BASE)?);
+        let index = &self.world.index;
+        for turn in 0u64.. {
+            let (options, progress) = (LoadOptions::default(), webindex::Progress::default());
+            index.load(&site, &base, &options, &progress).await?;
+            index.recrawl(RECRAWL_PCT, seed.wrapping_add(turn), &progress).await?;
+        }
+        Ok(())
+    }
+
+    /// What all accounts hold at one moment.
+    async fn sum(&self) -> percolator::Result<(Timestamp, i64)> {
+        let snapshot = self.world.db.snapshot().await?;
+        let mut rows: Vec<ScannedRow> = Vec::new();
+        for bank in &self.world.tables.banks {
+            rows.extend(snapshot.scan(bank).columns([VALUE]).collect().await?);
+        }
+        let balances = rows.iter().flat_map(|row| &row.cells).map(|(_, v)| number(Some(v)));
+        Ok((snapshot.timestamp(), balances.sum::<percolator::Result<i64>>()?))
+    }
+
+    /// Reads all accounts at one moment again and again, and notes what was counted so far.
+    async fn watch(&self) -> anyhow::Result<()> {
+        loop {
+            let (at, sum) = self.sum().await?;
+            let expected = BALANCE * ACCOUNTS as i64;
+            anyhow::ensure!(sum == expected, "the accounts hold {sum} at {at}, not {expected}");
+            let (own, index) = (self.world.db.stats(), self.world.index.database().stats());
+            let counts = Counts::from(own) + Counts::from(index);
+            self.ledger.line(format_args!("stats {} {counts}", self.run))?;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+async fn rest(random: &mut StdRng, max_ms: u64) {
+    let pause = Duration::from_micros(random.random_range(0..max_ms * 1000));
+    tokio::time::sleep(pause).await;
+}

@@ -1,0 +1,214 @@
+//! The tables under torture, their observers, and the web index beside them.
+
+use std::time::Duration;
+
+use percolator::{
+    Change, Column, Error, GcOptions, Observer, OpenOptions, Percolator, Registration, Result,
+    Table, Transaction, WorkerOptions, Workers, async_trait,
+};
+use percolator_cli::store::{Commit, Durability};
+use webindex::{SEARCH_DIR, WebIndex};
+
+use super::ledger::Work;
+use crate::place::Place;
+
+/// Accounts, over both banks together.
+pub(crate) const ACCOUNTS: usize = 32;
+/// What each account holds at first.
+pub(crate) const BALANCE: i64 = 1000;
+/// Counters of transfers.
+pub(crate) const COUNTERS: usize = 16;
+/// Rows of each of the other tables.
+pub(crate) const ROWS: usize = 24;
+
+pub(crate) const BANKS: [&str; 2] = ["bank-a", "bank-b"];
+pub(crate) const VALUE: Column = Column::literal("v");
+/// How often a source was changed, and how often a copy was made.
+pub(crate) const COUNT: Column = Column::literal("count");
+const POKED: Column = Column::literal("poked:v");
+
+/// Short, so that kills find the collection of garbage at work; the judge looks at what it leaves.
+const GC: GcOptions = GcOptions {
+    retention: Duration::from_secs(20),
+    interval: Duration::from_millis(500),
+    share: 0.1,
+};
+
+/// The open store. Transactions and their observers have a client apart from the web index's, so that
+/// each knows what its own commits have changed.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) db: Percolator,
+    pub(crate) index: WebIndex,
+    pub(crate) tables: Tables,
+    workers: Workers,
+}
+
+/// The open tables.
+#[derive(Debug, Clone)]
+pub(crate) struct Tables {
+    pub(crate) banks: [Table; 2],
+    pub(crate) receipts: Table,
+    pub(crate) counters: Table,
+    pub(crate) blind: Table,
+    pub(crate) source: Table,
+    pub(crate) copy: Table,
+    pub(crate) tail: Table,
+    pub(crate) todo: Table,
+    pub(crate) done: Table,
+}
+
+impl World {
+    /// Opens store, tables and index, and starts the observers.
+    pub(crate) async fn open(
+        place: &Place,
+        durability: Durability,
+        commit: Commit,
+    ) -> anyhow::Result<Self> {
+        let (durability, client) = (durability.into(), commit.options());
+        let options = OpenOptions { durability, client, gc: Some(GC), ..OpenOptions::default() };
+        let index_db = Percolator::open_with(place.store(), options).await?;
+        let db = index_db.another_client().await?;
+        let tables = Tables::open(&db).await?;
+        let workers = db.observe(tables.observers(), WorkerOptions::default()).await?;
+        let search = place.store().join(SEARCH_DIR);
+        let index = WebIndex::open(index_db, &search, WorkerOptions::default()).await?;
+        let world = World { db, index, tables, workers };
+        world.found_banks().await?;
+        Ok(world)
+    }
+
+    /// Gives every account its first money, unless that was done.
+    async fn found_banks(&self) -> Result<()> {
+        let tables = &self.tables;
+        self.db
+            .transact(async |mut tx| {
+                let (table, row) = tables.account(0);
+                if tx.get(table, row.as_str(), &VALUE).await?.is_some() {
+                    return Ok(());
+                }
+                for account in 0..ACCOUNTS {
+                    let (table, row) = tables.account(account);
+                    tx.set(table, row, &VALUE, BALANCE.to_string())?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    /// Stops the observers.
+    pub(crate) async fn stop(self) {
+        self.workers.stop().await;
+        self.index.stop().await;
+    }
+}
+
+impl Tables {
+    async fn open(db: &Percolator) -> Result<Self> {
+        Ok(Tables {
+            banks: [db.table(BANKS[0]).await?, db.table(BANKS[1]).await?],
+            receipts: db.table("receipts").await?,
+            counters: db.table("counters").await?,
+            blind: db.table("blind").await?,
+            source: db.table("source").await?,
+            copy: db.table("copy").await?,
+            tail: db.table("tail").await?,
+            todo: db.table("todo").await?,
+            done: db.table("done").await?,
+        })
+    }
+
+    /// Table and row of an account.
+    pub(crate) fn account(&self, account: usize) -> (&Table, String) {
+        (&self.banks[account % 2], format!("account{:02}", account / 2))
+    }
+
+    /// A chain of strong observers, from source to copy to tail, and a weak one, from to-do to done.
+    fn observers(&self) -> Vec<Registration> {
+        let copy = Copy { from: VALUE, to: self.copy.clone(), counted: true };
+        let tail = Copy { from: VALUE, to: self.tail.clone(), counted: false };
+        let done = Copy { from: VALUE, to: self.done.clone(), counted: false };
+        vec![
+            Registration::strong("copy", "source", VALUE, copy),
+            Registration::strong("tail", "copy", VALUE, tail),
+            Registration::weak("done", "todo", POKED, done),
+        ]
+    }
+
+    /// Does a piece of work in a transaction.
+    pub(crate) async fn apply(&self, tx: &mut Transaction, id: &str, work: Work) -> Result<()> {
+        match work {
+            Work::Transfer { from, to, amount, counter } => {
+                for (account, change) in [(from, -amount), (to, amount)] {
+                    let (table, row) = self.account(account);
+                    add(tx, table, &row, &VALUE, change).await?;
+                }
+                add(tx, &self.counters, &counter_row(counter), &VALUE, 1).await?;
+                tx.set(&self.receipts, id, &VALUE, work.to_string())
+            }
+            Work::Blind { row, delete: true } => tx.delete(&self.blind, row_name(row), &VALUE),
+            Work::Blind { row, delete: false } => {
+                tx.set(&self.blind, row_name(row), &VALUE, id.to_owned())
+            }
+            Work::Source { row, delete } => {
+                add(tx, &self.source, &row_name(row), &COUNT, 1).await?;
+                match delete {
+                    true => tx.delete(&self.source, row_name(row), &VALUE),
+                    false => tx.set(&self.source, row_name(row), &VALUE, id.to_owned()),
+                }
+            }
+            Work::Poke { row } => {
+                tx.set(&self.todo, row_name(row), &VALUE, id.to_owned())?;
+                tx.notify(&self.todo, row_name(row), &POKED)
+            }
+        }
+    }
+}
+
+pub(crate) fn row_name(row: usize) -> String {
+    format!("row{row:02}")
+}
+
+pub(crate) fn counter_row(counter: usize) -> String {
+    format!("counter{counter:02}")
+}
+
+/// A number that is kept as text; a cell that is not there is zero.
+pub(crate) fn number(value: Option<&[u8]>) -> Result<i64> {
+    let Some(value) = value else { return Ok(0) };
+    String::from_utf8_lossy(value).parse().map_err(Error::application)
+}
+
+async fn add(
+    tx: &mut Transaction,
+    table: &Table,
+    row: &str,
+    column: &Column,
+    change: i64,
+) -> Result<()> {
+    let old = number(tx.get(table, row, column).await?.as_deref())?;
+    tx.set(table, row, column, (old + change).to_string())
+}
+
+/// Keeps a cell of another table equal to the changed row's.
+struct Copy {
+    from: Column,
+    to: Table,
+    /// Whether it counts how often it ran.
+    counted: bool,
+}
+
+#[async_trait]
+impl Observer for Copy {
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+        let row = change.row.clone();
+        if self.counted {
+            let runs = number(tx.get(&self.to, row.clone(), &COUNT).await?.as_deref())?;
+            tx.set(&self.to, row.clone(), &COUNT, (runs + 1).to_string())?;
+        }
+        match tx.get(&change.table, row.clone(), &self.from).await? {
+            Some(value) => tx.set(&self.to, row, &VALUE, value),
+            None => tx.delete(&self.to, row, &VALUE),
+        }
+    }
+}
