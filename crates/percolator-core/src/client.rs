@@ -6,21 +6,22 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bigtable::{Store, Timestamp};
 
-use crate::admit::Admission;
 use crate::close::Closing;
-use crate::finish::Background;
 use crate::gc::Collection;
-use crate::hints::Hints;
-use crate::layout::{SYSTEM_TABLE, notify_schema, system_schema, table_schema};
 use crate::mutants::{self, off};
+use crate::observe::admit::Admission;
+use crate::observe::hints::Hints;
 use crate::observe::placement::{Placement, notify_table_name};
-use crate::read_ahead::{Cache, Predictor};
-use crate::schema::{Observed, Schema};
+use crate::records::format;
+use crate::records::layout::{SYSTEM_TABLE, notify_schema, system_schema, table_schema};
+use crate::records::schema::{Observed, Schema};
+use crate::resolve::suspects::Suspects;
+use crate::resolve::verdicts::Verdicts;
 use crate::stats::{Counters, Stats};
-use crate::suspects::Suspects;
-use crate::verdicts::Verdicts;
+use crate::txn::finish::Background;
+use crate::txn::read_ahead::{Cache, Predictor};
 use crate::{Error, Holder, Incarnation, LockService, Options, Oracle, Result, Runtime, Snapshot};
-use crate::{Table, Transaction, format};
+use crate::{Table, Transaction};
 
 /// A client of one store: begins transactions, reads the past, runs observers. Cloning is cheap; all
 /// clones are one client, with one liveness token. The token goes with the last clone.

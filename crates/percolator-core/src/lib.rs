@@ -18,49 +18,22 @@
 //!
 //! Not here: timestamps computed by anyone but the oracle.
 
-mod abort;
-mod admit;
 mod bell;
-mod buffer;
 mod client;
 mod close;
-mod codec;
-mod column;
-mod commit;
-mod commit_rows;
 mod error;
-mod finish;
-mod format;
 mod gc;
-mod get;
-mod heartbeat;
-mod hints;
-mod inspect;
-mod layout;
-mod limits;
-mod lock;
-mod lock_service;
+mod locks;
 #[doc(hidden)]
 pub mod mutants;
 mod observe;
-mod observer;
 mod options;
 mod oracle;
-mod plan;
-mod prewrite;
-mod read_ahead;
+mod records;
 mod resolve;
-mod rows;
 mod runtime;
-mod scan;
-mod schema;
-mod snapshot;
 mod stats;
-mod suspects;
-mod transact;
-mod transaction;
-mod verdicts;
-mod write;
+mod txn;
 
 #[doc(hidden)]
 pub mod testing;
@@ -71,27 +44,27 @@ pub use bytes::Bytes;
 
 pub use client::{Client, Services, WeakClient, fresh_incarnation};
 pub use close::CloseReport;
-pub use column::{COLUMN_BYTES_MAX, CellName, Column, Table};
-pub use commit::{Prewritten, PrimaryCommitted};
 pub use error::{AbortReason, Conflict, Error, Result};
 pub use gc::{Collector, GcCounts, GcOptions, GcReport, GcStatus, LastRound, OldestReader};
-pub use inspect::{LockFate, LockView, Moment, WriteView};
-pub use layout::{LOCKS_MAX, NOTIFICATIONS_MAX, SYSTEM_TABLE};
-pub use layout::{notify_schema, table_schema, upkeep_tables};
-pub use lock::Incarnation;
-pub use lock_service::{Holder, LockService, ProcessLocks, TableLocks};
+pub use locks::{Holder, LockService, ProcessLocks, TableLocks};
+pub use observe::observer::{Batch, BatchObserver, Change, Observer, Registration};
 pub use observe::{Backlog, IdleReport, SetAside, WorkerOptions, Workers};
-pub use observer::{Batch, BatchObserver, Change, Observer, Registration};
 pub use options::{CommitPath, Options, ROW_KEY_BYTES_MAX, Secondaries};
 pub use options::{TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
 pub use oracle::{Oracle, OracleNode, OracleOptions, OracleRole, Stamp, StampRange};
 pub use oracle::{TIMESTAMPS_MAX, WindowOracle};
+pub use records::column::{COLUMN_BYTES_MAX, CellName, Column, Table};
+pub use records::layout::{LOCKS_MAX, NOTIFICATIONS_MAX, SYSTEM_TABLE};
+pub use records::layout::{notify_schema, table_schema, upkeep_tables};
+pub use records::lock::Incarnation;
+pub use records::schema::{Observed, Strength};
+pub use resolve::inspect::{LockFate, LockView, Moment, WriteView};
 pub use runtime::Runtime;
-pub use scan::{Scan, ScannedRow};
-pub use schema::{Observed, Strength};
-pub use snapshot::Snapshot;
 pub use stats::Stats;
 #[doc(hidden)]
 pub use testing::doc_test;
-pub use transact::Attempt;
-pub use transaction::Transaction;
+pub use txn::commit::{Prewritten, PrimaryCommitted};
+pub use txn::scan::{Scan, ScannedRow};
+pub use txn::snapshot::Snapshot;
+pub use txn::transact::Attempt;
+pub use txn::transaction::Transaction;

@@ -225,7 +225,7 @@ pub fn doc_test<F: Future<Output = Result<()>>>(example: impl FnOnce(Client) -> 
 /// When they are not.
 pub fn check_lock_record(bytes: &[u8]) {
     let bytes = bytes::Bytes::copy_from_slice(bytes);
-    if let Ok(lock) = crate::lock::Lock::decode(&bytes) {
+    if let Ok(lock) = crate::records::lock::Lock::decode(&bytes) {
         assert_eq!(lock.encode(), bytes, "{lock:?} has two encodings");
     }
 }
@@ -236,7 +236,7 @@ pub fn check_lock_record(bytes: &[u8]) {
 /// When they are not.
 pub fn check_write_record(bytes: &[u8]) {
     let bytes = bytes::Bytes::copy_from_slice(bytes);
-    if let Ok(write) = crate::write::Write::decode(&bytes) {
+    if let Ok(write) = crate::records::write::Write::decode(&bytes) {
         assert_eq!(write.encode(), bytes, "{write:?} has two encodings");
     }
 }

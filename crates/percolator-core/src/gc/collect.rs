@@ -42,13 +42,13 @@ use bigtable::{
 
 use crate::gc::GcCounts;
 use crate::gc::pace::Pace;
-use crate::get::Patience;
-use crate::layout::{DATA, NOTIFY, ROLLBACK, WRITE};
-use crate::lock::Kind;
 use crate::mutants::{self, off};
 use crate::observe::acknowledged;
-use crate::schema::{Schema, Strength};
-use crate::write::Write;
+use crate::records::layout::{DATA, NOTIFY, ROLLBACK, WRITE};
+use crate::records::lock::Kind;
+use crate::records::schema::{Schema, Strength};
+use crate::records::write::Write;
+use crate::txn::get::Patience;
 use crate::{Client, Column, Error, Result, Table};
 
 /// Most rows of one page.

@@ -9,8 +9,8 @@ use bigtable::{ConditionalMutation, Mutation, PageLimit, Row, RowRange, Selectio
 use crate::gc::GcCounts;
 use crate::gc::collect::Bounds;
 use crate::gc::pace::Pace;
-use crate::layout::NOTIFY;
-use crate::limits::in_requests;
+use crate::records::layout::NOTIFY;
+use crate::txn::limits::in_requests;
 use crate::{Client, Column, Result, Table};
 
 /// Most rows of one page.

@@ -23,10 +23,10 @@ use bigtable::{
 };
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::codec::Reader;
 use crate::gc::unfenced::{aftermath, tenure};
-use crate::layout::SYSTEM;
 use crate::options::believed_lifetime;
+use crate::records::codec::Reader;
+use crate::records::layout::SYSTEM;
 use crate::{Client, Error, Incarnation, Result, Runtime};
 
 const PREFIX: &str = "reader/";

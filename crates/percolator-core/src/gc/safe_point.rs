@@ -15,9 +15,9 @@ use bigtable::{
 };
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::codec::Reader;
 use crate::gc::{GcCounts, LastRound};
-use crate::layout::SYSTEM;
+use crate::records::codec::Reader;
+use crate::records::layout::SYSTEM;
 use crate::{Client, Error, Result};
 
 const ROW: &str = "gc";

@@ -10,7 +10,7 @@ use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 
 use crate::gc::GcCounts;
 use crate::gc::pace::Pace;
-use crate::layout::LOCK;
+use crate::records::layout::LOCK;
 use crate::resolve::{MetLock, Resolved};
 use crate::{Client, LockView, Result, Table};
 
@@ -55,7 +55,7 @@ impl Client {
                     if !gone.contains(&cell.timestamp) {
                         let met = MetLock::decode(table, &row.key, cell)?;
                         if self.resolve(&met).await? == Resolved::Alive {
-                            return crate::inspect::view(table, &row.key, cell).map(Some);
+                            return crate::resolve::inspect::view(table, &row.key, cell).map(Some);
                         }
                         gone.insert(cell.timestamp);
                     }

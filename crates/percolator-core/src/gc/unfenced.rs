@@ -32,9 +32,9 @@ use bytes::Bytes;
 
 use crate::gc::readers::{Beat, QUALIFIER, row_of};
 use crate::gc::safe_point::{raise_record, read_record};
-use crate::layout::SYSTEM;
 use crate::mutants::{self, off};
-use crate::verdicts::Verdict;
+use crate::records::layout::SYSTEM;
+use crate::resolve::verdicts::Verdict;
 use crate::{Client, Error, Result};
 
 /// How many lives of a request a term has.

@@ -13,14 +13,14 @@ use std::time::Duration;
 use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 use futures::future::select;
 
-use crate::column::{Cell, Table};
-use crate::layout::NOTIFY;
 use crate::mutants::{self, off};
 use crate::observe::clear;
 use crate::observe::handle::{Delay, is_of_the_services, run_guarded};
+use crate::observe::observer::{Batch, BatchObserver, Change, Registration, Runner};
 use crate::observe::workers::Context;
-use crate::observer::{Batch, BatchObserver, Change, Registration, Runner};
-use crate::schema::Observed;
+use crate::records::column::{Cell, Table};
+use crate::records::layout::NOTIFY;
+use crate::records::schema::Observed;
 use crate::{Error, Result};
 
 /// When so many changes of a batch have failed or conflicted, each by itself, before any was delivered, it is

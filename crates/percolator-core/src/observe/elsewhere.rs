@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use bigtable::Timestamp;
 
-use crate::column::Cell;
-use crate::get::Patience;
 use crate::mutants::{self, off};
+use crate::observe::observer::Registration;
 use crate::observe::register::acknowledged;
 use crate::observe::workers::Context;
-use crate::observer::Registration;
-use crate::schema::{Observed, Strength};
+use crate::records::column::Cell;
+use crate::records::schema::{Observed, Strength};
+use crate::txn::get::Patience;
 use crate::{Column, Error, Result};
 
 /// How long a cell rests that waits for others: at first, and at most.

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange};
 
-use crate::column::{Cell, Table};
-use crate::layout::NOTIFY;
 use crate::mutants::{self, off};
 use crate::observe::handle::Visit;
 use crate::observe::workers::Context;
+use crate::records::column::{Cell, Table};
+use crate::records::layout::NOTIFY;
 use crate::{Column, Result};
 
 /// Most rows of one page of a notification scan. While its rows are visited one after the other, other workers

@@ -13,19 +13,19 @@ use bigtable::Timestamp;
 use bytes::Bytes;
 use futures::FutureExt;
 
-use crate::admit::in_observer;
-use crate::column::Cell;
-use crate::get::Patience;
-use crate::limits::leave_room;
 use crate::mutants::{self, off};
+use crate::observe::admit::in_observer;
+use crate::observe::observer::{Change, Observer, Registration, Runner};
 use crate::observe::register::acknowledged;
 use crate::observe::row_lock::of_row;
 use crate::observe::workers::Context;
 use crate::observe::{clear, notifications};
-use crate::observer::{Change, Observer, Registration, Runner};
-use crate::rows::clear_seen;
+use crate::records::column::Cell;
+use crate::records::schema::Strength;
 use crate::runtime::Backoff;
-use crate::schema::Strength;
+use crate::txn::get::Patience;
+use crate::txn::limits::leave_room;
+use crate::txn::rows::clear_seen;
 use crate::{AbortReason, Column, Error, Result, Transaction};
 
 /// How often an observer's transaction is tried in one visit when it runs into conflicts.

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 
-use crate::layout::NOTIFY;
 use crate::mutants::{self, off};
 use crate::observe::set_aside::SetAside;
-use crate::schema::{Observed, Schema};
+use crate::records::layout::NOTIFY;
+use crate::records::schema::{Observed, Schema};
 use crate::{Client, Column, Result};
 
 /// The first and the longest pause between two looks.

@@ -1,6 +1,9 @@
 //! Running observers: finding dirty cells and handling them (paper section 2.4).
 //!
 //! ```text
+//! observer   the traits that an application implements
+//! hints      cells that this process has made dirty, for its own workers
+//! admit      those who bring in new work wait for those who handle it
 //! register   stores the schema, raises its version, sweeps for changes made before
 //! find       scans the notify family from random places; hints come first
 //! crew       the tasks that do all this, and how they end
@@ -13,12 +16,15 @@
 //! idle       nothing dirty, and no timestamp issued meanwhile
 //! ```
 
+pub(crate) mod admit;
 mod batch;
 pub(crate) mod crew;
 mod elsewhere;
 mod find;
 mod handle;
+pub(crate) mod hints;
 mod idle;
+pub(crate) mod observer;
 pub(crate) mod placement;
 mod register;
 mod row_lock;
@@ -33,10 +39,11 @@ pub use workers::{WorkerOptions, Workers};
 
 use bigtable::{ConditionalMutation, Limits, Selection, TimeRange, Timestamp};
 
-use crate::column::Cell;
-use crate::layout::NOTIFY;
-use crate::limits::in_requests;
-use crate::{Result, rows};
+use crate::Result;
+use crate::records::column::Cell;
+use crate::records::layout::NOTIFY;
+use crate::txn::limits::in_requests;
+use crate::txn::rows;
 
 /// The versions of a cell's notification, newest first.
 pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {

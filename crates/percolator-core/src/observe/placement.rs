@@ -34,12 +34,13 @@ use bigtable::{ConditionalMutation, Mutation, ROW_KEY_BYTES_MAX, RowKey, Store, 
 use bytes::{BufMut, BytesMut};
 use futures::future::join_all;
 
-use crate::column::{Cell, Table};
-use crate::layout::NOTIFY;
-use crate::limits::in_requests;
-use crate::prewrite::is_final;
+use crate::records::column::{Cell, Table};
+use crate::records::layout::NOTIFY;
 use crate::runtime::Backoff;
-use crate::{Client, Column, Error, Result, Timestamp, rows};
+use crate::txn::limits::in_requests;
+use crate::txn::prewrite::is_final;
+use crate::txn::rows;
+use crate::{Client, Column, Error, Result, Timestamp};
 
 /// How often one notification is tried.
 const TRIES_MAX: u32 = 12;
@@ -47,7 +48,7 @@ const TRIES_MAX: u32 = 12;
 /// The first part of the name of a table of notifications; no user's table can begin like that.
 const TABLE_PREFIX: &str = "percolator.notify.";
 
-/// Where the notify cells of a database lie; fixed when it is created, see [`format`](crate::format).
+/// Where the notify cells of a database lie; fixed when it is created, see [`format`](crate::records::format).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
     InRow,
@@ -208,7 +209,8 @@ mod tests {
     fn apart() -> Table {
         block_on(async {
             let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-            let opened = store.open_table("t", &crate::layout::notify_schema()).await.unwrap();
+            let opened =
+                store.open_table("t", &crate::records::layout::notify_schema()).await.unwrap();
             Table::new("t", &store, opened.clone(), Some(opened))
         })
     }

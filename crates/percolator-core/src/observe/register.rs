@@ -12,11 +12,11 @@ use bigtable::{
     ConditionalMutation, Mutation, PageLimit, RowRange, Selection, TimeRange, Timestamp,
 };
 
-use crate::get::Patience;
-use crate::layout::{FAILED, LOCK, NOTIFY};
 use crate::observe::workers::check;
+use crate::records::layout::{FAILED, LOCK, NOTIFY};
+use crate::records::schema::{Observed, Schema};
 use crate::runtime::Backoff;
-use crate::schema::{Observed, Schema};
+use crate::txn::get::Patience;
 use crate::{Client, Column, Error, Result, Table};
 
 /// How often a registration is tried when other clients register at the same time.
@@ -171,11 +171,11 @@ impl Client {
         let s = self.oracle().timestamp().await?.timestamp;
         let _open = starting.moved_to(s);
         let columns = [entry.column.clone(), ack.clone()];
-        let select = crate::get::selection(&columns, s);
+        let select = crate::txn::get::selection(&columns, s);
         let mut left = Some(RowRange::all());
         while let Some(range) = left {
             let page = table.store().scan(&range, &select, PageLimit::default()).await;
-            let page = page.map_err(crate::get::too_old)?;
+            let page = page.map_err(crate::txn::get::too_old)?;
             self.take_turn(page.rows.len()).await;
             self.check_held(s)?;
             let mut dirty = Vec::new();

@@ -17,10 +17,10 @@ use bigtable::RowKey;
 use futures::future::{Either, select};
 
 use crate::Result;
-use crate::column::Table;
-use crate::lock_service::Holder;
+use crate::locks::Holder;
 use crate::mutants::{self, off};
 use crate::observe::workers::Context;
+use crate::records::column::Table;
 
 /// How often a lock is renewed within its lifetime.
 const RENEWALS: u32 = 3;

@@ -17,14 +17,14 @@ use bigtable::{
 };
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::codec::{Reader, put_bytes16, put_bytes32};
-use crate::column::Cell;
-use crate::hints::Hint;
-use crate::layout::{FAILED, NOTIFY};
-use crate::limits::in_requests;
 use crate::mutants::{self, off};
 use crate::observe::handle::Delay;
+use crate::observe::hints::Hint;
 use crate::observe::workers::{Context, WorkerOptions};
+use crate::records::codec::{Reader, put_bytes16, put_bytes32};
+use crate::records::column::Cell;
+use crate::records::layout::{FAILED, NOTIFY};
+use crate::txn::limits::in_requests;
 use crate::{Client, Column, Error, Result};
 
 /// How many failing cells a process keeps in mind; of those beyond, the count begins anew.

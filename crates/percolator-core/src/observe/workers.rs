@@ -9,15 +9,15 @@ use std::time::Duration;
 use futures::future::select;
 
 use crate::bell::Bell;
-use crate::column::{COLUMN_BYTES_MAX, Cell, Table};
-use crate::hints::{Hint, Queue};
 use crate::observe::crew::Crew;
 use crate::observe::elsewhere::Elsewhere;
 use crate::observe::find::{Places, Tablets, Unwalked};
 use crate::observe::handle::Visit;
+use crate::observe::hints::{Hint, Queue};
+use crate::observe::observer::{Registration, Runner};
 use crate::observe::set_aside::Failures;
-use crate::observer::{Registration, Runner};
-use crate::schema::Observed;
+use crate::records::column::{COLUMN_BYTES_MAX, Cell, Table};
+use crate::records::schema::Observed;
 use crate::{Client, Column, Error, Result, Runtime};
 
 /// How often a failure of the machinery is told at most.

@@ -20,10 +20,10 @@ use bigtable::{
 };
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::codec::{Reader, put_bytes16};
-use crate::layout::SYSTEM;
-use crate::lock::Incarnation;
 use crate::mutants::{self, off};
+use crate::records::codec::{Reader, put_bytes16};
+use crate::records::layout::SYSTEM;
+use crate::records::lock::Incarnation;
 use crate::{Error, Result};
 
 const ROW: &str = "oracle";

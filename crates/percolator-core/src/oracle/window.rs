@@ -26,11 +26,11 @@ use async_trait::async_trait;
 use bigtable::{Syncing, Table, Timestamp};
 use futures::lock::Mutex;
 
-use crate::layout::{SYSTEM_TABLE, system_schema};
-use crate::lock::Incarnation;
 use crate::mutants::{self, off};
 use crate::oracle::record::{Lead, Record, read, replace};
 use crate::oracle::{Oracle, Stamp, StampRange};
+use crate::records::layout::{SYSTEM_TABLE, system_schema};
+use crate::records::lock::Incarnation;
 use crate::{Error, Result, Runtime};
 
 /// How many timestamps one write to the store reserves.

@@ -1,0 +1,322 @@
+//! Hints: cells that this process has just made dirty, so that its own workers need not find them by
+//! scanning (H61).
+//!
+//! A hint is never needed: the notify cell is in the store, and the scan finds it. So the queue is
+//! bounded, and what does not fit is dropped.
+//!
+//! Each observed column has a lane of its own, and workers take turns with the lanes: a long
+//! backlog of one column holds up no other. An observer may be bounded to so many runs at a time. A
+//! lane with as many runs is passed over, and its hints wait, so that slow observers do not take
+//! all workers.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Poll, Waker};
+
+use bigtable::RowKey;
+
+use crate::bell::Bell;
+use crate::observe::crew::Crew;
+use crate::records::column::Cell;
+use crate::records::schema::Observed;
+use crate::{Column, Timestamp};
+
+/// Most hints that wait at a time for the workers of one `observe`. Each lane has an equal share.
+const HINTS_MAX: usize = 200_000;
+
+/// The hints of a client: a queue for each of its `observe`s, with the cells that it has observers for.
+#[derive(Debug, Default)]
+pub(crate) struct Hints {
+    /// How many queues there are; without workers no hint is kept.
+    wanted: AtomicUsize,
+    queues: Mutex<Vec<Weak<Queue>>>,
+    /// Rung at a change whose observer collects its changes itself, and when somebody begins to wait for
+    /// idleness.
+    pub(crate) collected: Bell,
+}
+
+/// The hints for the workers of one `observe`.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// The lanes of the columns whose changes are hinted at.
+    each: Columns<usize>,
+    /// The columns whose observers collect their changes themselves.
+    batched: Columns<()>,
+    /// The observers that run.
+    running: Vec<Observed>,
+    crew: Arc<Crew>,
+    state: Mutex<State>,
+}
+
+/// A hint.
+#[derive(Debug, Clone)]
+pub(crate) struct Hint {
+    /// The cell that is dirty.
+    pub(crate) cell: Cell,
+    /// The timestamp of its notification, if this process has just left it.
+    pub(crate) at: Option<Timestamp>,
+}
+
+/// A worker is at a cell of a lane, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Run {
+    queue: Arc<Queue>,
+    lane: usize,
+}
+
+/// Something for each of some columns, by table.
+#[derive(Debug)]
+struct Columns<T>(BTreeMap<String, BTreeMap<Column, T>>);
+
+impl<T> FromIterator<((String, Column), T)> for Columns<T> {
+    fn from_iter<I: IntoIterator<Item = ((String, Column), T)>>(columns: I) -> Self {
+        let mut all = Columns(BTreeMap::new());
+        for ((table, column), of) in columns {
+            all.0.entry(table).or_default().insert(column, of);
+        }
+        all
+    }
+}
+
+impl<T> Columns<T> {
+    fn of(&self, cell: &Cell) -> Option<&T> {
+        self.0.get(cell.table.name())?.get(&cell.column)
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    lanes: Vec<Lane>,
+    /// The lane whose turn is next.
+    next: usize,
+    sleepers: BTreeMap<u64, Waker>,
+    next_sleeper: u64,
+}
+
+/// The hints at changes of one column.
+#[derive(Debug)]
+struct Lane {
+    queue: VecDeque<Cell>,
+    /// The rows of the cells in the queue, each with its newest notification that is known. Several
+    /// changes of one cell need one visit (message collapsing). Not in order: in a tree each push
+    /// and pop of a long backlog compares rows that left the processor's caches long ago.
+    waiting: HashMap<RowKey, Option<Timestamp>>,
+    hints_max: usize,
+    /// How many workers are at cells of the column, and how many may be.
+    runs: usize,
+    runs_max: usize,
+}
+
+impl Lane {
+    fn is_ready(&self) -> bool {
+        !self.queue.is_empty() && self.runs < self.runs_max
+    }
+}
+
+impl State {
+    /// Wakes a worker, if one sleeps and the lane has something for it.
+    fn wake(&mut self, lane: usize) -> Option<Waker> {
+        let (_, waker) = self.lanes[lane].is_ready().then(|| self.sleepers.pop_first())??;
+        Some(waker)
+    }
+}
+
+impl Hints {
+    fn queues(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Queue>>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to keep hints at changes of the columns `each`, which may have so many runs at a
+    /// time, and to ring at changes of those `batched`, until the queue is dropped.
+    pub(crate) fn begin(
+        &self,
+        each: Vec<((String, Column), usize)>,
+        batched: impl Iterator<Item = (String, Column)>,
+        running: Vec<Observed>,
+        crew: &Arc<Crew>,
+    ) -> Arc<Queue> {
+        let hints_max = HINTS_MAX / each.len().max(1);
+        let lane = |(_, runs_max): &(_, usize)| Lane {
+            queue: VecDeque::new(),
+            waiting: HashMap::new(),
+            hints_max,
+            runs: 0,
+            runs_max: (*runs_max).max(1),
+        };
+        let lanes = each.iter().map(lane).collect();
+        let state = State { lanes, next: 0, sleepers: BTreeMap::new(), next_sleeper: 0 };
+        let queue = Arc::new(Queue {
+            each: each.into_iter().enumerate().map(|(n, (column, _))| (column, n)).collect(),
+            batched: batched.map(|column| (column, ())).collect(),
+            running,
+            crew: crew.clone(),
+            state: Mutex::new(state),
+        });
+        let mut queues = self.queues();
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(&queue));
+        self.wanted.store(queues.len(), Ordering::Relaxed);
+        queue
+    }
+
+    /// Tells every queue that wants the cell.
+    pub(crate) fn push(&self, hint: &Hint) {
+        if self.wanted.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let (mut ended, mut collected) = (false, false);
+        let mut queues = self.queues();
+        for queue in queues.iter() {
+            match queue.upgrade() {
+                Some(queue) if queue.batched.of(&hint.cell).is_some() => collected = true,
+                Some(queue) => queue.push(hint),
+                None => ended = true,
+            }
+        }
+        if ended {
+            queues.retain(|queue| queue.strong_count() > 0);
+            self.wanted.store(queues.len(), Ordering::Relaxed);
+        }
+        drop(queues);
+        if collected {
+            self.collected.ring();
+        }
+    }
+
+    fn live(&self) -> Vec<Arc<Queue>> {
+        self.queues().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The observers that workers of this client run.
+    pub(crate) fn running(&self) -> BTreeSet<Observed> {
+        self.live().iter().flat_map(|queue| queue.running.clone()).collect()
+    }
+
+    /// How many hints wait, in all queues.
+    pub(crate) fn len(&self) -> usize {
+        self.live().iter().map(|queue| queue.len()).sum()
+    }
+
+    /// How many hints wait for workers that are at work.
+    pub(crate) fn len_at_work(&self) -> usize {
+        self.live().iter().filter(|queue| queue.crew.is_at_work()).map(|queue| queue.len()).sum()
+    }
+}
+
+impl Queue {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn push(&self, hint: &Hint) {
+        let Hint { cell, at } = hint;
+        let Some(lane) = self.each.of(cell).copied() else { return };
+        let mut state = self.state();
+        let of = &mut state.lanes[lane];
+        if let Some(known) = of.waiting.get_mut(&cell.row) {
+            *known = (*known).max(*at);
+            return;
+        }
+        if of.queue.len() >= of.hints_max {
+            return;
+        }
+        of.waiting.insert(cell.row.clone(), *at);
+        of.queue.push_back(cell.clone());
+        let sleeper = state.wake(lane);
+        drop(state);
+        if let Some(waker) = sleeper {
+            waker.wake();
+        }
+    }
+
+    /// A hint of the next lane that has one and may have another run.
+    pub(crate) fn pop(self: &Arc<Self>) -> Option<(Hint, Run)> {
+        let mut state = self.state();
+        let lanes = state.lanes.len();
+        let turns = (0..lanes).map(|n| (state.next + n) % lanes);
+        let lane = turns.into_iter().find(|lane| state.lanes[*lane].is_ready())?;
+        state.next = lane + 1;
+        let of = &mut state.lanes[lane];
+        let cell = of.queue.pop_front()?;
+        let at = of.waiting.remove(&cell.row).flatten();
+        of.runs += 1;
+        Some((Hint { cell, at }, Run { queue: self.clone(), lane }))
+    }
+
+    /// Begins a visit to a cell that has no hint, if its column may have another run.
+    pub(crate) fn enter(self: &Arc<Self>, cell: &Cell) -> Option<Run> {
+        let lane = self.each.of(cell).copied()?;
+        let mut state = self.state();
+        let of = &mut state.lanes[lane];
+        (of.runs < of.runs_max).then(|| {
+            of.runs += 1;
+            Run { queue: self.clone(), lane }
+        })
+    }
+
+    /// Whether a hint for the cell waits, so that a scan can leave it to whoever takes it.
+    pub(crate) fn is_waiting(&self, cell: &Cell) -> bool {
+        let lane = self.each.of(cell).copied();
+        lane.is_some_and(|lane| self.state().lanes[lane].waiting.contains_key(&cell.row))
+    }
+
+    fn len(&self) -> usize {
+        self.state().lanes.iter().map(|lane| lane.queue.len()).sum()
+    }
+
+    /// Whether no hint waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Completes when there may be a hint for a worker.
+    pub(crate) async fn arrival(&self) {
+        let mut sleeper = Sleeper { hints: self, id: None };
+        poll_fn(|cx| {
+            let mut state = self.state();
+            match sleeper.id {
+                None if state.lanes.iter().any(Lane::is_ready) => return Poll::Ready(()),
+                None => {
+                    sleeper.id = Some(state.next_sleeper);
+                    state.next_sleeper += 1;
+                }
+                // Taken out of the sleepers: woken by a hint.
+                Some(id) if !state.sleepers.contains_key(&id) => return Poll::Ready(()),
+                Some(_) => {}
+            }
+            if let Some(id) = sleeper.id {
+                state.sleepers.insert(id, cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let mut state = self.queue.state();
+        state.lanes[self.lane].runs -= 1;
+        let sleeper = state.wake(self.lane);
+        drop(state);
+        if let Some(waker) = sleeper {
+            waker.wake();
+        }
+    }
+}
+
+/// Leaves the sleepers when the wait is given up.
+struct Sleeper<'a> {
+    hints: &'a Queue,
+    id: Option<u64>,
+}
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.hints.state().sleepers.remove(&id);
+        }
+    }
+}

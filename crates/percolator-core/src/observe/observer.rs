@@ -1,0 +1,231 @@
+//! Observers: code that runs when a column changes (paper section 2.4).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bigtable::RowKey;
+
+use crate::records::schema::{Observed, Strength};
+use crate::{Column, Result, Table, Transaction};
+
+/// What an observer was started for: this cell changed since it last ran, perhaps several times.
+///
+/// See [`Observer`] for an example.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Change {
+    /// The table.
+    pub table: Table,
+    /// The row.
+    pub row: RowKey,
+    /// The observed column.
+    pub column: Column,
+}
+
+/// Code that runs, in a transaction of its own, after a change of the column it is registered for.
+///
+/// A **strong** observer's run commits at most once for each change. A **weak** one's may commit more
+/// often. Several changes may be handled by one run. An observer that fails or panics is run again
+/// with growing delay, and set aside after a bound; see
+/// [`Client::set_aside`](crate::Client::set_aside).
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use percolator_core::*;
+/// const TEXT: Column = Column::literal("doc:text");
+/// const WORDS: Column = Column::literal("doc:words");
+///
+/// struct CountWords;
+/// #[async_trait]
+/// impl Observer for CountWords {
+///     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+///         let text = tx.get(&change.table, &change.row, &change.column).await?.unwrap_or_default();
+///         let words = text.split(|b| *b == b' ').count().to_string();
+///         tx.set(&change.table, &change.row, &WORDS, words)
+///     }
+/// }
+///
+/// let count = Registration::strong("count-words", "docs", TEXT, CountWords);
+/// let workers = client.observe(vec![count], WorkerOptions::default()).await?;
+/// let docs = client.table("docs").await?;
+/// client.transact(async |mut tx| tx.set(&docs, "a", &TEXT, "to be or not")).await?;
+/// client.wait_idle(None).await?;
+/// let words = client.snapshot().await?.get(&docs, "a", &WORDS).await?;
+/// assert_eq!(words.as_deref(), Some(&b"4"[..]));
+/// workers.stop().await;
+/// # Ok(()) });
+/// ```
+#[async_trait]
+pub trait Observer: Send + Sync + 'static {
+    /// Handles a change. The worker commits `tx` afterwards.
+    ///
+    /// A run is not limited in time. While it takes, its worker handles nothing else, and renews
+    /// its advisory lock on the row for [`run_max`](crate::WorkerOptions::run_max). A run may be
+    /// repeated, also beside itself, and commits once. A long one asks now and then whether the
+    /// [workers are to stop](Transaction::is_stopping).
+    ///
+    /// # Errors
+    /// Whatever goes wrong; nothing of the transaction takes effect then.
+    /// [`Error::Unavailable`](crate::Error::Unavailable) is not counted against the change: it is
+    /// tried again for ever.
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()>;
+}
+
+/// A weak observer that takes many changes at once, such as one that feeds another system which likes
+/// batches. Its notifications stay until `observe` has returned, so a crash redelivers them.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use percolator_core::*;
+/// use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+/// const CHANGED: Column = Column::literal("export:changed");
+///
+/// struct Export(std::sync::Arc<AtomicUsize>);
+/// #[async_trait]
+/// impl BatchObserver for Export {
+///     async fn observe(&self, _tx: &mut Transaction, changes: &[Change]) -> Result<()> {
+///         self.0.fetch_add(changes.len(), SeqCst);
+///         Ok(())
+///     }
+/// }
+///
+/// let sent = std::sync::Arc::new(AtomicUsize::new(0));
+/// let export = Registration::batched(
+///     "export", "docs", CHANGED, Batch::default(), Export(sent.clone()));
+/// let workers = client.observe(vec![export], WorkerOptions::default()).await?;
+/// let docs = client.table("docs").await?;
+/// client.transact(async |mut tx| {
+///     tx.notify(&docs, "a", &CHANGED)?;
+///     tx.notify(&docs, "b", &CHANGED)
+/// }).await?;
+/// client.wait_idle(None).await?;
+/// assert_eq!(sent.load(SeqCst), 2);
+/// workers.stop().await;
+/// # Ok(()) });
+/// ```
+#[async_trait]
+pub trait BatchObserver: Send + Sync + 'static {
+    /// Handles up to [`Batch::changes_max`] changes. The worker commits `tx` afterwards.
+    ///
+    /// # Errors
+    /// Whatever goes wrong; every change of the batch is delivered again, one at a time.
+    async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()>;
+}
+
+/// When a [`BatchObserver`] runs.
+///
+/// See [`BatchObserver`] for an example.
+#[derive(Debug, Clone, Copy)]
+pub struct Batch {
+    /// Most changes in one call.
+    pub changes_max: usize,
+    /// How long changes are collected; cut short when a caller waits for idleness and nothing else is
+    /// left to do. After a while without any, changes by other clients are looked for only every
+    /// [`idle_max`](crate::WorkerOptions::idle_max), if that is longer.
+    pub interval: Duration,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Batch { changes_max: 1000, interval: Duration::from_secs(1) }
+    }
+}
+
+/// An observer with its name and its column.
+///
+/// See [`Observer`] for an example.
+pub struct Registration {
+    pub(crate) observed: Observed,
+    pub(crate) runner: Runner,
+    pub(crate) runs_max: Option<usize>,
+}
+
+#[derive(Clone)]
+pub(crate) enum Runner {
+    Each(Arc<dyn Observer>),
+    Batch(Batch, Arc<dyn BatchObserver>),
+}
+
+impl Registration {
+    /// An observer of the writes and deletions of a column.
+    ///
+    /// The name identifies its acknowledgements in the store: it must be unique among the column's
+    /// observers, and stay the same from one version of the program to the next.
+    pub fn strong(
+        name: impl Into<String>,
+        table: impl Into<String>,
+        column: Column,
+        observer: impl Observer,
+    ) -> Self {
+        let runner = Runner::Each(Arc::new(observer));
+        Registration::new(name.into(), table.into(), column, Strength::Strong, runner)
+    }
+
+    /// An observer of the notifications on a notify-only column.
+    pub fn weak(
+        name: impl Into<String>,
+        table: impl Into<String>,
+        column: Column,
+        observer: impl Observer,
+    ) -> Self {
+        let runner = Runner::Each(Arc::new(observer));
+        Registration::new(name.into(), table.into(), column, Strength::Weak, runner)
+    }
+
+    /// A batching observer of the notifications on a notify-only column.
+    pub fn batched(
+        name: impl Into<String>,
+        table: impl Into<String>,
+        column: Column,
+        batch: Batch,
+        observer: impl BatchObserver,
+    ) -> Self {
+        let runner = Runner::Batch(batch, Arc::new(observer));
+        Registration::new(name.into(), table.into(), column, Strength::Weak, runner)
+    }
+
+    /// Bounds how many runs of this observer there are at a time, in place of
+    /// [`WorkerOptions::runs_max`](crate::WorkerOptions::runs_max); one at least. A slow observer, such as one
+    /// that calls another service, leaves the other threads to other observers. All observers of
+    /// one column run one after the other, so the least of their bounds is that of each. A batching
+    /// observer has one run at a time anyway.
+    ///
+    /// ```
+    /// # use percolator_core::{*, async_trait};
+    /// # struct CallsAnother;
+    /// # #[async_trait]
+    /// # impl Observer for CallsAnother {
+    /// #     async fn observe(&self, _: &mut Transaction, _: &Change) -> Result<()> { Ok(()) }
+    /// # }
+    /// const TEXT: Column = Column::literal("doc:text");
+    /// let call = Registration::strong("call", "docs", TEXT, CallsAnother).runs_max(2);
+    /// assert_eq!(call.observed().observer, "call");
+    /// ```
+    #[must_use]
+    pub fn runs_max(self, runs: usize) -> Self {
+        Registration { runs_max: Some(runs), ..self }
+    }
+
+    /// What the schema records of it.
+    pub fn observed(&self) -> &Observed {
+        &self.observed
+    }
+
+    fn new(
+        observer: String,
+        table: String,
+        column: Column,
+        strength: Strength,
+        runner: Runner,
+    ) -> Self {
+        let observed = Observed { table, column, observer, strength };
+        Registration { observed, runner, runs_max: None }
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Registration").field(&self.observed).finish()
+    }
+}

@@ -1,0 +1,95 @@
+//! How a Percolator column lies in the store (paper Figure 5).
+//!
+//! For a column `f:q` of an application the store's table holds the column `f:q` in each of these
+//! families, cell time = logical timestamp:
+//!
+//! ```text
+//! family    at       value
+//! data      s        the value, when it is too long to travel inside lock and write records
+//! lock      s        a Lock record; the owner's transaction is undecided or not yet cleaned up
+//! write     c        a Write record: "the data of s is visible from c on"
+//! rollback  s        empty: the transaction that began at s will never commit here ("tomb")
+//! notify    s and c  empty: hints that the cell may be dirty
+//! failed    newest   a notification that was set aside because its observer kept failing
+//! ```
+//!
+//! On stores without locality groups `notify` and `failed` lie in a table of their own beside each of the
+//! application's (see [`placement`](crate::observe::placement)); there is no notification at `s` then.
+//!
+//! Invariant: `lock`, `write` and `rollback` of one cell change only by the single-row operations
+//! that [`rows`](crate::txn::rows) builds.
+
+use bigtable::{Family, Layout, LocalityGroup, OnFull, TableSchema};
+
+pub(crate) const DATA: Family = Family::from_static("data");
+pub(crate) const LOCK: Family = Family::from_static("lock");
+pub(crate) const WRITE: Family = Family::from_static("write");
+pub(crate) const ROLLBACK: Family = Family::from_static("rollback");
+pub(crate) const NOTIFY: Family = Family::from_static("notify");
+pub(crate) const FAILED: Family = Family::from_static("failed");
+pub(crate) const SYSTEM: Family = Family::from_static("system");
+
+/// The store's table that holds the oracle's window, the observer schema and the format version.
+pub const SYSTEM_TABLE: &str = "percolator.system";
+
+/// The table of liveness tokens.
+pub(crate) const LOCKS_TABLE: &str = "percolator.locks";
+
+/// The tables that a store goes on writing when its disk is almost full: the oracle's record, without which
+/// nobody can read for long, and the tokens of those who hold locks.
+///
+/// ```
+/// assert!(percolator_core::upkeep_tables().contains(&"percolator.locks".to_owned()));
+/// ```
+pub fn upkeep_tables() -> Vec<String> {
+    vec![SYSTEM_TABLE.to_owned(), LOCKS_TABLE.to_owned()]
+}
+
+/// Most locks in memory; a prewrite beyond it is refused and repeated.
+pub const LOCKS_MAX: usize = 1_000_000;
+/// Most notify cells in memory; beyond it they are kept on disk alone.
+pub const NOTIFICATIONS_MAX: usize = 1_000_000;
+
+/// Most tombs in memory; beyond it they are kept on disk alone. Every prewrite looks for one, and
+/// almost always there is none.
+const TOMBS_MAX: usize = 200_000;
+
+fn notify_group() -> LocalityGroup {
+    LocalityGroup::in_memory("notify", OnFull::Spill { cells_max: NOTIFICATIONS_MAX })
+}
+
+fn failed_group() -> LocalityGroup {
+    LocalityGroup::on_disk("failed", Layout::Versions)
+}
+
+/// The store's schema of a table of notifications, where they lie apart from the rows they are about.
+///
+/// ```
+/// assert!(percolator_core::notify_schema().check().is_ok());
+/// ```
+pub fn notify_schema() -> TableSchema {
+    TableSchema { groups: vec![notify_group(), failed_group()] }
+}
+
+/// The store's schema of a table for transactions.
+///
+/// ```
+/// assert!(percolator_core::table_schema().check().is_ok());
+/// ```
+pub fn table_schema() -> TableSchema {
+    TableSchema {
+        groups: vec![
+            LocalityGroup::on_disk("data", Layout::Versions),
+            LocalityGroup::in_memory("lock", OnFull::Refuse { cells_max: LOCKS_MAX }),
+            LocalityGroup::on_disk("write", Layout::NewestApart),
+            LocalityGroup::in_memory("rollback", OnFull::Spill { cells_max: TOMBS_MAX }),
+            notify_group(),
+            failed_group(),
+        ],
+    }
+}
+
+/// The store's schema of the table that Percolator keeps for itself.
+pub(crate) fn system_schema() -> TableSchema {
+    TableSchema { groups: vec![LocalityGroup::on_disk("system", Layout::Versions)] }
+}

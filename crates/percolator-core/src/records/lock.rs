@@ -1,0 +1,201 @@
+//! The lock record (paper section 2.2, column `c:lock`).
+//!
+//! A lock says whose transaction holds the cell, where that transaction's primary is, and what
+//! commit will write. Invariants: the encoding delimits itself, so "the value begins with these
+//! bytes" is "the value is this"; its first byte tells a primary lock from a secondary one.
+
+use bigtable::RowKey;
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::records::codec::{Reader, put_bytes16, put_bytes32};
+use crate::records::column::{CellName, Column};
+use crate::{Error, Result};
+
+const PRIMARY: u8 = b'P';
+const SECONDARY: u8 = b'S';
+const VERSION: u8 = 1;
+const FLAG_DELETE: u8 = 1;
+const FLAG_NOTIFY: u8 = 2;
+const FLAG_SHORT_VALUE: u8 = 4;
+
+/// Tag, version, flags, owner, wall time and lifetime.
+pub(crate) const HEAD_BYTES: usize = 31;
+
+/// The value prefix that every primary lock has and no secondary lock.
+pub(crate) const PRIMARY_PREFIX: &[u8] = &[PRIMARY];
+
+/// What a transaction will do to a cell when it commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Put,
+    Delete,
+}
+
+/// The name of one life of one client: drawn at random at every start, never reused (H17).
+///
+/// ```
+/// use percolator_core::Incarnation;
+/// assert_eq!(Incarnation(255).to_string(), "ff");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u128);
+
+impl std::fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+/// A lock record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lock {
+    /// Where the transaction's fate is decided; `None` when it is this very cell.
+    pub(crate) primary: Option<CellName>,
+    pub(crate) kind: Kind,
+    /// Whether commit and roll-forward must leave a notification in the row (H49, H59).
+    pub(crate) notify: bool,
+    pub(crate) owner: Incarnation,
+    /// The owner's wall clock when it last wrote the lock.
+    pub(crate) wall_ms: u64,
+    /// How long the lock may stay unchanged before its owner is suspect.
+    pub(crate) lifetime_ms: u32,
+    /// The value, when it is short enough to travel with lock and write.
+    pub(crate) short_value: Option<Bytes>,
+}
+
+impl Lock {
+    pub(crate) fn encode(&self) -> Bytes {
+        let value = self.short_value.as_deref().unwrap_or_default();
+        let mut out = BytesMut::with_capacity(64 + value.len());
+        out.put_u8(if self.primary.is_none() { PRIMARY } else { SECONDARY });
+        out.put_u8(VERSION);
+        let mut flags = 0;
+        flags |= if self.kind == Kind::Delete { FLAG_DELETE } else { 0 };
+        flags |= if self.notify { FLAG_NOTIFY } else { 0 };
+        flags |= if self.short_value.is_some() { FLAG_SHORT_VALUE } else { 0 };
+        out.put_u8(flags);
+        out.put_u128(self.owner.0);
+        out.put_u64(self.wall_ms);
+        out.put_u32(self.lifetime_ms);
+        if let Some(primary) = &self.primary {
+            put_bytes16(&mut out, primary.table.as_bytes());
+            put_bytes16(&mut out, primary.row.as_bytes());
+            put_bytes16(&mut out, primary.column.as_bytes());
+        }
+        if let Some(value) = &self.short_value {
+            put_bytes32(&mut out, value);
+        }
+        out.freeze()
+    }
+
+    /// The value prefix that tells this lock from those that its owner puts in its place: of one start
+    /// timestamp and cell they differ in the wall time alone. It is short, whatever the lock holds.
+    pub(crate) fn head(&self) -> Bytes {
+        let mut encoded = self.encode();
+        encoded.truncate(HEAD_BYTES);
+        encoded
+    }
+
+    /// How many bytes the record has.
+    pub(crate) fn encoded_len(&self) -> usize {
+        let primary = self.primary.as_ref().map_or(0, |primary| {
+            6 + primary.table.len() + primary.row.as_bytes().len() + primary.column.as_bytes().len()
+        });
+        HEAD_BYTES + primary + self.short_value.as_ref().map_or(0, |value| 4 + value.len())
+    }
+
+    pub(crate) fn decode(value: &Bytes) -> Result<Self> {
+        Lock::parse(value).ok_or_else(|| Error::Corrupt { record: "lock", bytes: value.clone() })
+    }
+
+    fn parse(value: &Bytes) -> Option<Self> {
+        let mut reader = Reader::new(value);
+        let tag = reader.u8()?;
+        if reader.u8()? != VERSION {
+            return None;
+        }
+        let flags = reader.u8()?;
+        let owner = Incarnation(reader.u128()?);
+        let wall_ms = reader.u64()?;
+        let lifetime_ms = reader.u32()?;
+        let primary = match tag {
+            PRIMARY => None,
+            SECONDARY => Some(CellName {
+                table: String::from_utf8(reader.bytes16()?.to_vec()).ok()?,
+                row: RowKey::from(reader.bytes16()?),
+                column: Column::from_stored(reader.bytes16()?),
+            }),
+            _ => return None,
+        };
+        let short_value = match flags & FLAG_SHORT_VALUE {
+            0 => None,
+            _ => Some(reader.bytes32()?),
+        };
+        let kind = if flags & FLAG_DELETE != 0 { Kind::Delete } else { Kind::Put };
+        let notify = flags & FLAG_NOTIFY != 0;
+        let known = flags & !(FLAG_DELETE | FLAG_NOTIFY | FLAG_SHORT_VALUE) == 0;
+        let lock = Lock { primary, kind, notify, owner, wall_ms, lifetime_ms, short_value };
+        (known && reader.is_empty()).then_some(lock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn locks() -> impl Strategy<Value = Lock> {
+        let bytes = || proptest::collection::vec(any::<u8>(), 0..40).prop_map(Bytes::from);
+        let primary = ("[a-z]{1,9}", bytes(), bytes()).prop_map(|(table, row, column)| CellName {
+            table,
+            row: row.into(),
+            column: Column::from_stored(column),
+        });
+        (
+            (proptest::option::of(primary), any::<bool>(), any::<bool>(), any::<u128>()),
+            (any::<u64>(), any::<u32>(), proptest::option::of(bytes())),
+        )
+            .prop_map(|((primary, put, notify, owner), (wall_ms, lifetime_ms, value))| {
+                Lock {
+                    primary,
+                    kind: if put { Kind::Put } else { Kind::Delete },
+                    notify,
+                    owner: Incarnation(owner),
+                    wall_ms,
+                    lifetime_ms,
+                    short_value: value,
+                }
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn encoding_round_trips(lock in locks()) {
+            prop_assert_eq!(lock.encode().len(), lock.encoded_len());
+            prop_assert_eq!(Lock::decode(&lock.encode()).unwrap(), lock);
+        }
+
+        /// H15, H16: what tells a lock from its owner's next one is in its head, and the tag is, too.
+        #[test]
+        fn a_lock_renewed_has_another_head(lock in locks(), later in 1..u64::MAX) {
+            let wall_ms = lock.wall_ms.wrapping_add(later);
+            let renewed = Lock { wall_ms, ..lock.clone() };
+            prop_assert_ne!(renewed.head(), lock.head());
+            prop_assert!(lock.encode().starts_with(&lock.head()));
+            prop_assert_eq!(lock.head().len(), HEAD_BYTES);
+            prop_assert_eq!(lock.head().starts_with(PRIMARY_PREFIX), lock.primary.is_none());
+        }
+
+        /// H65: "begins with" must mean "is", also where the primary's qualifier is empty.
+        #[test]
+        fn no_encoding_is_a_prefix_of_another(a in locks(), b in locks()) {
+            prop_assume!(a != b);
+            prop_assert!(!b.encode().starts_with(&a.encode()));
+        }
+
+        #[test]
+        fn decoding_any_bytes_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..90)) {
+            let _ = Lock::decode(&Bytes::from(bytes));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Who may be dead: locks watched on this client's own monotonic clock.
+//!
+//! A lock's wall time is never compared with this machine's wall clock. An owner becomes suspect when
+//! the *same* lock, wall time included, has been seen for longer than its lifetime on the observer's
+//! monotonic clock; so a clock that is an hour off neither kills the living nor keeps the dead (H18).
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bigtable::Timestamp;
+
+use crate::options::believed_lifetime;
+
+/// How many locks a client watches. Beyond, those that nobody has met for a while are forgotten: their
+/// transactions ended, or nobody waits for them.
+const WATCHED_MAX: usize = 16 * 1024;
+/// How long a lock must not have been met to be forgotten first.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Default)]
+pub(crate) struct Suspects {
+    watched: Mutex<BTreeMap<(Timestamp, bool), Watched>>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    wall_ms: u64,
+    since: Duration,
+    met: Duration,
+}
+
+impl Suspects {
+    /// Whether the lock of `start_ts` has now stayed unchanged for longer than its lifetime.
+    /// `primary` keeps the watch on the primary lock apart from that on a secondary one.
+    pub(crate) fn expired(
+        &self,
+        start_ts: Timestamp,
+        primary: bool,
+        lock: &crate::records::lock::Lock,
+        now: Duration,
+    ) -> bool {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        if watched.len() >= WATCHED_MAX && !watched.contains_key(&(start_ts, primary)) {
+            make_room(&mut watched, now);
+        }
+        let fresh = || Watched { wall_ms: lock.wall_ms, since: now, met: now };
+        let entry = watched.entry((start_ts, primary)).or_insert_with(fresh);
+        if entry.wall_ms != lock.wall_ms {
+            *entry = fresh();
+        }
+        entry.met = now;
+        now.saturating_sub(entry.since) > believed_lifetime(lock.lifetime_ms)
+    }
+
+    /// Forgets a transaction that is decided.
+    pub(crate) fn forget(&self, start_ts: Timestamp) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.remove(&(start_ts, true));
+        watched.remove(&(start_ts, false));
+    }
+}
+
+/// Forgets what nobody has met for a while; of what is still being met, the youngest watch, so that the
+/// older ones come to their end.
+fn make_room(watched: &mut BTreeMap<(Timestamp, bool), Watched>, now: Duration) {
+    watched.retain(|_, lock| now.saturating_sub(lock.met) <= FORGOTTEN_AFTER);
+    if watched.len() >= WATCHED_MAX {
+        let youngest = watched.iter().max_by_key(|(_, lock)| lock.since).map(|(key, _)| *key);
+        youngest.map(|key| watched.remove(&key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Incarnation;
+    use crate::records::lock::{Kind, Lock};
+
+    fn lock() -> Lock {
+        Lock {
+            primary: None,
+            kind: Kind::Put,
+            notify: false,
+            owner: Incarnation(1),
+            wall_ms: 7,
+            lifetime_ms: 1000,
+            short_value: None,
+        }
+    }
+
+    /// H03: transactions that ended by themselves must not crowd out those that never will.
+    #[test]
+    fn watches_of_the_past_do_not_keep_new_ones_from_expiring() {
+        let (suspects, lock) = (Suspects::default(), lock());
+        let ts = |n: usize| Timestamp::new(n as u64).expect("below 2^53");
+        for n in 0..WATCHED_MAX {
+            assert!(!suspects.expired(ts(n), true, &lock, Duration::ZERO));
+        }
+        let (a, b) = (ts(WATCHED_MAX), ts(WATCHED_MAX + 1));
+        for second in 40..42 {
+            let now = Duration::from_secs(second);
+            assert!(!suspects.expired(a, true, &lock, now));
+            assert!(!suspects.expired(b, true, &lock, now));
+        }
+        let now = Duration::from_millis(41_001);
+        assert!(suspects.expired(a, true, &lock, now) && suspects.expired(b, true, &lock, now));
+    }
+}

@@ -1,0 +1,458 @@
+//! Commit, phase two (paper section 2.2, Figure 6 `Commit`). Where one step does, see
+//! `commit_rows.rs`.
+//!
+//! ```text
+//! prewrite all rows ... acknowledged -> c from the oracle (H08) -> weak notifications at c (H57)
+//!   -> commit the primary's row: the commit point -> secondaries
+//! ```
+//!
+//! Invariants: `c` is asked for strictly after the last prewrite was acknowledged; one function
+//! decides the primary, and its result is an argument of every secondary action (H10); after a lost
+//! reply the primary's row says what happened, and only it (H07).
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::ConditionalMutation;
+
+use crate::mutants::{self, off};
+use crate::observe::hints::Hint;
+use crate::options::Secondaries;
+use crate::records::column::Cell;
+use crate::resolve::OwnStatus;
+use crate::resolve::verdicts::Verdict;
+use crate::runtime::{Backoff, ROWS_OF_A_COMMIT};
+use crate::txn::abort::Abort;
+use crate::txn::commit_rows::Tried;
+use crate::txn::heartbeat::Pulse;
+use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::rows;
+use crate::{AbortReason, Client, Error, Result, Timestamp, Transaction};
+
+/// A transaction between its phases: every cell is locked, nothing is decided.
+///
+/// Dropping it is what a crash at this point does: the locks stay until someone resolves them.
+/// [`Transaction::commit`] goes through all steps; they are apart for tests and for showing how it
+/// works.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use percolator_core::Column;
+/// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+/// let mut tx = client.begin().await?;
+/// tx.set(&accounts, "Bob", &bal, "$3")?;
+/// tx.set(&accounts, "Joe", &bal, "$9")?;
+/// let decided = tx.prewrite().await?.commit_primary().await?;
+/// let commit_ts = decided.commit_ts();
+/// decided.commit_secondaries().await;
+/// assert!(client.begin().await?.start_ts() > commit_ts);
+/// # Ok(()) });
+/// ```
+#[derive(Debug)]
+pub struct Prewritten {
+    client: Client,
+    plan: Plan,
+    pulse: Pulse,
+    notifications: BTreeSet<Cell>,
+    /// Always `None`: a commit timestamp from before the locks (H08).
+    early: Option<crate::Stamp>,
+}
+
+/// A transaction past its commit point whose secondaries are still locked.
+///
+/// See [`Prewritten`] for an example.
+#[derive(Debug)]
+pub struct PrimaryCommitted {
+    client: Client,
+    plan: Plan,
+    commit_ts: Timestamp,
+    /// Weak notifications that no hint was given of yet.
+    notifications: BTreeSet<Cell>,
+}
+
+/// Whether the store refuses a commit for good, and has not applied this request.
+fn ends(error: &bigtable::Error) -> bool {
+    match error {
+        bigtable::Error::TooOld { .. } => true,
+        bigtable::Error::InvalidRequest(_) => !off(mutants::REFUSED_COMMIT_IS_UNKNOWN),
+        _ => false,
+    }
+}
+
+impl Transaction {
+    /// Commits, and returns the commit timestamp; a transaction that wrote nothing returns its start
+    /// timestamp.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`] when it did not and never will commit, [`Error::Unknown`] when that could not
+    /// be found out before the deadline, [`Error::Invalid`] when a written column is notify-only, or when
+    /// the store could not take a request that the commit of one of the rows needs.
+    ///
+    /// # Cancellation
+    /// A commit whose future is dropped after it was polled is finished in the background, as far as this process
+    /// lives: it commits or aborts, and leaves no lock behind. The caller does not learn which. A future
+    /// that was never polled does nothing.
+    pub async fn commit(mut self) -> Result<Timestamp> {
+        let client = self.client.clone();
+        client.take_turn(ROWS_OF_A_COMMIT).await;
+        client.check_open()?;
+        let Some(plan) = Plan::of(&mut self).await? else {
+            return match self.notifications.is_empty() {
+                true => Ok(self.start_ts()),
+                false => client.finish(self.commit_notifications()).await,
+            };
+        };
+        let tried = match client.try_at_once(&plan, &self.notifications) {
+            Some(Tried::Committed(commit_ts)) => return Ok(commit_ts),
+            tried => tried,
+        };
+        client.finish(self.commit_plan(plan, tried)).await
+    }
+
+    async fn commit_plan(self, plan: Plan, tried: Option<Tried>) -> Result<Timestamp> {
+        let client = self.client.clone();
+        if let Some(tried) = tried
+            && let Some(commit_ts) = client.commit_at_once(&plan, tried).await?
+        {
+            return Ok(commit_ts);
+        }
+        let prewritten = self.prewrite_plan(plan).await?;
+        let decided = prewritten.commit_primary().await?;
+        let commit_ts = decided.commit_ts;
+        if decided.plan.rows.len() > 1 {
+            let secondaries = Box::pin(decided.commit_secondaries());
+            match client.options().secondaries {
+                Secondaries::Background => {
+                    let runtime = client.runtime();
+                    // There are too many: their plans are held in memory.
+                    if let Err(work) = client.background().try_start(&**runtime, secondaries) {
+                        work.await;
+                    }
+                }
+                Secondaries::Awaited => secondaries.await,
+            }
+        }
+        Ok(commit_ts)
+    }
+
+    /// Phase one alone: locks every written cell.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`]; [`Error::Invalid`] when the transaction wrote nothing.
+    pub async fn prewrite(mut self) -> Result<Prewritten> {
+        self.client.check_open()?;
+        match Plan::of(&mut self).await? {
+            Some(plan) => self.prewrite_plan(plan).await,
+            None => Err(Error::Invalid("the transaction wrote nothing to prewrite".to_owned())),
+        }
+    }
+
+    async fn prewrite_plan(self, plan: Plan) -> Result<Prewritten> {
+        let Transaction { client, notifications, .. } = self;
+        client.check_limits(&plan)?;
+        let mut pulse = Pulse::new(&plan, client.runtime().now());
+        let early = match off(mutants::COMMIT_TS_FIRST) {
+            true => client.oracle().timestamp().await.ok(),
+            false => None,
+        };
+        let locked = {
+            let prewrite = pin!(client.prewrite(&plan));
+            client.with_heartbeat(&plan, &mut pulse, prewrite).await
+        };
+        if let Err(reason) = locked {
+            return Err(client.give_up(&plan, reason).await);
+        }
+        Ok(Prewritten { client, plan, pulse, notifications, early })
+    }
+
+    /// A transaction that only notifies takes a commit timestamp and has no primary.
+    async fn commit_notifications(self) -> Result<Timestamp> {
+        let commit_ts = self.client.oracle().timestamp().await?.timestamp;
+        self.client.leave_notifications(&self.notifications, commit_ts).await?;
+        self.client.counters().committed.bump();
+        self.client.hint(self.notifications, commit_ts);
+        Ok(commit_ts)
+    }
+}
+
+impl Prewritten {
+    /// Takes the commit timestamp and commits the primary's row: the commit point.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`], [`Error::Unknown`].
+    pub async fn commit_primary(self) -> Result<PrimaryCommitted> {
+        let Prewritten { client, plan, mut pulse, notifications, early } = self;
+        let commit_ts = {
+            let decision = pin!(client.decide_own(&plan, &notifications, early));
+            client.with_heartbeat(&plan, &mut pulse, decision).await?
+        };
+        client.counters().committed.bump();
+        client.hint_row(&plan.rows[plan.primary_row], commit_ts);
+        let mut decided = PrimaryCommitted { client, plan, commit_ts, notifications };
+        if decided.plan.rows.len() == 1 {
+            decided.hint();
+        }
+        Ok(decided)
+    }
+}
+
+impl PrimaryCommitted {
+    /// The timestamp at which the transaction's writes are visible.
+    pub fn commit_ts(&self) -> Timestamp {
+        self.commit_ts
+    }
+
+    /// Commits the other rows, each with "if the lock is there" (H12). A failure changes nothing:
+    /// whoever meets a lock that stays rolls it forward.
+    pub async fn commit_secondaries(mut self) {
+        let (start_ts, commit_ts) = (self.plan.start_ts, self.commit_ts);
+        // If not, somebody else has, or will: by now the locks may be copies that came late.
+        if self.client.may_commit(start_ts) {
+            let primary_row = self.plan.primary_row;
+            Arc::make_mut(&mut self.plan.rows).remove(primary_row);
+            let request =
+                |row: &RowPlan| rows::commit(&row.row, start_ts, commit_ts, &row.locked());
+            let results = self.client.mutate_rows(&self.plan.rows, request).await;
+            for (row, result) in self.plan.rows.iter().zip(results) {
+                if matches!(result, Ok(true)) {
+                    self.client.hint_row(row, commit_ts);
+                }
+            }
+        }
+        self.hint();
+    }
+
+    /// Hints at the weak notifications. The rows that they are about are committed now: an observer that
+    /// came earlier would meet their locks, and would commit the rows itself.
+    fn hint(&mut self) {
+        let notifications = std::mem::take(&mut self.notifications);
+        self.client.hint(notifications, self.commit_ts);
+    }
+}
+
+impl Client {
+    /// Takes `c` and brings the primary to its decision.
+    async fn decide_own(
+        &self,
+        plan: &Plan,
+        notifications: &BTreeSet<Cell>,
+        early: Option<crate::Stamp>,
+    ) -> Result<Timestamp> {
+        let stamp = match early {
+            Some(early) => Ok(early),
+            None => self.oracle().timestamp().await,
+        };
+        let stamp = match stamp {
+            Ok(stamp) => stamp,
+            Err(error) => {
+                let reason = AbortReason::Oracle(error.to_string());
+                return Err(self.give_up(plan, reason).await);
+            }
+        };
+        if off(mutants::WEAK_AFTER_COMMIT) {
+            let commit_ts = self.commit_point(plan, stamp.timestamp).await?;
+            // A failure changes nothing any more.
+            drop(self.notify_before(plan, notifications, stamp).await);
+            return Ok(commit_ts);
+        }
+        if let Err(error) = self.notify_before(plan, notifications, stamp).await {
+            let reason = match error {
+                Error::Store(error) => AbortReason::Store(error),
+                error => AbortReason::Oracle(error.to_string()),
+            };
+            return Err(self.give_up(plan, reason).await);
+        }
+        let commit_ts = self.commit_point(plan, stamp.timestamp).await?;
+        if off(mutants::NOTIFY_APART_AFTER_COMMIT) {
+            let late = plan.notified_apart().into_iter().collect();
+            self.leave_notifications(&late, commit_ts).await?;
+        }
+        Ok(commit_ts)
+    }
+
+    /// Leaves what must exist before the commit point: weak notifications, those for observers that were
+    /// registered after the transaction placed its locks (H57, H59), and all where they lie apart (H48).
+    async fn notify_before(
+        &self,
+        plan: &Plan,
+        notifications: &BTreeSet<Cell>,
+        stamp: crate::Stamp,
+    ) -> Result<()> {
+        let mut cells = Cow::Borrowed(notifications);
+        if stamp.schema_version > plan.schema_version && !off(mutants::SCHEMA_OF_BEGIN) {
+            let schema = self.schema(stamp.schema_version).await?;
+            cells.to_mut().extend(plan.unnotified(&schema));
+        }
+        let apart = plan.notified_apart();
+        if !apart.is_empty() && !off(mutants::NOTIFY_APART_AFTER_COMMIT) {
+            cells.to_mut().extend(apart);
+        }
+        self.leave_notifications(&cells, stamp.timestamp).await
+    }
+
+    /// Commits the primary's row, and finds out what happened when the reply is lost.
+    async fn commit_point(&self, plan: &Plan, commit_ts: Timestamp) -> Result<Timestamp> {
+        let row = &plan.rows[plan.primary_row];
+        let (runtime, started) = (self.runtime(), self.runtime().now());
+        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
+        let (start_ts, cells) = (plan.start_ts, row.locked());
+        let mut request = rows::commit_primary(&row.row, start_ts, commit_ts, &cells);
+        request.then.extend(row.handled.iter().cloned());
+        // Whether an earlier request may have committed, or may yet.
+        let mut asked = false;
+        loop {
+            let answer = match self.may_commit(start_ts) {
+                true => row.table.store().check_and_mutate_row(request.clone()).await,
+                // As a floor would refuse it.
+                false => Err(bigtable::Error::TooOld { asked: start_ts, floor: start_ts }),
+            };
+            let why = match answer {
+                Ok(true) => return Ok(commit_ts),
+                Ok(false) if off(mutants::NO_LOCK_MEANS_ABORTED) => {
+                    return Err(self.aborted(plan, AbortReason::RolledBack));
+                }
+                Ok(false) => match Box::pin(self.without_lock(plan, asked)).await {
+                    Ok(Some(decided)) => return decided,
+                    Ok(None) => "its primary lock is there, but was not a moment ago".to_owned(),
+                    Err(error) => error.without_advice(),
+                },
+                Err(error) if ends(&error) => {
+                    let reason = match error {
+                        bigtable::Error::TooOld { .. } => AbortReason::TooOld,
+                        error => AbortReason::Store(error),
+                    };
+                    match Box::pin(self.refused(plan, asked, reason)).await {
+                        Ok(Some(decided)) => return decided,
+                        Ok(None) => "its primary cannot be reached".to_owned(),
+                        Err(error) => error.without_advice(),
+                    }
+                }
+                Err(error) => {
+                    asked |= matches!(error, bigtable::Error::Unknown { .. });
+                    Error::Store(error).without_advice()
+                }
+            };
+            if runtime.now().saturating_sub(started) > self.options().commit_deadline {
+                if off(mutants::SECONDARIES_UNDECIDED) {
+                    self.abort_secondaries(plan).await;
+                }
+                return Err(self.unknown(plan, why));
+            }
+            runtime.sleep(backoff.step(&**runtime)).await;
+        }
+    }
+
+    /// What happened to a primary that no longer holds its lock: committed by an earlier request whose
+    /// reply was lost, or rolled back. `None` when the lock is there after all: commit again, with the
+    /// same `c`.
+    ///
+    /// If the commit was `asked` for before and the floor lies above, a tomb is no evidence: it may have
+    /// been put there after the record of the commit was collected.
+    pub(crate) async fn without_lock(
+        &self,
+        plan: &Plan,
+        asked: bool,
+    ) -> Result<Option<Result<Timestamp>>> {
+        let (primary, start_ts) = (&plan.primary, plan.start_ts);
+        let status = self.own_status(primary, start_ts).await?;
+        // After the look: what was collected since is in it.
+        let outlived = || self.is_outlived(start_ts) && !off(mutants::COLLECTED_MEANS_ABORTED);
+        let gone = || self.unknown(plan, "its records were garbage collected".to_owned());
+        let rolled_back = match status {
+            OwnStatus::Decided(Verdict::Committed(commit_ts)) => return Ok(Some(Ok(commit_ts))),
+            OwnStatus::Decided(Verdict::RolledBack) if !(asked && outlived()) => true,
+            OwnStatus::Locked => false,
+            // The evidence may have been collected (H06).
+            OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing if outlived() => {
+                return Ok(Some(Err(gone())));
+            }
+            OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing => {
+                let (row, column) = (&primary.row, &primary.column);
+                // A request that was asked for may have come, gone through and been collected since the
+                // look; then the floor is above (H06).
+                let request = ConditionalMutation {
+                    above: (asked && !off(mutants::COLLECTED_MEANS_ABORTED)).then_some(start_ts),
+                    ..rows::roll_back_missing_primary(row, column, start_ts)
+                };
+                match primary.table.store().check_and_mutate_row(request).await {
+                    Err(bigtable::Error::TooOld { .. }) => return Ok(Some(Err(gone()))),
+                    // Nothing has refused it where there is no floor.
+                    Ok(_) if asked && self.unfenced().is_some() && outlived() => {
+                        return Ok(Some(Err(gone())));
+                    }
+                    found => !found?,
+                }
+            }
+        };
+        if !rolled_back {
+            return Ok(None);
+        }
+        self.abort(plan).await;
+        Ok(Some(Err(self.aborted(plan, AbortReason::RolledBack))))
+    }
+
+    /// Ends a transaction whose commit was refused for good: because its start timestamp fell below the
+    /// store's floor, or because the store does not take such a request (H70). If the commit was `asked` for
+    /// before, that request may have committed, and garbage collection may have taken the evidence (H06):
+    /// then only what the primary's row still holds is believed.
+    async fn refused(
+        &self,
+        plan: &Plan,
+        asked: bool,
+        reason: AbortReason,
+    ) -> Result<Option<Result<Timestamp>>> {
+        if asked && self.own_status(&plan.primary, plan.start_ts).await? != OwnStatus::Locked {
+            return self.without_lock(plan, asked).await;
+        }
+        let aborted = self.abort(plan).await;
+        // Where no floor refuses an earlier request, it may have come and gone since the look.
+        let unsure = asked && self.unfenced().is_some() && self.is_outlived(plan.start_ts);
+        Ok(match aborted {
+            Abort::Done if unsure => self.without_lock(plan, asked).await?,
+            Abort::Done => Some(Err(self.aborted(plan, reason))),
+            Abort::AlreadyCommitted => self.without_lock(plan, asked).await?,
+            // It was never asked for, and will not be: whoever meets the locks rolls them back.
+            Abort::Unreachable if !asked && !matches!(reason, AbortReason::TooOld) => {
+                Some(Err(self.aborted(plan, reason)))
+            }
+            Abort::Unreachable => None,
+        })
+    }
+
+    /// Aborts a transaction whose commit was never asked for.
+    async fn give_up(&self, plan: &Plan, reason: AbortReason) -> Error {
+        self.abort(plan).await;
+        self.aborted(plan, reason)
+    }
+
+    pub(crate) fn aborted(&self, plan: &Plan, reason: AbortReason) -> Error {
+        self.counters().aborted.bump();
+        if matches!(reason, AbortReason::Conflict(_)) {
+            self.counters().conflicts.bump();
+        }
+        Error::aborted(plan.start_ts, reason)
+    }
+
+    pub(crate) fn unknown(&self, plan: &Plan, why: String) -> Error {
+        self.counters().unknown.bump();
+        Error::Unknown { start_ts: plan.start_ts, primary: Box::new(plan.primary.location()), why }
+    }
+
+    /// Tells this process's workers of cells that were just notified.
+    fn hint(&self, cells: BTreeSet<Cell>, commit_ts: Timestamp) {
+        for cell in cells {
+            self.hints().push(&Hint { cell, at: Some(commit_ts) });
+        }
+    }
+
+    /// Tells this process's workers of a row that was just committed.
+    pub(crate) fn hint_row(&self, row: &RowPlan, commit_ts: Timestamp) {
+        for cell in row.cells.iter().filter(|cell| cell.observed) {
+            let cell = Cell::new(&row.table, &row.row, &cell.column);
+            self.hints().push(&Hint { cell, at: Some(commit_ts) });
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Commit in one step, where store and oracle are in this process.
+//!
+//! ```text
+//!   predicates of prewrite, for all rows -> c from memory (H08) -> one batch: data, write, notify
+//! ```
+//!
+//! The store latches the rows, evaluates what prewrite would have probed, asks for the commit
+//! timestamp, and writes everything at once ([`bigtable::Store::commit_rows`]). It stands in for the
+//! locks between the phases itself: a reader that may be too late for the timestamp waits.
+//!
+//! Invariants: the timestamp is taken after the predicates were evaluated, while the rows are latched;
+//! nothing but the batch is ever written, so that a crash leaves no trace or the whole; an observer
+//! schema that grew since the transaction began, or a window that is used up, sends the transaction
+//! through the two phases, with the same `s`. After an unknown outcome a tomb on the primary keeps
+//! a late request out, as it does a late prewrite (H02).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::{AtCommit, COMMIT_ROWS_MAX, CommitRow, CommitRows, Mutation, RowKey, RowsOutcome};
+use bytes::Bytes;
+
+use crate::mutants::{self, off};
+use crate::observe::hints::Hint;
+use crate::options::CommitPath;
+use crate::records::column::{Cell, Table};
+use crate::records::layout::NOTIFY;
+use crate::runtime::Backoff;
+use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::rows;
+use crate::{AbortReason, Client, Column, Error, Oracle, Result, Timestamp};
+
+/// How often the commit is tried again: after a dead lock was cleared, or the store was busy.
+const TRIES_MAX: u32 = 12;
+/// Keys and values of one batch; larger transactions go through the two phases, a row at a time.
+const BYTES_MAX: usize = 8 << 20;
+
+/// What the store asks for while it holds the rows.
+#[derive(Debug)]
+pub(crate) struct AtOnce {
+    start_ts: Timestamp,
+    /// The version of the observer schema that the plan follows.
+    schema_version: u64,
+    planned: Arc<Vec<RowPlan>>,
+    /// The rows of the request, in order.
+    rows: Vec<Part>,
+    oracle: Arc<dyn Oracle>,
+}
+
+/// A row of the request.
+#[derive(Debug)]
+struct Part {
+    table: Table,
+    row: RowKey,
+    /// Its place among the planned rows; `None` if it is only notified.
+    planned: Option<usize>,
+    /// The columns that get a weak notification.
+    notified: Vec<Column>,
+}
+
+impl Part {
+    /// Keys of its weak notifications, in bytes.
+    fn bytes(&self) -> usize {
+        let row = self.row.as_bytes().len();
+        self.notified.iter().map(|column| row + column.as_bytes().len()).sum()
+    }
+}
+
+impl AtCommit for AtOnce {
+    fn timestamp(&self) -> Option<Timestamp> {
+        let stamp = self.oracle.timestamp_in_memory()?;
+        // Observers that were registered since then are notified in two phases (H59).
+        let known = stamp.schema_version <= self.schema_version || off(mutants::SCHEMA_OF_BEGIN);
+        known.then_some(stamp.timestamp)
+    }
+
+    fn mutations(&self, row: usize, commit_ts: Timestamp) -> Vec<Mutation> {
+        let part = &self.rows[row];
+        let mut mutations = match part.planned {
+            Some(planned) => {
+                let RowPlan { cells, handled, .. } = &self.planned[planned];
+                let mut mutations = rows::commit_at_once(self.start_ts, commit_ts, cells);
+                mutations.extend(handled.iter().cloned());
+                mutations
+            }
+            None => Vec::new(),
+        };
+        let notify = |q: &Column| Mutation::set(NOTIFY, q.to_bytes(), commit_ts, Bytes::new());
+        mutations.extend(part.notified.iter().map(notify));
+        mutations
+    }
+}
+
+impl AtOnce {
+    fn new(client: &Client, plan: &Plan, notifications: &BTreeSet<Cell>) -> Self {
+        let part = |(index, row): (usize, &RowPlan)| Part {
+            table: row.table.clone(),
+            row: row.row.clone(),
+            planned: Some(index),
+            notified: Vec::new(),
+        };
+        let mut rows: Vec<Part> = plan.rows.iter().enumerate().map(part).collect();
+        for Cell { table, row, column } in notifications {
+            let place = rows.binary_search_by(|p| (&p.table, &p.row).cmp(&(table, row)));
+            let place = place.unwrap_or_else(|place| {
+                let (table, row) = (table.clone(), row.clone());
+                rows.insert(place, Part { table, row, planned: None, notified: Vec::new() });
+                place
+            });
+            rows[place].notified.push(column.clone());
+        }
+        AtOnce {
+            start_ts: plan.start_ts,
+            schema_version: plan.schema_version,
+            planned: plan.rows.clone(),
+            rows,
+            oracle: client.services().oracle.clone(),
+        }
+    }
+
+    fn request(self: &Arc<Self>) -> CommitRows {
+        let row = |part: &Part| CommitRow {
+            table: part.table.shared_name(),
+            row: part.row.clone(),
+            predicate: part.planned.map_or_else(Vec::new, |planned| {
+                rows::prewrite_predicate(self.start_ts, &self.planned[planned].cells)
+            }),
+        };
+        CommitRows {
+            rows: self.rows.iter().map(row).collect(),
+            above: self.start_ts,
+            bytes: self
+                .planned
+                .iter()
+                .map(RowPlan::bytes)
+                .chain(self.rows.iter().map(Part::bytes))
+                .sum(),
+            at: self.clone(),
+        }
+    }
+}
+
+/// A commit in one step that was begun.
+#[derive(Debug)]
+pub(crate) enum Tried {
+    Committed(Timestamp),
+    /// The store has answered something else, or the request has come back.
+    Goes {
+        on: Arc<AtOnce>,
+        first: Result<bigtable::Result<RowsOutcome>, CommitRows>,
+    },
+}
+
+impl Client {
+    /// Begins the commit of a transaction in one step, and ends it if the store needs to wait for nothing. `None`
+    /// if a transaction of this shape has to go through the two phases.
+    pub(crate) fn try_at_once(&self, plan: &Plan, notifications: &BTreeSet<Cell>) -> Option<Tried> {
+        if !self.commits_at_once(plan, notifications) {
+            return None;
+        }
+        let at = Arc::new(AtOnce::new(self, plan, notifications));
+        Some(match self.services().store.try_commit_rows(at.request()) {
+            Ok(Ok(RowsOutcome::Committed(commit_ts))) => {
+                Tried::Committed(self.committed_at_once(&at, commit_ts))
+            }
+            first => Tried::Goes { on: at, first },
+        })
+    }
+
+    /// Whether a transaction of this shape commits in one step.
+    fn commits_at_once(&self, plan: &Plan, notifications: &BTreeSet<Cell>) -> bool {
+        let services = self.services();
+        self.options().commit_path == CommitPath::OneStep
+            && services.store.commits_rows()
+            && self.unfenced().is_none()
+            && services.oracle.issues_in_memory()
+            && plan.rows.len() + notifications.len() <= COMMIT_ROWS_MAX
+            // Those that lie apart are written before, in two phases.
+            && plan.notified_apart().is_empty()
+            && !notifications.iter().any(|cell| cell.table.notifies_apart())
+            && plan.rows.iter().map(RowPlan::bytes).sum::<usize>() <= BYTES_MAX
+    }
+
+    /// Commits in one step what was begun; `None` if the transaction must go through the two phases.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`](crate::Transaction::commit).
+    pub(crate) async fn commit_at_once(
+        &self,
+        plan: &Plan,
+        tried: Tried,
+    ) -> Result<Option<Timestamp>> {
+        let (at, mut first) = match tried {
+            Tried::Committed(commit_ts) => return Ok(Some(commit_ts)),
+            Tried::Goes { on, first } => (on, Some(first)),
+        };
+        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
+        let mut last = bigtable::Error::Unavailable { why: "it was not tried".to_owned() };
+        for _ in 0..TRIES_MAX {
+            let store = &self.services().store;
+            let answer = match first.take() {
+                Some(Ok(answer)) => answer,
+                Some(Err(request)) => store.commit_rows(request).await,
+                None => store.commit_rows(at.request()).await,
+            };
+            match answer {
+                Ok(RowsOutcome::Committed(commit_ts)) => {
+                    return Ok(Some(self.committed_at_once(&at, commit_ts)));
+                }
+                Ok(RowsOutcome::NoTimestamp) => return Ok(None),
+                Ok(RowsOutcome::Rejected { row }) => {
+                    let Some(planned) = at.rows[row].planned else { return Ok(None) };
+                    if let Err(reason) = Box::pin(self.clear_from(plan, planned)).await {
+                        return Err(self.aborted(plan, reason));
+                    }
+                    let why = format!("row {} stayed contended", at.rows[row].row);
+                    last = bigtable::Error::Unavailable { why };
+                }
+                Err(bigtable::Error::TooOld { .. }) => {
+                    return Err(self.aborted(plan, AbortReason::TooOld));
+                }
+                Err(bigtable::Error::Unknown { .. })
+                    if off(mutants::UNKNOWN_STEP_MEANS_ABORTED) =>
+                {
+                    return Err(self.aborted(plan, AbortReason::RolledBack));
+                }
+                Err(bigtable::Error::Unknown { why }) => {
+                    let commit_ts = Box::pin(self.settle_at_once(plan, why)).await?;
+                    return Ok(Some(self.committed_at_once(&at, commit_ts)));
+                }
+                Err(error) if !error.is_retryable() => {
+                    return Err(self.aborted(plan, AbortReason::Store(error)));
+                }
+                Err(error) => {
+                    last = error;
+                    self.runtime().sleep(backoff.step(&**self.runtime())).await;
+                }
+            }
+        }
+        Err(self.aborted(plan, AbortReason::Store(last)))
+    }
+
+    /// Clears dead locks out of the way: of the row that rejected, and then of all behind it, which the
+    /// store has not looked at.
+    async fn clear_from(&self, plan: &Plan, rejected: usize) -> Result<(), AbortReason> {
+        self.clear_the_way(plan.start_ts, &plan.rows[rejected]).await?;
+        let behind = plan.rows[rejected + 1..].iter();
+        let clear = behind.map(|row| self.clear_the_way(plan.start_ts, row));
+        futures::future::try_join_all(clear).await?;
+        Ok(())
+    }
+
+    /// Finds out what became of a request whose outcome is unknown. A tomb keeps it out if it has not
+    /// arrived.
+    async fn settle_at_once(&self, plan: &Plan, mut why: String) -> Result<Timestamp> {
+        let (runtime, started) = (self.runtime(), self.runtime().now());
+        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
+        loop {
+            match self.without_lock(plan, true).await {
+                Ok(Some(decided)) => return decided,
+                // It arrived a moment ago: the next look finds its record.
+                Ok(None) => {}
+                // The store answers nothing any more.
+                Err(
+                    error @ Error::Store(
+                        bigtable::Error::Files { .. } | bigtable::Error::Halted { .. },
+                    ),
+                ) => {
+                    return Err(self.unknown(plan, error.without_advice()));
+                }
+                Err(error) => why = error.without_advice(),
+            }
+            if runtime.now().saturating_sub(started) > self.options().commit_deadline {
+                return Err(self.unknown(plan, why));
+            }
+            runtime.sleep(backoff.step(&**runtime)).await;
+        }
+    }
+
+    fn committed_at_once(&self, at: &AtOnce, commit_ts: Timestamp) -> Timestamp {
+        self.counters().committed.bump();
+        self.counters().committed_at_once.bump();
+        for Part { table, row, planned, notified } in &at.rows {
+            if let Some(planned) = planned {
+                self.hint_row(&at.planned[*planned], commit_ts);
+            }
+            for column in notified {
+                let cell = Cell::new(table, row, column);
+                self.hints().push(&Hint { cell, at: Some(commit_ts) });
+            }
+        }
+        commit_ts
+    }
+}

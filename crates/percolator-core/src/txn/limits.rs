@@ -1,0 +1,103 @@
+//! What the store takes in one request, asked before it is too late (H70).
+//!
+//! A row that is locked and can be neither committed nor rolled back stays locked for ever, and every scan of
+//! its table fails. So prewrite compares the largest request of every later step with the limits that
+//! the store states, before it sends anything. A commit in one step has no later steps, and none of this.
+
+use bigtable::{ConditionalMutation, Limits, Mutation, RequestSize, RowKey};
+
+use crate::mutants::{self, off};
+use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::rows::size;
+use crate::{Client, Error, Result};
+
+impl Client {
+    /// What the store takes in one request.
+    pub(crate) fn limits(&self) -> Limits {
+        self.services().store.limits()
+    }
+
+    /// Checks that the store takes every request that the two phases may make for the rows of a plan.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] names the row, the request and the limit. Nothing was sent.
+    pub(crate) fn check_limits(&self, plan: &Plan) -> Result<()> {
+        let limits = self.limits();
+        if limits == Limits::default() || off(mutants::LIMITS_UNASKED) {
+            return Ok(());
+        }
+        for (index, row) in plan.rows.iter().enumerate() {
+            let primary = (index == plan.primary_row).then_some(plan);
+            for (step, size) in largest(row, primary) {
+                limits.check(size).map_err(|error| too_large(row, step, &error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The largest request of each step of a row; `plan` if it is the primary's.
+fn largest(row: &RowPlan, plan: Option<&Plan>) -> Vec<(&'static str, RequestSize)> {
+    let RowPlan { row, cells, handled, .. } = row;
+    let mut steps = vec![
+        ("prewrite", size::prewrite(row, cells)),
+        ("commit", size::commit(row, cells, handled)),
+        ("roll-back", size::roll_back(row, cells)),
+    ];
+    if let Some(plan) = plan {
+        let (column, lock) = (&plan.primary.column, plan.primary_lock());
+        steps.push(("roll-back of the primary", size::roll_back_primary(row, column, lock)));
+        steps.push(("heartbeat", size::heartbeat(row, column, lock)));
+    }
+    steps
+}
+
+fn too_large(RowPlan { table, row, .. }: &RowPlan, step: &str, error: &bigtable::Error) -> Error {
+    let why = match error {
+        bigtable::Error::InvalidRequest(why) => why.clone(),
+        other => other.to_string(),
+    };
+    Error::Invalid(format!(
+        "the {step} of row {row} of table {} would take {why}: write fewer cells of this row in one \
+         transaction, or use shorter names and values; nothing was locked",
+        table.name()
+    ))
+}
+
+/// Whether these mutations take at most half of a request, so that others fit beside them.
+pub(crate) fn leave_room(limits: &Limits, row: &RowKey, mutations: &[Mutation]) -> bool {
+    let empty = RequestSize::of_row(row.as_bytes());
+    let size = mutations.iter().fold(empty, RequestSize::and);
+    let double = RequestSize {
+        mutations: size.mutations.saturating_mul(2),
+        bytes: size.bytes.saturating_mul(2),
+        ..size
+    };
+    limits.check(double).is_ok()
+}
+
+/// Unconditional changes of one row, in as many requests as the store needs for them. They may be applied one
+/// after the other, in any order.
+pub(crate) fn in_requests(
+    limits: &Limits,
+    row: &RowKey,
+    mutations: Vec<Mutation>,
+) -> Vec<ConditionalMutation> {
+    let mut requests: Vec<ConditionalMutation> = Vec::new();
+    let mut size = RequestSize::default();
+    for mutation in mutations {
+        let grown = size.and(&mutation);
+        match requests.last_mut().filter(|_| limits.check(grown).is_ok()) {
+            Some(request) => {
+                request.otherwise.push(mutation);
+                size = grown;
+            }
+            None => {
+                size = RequestSize::of_row(row.as_bytes()).and(&mutation);
+                let otherwise = vec![mutation];
+                requests.push(ConditionalMutation { otherwise, ..ConditionalMutation::new(row) });
+            }
+        }
+    }
+    requests
+}

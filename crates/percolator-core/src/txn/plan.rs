@@ -1,0 +1,164 @@
+//! What a commit will do: the transaction's final writes, arranged by row.
+//!
+//! Invariant: the primary is chosen from the final writes (H13), and stays for the life of `s` (H11).
+
+use std::sync::Arc;
+
+use bigtable::{Mutation, RowKey};
+
+use crate::gc::Open;
+use crate::mutants::{self, off};
+use crate::records::column::{Cell, Table};
+use crate::records::lock::{Kind, Lock};
+use crate::records::schema::{Schema, Strength};
+use crate::txn::rows::{LockedCell, NewLock};
+use crate::{Client, Error, Result, Timestamp, Transaction};
+
+/// The rows that a transaction writes, and the cell that decides.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) start_ts: Timestamp,
+    pub(crate) primary: Cell,
+    pub(crate) rows: Arc<Vec<RowPlan>>,
+    /// Which of `rows` holds the primary.
+    pub(crate) primary_row: usize,
+    /// The version of the observer schema that the notify bits follow.
+    pub(crate) schema_version: u64,
+    /// Keeps the safe point below `start_ts` until the commit has ended.
+    _open: Option<Open>,
+}
+
+/// One row of a plan.
+#[derive(Debug, Clone)]
+pub(crate) struct RowPlan {
+    pub(crate) table: Table,
+    pub(crate) row: RowKey,
+    pub(crate) cells: Vec<NewLock>,
+    /// What the commit of the row does besides: it takes away the notification that the transaction has
+    /// handled. Who rolls the row forward leaves it, and then it is found to be stale.
+    pub(crate) handled: Vec<Mutation>,
+}
+
+impl RowPlan {
+    /// Its keys and values, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let value = |cell: &NewLock| {
+            let (long, short) = (&cell.long_value, &cell.lock.short_value);
+            long.as_ref().or(short.as_ref()).map_or(0, bytes::Bytes::len)
+        };
+        let cell = |cell: &NewLock| cell.column.as_bytes().len() + value(cell);
+        self.row.as_bytes().len() + self.cells.iter().map(cell).sum::<usize>()
+    }
+
+    /// The row's cells as commit and rollback need them.
+    pub(crate) fn locked(&self) -> Vec<LockedCell> {
+        let locked =
+            |cell: &NewLock| LockedCell { column: cell.column.clone(), lock: cell.lock.clone() };
+        self.cells.iter().map(locked).collect()
+    }
+}
+
+impl Plan {
+    /// Arranges a transaction's writes; `None` if it has none.
+    ///
+    /// # Errors
+    /// Those of reading the observer schema; [`Error::Invalid`] if a written column turned out to be
+    /// notify-only.
+    pub(crate) async fn of(tx: &mut Transaction) -> Result<Option<Plan>> {
+        let client = tx.client.clone();
+        let schema = client.schema(tx.stamp.schema_version).await?;
+        let writes = std::mem::take(&mut tx.buffer.writes);
+        let Some(first) = writes.first() else { return Ok(None) };
+        let primary = tx.primary.clone().unwrap_or_else(|| first.clone());
+        assert!(writes.get(&primary).is_some(), "the primary {primary:?} is not written (H13)");
+        let mut name = primary.location();
+        if off(mutants::GHOST_PRIMARY) {
+            name.row = "ghost".into();
+        }
+        // One moment for all locks: who watches an orphan of a row that never got its primary must
+        // not take a sibling's other wall time for a sign of life (H03).
+        let wall_ms = client.runtime().wall_ms();
+        let mut rows: Vec<RowPlan> = Vec::new();
+        let mut primary_row = 0;
+        for (cell, value) in writes {
+            let observed = observed(&schema, &cell)?;
+            // Where notifications lie apart, no row operation leaves them.
+            let notify = observed && !cell.table.notifies_apart();
+            let is_primary = cell == primary;
+            let Cell { table, row, column } = cell;
+            if rows.last().is_none_or(|last| last.row != row || last.table != table) {
+                rows.push(RowPlan { table, row, cells: Vec::new(), handled: Vec::new() });
+            }
+            let index = rows.len() - 1;
+            let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
+            let short =
+                |value: &bytes::Bytes| value.len() <= client.options().short_value_bytes_max;
+            let (short_value, long_value) = match value {
+                Some(value) if !short(&value) => (None, Some(value)),
+                value => (value, None),
+            };
+            if is_primary {
+                primary_row = index;
+            }
+            let lock = Lock {
+                primary: (!is_primary).then(|| name.clone()),
+                kind,
+                notify,
+                owner: client.incarnation(),
+                wall_ms,
+                lifetime_ms: lifetime_ms(&client),
+                short_value,
+            };
+            rows[index].cells.push(NewLock { column, lock, long_value, observed });
+        }
+        rows[primary_row].handled = std::mem::take(&mut tx.handled);
+        let (start_ts, schema_version) = (tx.start_ts(), schema.version);
+        let (_open, rows) = (tx.open.take(), Arc::new(rows));
+        Ok(Some(Plan { start_ts, primary, rows, primary_row, schema_version, _open }))
+    }
+
+    /// The plan's primary lock, as prewrite places it.
+    pub(crate) fn primary_lock(&self) -> &Lock {
+        let row = &self.rows[self.primary_row];
+        let mut cells = row.cells.iter();
+        let cell = cells.find(|cell| cell.column == self.primary.column);
+        &cell.expect("the primary is one of its row's cells").lock
+    }
+
+    /// The cells that a newer schema observes and this plan does not know to be.
+    pub(crate) fn unnotified(&self, schema: &Schema) -> Vec<Cell> {
+        self.cells_that(|table, cell| {
+            let strength = schema.strength(table.name(), &cell.column);
+            !cell.observed && strength == Some(Strength::Strong)
+        })
+    }
+
+    /// The observed cells whose notifications no row operation leaves.
+    pub(crate) fn notified_apart(&self) -> Vec<Cell> {
+        self.cells_that(|_, cell| cell.observed && !cell.lock.notify)
+    }
+
+    fn cells_that(&self, wanted: impl Fn(&Table, &NewLock) -> bool) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for row in &*self.rows {
+            let of = row.cells.iter().filter(|cell| wanted(&row.table, cell));
+            cells.extend(of.map(|cell| Cell::new(&row.table, &row.row, &cell.column)));
+        }
+        cells
+    }
+}
+
+fn observed(schema: &Schema, cell: &Cell) -> Result<bool> {
+    match schema.strength(cell.table.name(), &cell.column) {
+        Some(Strength::Strong) => Ok(true),
+        None => Ok(false),
+        Some(Strength::Weak) => Err(Error::Invalid(format!(
+            "{} only carries notifications: use `notify`, or write another column",
+            cell.location()
+        ))),
+    }
+}
+
+fn lifetime_ms(client: &Client) -> u32 {
+    u32::try_from(client.options().lock_lifetime().as_millis()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,236 @@
+//! Scanning rows at a timestamp.
+//!
+//! Invariants: lock and write columns are merged, so a new row whose commit stopped half-way is not
+//! missed (H30); after resolving a lock the same row is read again at the same `s`, and the cursor is
+//! the last row returned (H31); a transaction's own buffered writes are laid over each page.
+
+use std::collections::VecDeque;
+
+use bigtable::{PageLimit, RowKey, RowRange, Timestamp};
+use bytes::Bytes;
+
+use crate::mutants::{self, off};
+use crate::records::layout::LOCK;
+use crate::txn::buffer::Buffer;
+use crate::txn::get::{Patience, selection, too_old};
+use crate::{Client, Column, Result, Table};
+
+/// A row that a scan returned: its live cells, sorted by column.
+///
+/// See [`Scan`] for an example.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScannedRow {
+    /// The row's key.
+    pub row: RowKey,
+    /// Columns and values.
+    pub cells: Vec<(Column, Bytes)>,
+}
+
+/// A scan of a table's rows, in order, at one timestamp. Without further words it returns every
+/// column of every row.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use percolator_core::Column;
+/// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+/// let mut tx = client.begin().await?;
+/// for who in ["Ann", "Bob", "Bonny"] {
+///     tx.set(&accounts, who, &bal, "$10")?;
+/// }
+/// let rows = tx.scan(&accounts).prefix("Bo").columns([bal]).limit(10).collect().await?;
+/// assert_eq!(rows.len(), 2);
+/// assert_eq!(rows[0].row, "Bob".into());
+/// # Ok(()) });
+/// ```
+#[derive(Debug)]
+pub struct Scan<'a> {
+    client: &'a Client,
+    table: Table,
+    s: Timestamp,
+    own: Option<&'a Buffer>,
+    columns: Vec<Column>,
+    limit: usize,
+    /// What is still to be read; `None` when the range is exhausted.
+    left: Option<RowRange>,
+    ready: VecDeque<ScannedRow>,
+}
+
+impl<'a> Scan<'a> {
+    pub(crate) fn new(
+        client: &'a Client,
+        table: &Table,
+        s: Timestamp,
+        own: Option<&'a Buffer>,
+    ) -> Self {
+        Scan {
+            client,
+            table: table.clone(),
+            s,
+            own,
+            columns: Vec::new(),
+            limit: usize::MAX,
+            left: Some(RowRange::all()),
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Only rows whose key begins with `prefix`.
+    #[must_use]
+    pub fn prefix(self, prefix: impl Into<RowKey>) -> Self {
+        self.range(RowRange::prefix(prefix))
+    }
+
+    /// Only rows of this range.
+    #[must_use]
+    pub fn range(mut self, range: RowRange) -> Self {
+        self.left = (!range.is_empty()).then_some(range);
+        self
+    }
+
+    /// Only these columns; rows with none of them are left out.
+    #[must_use]
+    pub fn columns(mut self, columns: impl IntoIterator<Item = Column>) -> Self {
+        self.columns = columns.into_iter().collect();
+        self.columns.sort();
+        self.columns.dedup();
+        self
+    }
+
+    /// At most this many rows.
+    #[must_use]
+    pub fn limit(mut self, rows: usize) -> Self {
+        self.limit = rows;
+        self
+    }
+
+    /// The next row; `None` after the last.
+    ///
+    /// # Errors
+    /// [`Error::Locked`](crate::Error::Locked) when a lock's owner lives too long,
+    /// [`Error::TooOld`](crate::Error::TooOld) below the safe point, those of the store.
+    pub async fn next(&mut self) -> Result<Option<ScannedRow>> {
+        self.client.check_open()?;
+        while self.ready.is_empty() && self.limit > 0 {
+            // It stays in place until the page was read: who goes on after an error misses nothing.
+            let Some(range) = self.left.clone() else { return Ok(None) };
+            self.read_page(range).await?;
+        }
+        if self.limit == 0 {
+            return Ok(None);
+        }
+        self.limit -= 1;
+        Ok(self.ready.pop_front())
+    }
+
+    /// All rows that are left.
+    ///
+    /// # Errors
+    /// As [`next`](Scan::next).
+    pub async fn collect(mut self) -> Result<Vec<ScannedRow>> {
+        let mut rows = Vec::new();
+        while let Some(row) = self.next().await? {
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    async fn read_page(&mut self, range: RowRange) -> Result<()> {
+        self.table.check_of(&self.client.services().store)?;
+        let select = selection(&self.columns, self.s);
+        let default = PageLimit::default();
+        let limit = PageLimit { rows_max: default.rows_max.min(self.limit), ..default };
+        let store = self.table.store();
+        self.client.counters().reads.bump();
+        let page = store.scan(&range, &select, limit).await.map_err(too_old)?;
+        self.client.take_turn(page.rows.len()).await;
+        // Also of the rows that are not there.
+        self.client.check_held(self.s)?;
+        let mut rows = Vec::with_capacity(page.rows.len());
+        for found in page.rows {
+            let locked = |all: bool| {
+                let mut cells = found.cells.iter().map(|cell| cell.family == LOCK);
+                if all { cells.all(|lock| lock) } else { cells.any(|lock| lock) }
+            };
+            if off(mutants::SCAN_WITHOUT_LOCK_ROWS) && locked(true) {
+                continue;
+            }
+            let versions = match locked(false) {
+                true if off(mutants::SCAN_RESUMES_PAST_LOCKS) => continue,
+                true => {
+                    let (row, s) = (&found.key, self.s);
+                    self.client.read_row(&self.table, row, &select, s, Patience::Wait).await?
+                }
+                false => self.client.versions(&self.table, &found, self.s, |_| true).await?,
+            };
+            let live = versions.into_iter().filter(|v| self.wants(&v.column));
+            let cells = live.filter_map(|v| Some((v.column, v.value?))).collect();
+            rows.push(ScannedRow { row: found.key, cells });
+        }
+        let covered = RowRange {
+            start: range.start,
+            end: match &page.resume {
+                Some(rest) => end_before(rest),
+                None => range.end,
+            },
+        };
+        let rows = self.overlay(&covered, rows);
+        self.ready.extend(rows.into_iter().filter(|row| !row.cells.is_empty()));
+        self.left = page.resume;
+        Ok(())
+    }
+
+    /// Whether a column belongs into the result: the asked for, or all but acknowledgements.
+    fn wants(&self, column: &Column) -> bool {
+        match self.columns.is_empty() {
+            true => !column.is_ack(),
+            false => self.columns.binary_search(column).is_ok(),
+        }
+    }
+
+    /// Lays the transaction's own writes over the rows that were read, both in order.
+    fn overlay(&self, covered: &RowRange, rows: Vec<ScannedRow>) -> Vec<ScannedRow> {
+        let Some(own) = self.own.filter(|own| !own.writes.is_empty()) else { return rows };
+        let mut read = rows.into_iter().peekable();
+        let mut rows: Vec<ScannedRow> = Vec::with_capacity(read.len());
+        for (cell, value) in own.in_range(&self.table, covered) {
+            if !self.wants(&cell.column) {
+                continue;
+            }
+            while let Some(row) = read.next_if(|row| row.row <= cell.row) {
+                rows.push(row);
+            }
+            match rows.last_mut().filter(|row| row.row == cell.row) {
+                Some(row) => row.put(&cell.column, value.as_ref()),
+                None => {
+                    let own = value.iter().map(|value| (cell.column.clone(), value.clone()));
+                    rows.push(ScannedRow { row: cell.row.clone(), cells: own.collect() });
+                }
+            }
+        }
+        rows.extend(read);
+        rows
+    }
+}
+
+impl ScannedRow {
+    /// Replaces, adds or takes away a cell.
+    fn put(&mut self, column: &Column, value: Option<&Bytes>) {
+        let at = self.cells.binary_search_by(|(known, _)| known.cmp(column));
+        match (at, value) {
+            (Ok(at), Some(value)) => self.cells[at].1 = value.clone(),
+            (Ok(at), None) => drop(self.cells.remove(at)),
+            (Err(at), Some(value)) => self.cells.insert(at, (column.clone(), value.clone())),
+            (Err(_), None) => {}
+        }
+    }
+}
+
+/// Where the part of a range ends that lies before `rest`.
+fn end_before(rest: &RowRange) -> std::ops::Bound<RowKey> {
+    use std::ops::Bound;
+    match &rest.start {
+        Bound::Excluded(last) => Bound::Included(last.clone()),
+        Bound::Included(next) => Bound::Excluded(next.clone()),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}

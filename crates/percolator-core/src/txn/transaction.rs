@@ -1,0 +1,367 @@
+//! A transaction: a start timestamp, and writes buffered until commit (paper Figure 6).
+
+use std::collections::BTreeSet;
+use std::future::pending;
+use std::sync::Arc;
+
+use bigtable::{Mutation, RowKey, Timestamp, VALUE_BYTES_MAX};
+use bytes::Bytes;
+
+use crate::gc::Open;
+use crate::mutants::{self, off};
+use crate::observe::crew::Crew;
+use crate::options::{ROW_KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
+use crate::oracle::Stamp;
+use crate::records::column::Cell;
+use crate::records::schema::Strength;
+use crate::txn::buffer::Buffer;
+use crate::txn::get::{Patience, selection};
+use crate::txn::read_ahead::Cache;
+use crate::{Client, Column, Error, Result, Scan, Table};
+
+/// A transaction with snapshot isolation: it reads the data as of its start timestamp, and its writes
+/// become visible all at once, at its commit timestamp, unless another transaction wrote one of the
+/// same cells meanwhile.
+///
+/// Reads see the transaction's own buffered writes (the paper's pseudo code does not;
+/// [`read_own_writes(false)`](Transaction::read_own_writes) gives its behaviour). Dropping a
+/// transaction that was not committed leaves no trace.
+///
+/// Write skew is possible, as under any snapshot isolation: two transactions that read the same cells
+/// and write different ones may both commit.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use percolator_core::Column;
+/// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+/// let mut tx = client.begin().await?;
+/// tx.set(&accounts, "Bob", &bal, "$10")?;
+/// tx.delete(&accounts, "Joe", &bal)?;
+/// let commit_ts = tx.commit().await?;
+/// let tx = client.begin().await?;
+/// assert!(tx.start_ts() > commit_ts);
+/// assert_eq!(tx.get(&accounts, "Joe", &bal).await?, None);
+/// # Ok(()) });
+/// ```
+#[derive(Debug)]
+pub struct Transaction {
+    pub(crate) client: Client,
+    pub(crate) stamp: Stamp,
+    pub(crate) buffer: Buffer,
+    /// Weak notifications to leave at the commit timestamp.
+    pub(crate) notifications: BTreeSet<Cell>,
+    /// The cell whose row decides; if none is given, the first written one in the order of tables, rows
+    /// and columns. An observer's transaction gives its acknowledgement.
+    pub(crate) primary: Option<Cell>,
+    /// What the commit of the primary's row does besides (see [`RowPlan`](crate::txn::plan::RowPlan)).
+    pub(crate) handled: Vec<Mutation>,
+    /// The changed cell and its value, of a transaction that runs an observer.
+    pub(crate) looked_at: Option<(Cell, Bytes)>,
+    /// The workers that run an observer in this transaction.
+    pub(crate) crew: Option<Arc<Crew>>,
+    /// Keeps the safe point below; goes on to the plan.
+    pub(crate) open: Option<Open>,
+    reads_own_writes: bool,
+    cache: Cache,
+}
+
+impl Transaction {
+    pub(crate) fn new(client: Client, stamp: Stamp, open: Open) -> Self {
+        Transaction {
+            cache: client.cache(),
+            client,
+            stamp,
+            buffer: Buffer::default(),
+            notifications: BTreeSet::new(),
+            primary: None,
+            handled: Vec::new(),
+            looked_at: None,
+            crew: None,
+            open: Some(open),
+            reads_own_writes: true,
+        }
+    }
+
+    /// The timestamp at which the transaction reads.
+    pub fn start_ts(&self) -> Timestamp {
+        self.stamp.timestamp
+    }
+
+    /// Whether reads see the transaction's own buffered writes; they do unless told otherwise.
+    pub fn read_own_writes(&mut self, yes: bool) {
+        self.reads_own_writes = yes;
+    }
+
+    /// Whether the workers that run an observer in this transaction are to stop; `false` outside of
+    /// observers. A long run then ends early, with [`Error::Unavailable`]: nothing of it takes
+    /// effect, and the next worker handles the change. Costs one look at a flag.
+    ///
+    /// ```
+    /// # use percolator_core::*;
+    /// # async fn page(_: usize) -> Result<()> { Ok(()) }
+    /// async fn fetch(tx: &mut Transaction) -> Result<()> {
+    ///     for n in 0..1000 {
+    ///         if tx.is_stopping() {
+    ///             return Err(Error::Unavailable("the program ends".to_owned()));
+    ///         }
+    ///         page(n).await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn is_stopping(&self) -> bool {
+        self.crew.as_ref().is_some_and(|crew| crew.is_stopping())
+    }
+
+    /// Completes when the workers that run an observer in this transaction are to stop, and never
+    /// outside of observers: to be awaited beside something that takes long.
+    pub fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
+        let crew = self.crew.clone();
+        async move {
+            match crew {
+                Some(crew) => crew.stopping().await,
+                None => pending().await,
+            }
+        }
+    }
+
+    /// The client that began the transaction.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Reads a cell.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when another transaction that lives holds it for too long,
+    /// [`Error::TooOld`] below the safe point, [`Error::Invalid`] for a malformed row key or a table of
+    /// another store, those of the store.
+    pub async fn get(
+        &self,
+        table: &Table,
+        row: impl Into<RowKey>,
+        column: &Column,
+    ) -> Result<Option<Bytes>> {
+        let row = row.into();
+        check_row(&row)?;
+        self.client.check_open()?;
+        table.check_of(&self.client.services().store)?;
+        if let Some(own) = self.own(table, &row, column) {
+            return Ok(own);
+        }
+        if let Some((cell, value)) = &self.looked_at
+            && (&cell.table, &cell.row, &cell.column) == (table, &row, column)
+        {
+            self.client.counters().reads_saved.bump();
+            return Ok(Some(value.clone()));
+        }
+        if self.cache.is_on() {
+            let at = (table.clone(), row);
+            let read = self.client.read_ahead(&self.cache, at, column, self.start_ts());
+            return Box::pin(read).await;
+        }
+        self.client.read_cell(table, &row, column, self.start_ts()).await
+    }
+
+    /// Reads several columns of several rows at once: one inner vector for each row, with one entry
+    /// for each column, in the order asked for.
+    ///
+    /// # Errors
+    /// As [`get`](Transaction::get).
+    pub async fn get_many(
+        &self,
+        table: &Table,
+        rows: &[RowKey],
+        columns: &[Column],
+    ) -> Result<Vec<Vec<Option<Bytes>>>> {
+        self.client.check_open()?;
+        table.check_of(&self.client.services().store)?;
+        let mut sorted: Vec<Column> = columns.to_vec();
+        sorted.sort();
+        sorted.dedup();
+        rows.iter().try_for_each(check_row)?;
+        if columns.is_empty() {
+            return Ok(vec![Vec::new(); rows.len()]);
+        }
+        let (client, s) = (&self.client, self.start_ts());
+        let select = selection(&sorted, s);
+        let mut results = Vec::with_capacity(rows.len());
+        for some in rows.chunks(ROWS_AT_ONCE) {
+            let found = client.read_rows(table, some, &select, s, Patience::Wait).await?;
+            for (row, versions) in some.iter().zip(found) {
+                let value = |column: &Column| match self.own(table, row, column) {
+                    Some(own) => own,
+                    None => versions.iter().find(|v| v.column == *column)?.value.clone(),
+                };
+                results.push(columns.iter().map(value).collect());
+            }
+        }
+        Ok(results)
+    }
+
+    /// Scans a table's rows.
+    pub fn scan(&self, table: &Table) -> Scan<'_> {
+        let own = self.reads_own_writes.then_some(&self.buffer);
+        Scan::new(&self.client, table, self.start_ts(), own)
+    }
+
+    /// Writes a cell. Nothing is visible to others before the commit.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a malformed row key, a table of another store, a value or transaction beyond
+    /// its limits, or a notify-only column (H58).
+    pub fn set(
+        &mut self,
+        table: &Table,
+        row: impl Into<RowKey>,
+        column: &Column,
+        value: impl Into<Bytes>,
+    ) -> Result<()> {
+        self.write(table, row.into(), column, Some(value.into()))
+    }
+
+    /// Deletes a cell. Observers of its column run for it as for any write.
+    ///
+    /// # Errors
+    /// As [`set`](Transaction::set).
+    pub fn delete(&mut self, table: &Table, row: impl Into<RowKey>, column: &Column) -> Result<()> {
+        self.write(table, row.into(), column, None)
+    }
+
+    /// Leaves a weak notification on a notify-only column: its observer runs at least once after this
+    /// transaction commits, and nothing ever conflicts over it (paper section 2.4).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] unless a weak observer is registered for the column (H58).
+    pub fn notify(&mut self, table: &Table, row: impl Into<RowKey>, column: &Column) -> Result<()> {
+        let row = row.into();
+        check_row(&row)?;
+        check_new_row(&row)?;
+        table.check_of(&self.client.services().store)?;
+        table.check_notify_key(&row)?;
+        match self.client.known_schema().strength(table.name(), column) {
+            Some(Strength::Weak) => {}
+            Some(Strength::Strong) => {
+                return Err(Error::Invalid(format!(
+                    "{}/{column} carries data and strong notifications: write it with `set`, or \
+                     notify on a column of its own",
+                    table.name()
+                )));
+            }
+            None => {
+                return Err(Error::Invalid(format!(
+                    "no observer is registered for notifications on {}/{column}: register one with \
+                     `Registration::weak` first",
+                    table.name()
+                )));
+            }
+        }
+        let cell = Cell { table: table.clone(), row, column: column.clone() };
+        if self.notifications.len() >= TRANSACTION_CELLS_MAX && !self.notifications.contains(&cell)
+        {
+            return Err(too_large("notifications", TRANSACTION_CELLS_MAX));
+        }
+        self.notifications.insert(cell);
+        Ok(())
+    }
+
+    /// How many cells the transaction has written so far.
+    pub fn cells_written(&self) -> usize {
+        self.buffer.writes.len()
+    }
+
+    fn write(
+        &mut self,
+        table: &Table,
+        row: RowKey,
+        column: &Column,
+        value: Option<Bytes>,
+    ) -> Result<()> {
+        check_row(&row)?;
+        if value.is_some() {
+            check_new_row(&row)?;
+        }
+        table.check_of(&self.client.services().store)?;
+        table.check_notify_key(&row)?;
+        if column.is_ack() {
+            return Err(Error::Invalid(format!("column {column} is Percolator's own")));
+        }
+        if self.client.known_schema().strength(table.name(), column) == Some(Strength::Weak) {
+            return Err(Error::Invalid(format!(
+                "{}/{column} only carries notifications: use `notify`, or write another column",
+                table.name()
+            )));
+        }
+        self.put(Cell { table: table.clone(), row, column: column.clone() }, value)
+    }
+
+    /// Buffers a write, acknowledgements included.
+    pub(crate) fn put(&mut self, cell: Cell, value: Option<Bytes>) -> Result<()> {
+        let length = value.as_ref().map_or(0, Bytes::len);
+        if length > VALUE_BYTES_MAX {
+            return Err(Error::Invalid(format!(
+                "a value of {length} bytes for {}: a cell holds at most {VALUE_BYTES_MAX}",
+                cell.location()
+            )));
+        }
+        let names = cell.row.as_bytes().len() + cell.column.as_bytes().len();
+        let Buffer { writes, bytes } = &mut self.buffer;
+        let replaced = match writes.get(&cell) {
+            Some(old) => names + old.as_ref().map_or(0, Bytes::len),
+            None if writes.len() >= TRANSACTION_CELLS_MAX => {
+                return Err(too_large("cells", TRANSACTION_CELLS_MAX));
+            }
+            None => 0,
+        };
+        let bytes_then = *bytes - replaced + names + length;
+        if bytes_then > TRANSACTION_BYTES_MAX {
+            return Err(too_large("bytes", TRANSACTION_BYTES_MAX));
+        }
+        *bytes = bytes_then;
+        writes.insert(cell, value);
+        Ok(())
+    }
+
+    /// What the transaction itself has written to a cell, if it reads its own writes.
+    fn own(&self, table: &Table, row: &RowKey, column: &Column) -> Option<Option<Bytes>> {
+        let unseen = off(mutants::OWN_WRITES_UNSEEN);
+        if self.buffer.writes.is_empty() || !self.reads_own_writes || unseen {
+            return None;
+        }
+        self.buffer.writes.get(&Cell::new(table, row, column)).cloned()
+    }
+}
+
+/// How many rows `get_many` reads at once.
+const ROWS_AT_ONCE: usize = 256;
+
+fn too_large(what: &str, max: usize) -> Error {
+    Error::Invalid(format!(
+        "the transaction has more than {max} {what}: split it into several transactions"
+    ))
+}
+
+/// A row is written under a key that every store takes, so that a program meets the limit wherever it runs
+/// first. Rows that older programs wrote can be read and deleted.
+fn check_new_row(row: &RowKey) -> Result<()> {
+    match row.as_bytes().len() {
+        0..=ROW_KEY_BYTES_MAX => Ok(()),
+        n => Err(Error::Invalid(format!(
+            "a row key of {n} bytes: at most {ROW_KEY_BYTES_MAX} are allowed, one less than the store's \
+             {}, because notifications need a byte of it on stores without locality groups; use a hash of \
+             it as the key",
+            bigtable::ROW_KEY_BYTES_MAX
+        ))),
+    }
+}
+
+pub(crate) fn check_row(row: &RowKey) -> Result<()> {
+    match row.as_bytes().len() {
+        0 => Err(Error::Invalid("an empty row key: a key has at least one byte".to_owned())),
+        1..=bigtable::ROW_KEY_BYTES_MAX => Ok(()),
+        n => Err(Error::Invalid(format!(
+            "a row key of {n} bytes: at most {} are allowed; use a hash of it as the key",
+            bigtable::ROW_KEY_BYTES_MAX
+        ))),
+    }
+}
