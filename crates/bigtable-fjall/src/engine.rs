@@ -18,8 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
-use bigtable::{ColumnSelect, Error, Family, Probe, Qualifiers, Result, Row, RowKey, Selection};
-use bigtable::{Syncing, TableSchema, Timestamp};
+use bigtable::{Error, Result, Row, RowKey, Selection, Syncing, Timestamp};
 use fjall::{Database, Keyspace};
 use smallvec::SmallVec;
 
@@ -32,12 +31,11 @@ use crate::directory::Directory;
 use crate::failure::condition::Watched;
 use crate::failure::fault::{self, Fault};
 use crate::layout::catalog::Catalog;
-use crate::layout::group::{Group, Stored};
-use crate::layout::key::Key;
+use crate::layout::group::Group;
 use crate::layout::memory::Memory;
+use crate::layout::table_info::TableInfo;
 use crate::mutants::{self, off};
 use crate::options::{Durability, Options};
-use crate::read::column::{any_in_family, visit};
 use crate::read::published::{Batches, Published};
 use crate::read::row::{Chosen, read_column};
 use crate::upkeep::journals::Journals;
@@ -135,57 +133,6 @@ impl Lead {
     /// Those of the groups that have been opened.
     pub(crate) fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
         self.groups.iter().flat_map(|group| group.keyspaces())
-    }
-}
-
-/// An open table.
-#[derive(Debug)]
-pub(crate) struct TableInfo {
-    pub(crate) id: u32,
-    pub(crate) name: String,
-    pub(crate) schema: TableSchema,
-    /// In the schema's order.
-    pub(crate) groups: Vec<Arc<Group>>,
-    /// In the schema's order, so that a family's position is its number in keys.
-    pub(crate) families: Vec<FamilyInfo>,
-    /// Set under the commit lock when the table is dropped.
-    pub(crate) dropped: AtomicBool,
-    /// Whether its writes may use the last of the disk (`room.rs`).
-    pub(crate) upkeep: AtomicBool,
-}
-
-/// A family of an open table.
-#[derive(Debug)]
-pub(crate) struct FamilyInfo {
-    pub(crate) family: Family,
-    /// Its number in keys.
-    pub(crate) number: u8,
-    /// The position of its group.
-    pub(crate) group: usize,
-}
-
-impl TableInfo {
-    /// An error once the table was dropped.
-    pub(crate) fn check_there(&self) -> Result<()> {
-        match self.dropped.load(Ordering::SeqCst) {
-            false => Ok(()),
-            true => Err(Error::invalid(format!("table {} was dropped", self.name))),
-        }
-    }
-
-    pub(crate) fn is_upkeep(&self) -> bool {
-        self.upkeep.load(Ordering::Relaxed)
-    }
-
-    /// A family of the table; requests are checked before they come here.
-    pub(crate) fn family(&self, family: &Family) -> &FamilyInfo {
-        let found = self.families.iter().find(|info| info.family == *family);
-        found.expect("the request was checked against the schema")
-    }
-
-    /// A column of the table, with the number of its family.
-    pub(crate) fn chosen<'a>(&self, select: &'a ColumnSelect) -> Chosen<'a> {
-        Chosen { family: self.family(&select.family).number, select }
     }
 }
 
@@ -406,65 +353,5 @@ impl Engine {
             }
         }
         Ok(cells)
-    }
-}
-
-/// What the holder of the commit lock sees: exactly the published state.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(crate) memory: &'a Memory,
-    pub(crate) recent: &'a Mutex<Recent>,
-}
-
-impl<'a> View<'a> {
-    /// The selected cells of a row.
-    pub(crate) fn row(
-        &self,
-        table: &'a TableInfo,
-        row: &RowKey,
-        select: &Selection,
-    ) -> std::result::Result<Row, Fault> {
-        let mut cells = Vec::new();
-        for column in &select.columns {
-            let group = &table.groups[table.family(&column.family).group];
-            let column = table.chosen(column);
-            read_column(self.stored(group), table.id, row.as_bytes(), column, &mut cells)?;
-        }
-        Ok(Row::new(row.clone(), cells))
-    }
-
-    pub(crate) fn stored(&self, group: &'a Group) -> Stored<'a> {
-        group.in_memory(self.memory).unwrap_or_else(|| group.live(self.recent))
-    }
-
-    /// Whether the probe finds a cell.
-    pub(crate) fn finds(
-        &self,
-        table: &'a TableInfo,
-        row: &RowKey,
-        probe: &Probe,
-    ) -> std::result::Result<bool, Fault> {
-        use std::ops::ControlFlow::{Break, Continue};
-        let Probe { family, qualifiers, time, value_prefix } = probe;
-        let FamilyInfo { number, group, .. } = table.family(family);
-        let stored = self.stored(&table.groups[*group]);
-        if stored.is_empty_map() {
-            return Ok(false);
-        }
-        let wanted = |value: &[u8]| value_prefix.as_ref().is_none_or(|p| value.starts_with(p));
-        let qualifier = match qualifiers {
-            Qualifiers::Is(qualifier) => qualifier,
-            Qualifiers::All => {
-                let family = Key::family(table.id, row.as_bytes(), *number);
-                return any_in_family(stored, &family, *time, wanted);
-            }
-        };
-        let key = Key::column(table.id, row.as_bytes(), *number, qualifier);
-        let mut found = false;
-        visit(stored, &key, *time, u32::MAX, |version| {
-            found = wanted(version.value());
-            if found { Break(()) } else { Continue(()) }
-        })?;
-        Ok(found)
     }
 }

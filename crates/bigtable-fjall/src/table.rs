@@ -12,10 +12,11 @@ use bigtable::{RowRange, Selection, Table};
 use crate::commit::committer::{Begun, matched};
 use crate::commit::edit::{Request, RowEdit};
 use crate::commit::queue::GROUP_OPS_MAX;
-use crate::engine::{Engine, TableInfo};
+use crate::engine::Engine;
 use crate::failure::fault;
 use crate::failure::reopen::{Running, TableSlot};
 use crate::layout::key::Key;
+use crate::layout::table_info::TableInfo;
 use crate::mutants::{self, off};
 use crate::read::scan::bounds;
 

@@ -17,12 +17,14 @@ use fjall::Slice;
 use smallvec::SmallVec;
 
 use crate::commit::puts::Puts;
-use crate::engine::{FamilyInfo, TableInfo, View};
+use crate::commit::view::View;
 use crate::failure::fault::Fault;
-use crate::layout::group::{Cells, Entries, Group, Stored};
+use crate::layout::group::Group;
 use crate::layout::key::Key;
 use crate::layout::memory::MemoryChange;
-use crate::upkeep::seal::bytes_of;
+use crate::layout::table_info::{FamilyInfo, TableInfo};
+use crate::layout::tuning::bytes_of;
+use crate::read::cells::{Cells, Entries, Stored};
 
 use ordered::Ordered;
 

@@ -10,8 +10,9 @@ use std::fmt;
 use bigtable::{ConditionalMutation, Error, Mutation, Result, Row, RowKey, Selection};
 use bigtable::{Syncing, TableSchema, Timestamp};
 
-use crate::engine::{TableInfo, View};
+use crate::commit::view::View;
 use crate::failure::fault::Fault;
+use crate::layout::table_info::TableInfo;
 
 /// An edit of one row: `decide` is shown the selected cells, and what it returns is applied; nothing
 /// can come between.

@@ -7,6 +7,7 @@
 //! edit       what a request does to a row     draft      what a group of requests writes
 //! puts       what the engine is given         pending    rows of a one-step commit, before they
 //!                                                        are visible
+//! view       the published state, as the committer reads it
 //! recent     newest versions that need not be read
 //! ```
 //!
@@ -21,3 +22,4 @@ pub(crate) mod puts;
 pub(crate) mod queue;
 pub(crate) mod recent;
 pub(crate) mod room;
+pub(crate) mod view;

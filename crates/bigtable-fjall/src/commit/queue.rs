@@ -11,7 +11,8 @@ use foldhash::fast::RandomState;
 use futures::channel::oneshot;
 
 use crate::commit::edit::Request;
-use crate::engine::{Engine, TableInfo};
+use crate::engine::Engine;
+use crate::layout::table_info::TableInfo;
 
 /// Most requests of one caller that are given to the committer at once.
 pub(crate) const GROUP_OPS_MAX: usize = 1024;

@@ -33,11 +33,12 @@ use std::time::{Duration, Instant};
 use bigtable::{Error, Mutation, Result};
 use fjall::Keyspace;
 
-use crate::engine::{Engine, Lead, TableInfo};
+use crate::engine::{Engine, Lead};
 use crate::failure::condition::Condition;
 use crate::failure::fault;
+use crate::layout::table_info::TableInfo;
+use crate::layout::tuning::file_bytes;
 use crate::options::Options;
-use crate::upkeep::seal::file_bytes;
 
 /// For so long one look at the disk is believed.
 const RECENT: Duration = Duration::from_millis(10);

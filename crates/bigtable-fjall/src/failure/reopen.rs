@@ -36,10 +36,11 @@ use fjall::AbstractTree;
 use futures::channel::oneshot;
 
 use crate::directory::Directory;
-use crate::engine::{Engine, Failure, Lead, TableInfo};
+use crate::engine::{Engine, Failure, Lead};
 use crate::failure::condition::{Condition, Watched};
 use crate::failure::fault::{self, Fault};
 use crate::failure::tail::{Acknowledged, Tail};
+use crate::layout::table_info::TableInfo;
 use crate::opening::{self, Recovery};
 use crate::options::Options;
 use crate::store::{number_families, open_files};

@@ -5,9 +5,9 @@ use std::ops::{Bound, ControlFlow};
 use bigtable::{TimeRange, Timestamp};
 
 use crate::failure::fault::Fault;
-use crate::layout::group::{Cells, Stored};
 use crate::layout::key::{Key, Shape};
 use crate::layout::pack::{Pack, Version};
+use crate::read::cells::{Cells, Stored};
 use crate::read::history;
 
 /// Shows `see` the versions of a column that lie in `time`, newest first, at most `versions_max` of

@@ -6,9 +6,10 @@ use std::ops::ControlFlow;
 
 use bigtable::{Glance, Glanced, Result, TimeRange};
 
-use crate::engine::{Engine, TableInfo};
+use crate::engine::Engine;
 use crate::failure::fault::Fault;
 use crate::layout::key::Key;
+use crate::layout::table_info::TableInfo;
 use crate::mutants::{self, off};
 use crate::read::column::visit;
 

@@ -13,9 +13,9 @@ use bigtable::{TimeRange, Timestamp};
 use fjall::Slice;
 
 use crate::failure::fault::Fault;
-use crate::layout::group::{Cells, Entries};
 use crate::layout::key::Key;
 use crate::layout::pack::{Pack, Version};
+use crate::read::cells::{Cells, Entries};
 
 /// Shows `see` the versions in a column's history that lie in `time`, newest first, at most
 /// `versions_max` of them.

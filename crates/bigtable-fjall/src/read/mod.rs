@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! published  the engine's state after a batch, shared by its readers
+//! cells      a group's cells, wherever they are
 //! column     the versions of one column              history  the older ones
 //! row        the columns of one row                  scan     rows of a range
 //! glance     the newest version, without a snapshot
@@ -9,6 +10,7 @@
 //!
 //! Invariant: a reader copies the in-memory cells before it opens its snapshot, never after.
 
+pub(crate) mod cells;
 pub(crate) mod column;
 pub(crate) mod glance;
 pub(crate) mod history;

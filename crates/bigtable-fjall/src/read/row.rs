@@ -7,9 +7,9 @@ use fjall::Slice;
 use smallvec::SmallVec;
 
 use crate::failure::fault::Fault;
-use crate::layout::group::{Entries, Stored};
 use crate::layout::key::{Key, Shape};
 use crate::layout::pack::{Pack, Version};
+use crate::read::cells::{Entries, Stored};
 use crate::read::column::visit;
 use crate::read::history::History;
 

@@ -12,10 +12,11 @@ use bigtable::{Cell, ColumnSelect, Page, PageLimit, Result, Row, RowKey};
 use bigtable::{RowRange, Selection};
 use fjall::Slice;
 
-use crate::engine::{Engine, TableInfo};
+use crate::engine::Engine;
 use crate::failure::fault::Fault;
 use crate::layout::group::Group;
 use crate::layout::key::{Key, Shape, row_of};
+use crate::layout::table_info::TableInfo;
 use crate::read::row::{Chosen, Cursor};
 
 /// Entries that one page looks at, on disk or in memory, so that a scan that selects next to

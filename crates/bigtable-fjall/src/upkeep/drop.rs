@@ -14,12 +14,14 @@ use fjall::Slice;
 use crate::commit::draft::Batch;
 use crate::commit::puts::Puts;
 use crate::commit::room::Use;
-use crate::engine::{Engine, TableInfo};
+use crate::engine::Engine;
 use crate::failure::fault::Fault;
-use crate::layout::group::{Cells, Group};
+use crate::layout::group::Group;
 use crate::layout::key::Key;
 use crate::layout::memory::MemoryChange;
-use crate::upkeep::seal::bytes_of;
+use crate::layout::table_info::TableInfo;
+use crate::layout::tuning::bytes_of;
+use crate::read::cells::Cells;
 
 /// Keys removed in one batch, for which the commit lock is held.
 const BATCH_KEYS_MAX: usize = 4096;

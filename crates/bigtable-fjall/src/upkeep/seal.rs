@@ -21,41 +21,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fjall::compaction::Leveled;
 use fjall::{AbstractTree, Keyspace, PersistMode};
 
 use crate::engine::{Engine, Lead};
-use crate::options::Options;
+use crate::layout::tuning::first_level;
 use crate::upkeep::churn::{BYTES_FOR_ONE, SUPERSEDED_MAX};
 use crate::waits::may_wait;
 
 /// Full buffers are looked for when so large a part of one may have been filled: a look takes a lock of the
 /// engine for each keyspace.
 const LOOKED_FOR_PARTS: u64 = 16;
-/// What the engine adds to each entry, in bytes.
-const ENTRY_BYTES: usize = 64;
 /// How many buffers of a keyspace may wait to be written out.
 const SEALED_MAX: usize = 3;
 /// How many messages about sealed buffers may wait for the engine's threads, which have room for 1,000.
 const MESSAGES_MAX: usize = 64;
 /// How many sorted runs may be unmerged. The engine slows writers down from 20 on.
 pub(crate) const RUNS_MAX: usize = 16;
-/// Size of a file of a sorted run, in write buffers. The engine merges once for each buffer that it has written
-/// out, and a merge takes about one file of a level: with files as small as buffers it falls behind.
-const RUN_FILE_BUFFERS: u64 = 4;
-/// The least size of files that writers merge into.
-const FILE_BYTES: u64 = 64 << 20;
-/// By how much each level may be larger than the one before where only the first is to be merged.
-const NO_LEVEL_TOO_LARGE: f32 = 1e6;
-/// Beyond this a larger write buffer makes no larger files.
-const WRITE_BUFFER_BYTES_MAX: u64 = 4 << 30;
 /// How often it is looked at whether there is room again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-
-/// What an entry takes in a write buffer, in bytes.
-pub(crate) fn bytes_of(key: &[u8], value: Option<&[u8]>) -> u64 {
-    (key.len() + value.map_or(0, <[u8]>::len) + ENTRY_BYTES) as u64
-}
 
 impl Engine {
     /// Seals the buffers that are full, now that a batch put so many bytes into them. The batch is written
@@ -171,24 +154,6 @@ impl Engine {
     }
 }
 
-/// How the engine merges in a store that is created with these options.
-pub(crate) fn all_levels(options: &Options) -> Leveled {
-    Leveled::default().with_table_target_size(file_bytes(options))
-}
-
-/// A merge of new runs with what they meet in the first level, and of no other levels: the engine may be at
-/// a merge meanwhile, and of two it is sure only here that neither puts a file between the other's.
-fn first_level(options: &Options) -> Leveled {
-    Leveled::default()
-        .with_table_target_size(file_bytes(options).max(FILE_BYTES))
-        .with_l0_threshold(1)
-        .with_level_ratio_policy(vec![NO_LEVEL_TOO_LARGE])
-}
-
-pub(crate) fn file_bytes(options: &Options) -> u64 {
-    RUN_FILE_BUFFERS * options.write_buffer_bytes.clamp(1, WRITE_BUFFER_BYTES_MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -201,7 +166,7 @@ mod tests {
     use xxhash_rust::xxh3::xxh3_64_with_seed;
 
     use crate::held::{SEALED, hold, wait_until};
-    use crate::{Durability, FjallStore, FjallTable};
+    use crate::{Durability, FjallStore, FjallTable, Options};
 
     use super::*;
 

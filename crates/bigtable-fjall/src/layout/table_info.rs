@@ -1,0 +1,60 @@
+//! An open table: its number, its groups, and the numbers of its families.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bigtable::{ColumnSelect, Error, Family, Result, TableSchema};
+
+use crate::layout::group::Group;
+use crate::read::row::Chosen;
+
+/// An open table.
+#[derive(Debug)]
+pub(crate) struct TableInfo {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    pub(crate) schema: TableSchema,
+    /// In the schema's order.
+    pub(crate) groups: Vec<Arc<Group>>,
+    /// In the schema's order, so that a family's position is its number in keys.
+    pub(crate) families: Vec<FamilyInfo>,
+    /// Set under the commit lock when the table is dropped.
+    pub(crate) dropped: AtomicBool,
+    /// Whether its writes may use the last of the disk (`room.rs`).
+    pub(crate) upkeep: AtomicBool,
+}
+
+/// A family of an open table.
+#[derive(Debug)]
+pub(crate) struct FamilyInfo {
+    pub(crate) family: Family,
+    /// Its number in keys.
+    pub(crate) number: u8,
+    /// The position of its group.
+    pub(crate) group: usize,
+}
+
+impl TableInfo {
+    /// An error once the table was dropped.
+    pub(crate) fn check_there(&self) -> Result<()> {
+        match self.dropped.load(Ordering::SeqCst) {
+            false => Ok(()),
+            true => Err(Error::invalid(format!("table {} was dropped", self.name))),
+        }
+    }
+
+    pub(crate) fn is_upkeep(&self) -> bool {
+        self.upkeep.load(Ordering::Relaxed)
+    }
+
+    /// A family of the table; requests are checked before they come here.
+    pub(crate) fn family(&self, family: &Family) -> &FamilyInfo {
+        let found = self.families.iter().find(|info| info.family == *family);
+        found.expect("the request was checked against the schema")
+    }
+
+    /// A column of the table, with the number of its family.
+    pub(crate) fn chosen<'a>(&self, select: &'a ColumnSelect) -> Chosen<'a> {
+        Chosen { family: self.family(&select.family).number, select }
+    }
+}
