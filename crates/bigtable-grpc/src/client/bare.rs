@@ -6,7 +6,7 @@ use tonic::Status;
 
 use super::filter;
 use super::status::{of_mutation, of_read};
-use super::table::GrpcTable;
+use super::wire::GrpcTable;
 use crate::proto::data::{CheckAndMutateRowRequest, ReadRowsRequest};
 
 /// The requests of a table without the table: when one is sent, nothing is checked, translated, put

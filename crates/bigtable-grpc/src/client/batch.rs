@@ -15,7 +15,7 @@ use super::channel::Channels;
 use super::retry::{once, repeat};
 use super::split::{BATCH_BYTES_MAX, Size, split};
 use super::status::of_mutation;
-use super::table::{GrpcTable, IN_FLIGHT_MAX, MUTATIONS_MAX};
+use super::wire::{GrpcTable, IN_FLIGHT_MAX, MUTATIONS_MAX};
 use crate::proto::data::CheckAndMutateRowRequest;
 use crate::proto::extension::check_and_mutate_rows_request::Entry;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;

@@ -20,7 +20,7 @@ use super::merge::Merger;
 use super::retry::{Attempts, once};
 use super::split::{BATCH_BYTES_MAX, Size, split};
 use super::status::{is_transient, of_read};
-use super::table::{GrpcTable, IN_FLIGHT_MAX};
+use super::wire::{GrpcTable, IN_FLIGHT_MAX};
 use crate::proto::data::RowFilter;
 use crate::proto::extension::ReadEachRowRequest;
 use crate::proto::extension::read_each_row_request::Entry;

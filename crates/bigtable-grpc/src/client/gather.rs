@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::batch;
-use super::table::GrpcTable;
+use super::wire::GrpcTable;
 
 /// How late what has gathered may be sent. If it is later, the process was stopped meanwhile, and what its
 /// callers knew before may hold no more: of a store without a floor, that what they have open is registered.

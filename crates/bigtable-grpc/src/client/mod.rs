@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   store.rs     opening: families, garbage collection rules, routing; names of tables
-//!   table.rs     rows: reading, conditional mutations, tablets
+//!   table.rs     rows: reading, conditional mutations, tablets (the trait Table)
+//!   wire.rs      requests of a table in the form of the API, and their sending
 //!   filter.rs    selections and probes as filters of the API
 //!   merge.rs     chunks of a stream as rows
 //!   address.rs   where it all is
@@ -39,6 +40,7 @@ mod store;
 mod table;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 pub use address::Address;
 pub use bare::{BareConditional, BareRead, BareTable};

@@ -7,7 +7,7 @@ use tonic::Status;
 
 use super::retry::Attempts;
 use super::status::is_broken;
-use super::table::{GrpcTable, Part};
+use super::wire::{GrpcTable, Part};
 use crate::proto::data::{RowFilter, RowSet};
 
 /// Most bytes of keys in one request: half of what the API takes.

@@ -18,7 +18,7 @@ use super::channel::{Channels, Way, routing};
 use super::gather::{Gather, LATE_MAX};
 use super::retry::{once, repeat};
 use super::status::{of_mutation, of_read};
-use super::table::{Gathers, GrpcTable, LIMITS};
+use super::wire::{Gathers, GrpcTable, LIMITS};
 use crate::proto::admin::app_profile::RoutingPolicy;
 use crate::proto::admin::modify_column_families_request::Modification;
 use crate::proto::admin::modify_column_families_request::modification::Mod;

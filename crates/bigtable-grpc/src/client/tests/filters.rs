@@ -5,7 +5,7 @@ use bigtable::{TimeRange, Timestamp};
 use prost::Message;
 
 use crate::client::filter::{of_predicate, of_selection};
-use crate::client::table::wire_mutations;
+use crate::client::wire::wire_mutations;
 use crate::filter::FILTER_BYTES_MAX;
 use crate::proto::data::CheckAndMutateRowRequest;
 use crate::proto::data::row_filter::Filter;
