@@ -125,7 +125,7 @@ async fn a_page_with_many_links_is_placed_in_several_transactions() {
     assert_eq!(fixture.in_links("t7.html").await, 1);
     // However many links there are, no transaction is too large to commit in one step.
     let counts = fixture.index.database().stats();
-    assert_eq!(counts.committed, counts.committed_at_once, "{counts:?}");
+    assert_eq!(counts.committed, counts.committed_one_step, "{counts:?}");
     fixture.write("index.html", page("Index", "of much less", &links[..10]));
     fixture.load().await;
     assert_eq!(fixture.index.stats().await.unwrap().edges, 10);

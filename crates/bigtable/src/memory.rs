@@ -101,7 +101,7 @@ impl MemoryStore {
         self.tables.lock().expect(NO_PANIC)
     }
 
-    fn commit_at_once(&self, request: &CommitRows) -> Result<RowsOutcome> {
+    fn commit_one_step(&self, request: &CommitRows) -> Result<RowsOutcome> {
         let tables = self.tables_of(request)?;
         request.check(|row| &tables[row].schema)?;
         commit_rows(&self.shared, &tables, request)
@@ -244,14 +244,14 @@ impl Store for MemoryStore {
     }
 
     async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
-        self.commit_at_once(&request)
+        self.commit_one_step(&request)
     }
 
     fn try_commit_rows(
         &self,
         request: CommitRows,
     ) -> std::result::Result<Result<RowsOutcome>, CommitRows> {
-        Ok(self.commit_at_once(&request))
+        Ok(self.commit_one_step(&request))
     }
 
     fn locality_groups(&self) -> bool {

@@ -157,7 +157,7 @@ impl Client {
         };
         let client = Client { inner: Arc::new(inner) };
         if let Some(life) = life {
-            client.tell_life(life).await?;
+            client.publish_life(life).await?;
             client.keep_held(life);
         }
         Ok(client)

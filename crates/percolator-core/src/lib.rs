@@ -6,7 +6,7 @@
 //!       |  plan      the writes by row, and the primary
 //!       |  prewrite  lock every row; conflicts abort          Figure 6, Prewrite
 //!       |  commit    c, the primary's row, the others         Figure 6, Commit
-//!       |  commit_rows  the same in one step, where store and oracle are in this process
+//!       |  one_step  the same in one step, where store and oracle are in this process
 //!       '- resolve   locks of others: forward or back         section 2.2
 //!   Observer     register, find, handle                       section 2.4
 //!   Collector    safe point, sweep, collect                   garbage; not in the paper

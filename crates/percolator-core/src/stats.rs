@@ -53,7 +53,7 @@ counters! {
     /// Transactions committed that wrote something.
     committed,
     /// Of these, transactions that committed in one step.
-    committed_at_once,
+    committed_one_step,
     /// Transactions aborted by a conflict.
     conflicts,
     /// Transactions aborted for any reason.

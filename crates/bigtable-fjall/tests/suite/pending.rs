@@ -135,9 +135,9 @@ fn h08_h27_whoever_looks_at_an_issued_timestamp_waits_for_its_rows() {
 
 /// Issues the timestamp without waiting; its batch is held.
 #[derive(Debug)]
-struct AtOnce(Arc<Catch>);
+struct OneStep(Arc<Catch>);
 
-impl AtCommit for AtOnce {
+impl AtCommit for OneStep {
     fn timestamp(&self) -> Option<Timestamp> {
         self.0.here();
         Some(ts(COMMIT))
@@ -153,7 +153,7 @@ fn h27_rows_are_pending_until_readers_see_the_batch() {
     let dir = tempfile::tempdir().unwrap();
     let (store, table) = open_old(dir.path());
     let commit = |catch| {
-        let outcome = block_on(store.commit_rows(request(Arc::new(AtOnce(catch))))).unwrap();
+        let outcome = block_on(store.commit_rows(request(Arc::new(OneStep(catch))))).unwrap();
         assert_eq!(outcome, RowsOutcome::Committed(ts(COMMIT)));
     };
     hold(Place::Items, commit, || {

@@ -88,7 +88,7 @@ impl Tables {
         }
         let all: Vec<_> = tables.served.read().await.values().cloned().collect();
         for table in all {
-            tables.bury(&table).await?;
+            tables.remove_dropped_families(&table).await?;
         }
         Ok(tables)
     }
@@ -172,7 +172,7 @@ impl Tables {
             held.clone()
         };
         if !schema.record.dead_families.is_empty() {
-            self.bury(&table).await.map_err(of_engine)?;
+            self.remove_dropped_families(&table).await.map_err(of_engine)?;
         }
         Ok(schema)
     }
@@ -209,7 +209,7 @@ impl Tables {
     }
 
     /// Removes the cells of the table's dropped families, then their mention.
-    async fn bury(&self, table: &Served) -> bigtable::Result<()> {
+    async fn remove_dropped_families(&self, table: &Served) -> bigtable::Result<()> {
         let dead = table.schema().await.record.dead_families.clone();
         if dead.is_empty() {
             return Ok(());

@@ -213,7 +213,7 @@ impl Client {
     pub async fn gc(&self, retention: Duration) -> Result<GcReport> {
         self.check_retention(retention)?;
         self.sample().await?;
-        self.ripen(retention).await?;
+        self.wait_for_retention(retention).await?;
         self.round(retention, Pace::full()).await
     }
 

@@ -23,7 +23,7 @@ use bigtable::{
 };
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::gc::unfenced::{aftermath, tenure};
+use crate::gc::unfenced::{registered_after_close, tenure};
 use crate::options::believed_lifetime;
 use crate::records::codec::Reader;
 use crate::records::layout::SYSTEM;
@@ -213,7 +213,7 @@ impl Drop for Open {
         let young = asked.is_some_and(|asked| now + life < asked + tenure(life));
         if self.readers.unfenced.is_some() && !young {
             let until = state.closed.entry(self.at).or_default();
-            *until = (now + aftermath(life)).max(*until);
+            *until = (now + registered_after_close(life)).max(*until);
         }
     }
 }

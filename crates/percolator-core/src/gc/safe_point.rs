@@ -169,7 +169,7 @@ impl Client {
     }
 
     /// Where the store has no floor: waits until this client has seen timestamps grow old enough.
-    pub(super) async fn ripen(&self, retention: Duration) -> Result<()> {
+    pub(super) async fn wait_for_retention(&self, retention: Duration) -> Result<()> {
         let min = retention.min(self.retention_min());
         if self.unfenced().is_none() || self.lived_through(retention) > Timestamp::ZERO {
             return Ok(());

@@ -61,7 +61,7 @@ pub(super) fn tenure(life: Duration) -> Duration {
 }
 
 /// How long what was closed stays registered.
-pub(super) fn aftermath(life: Duration) -> Duration {
+pub(super) fn registered_after_close(life: Duration) -> Duration {
     life * 6 / 5
 }
 
@@ -87,7 +87,7 @@ impl Client {
     }
 
     /// Tells the clients that collect how long this one's requests live. Before it begins anything.
-    pub(crate) async fn tell_life(&self, life: Duration) -> Result<()> {
+    pub(crate) async fn publish_life(&self, life: Duration) -> Result<()> {
         let ms = u64::try_from(life.as_millis()).ok().and_then(Timestamp::new);
         raise_record(self.system(), LONGEST_LIFE, ms.unwrap_or(Timestamp::MAX)).await
     }

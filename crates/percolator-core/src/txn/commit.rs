@@ -1,5 +1,5 @@
 //! Commit, phase two (paper section 2.2, Figure 6 `Commit`). Where one step does, see
-//! `commit_rows.rs`.
+//! `one_step.rs`.
 //!
 //! ```text
 //! prewrite all rows ... acknowledged -> c from the oracle (H08) -> weak notifications at c (H57)
@@ -16,20 +16,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::ConditionalMutation;
-
 use crate::mutants::{self, off};
 use crate::observe::hints::Hint;
 use crate::options::Secondaries;
 use crate::records::column::Cell;
-use crate::resolve::OwnStatus;
-use crate::resolve::verdicts::Verdict;
 use crate::runtime::{Backoff, ROWS_OF_A_COMMIT};
-use crate::txn::abort::Abort;
-use crate::txn::commit_rows::Tried;
 use crate::txn::heartbeat::Pulse;
+use crate::txn::one_step::Tried;
 use crate::txn::plan::{Plan, RowPlan};
 use crate::txn::rows;
+use crate::txn::settle::Settled;
 use crate::{AbortReason, Client, Error, Result, Timestamp, Transaction};
 
 /// A transaction between its phases: every cell is locked, nothing is decided.
@@ -105,7 +101,7 @@ impl Transaction {
                 false => client.finish(self.commit_notifications()).await,
             };
         };
-        let tried = match client.try_at_once(&plan, &self.notifications) {
+        let tried = match client.try_one_step(&plan, &self.notifications) {
             Some(Tried::Committed(commit_ts)) => return Ok(commit_ts),
             tried => tried,
         };
@@ -115,7 +111,7 @@ impl Transaction {
     async fn commit_plan(self, plan: Plan, tried: Option<Tried>) -> Result<Timestamp> {
         let client = self.client.clone();
         if let Some(tried) = tried
-            && let Some(commit_ts) = client.commit_at_once(&plan, tried).await?
+            && let Some(commit_ts) = client.commit_one_step(&plan, tried).await?
         {
             return Ok(commit_ts);
         }
@@ -309,31 +305,30 @@ impl Client {
                 // As a floor would refuse it.
                 false => Err(bigtable::Error::TooOld { asked: start_ts, floor: start_ts }),
             };
-            let why = match answer {
+            let settled = match answer {
                 Ok(true) => return Ok(commit_ts),
                 Ok(false) if off(mutants::NO_LOCK_MEANS_ABORTED) => {
-                    return Err(self.aborted(plan, AbortReason::RolledBack));
+                    Ok(Settled::Aborted(AbortReason::RolledBack))
                 }
-                Ok(false) => match Box::pin(self.without_lock(plan, asked)).await {
-                    Ok(Some(decided)) => return decided,
-                    Ok(None) => "its primary lock is there, but was not a moment ago".to_owned(),
-                    Err(error) => error.without_advice(),
-                },
+                Ok(false) => Box::pin(self.settle_without_lock(plan, asked)).await,
                 Err(error) if ends(&error) => {
                     let reason = match error {
                         bigtable::Error::TooOld { .. } => AbortReason::TooOld,
                         error => AbortReason::Store(error),
                     };
-                    match Box::pin(self.refused(plan, asked, reason)).await {
-                        Ok(Some(decided)) => return decided,
-                        Ok(None) => "its primary cannot be reached".to_owned(),
-                        Err(error) => error.without_advice(),
-                    }
+                    Box::pin(self.settle_refused(plan, asked, reason)).await
                 }
                 Err(error) => {
                     asked |= matches!(error, bigtable::Error::Unknown { .. });
-                    Error::Store(error).without_advice()
+                    Err(Error::Store(error))
                 }
+            };
+            let why = match settled {
+                Ok(Settled::Committed(commit_ts)) => return Ok(commit_ts),
+                Ok(Settled::Aborted(reason)) => return Err(self.aborted(plan, reason)),
+                Ok(Settled::Unknown(why)) => return Err(self.unknown(plan, why)),
+                Ok(Settled::Open(why)) => why.to_owned(),
+                Err(error) => error.without_advice(),
             };
             if runtime.now().saturating_sub(started) > self.options().commit_deadline {
                 if off(mutants::SECONDARIES_UNDECIDED) {
@@ -343,83 +338,6 @@ impl Client {
             }
             runtime.sleep(backoff.step(&**runtime)).await;
         }
-    }
-
-    /// What happened to a primary that no longer holds its lock: committed by an earlier request whose
-    /// reply was lost, or rolled back. `None` when the lock is there after all: commit again, with the
-    /// same `c`.
-    ///
-    /// If the commit was `asked` for before and the floor lies above, a tomb is no evidence: it may have
-    /// been put there after the record of the commit was collected.
-    pub(crate) async fn without_lock(
-        &self,
-        plan: &Plan,
-        asked: bool,
-    ) -> Result<Option<Result<Timestamp>>> {
-        let (primary, start_ts) = (&plan.primary, plan.start_ts);
-        let status = self.own_status(primary, start_ts).await?;
-        // After the look: what was collected since is in it.
-        let outlived = || self.is_outlived(start_ts) && !off(mutants::COLLECTED_MEANS_ABORTED);
-        let gone = || self.unknown(plan, "its records were garbage collected".to_owned());
-        let rolled_back = match status {
-            OwnStatus::Decided(Verdict::Committed(commit_ts)) => return Ok(Some(Ok(commit_ts))),
-            OwnStatus::Decided(Verdict::RolledBack) if !(asked && outlived()) => true,
-            OwnStatus::Locked => false,
-            // The evidence may have been collected (H06).
-            OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing if outlived() => {
-                return Ok(Some(Err(gone())));
-            }
-            OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing => {
-                let (row, column) = (&primary.row, &primary.column);
-                // A request that was asked for may have come, gone through and been collected since the
-                // look; then the floor is above (H06).
-                let request = ConditionalMutation {
-                    above: (asked && !off(mutants::COLLECTED_MEANS_ABORTED)).then_some(start_ts),
-                    ..rows::roll_back_missing_primary(row, column, start_ts)
-                };
-                match primary.table.store().check_and_mutate_row(request).await {
-                    Err(bigtable::Error::TooOld { .. }) => return Ok(Some(Err(gone()))),
-                    // Nothing has refused it where there is no floor.
-                    Ok(_) if asked && self.unfenced().is_some() && outlived() => {
-                        return Ok(Some(Err(gone())));
-                    }
-                    found => !found?,
-                }
-            }
-        };
-        if !rolled_back {
-            return Ok(None);
-        }
-        self.abort(plan).await;
-        Ok(Some(Err(self.aborted(plan, AbortReason::RolledBack))))
-    }
-
-    /// Ends a transaction whose commit was refused for good: because its start timestamp fell below the
-    /// store's floor, or because the store does not take such a request (H70). If the commit was `asked` for
-    /// before, that request may have committed, and garbage collection may have taken the evidence (H06):
-    /// then only what the primary's row still holds is believed.
-    async fn refused(
-        &self,
-        plan: &Plan,
-        asked: bool,
-        reason: AbortReason,
-    ) -> Result<Option<Result<Timestamp>>> {
-        if asked && self.own_status(&plan.primary, plan.start_ts).await? != OwnStatus::Locked {
-            return self.without_lock(plan, asked).await;
-        }
-        let aborted = self.abort(plan).await;
-        // Where no floor refuses an earlier request, it may have come and gone since the look.
-        let unsure = asked && self.unfenced().is_some() && self.is_outlived(plan.start_ts);
-        Ok(match aborted {
-            Abort::Done if unsure => self.without_lock(plan, asked).await?,
-            Abort::Done => Some(Err(self.aborted(plan, reason))),
-            Abort::AlreadyCommitted => self.without_lock(plan, asked).await?,
-            // It was never asked for, and will not be: whoever meets the locks rolls them back.
-            Abort::Unreachable if !asked && !matches!(reason, AbortReason::TooOld) => {
-                Some(Err(self.aborted(plan, reason)))
-            }
-            Abort::Unreachable => None,
-        })
     }
 
     /// Aborts a transaction whose commit was never asked for.

@@ -7,8 +7,8 @@
 //! buffer       writes that are not committed yet
 //! plan         the writes by row, and the primary      limits     do they fit in requests?
 //! prewrite     lock every row                          heartbeat  the locks of a long prewrite
-//! commit       the primary's row, then the others
-//! commit_rows  both phases in one batch, where store and oracle are in this process
+//! commit       the primary's row, then the others      settle     a reply was lost
+//! one_step     both phases in one batch, where store and oracle are in this process
 //! abort        remove one's own locks                  finish     the caller has let go
 //! rows         the only builder of row operations
 //! ```
@@ -16,16 +16,17 @@
 pub(crate) mod abort;
 pub(crate) mod buffer;
 pub(crate) mod commit;
-pub(crate) mod commit_rows;
 pub(crate) mod finish;
 pub(crate) mod get;
 pub(crate) mod heartbeat;
 pub(crate) mod limits;
+pub(crate) mod one_step;
 pub(crate) mod plan;
 pub(crate) mod prewrite;
 pub(crate) mod read_ahead;
 pub(crate) mod rows;
 pub(crate) mod scan;
+pub(crate) mod settle;
 pub(crate) mod snapshot;
 pub(crate) mod transact;
 pub(crate) mod transaction;

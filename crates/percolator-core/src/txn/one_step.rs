@@ -29,6 +29,7 @@ use crate::records::layout::NOTIFY;
 use crate::runtime::Backoff;
 use crate::txn::plan::{Plan, RowPlan};
 use crate::txn::rows;
+use crate::txn::settle::Settled;
 use crate::{AbortReason, Client, Column, Error, Oracle, Result, Timestamp};
 
 /// How often the commit is tried again: after a dead lock was cleared, or the store was busy.
@@ -38,7 +39,7 @@ const BYTES_MAX: usize = 8 << 20;
 
 /// What the store asks for while it holds the rows.
 #[derive(Debug)]
-pub(crate) struct AtOnce {
+pub(crate) struct OneStep {
     start_ts: Timestamp,
     /// The version of the observer schema that the plan follows.
     schema_version: u64,
@@ -67,7 +68,7 @@ impl Part {
     }
 }
 
-impl AtCommit for AtOnce {
+impl AtCommit for OneStep {
     fn timestamp(&self) -> Option<Timestamp> {
         let stamp = self.oracle.timestamp_in_memory()?;
         // Observers that were registered since then are notified in two phases (H59).
@@ -80,7 +81,7 @@ impl AtCommit for AtOnce {
         let mut mutations = match part.planned {
             Some(planned) => {
                 let RowPlan { cells, handled, .. } = &self.planned[planned];
-                let mut mutations = rows::commit_at_once(self.start_ts, commit_ts, cells);
+                let mut mutations = rows::commit_one_step(self.start_ts, commit_ts, cells);
                 mutations.extend(handled.iter().cloned());
                 mutations
             }
@@ -92,7 +93,7 @@ impl AtCommit for AtOnce {
     }
 }
 
-impl AtOnce {
+impl OneStep {
     fn new(client: &Client, plan: &Plan, notifications: &BTreeSet<Cell>) -> Self {
         let part = |(index, row): (usize, &RowPlan)| Part {
             table: row.table.clone(),
@@ -110,7 +111,7 @@ impl AtOnce {
             });
             rows[place].notified.push(column.clone());
         }
-        AtOnce {
+        OneStep {
             start_ts: plan.start_ts,
             schema_version: plan.schema_version,
             planned: plan.rows.clone(),
@@ -147,7 +148,7 @@ pub(crate) enum Tried {
     Committed(Timestamp),
     /// The store has answered something else, or the request has come back.
     Goes {
-        on: Arc<AtOnce>,
+        on: Arc<OneStep>,
         first: Result<bigtable::Result<RowsOutcome>, CommitRows>,
     },
 }
@@ -155,21 +156,25 @@ pub(crate) enum Tried {
 impl Client {
     /// Begins the commit of a transaction in one step, and ends it if the store needs to wait for nothing. `None`
     /// if a transaction of this shape has to go through the two phases.
-    pub(crate) fn try_at_once(&self, plan: &Plan, notifications: &BTreeSet<Cell>) -> Option<Tried> {
-        if !self.commits_at_once(plan, notifications) {
+    pub(crate) fn try_one_step(
+        &self,
+        plan: &Plan,
+        notifications: &BTreeSet<Cell>,
+    ) -> Option<Tried> {
+        if !self.fits_one_step(plan, notifications) {
             return None;
         }
-        let at = Arc::new(AtOnce::new(self, plan, notifications));
+        let at = Arc::new(OneStep::new(self, plan, notifications));
         Some(match self.services().store.try_commit_rows(at.request()) {
             Ok(Ok(RowsOutcome::Committed(commit_ts))) => {
-                Tried::Committed(self.committed_at_once(&at, commit_ts))
+                Tried::Committed(self.committed_one_step(&at, commit_ts))
             }
             first => Tried::Goes { on: at, first },
         })
     }
 
     /// Whether a transaction of this shape commits in one step.
-    fn commits_at_once(&self, plan: &Plan, notifications: &BTreeSet<Cell>) -> bool {
+    fn fits_one_step(&self, plan: &Plan, notifications: &BTreeSet<Cell>) -> bool {
         let services = self.services();
         self.options().commit_path == CommitPath::OneStep
             && services.store.commits_rows()
@@ -186,7 +191,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Transaction::commit`](crate::Transaction::commit).
-    pub(crate) async fn commit_at_once(
+    pub(crate) async fn commit_one_step(
         &self,
         plan: &Plan,
         tried: Tried,
@@ -206,12 +211,12 @@ impl Client {
             };
             match answer {
                 Ok(RowsOutcome::Committed(commit_ts)) => {
-                    return Ok(Some(self.committed_at_once(&at, commit_ts)));
+                    return Ok(Some(self.committed_one_step(&at, commit_ts)));
                 }
                 Ok(RowsOutcome::NoTimestamp) => return Ok(None),
                 Ok(RowsOutcome::Rejected { row }) => {
                     let Some(planned) = at.rows[row].planned else { return Ok(None) };
-                    if let Err(reason) = Box::pin(self.clear_from(plan, planned)).await {
+                    if let Err(reason) = Box::pin(self.clear_dead_locks_from(plan, planned)).await {
                         return Err(self.aborted(plan, reason));
                     }
                     let why = format!("row {} stayed contended", at.rows[row].row);
@@ -226,8 +231,8 @@ impl Client {
                     return Err(self.aborted(plan, AbortReason::RolledBack));
                 }
                 Err(bigtable::Error::Unknown { why }) => {
-                    let commit_ts = Box::pin(self.settle_at_once(plan, why)).await?;
-                    return Ok(Some(self.committed_at_once(&at, commit_ts)));
+                    let commit_ts = Box::pin(self.settle_one_step(plan, why)).await?;
+                    return Ok(Some(self.committed_one_step(&at, commit_ts)));
                 }
                 Err(error) if !error.is_retryable() => {
                     return Err(self.aborted(plan, AbortReason::Store(error)));
@@ -243,24 +248,26 @@ impl Client {
 
     /// Clears dead locks out of the way: of the row that rejected, and then of all behind it, which the
     /// store has not looked at.
-    async fn clear_from(&self, plan: &Plan, rejected: usize) -> Result<(), AbortReason> {
-        self.clear_the_way(plan.start_ts, &plan.rows[rejected]).await?;
+    async fn clear_dead_locks_from(&self, plan: &Plan, rejected: usize) -> Result<(), AbortReason> {
+        self.clear_dead_locks(plan.start_ts, &plan.rows[rejected]).await?;
         let behind = plan.rows[rejected + 1..].iter();
-        let clear = behind.map(|row| self.clear_the_way(plan.start_ts, row));
+        let clear = behind.map(|row| self.clear_dead_locks(plan.start_ts, row));
         futures::future::try_join_all(clear).await?;
         Ok(())
     }
 
     /// Finds out what became of a request whose outcome is unknown. A tomb keeps it out if it has not
     /// arrived.
-    async fn settle_at_once(&self, plan: &Plan, mut why: String) -> Result<Timestamp> {
+    async fn settle_one_step(&self, plan: &Plan, mut why: String) -> Result<Timestamp> {
         let (runtime, started) = (self.runtime(), self.runtime().now());
         let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
         loop {
-            match self.without_lock(plan, true).await {
-                Ok(Some(decided)) => return decided,
+            match self.settle_without_lock(plan, true).await {
+                Ok(Settled::Committed(commit_ts)) => return Ok(commit_ts),
+                Ok(Settled::Aborted(reason)) => return Err(self.aborted(plan, reason)),
+                Ok(Settled::Unknown(why)) => return Err(self.unknown(plan, why)),
                 // It arrived a moment ago: the next look finds its record.
-                Ok(None) => {}
+                Ok(Settled::Open(_)) => {}
                 // The store answers nothing any more.
                 Err(
                     error @ Error::Store(
@@ -278,9 +285,9 @@ impl Client {
         }
     }
 
-    fn committed_at_once(&self, at: &AtOnce, commit_ts: Timestamp) -> Timestamp {
+    fn committed_one_step(&self, at: &OneStep, commit_ts: Timestamp) -> Timestamp {
         self.counters().committed.bump();
-        self.counters().committed_at_once.bump();
+        self.counters().committed_one_step.bump();
         for Part { table, row, planned, notified } in &at.rows {
             if let Some(planned) = planned {
                 self.hint_row(&at.planned[*planned], commit_ts);

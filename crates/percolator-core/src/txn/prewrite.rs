@@ -52,7 +52,7 @@ impl Client {
             self.counters().looks_outrun.add(outrun as u64);
         }
         let unlocked = plan.rows.iter().zip(results).filter(|(_, result)| !locked(result));
-        let retries = unlocked.map(|(row, result)| self.insist(plan.start_ts, row, result));
+        let retries = unlocked.map(|(row, result)| self.retry_prewrite(plan.start_ts, row, result));
         futures::future::try_join_all(retries).await?;
         Ok(())
     }
@@ -63,7 +63,7 @@ impl Client {
     async fn look_first(&self, plan: &Plan) -> Result<(), AbortReason> {
         for rows in plan.rows.chunks(LOOKS_MAX) {
             self.counters().looks.add(rows.len() as u64);
-            let looks = rows.iter().map(|row| self.clear_the_way(plan.start_ts, row));
+            let looks = rows.iter().map(|row| self.clear_dead_locks(plan.start_ts, row));
             for seen in futures::future::join_all(looks).await {
                 match seen {
                     // What could not be read, the prewrite's condition sees.
@@ -96,7 +96,7 @@ impl Client {
     }
 
     /// Goes on with a row whose first prewrite did not succeed.
-    async fn insist(
+    async fn retry_prewrite(
         &self,
         start_ts: Timestamp,
         row: &RowPlan,
@@ -106,7 +106,7 @@ impl Client {
         for _ in 1..TRIES_MAX {
             match result {
                 Ok(false) => return Ok(()),
-                Ok(true) if self.clear_the_way(start_ts, row).await? => return Ok(()),
+                Ok(true) if self.clear_dead_locks(start_ts, row).await? => return Ok(()),
                 Ok(true) => {}
                 Err(bigtable::Error::TooOld { .. }) => return Err(AbortReason::TooOld),
                 Err(error) if is_final(&error) => return Err(AbortReason::Store(error)),
@@ -118,7 +118,7 @@ impl Client {
         }
         match result {
             Ok(false) => Ok(()),
-            Ok(true) if self.clear_the_way(start_ts, row).await? => Ok(()),
+            Ok(true) if self.clear_dead_locks(start_ts, row).await? => Ok(()),
             Ok(true) => Err(AbortReason::Store(bigtable::Error::Unavailable {
                 why: format!("row {} stayed contended", row.row),
             })),
@@ -129,7 +129,7 @@ impl Client {
     /// Finds out why a row rejected its prewrite: gives up on a conflict, resolves a dead owner's
     /// lock (H25). Returns whether the row is locked by this very transaction: an earlier request
     /// whose reply was lost had arrived (H23).
-    pub(crate) async fn clear_the_way(
+    pub(crate) async fn clear_dead_locks(
         &self,
         start_ts: Timestamp,
         row: &RowPlan,

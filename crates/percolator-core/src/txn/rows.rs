@@ -100,7 +100,7 @@ pub(crate) fn prewrite_predicate(start_ts: Timestamp, cells: &[NewLock]) -> Vec<
 }
 
 /// Commit of a row's cells without a prewrite before it: what prewrite and commit leave together.
-pub(crate) fn commit_at_once(
+pub(crate) fn commit_one_step(
     start_ts: Timestamp,
     commit_ts: Timestamp,
     cells: &[NewLock],

@@ -198,7 +198,7 @@ fn it_leaves_what_the_two_phases_leave_and_never_a_lock() {
             }
             let one_step = store.committed();
             assert_eq!(one_step, if commit_path == CommitPath::OneStep { 2 } else { 0 });
-            assert_eq!(client.stats().committed_at_once, one_step as u64);
+            assert_eq!(client.stats().committed_one_step, one_step as u64);
             let locked = world.store.count(Op::Prewrite) > 0;
             assert_eq!(locked, commit_path == CommitPath::TwoPhases);
             let mut rows = Vec::new();
@@ -499,7 +499,7 @@ fn h72_a_commit_in_one_step_whose_caller_lets_go_is_settled() {
                 gate.release();
             }
             world.sleep_ms(10).await;
-            assert_eq!(client.stats().committed_at_once, 1, "{fate:?}");
+            assert_eq!(client.stats().committed_one_step, 1, "{fate:?}");
             let theirs = other.table("t").await.unwrap();
             assert_eq!(get(&other, &theirs, "s").await.as_deref(), Some("1"), "{fate:?}");
         });

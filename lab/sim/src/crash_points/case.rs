@@ -166,7 +166,7 @@ impl World {
         let recovery = async move { drop(recoverer.recover(&client, &log, &cells).await) };
         self.start(&first, recovery).await;
         let second = self.process().await?;
-        recoverer.insist(&second.client, &self.log, &self.cells).await?;
+        recoverer.recover_until_done(&second.client, &self.log, &self.cells).await?;
         let recovered = Dump::of(&*self.store).await?;
         self.wire.release().await;
         let late = Dump::of(&*self.store).await?;

@@ -39,7 +39,12 @@ impl Recoverer {
     }
 
     /// Meets the locks again and again until that succeeds: locks of the living have to be waited for.
-    pub(super) async fn insist(self, client: &Client, log: &Log, cells: &[Cell]) -> Result<()> {
+    pub(super) async fn recover_until_done(
+        self,
+        client: &Client,
+        log: &Log,
+        cells: &[Cell],
+    ) -> Result<()> {
         const TRIES_MAX: usize = 100;
         const { assert!(TRIES_MAX > CELLS_MAX) };
         let mut tries = 0;

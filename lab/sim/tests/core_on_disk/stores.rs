@@ -67,7 +67,7 @@ struct OnDisk {
 #[async_trait]
 impl Store for OnDisk {
     async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
-        Ok(Arc::new(AtOnce(block_on(self.inner.open_table(name, schema))?)))
+        Ok(Arc::new(OneStep(block_on(self.inner.open_table(name, schema))?)))
     }
 
     async fn table_names(&self) -> Result<Vec<String>> {
@@ -109,10 +109,10 @@ impl Store for OnDisk {
 
 /// A table that answers within the poll that asks.
 #[derive(Debug)]
-struct AtOnce(Arc<dyn Table>);
+struct OneStep(Arc<dyn Table>);
 
 #[async_trait]
-impl Table for AtOnce {
+impl Table for OneStep {
     fn name(&self) -> &str {
         self.0.name()
     }
