@@ -79,18 +79,19 @@ fn ends(error: &bigtable::Error) -> bool {
 }
 
 impl Transaction {
-    /// Commits, and returns the commit timestamp; a transaction that wrote nothing returns its start
-    /// timestamp.
+    /// Commits, and returns the commit timestamp; a transaction that wrote nothing returns its
+    /// start timestamp.
     ///
     /// # Errors
-    /// [`Error::Aborted`] when it did not and never will commit, [`Error::Unknown`] when that could not
-    /// be found out before the deadline, [`Error::Invalid`] when a written column is notify-only, or when
-    /// the store could not take a request that the commit of one of the rows needs.
+    /// [`Error::Aborted`] when it did not and never will commit, [`Error::Unknown`] when that could
+    /// not be found out before the deadline, [`Error::Invalid`] when a written column is
+    /// notify-only, or when the store could not take a request that the commit of one of the rows
+    /// needs.
     ///
     /// # Cancellation
-    /// A commit whose future is dropped after it was polled is finished in the background, as far as this process
-    /// lives: it commits or aborts, and leaves no lock behind. The caller does not learn which. A future
-    /// that was never polled does nothing.
+    /// A commit whose future is dropped after it was polled is finished in the background, as far
+    /// as this process lives: it commits or aborts, and leaves no lock behind. The caller does not
+    /// learn which. A future that was never polled does nothing.
     pub async fn commit(mut self) -> Result<Timestamp> {
         let client = self.client.clone();
         client.take_turn(ROWS_OF_A_COMMIT).await;
@@ -221,8 +222,8 @@ impl PrimaryCommitted {
         self.hint();
     }
 
-    /// Hints at the weak notifications. The rows that they are about are committed now: an observer that
-    /// came earlier would meet their locks, and would commit the rows itself.
+    /// Hints at the weak notifications. The rows that they are about are committed now: an observer
+    /// that came earlier would meet their locks, and would commit the rows itself.
     fn hint(&mut self) {
         let notifications = std::mem::take(&mut self.notifications);
         self.client.hint(notifications, self.commit_ts);
@@ -269,8 +270,9 @@ impl Client {
         Ok(commit_ts)
     }
 
-    /// Leaves what must exist before the commit point: weak notifications, those for observers that were
-    /// registered after the transaction placed its locks (H57, H59), and all where they lie apart (H48).
+    /// Leaves what must exist before the commit point: weak notifications, those for observers that
+    /// were registered after the transaction placed its locks (H57, H59), and all where they lie
+    /// apart (H48).
     async fn notify_before(
         &self,
         plan: &Plan,

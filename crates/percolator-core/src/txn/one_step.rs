@@ -5,14 +5,14 @@
 //! ```
 //!
 //! The store latches the rows, evaluates what prewrite would have probed, asks for the commit
-//! timestamp, and writes everything at once ([`bigtable::Store::commit_rows`]). It stands in for the
-//! locks between the phases itself: a reader that may be too late for the timestamp waits.
+//! timestamp, and writes everything at once ([`bigtable::Store::commit_rows`]). It stands in for
+//! the locks between the phases itself: a reader that may be too late for the timestamp waits.
 //!
-//! Invariants: the timestamp is taken after the predicates were evaluated, while the rows are latched;
-//! nothing but the batch is ever written, so that a crash leaves no trace or the whole; an observer
-//! schema that grew since the transaction began, or a window that is used up, sends the transaction
-//! through the two phases, with the same `s`. After an unknown outcome a tomb on the primary keeps
-//! a late request out, as it does a late prewrite (H02).
+//! Invariants: the timestamp is taken after the predicates were evaluated, while the rows are
+//! latched; nothing but the batch is ever written, so that a crash leaves no trace or the whole; an
+//! observer schema that grew since the transaction began, or a window that is used up, sends the
+//! transaction through the two phases, with the same `s`. After an unknown outcome a tomb on the
+//! primary keeps a late request out, as it does a late prewrite (H02).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -187,7 +187,8 @@ impl Client {
             && plan.rows.iter().map(RowPlan::bytes).sum::<usize>() <= BYTES_MAX
     }
 
-    /// Commits in one step what was begun; `None` if the transaction must go through the two phases.
+    /// Commits in one step what was begun; `None` if the transaction must go through the two
+    /// phases.
     ///
     /// # Errors
     /// As [`Transaction::commit`](crate::Transaction::commit).

@@ -69,7 +69,8 @@ async fn collect(client: &Client) -> Result<()> {
     }
 }
 
-/// Resolves every lock of every table by reading every row at a timestamp that is above all of them.
+/// Resolves every lock of every table by reading every row at a timestamp that is above all of
+/// them.
 pub(crate) async fn resolve_all_locks(client: &Client) -> Result<()> {
     let tx = client.begin().await?;
     for name in client.table_names().await? {
