@@ -1,7 +1,7 @@
 //! What the holder of the commit lock reads: the published state, without a snapshot of the engine.
 //!
-//! Invariant: only the holder of the commit lock reads like this. Anybody else might see a part of a
-//! batch that is not published yet.
+//! Invariant: only the holder of the commit lock reads like this. Anybody else might see a part of
+//! a batch that is not published yet.
 
 use std::sync::Mutex;
 

@@ -11,8 +11,8 @@ use fjall::{KeyspaceCreateOptions, KvSeparationOptions};
 
 use crate::options::Options;
 
-/// From this size on, values are kept apart from their keys in groups of [`Layout::Versions`]: what merges
-/// runs does not copy them.
+/// From this size on, values are kept apart from their keys in groups of [`Layout::Versions`]: what
+/// merges runs does not copy them.
 const VALUE_APART_BYTES_MIN: u32 = 4 * 1024;
 /// Size of a file of values kept apart.
 const VALUE_FILE_BYTES: u64 = 32 << 20;
@@ -22,8 +22,9 @@ const FILTER_BITS_PER_KEY: f32 = 10.0;
 const HASH_SLOTS_PER_KEY: f32 = 0.75;
 /// What the engine adds to each entry, in bytes.
 const ENTRY_BYTES: usize = 64;
-/// Size of a file of a sorted run, in write buffers. The engine merges once for each buffer that it has written
-/// out, and a merge takes about one file of a level: with files as small as buffers it falls behind.
+/// Size of a file of a sorted run, in write buffers. The engine merges once for each buffer that it
+/// has written out, and a merge takes about one file of a level: with files as small as buffers it
+/// falls behind.
 const RUN_FILE_BUFFERS: u64 = 4;
 /// The least size of files that writers merge into.
 const FILE_BYTES: u64 = 64 << 20;
@@ -69,8 +70,9 @@ pub(crate) fn all_levels(options: &Options) -> Leveled {
     Leveled::default().with_table_target_size(file_bytes(options))
 }
 
-/// A merge of new runs with what they meet in the first level, and of no other levels: the engine may be at
-/// a merge meanwhile, and of two it is sure only here that neither puts a file between the other's.
+/// A merge of new runs with what they meet in the first level, and of no other levels: the engine
+/// may be at a merge meanwhile, and of two it is sure only here that neither puts a file between
+/// the other's.
 pub(crate) fn first_level(options: &Options) -> Leveled {
     Leveled::default()
         .with_table_target_size(file_bytes(options).max(FILE_BYTES))

@@ -1,5 +1,5 @@
-//! The cells of a locality group as one reader sees them: in memory, in a snapshot of the engine, or
-//! as they are now.
+//! The cells of a locality group as one reader sees them: in memory, in a snapshot of the engine,
+//! or as they are now.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -25,8 +25,8 @@ impl Stored<'_> {
         matches!(self, Stored::Versions(Cells::Map(map)) if map.is_empty())
     }
 
-    /// The last key between two bounds. A column with a history has a newest version, so the history
-    /// need not be looked at.
+    /// The last key between two bounds. A column with a history has a newest version, so the
+    /// history need not be looked at.
     pub(crate) fn last_key(
         &self,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),

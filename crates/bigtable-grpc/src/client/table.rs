@@ -184,8 +184,8 @@ impl GrpcTable {
             let last = part.rows.last().map(|row| row.key.clone()).max(part.scanned.take());
             match outcome {
                 Ok(()) if !part.full => return Ok(Page { rows: part.rows, resume: None }),
-                // A server that breaks the rules of the stream may have left out rows, too: what came of
-                // it is thrown away, and the same range is read again.
+                // A server that breaks the rules of the stream may have left out rows, too: what
+                // came of it is thrown away, and the same range is read again.
                 Err(status) if part.rows.is_empty() || is_broken(&status) => {
                     if let Some(last) = last.filter(|_| part.rows.is_empty()) {
                         left = left.after(last);

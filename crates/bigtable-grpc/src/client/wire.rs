@@ -29,8 +29,8 @@ use crate::{syncing, time};
 pub(super) const IN_FLIGHT_MAX: usize = 64;
 /// Most mutations that the API takes in one request.
 pub(super) const MUTATIONS_MAX: usize = 100_000;
-/// Largest request, in bytes. Every server of the API takes one with a cell of this size, and what stands
-/// around it.
+/// Largest request, in bytes. Every server of the API takes one with a cell of this size, and what
+/// stands around it.
 const REQUEST_BYTES_MAX: usize = 100 << 20;
 /// What the client sends.
 pub(super) const LIMITS: bigtable::Limits = bigtable::Limits {

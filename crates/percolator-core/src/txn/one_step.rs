@@ -154,8 +154,8 @@ pub(crate) enum Tried {
 }
 
 impl Client {
-    /// Begins the commit of a transaction in one step, and ends it if the store needs to wait for nothing. `None`
-    /// if a transaction of this shape has to go through the two phases.
+    /// Begins the commit of a transaction in one step, and ends it if the store needs to wait for
+    /// nothing. `None` if a transaction of this shape has to go through the two phases.
     pub(crate) fn try_one_step(
         &self,
         plan: &Plan,
@@ -247,8 +247,8 @@ impl Client {
         Err(self.aborted(plan, AbortReason::Store(last)))
     }
 
-    /// Clears dead locks out of the way: of the row that rejected, and then of all behind it, which the
-    /// store has not looked at.
+    /// Clears dead locks out of the way: of the row that rejected, and then of all behind it, which
+    /// the store has not looked at.
     async fn clear_dead_locks_from(&self, plan: &Plan, rejected: usize) -> Result<(), AbortReason> {
         self.clear_dead_locks(plan.start_ts, &plan.rows[rejected]).await?;
         let behind = plan.rows[rejected + 1..].iter();
@@ -257,8 +257,8 @@ impl Client {
         Ok(())
     }
 
-    /// Finds out what became of a request whose outcome is unknown. A tomb keeps it out if it has not
-    /// arrived.
+    /// Finds out what became of a request whose outcome is unknown. A tomb keeps it out if it has
+    /// not arrived.
     async fn settle_one_step(&self, plan: &Plan, mut why: String) -> Result<Timestamp> {
         let (runtime, started) = (self.runtime(), self.runtime().now());
         let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));

@@ -40,8 +40,8 @@ impl Client {
     /// Settles a commit whose primary no longer holds its lock: an earlier request whose reply was
     /// lost has committed it, or somebody has rolled it back.
     ///
-    /// If the commit was `asked` for before and the floor lies above, a tomb is no evidence: it may have
-    /// been put there after the record of the commit was collected.
+    /// If the commit was `asked` for before and the floor lies above, a tomb is no evidence: it may
+    /// have been put there after the record of the commit was collected.
     pub(crate) async fn settle_without_lock(&self, plan: &Plan, asked: bool) -> Result<Settled> {
         let (primary, start_ts) = (&plan.primary, plan.start_ts);
         let status = self.own_status(primary, start_ts).await?;
@@ -59,8 +59,8 @@ impl Client {
             }
             OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing => {
                 let (row, column) = (&primary.row, &primary.column);
-                // A request that was asked for may have come, gone through and been collected since the
-                // look; then the floor is above (H06).
+                // A request that was asked for may have come, gone through and been collected since
+                // the look; then the floor is above (H06).
                 let request = ConditionalMutation {
                     above: (asked && !off(mutants::COLLECTED_MEANS_ABORTED)).then_some(start_ts),
                     ..rows::roll_back_missing_primary(row, column, start_ts)
@@ -82,10 +82,10 @@ impl Client {
         Ok(Settled::Aborted(AbortReason::RolledBack))
     }
 
-    /// Ends a transaction whose commit was refused for good: because its start timestamp fell below the
-    /// store's floor, or because the store does not take such a request (H70). If the commit was `asked` for
-    /// before, that request may have committed, and garbage collection may have taken the evidence (H06):
-    /// then only what the primary's row still holds is believed.
+    /// Ends a transaction whose commit was refused for good: because its start timestamp fell below
+    /// the store's floor, or because the store does not take such a request (H70). If the commit
+    /// was `asked` for before, that request may have committed, and garbage collection may have
+    /// taken the evidence (H06): then only what the primary's row still holds is believed.
     pub(crate) async fn settle_refused(
         &self,
         plan: &Plan,

@@ -38,7 +38,8 @@ impl Recoverer {
         Ok(())
     }
 
-    /// Meets the locks again and again until that succeeds: locks of the living have to be waited for.
+    /// Meets the locks again and again until that succeeds: locks of the living have to be waited
+    /// for.
     pub(super) async fn recover_until_done(
         self,
         client: &Client,
