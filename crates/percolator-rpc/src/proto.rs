@@ -11,9 +11,11 @@ mod oracle_root {
     include!("generated/oracle/oracle.rs");
 }
 
+#[cfg(feature = "etcd")]
 mod etcd_root {
     include!("generated/etcd/etcd.rs");
 }
 
+#[cfg(feature = "etcd")]
 pub(crate) use etcd_root::etcdserverpb as etcd;
 pub(crate) use oracle_root::percolator::oracle::v1 as oracle;
