@@ -1,4 +1,5 @@
-//! The code made of Google's protocol definitions and of this project's own; `build.rs` has how.
+//! The code of Google's protocol and of this project's own extension. `cargo run -p protocols`
+//! generates it from the definitions in `proto/`.
 
 #![allow(
     missing_docs,
@@ -11,7 +12,7 @@
     reason = "generated"
 )]
 
-include!(concat!(env!("OUT_DIR"), "/google.rs"));
+include!("generated/google.rs");
 
 pub(crate) use self::percolator::bigtable::v1 as extension;
 pub(crate) use google::bigtable::admin::v2 as admin;

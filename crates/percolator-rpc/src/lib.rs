@@ -3,7 +3,8 @@
 //! ```text
 //!   oracle::OracleServer   one of any number of oracle processes; the one that leads answers
 //!   oracle::RemoteOracle   the oracle, seen from a client: batches what its callers ask for
-//!   etcd::EtcdLocks        liveness tokens and advisory locks as leases of an etcd cluster
+//!   etcd::EtcdLocks        liveness tokens and advisory locks as leases of an etcd cluster;
+//!                          needs the feature `etcd`
 //!   Tls, Role              mutual TLS for all of them: what a certificate names is what its holder
 //!                          may be
 //! ```
@@ -13,6 +14,7 @@
 
 mod address;
 mod error;
+#[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod oracle;
 mod proto;

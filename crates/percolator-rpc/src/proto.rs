@@ -1,4 +1,4 @@
-//! What `build.rs` made of `proto/`.
+//! The code that `cargo run -p protocols` generates from the definitions in `proto/`.
 
 #![allow(
     missing_docs,
@@ -7,7 +7,15 @@
     reason = "generated; the protocol definitions have the documentation"
 )]
 
-include!(concat!(env!("OUT_DIR"), "/protocols.rs"));
+mod oracle_root {
+    include!("generated/oracle/oracle.rs");
+}
 
-pub(crate) use self::etcdserverpb as etcd;
-pub(crate) use self::percolator::oracle::v1 as oracle;
+#[cfg(feature = "etcd")]
+mod etcd_root {
+    include!("generated/etcd/etcd.rs");
+}
+
+#[cfg(feature = "etcd")]
+pub(crate) use etcd_root::etcdserverpb as etcd;
+pub(crate) use oracle_root::percolator::oracle::v1 as oracle;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bigtable::Store;
 use bigtable_grpc::{ClientOptions, GrpcStore};
 use percolator_core::{Client, GcOptions, LockService, Options, Runtime, Services, TableLocks};
+#[cfg(feature = "etcd")]
 use percolator_rpc::etcd::{EtcdLocks, EtcdOptions};
 use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
 use percolator_rpc::{Address, Error, Tls};
@@ -13,7 +14,7 @@ use percolator_rpc::{Address, Error, Tls};
 use crate::{Config, Percolator, TokioRuntime};
 
 /// Where the services of a cluster are. Every process that works on the store must be given the
-/// same oracles and the same lock service.
+/// same oracles and the same lock service. Needs the feature `cluster`.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -51,25 +52,59 @@ pub struct Cluster {
     pub gc: Option<GcOptions>,
 }
 
-/// The lock service of a cluster.
+/// The lock service of a cluster. Needs the feature `cluster`.
 ///
-/// See [`Cluster`].
+/// ```
+/// use std::time::Duration;
+/// use percolator::{Cluster, Locks};
+/// let mut cluster = Cluster::new(vec!["10.0.0.1:7070".parse()?]);
+/// cluster.locks = Locks::table(Duration::from_secs(30));
+/// # Ok::<(), percolator::rpc::Error>(())
+/// ```
 #[derive(Debug, Clone)]
-pub enum Locks {
-    /// In the store itself: no further service.
+pub struct Locks(pub(crate) LocksIn);
+
+#[derive(Debug, Clone)]
+pub(crate) enum LocksIn {
     Table {
-        /// How long after a process's death others take it for dead.
         lifetime: Duration,
     },
-    /// In an etcd cluster.
+    #[cfg(feature = "etcd")]
     Etcd {
-        /// Its members.
         members: Vec<Address>,
-        /// The keys' prefix, which must differ from store to store, and the lifetime of tokens.
         options: EtcdOptions,
-        /// Whether it is spoken to with the cluster's certificates, in place of plain text.
         tls: bool,
     },
+}
+
+impl Locks {
+    /// The lock service in the store itself: no further service is needed. Other processes take a
+    /// process for dead if it has not renewed its token for `lifetime`.
+    pub fn table(lifetime: Duration) -> Self {
+        Locks(LocksIn::Table { lifetime })
+    }
+
+    /// The lock service in an etcd cluster with these members, in plain text. Needs the feature
+    /// `etcd`. The options hold the prefix of the keys, which must differ from store to store, and
+    /// the lifetime of tokens.
+    ///
+    /// ```
+    /// use percolator::Locks;
+    /// use percolator::rpc::etcd::EtcdOptions;
+    /// let locks = Locks::etcd(vec!["10.0.0.1:2379".parse()?], EtcdOptions::default());
+    /// # Ok::<(), percolator::rpc::Error>(())
+    /// ```
+    #[cfg(feature = "etcd")]
+    pub fn etcd(members: Vec<Address>, options: EtcdOptions) -> Self {
+        Locks(LocksIn::Etcd { members, options, tls: false })
+    }
+
+    /// As [`etcd`](Locks::etcd), with the certificates of [`Cluster::tls`]. Needs the feature
+    /// `etcd`.
+    #[cfg(feature = "etcd")]
+    pub fn etcd_with_tls(members: Vec<Address>, options: EtcdOptions) -> Self {
+        Locks(LocksIn::Etcd { members, options, tls: true })
+    }
 }
 
 impl Cluster {
@@ -78,7 +113,7 @@ impl Cluster {
         Cluster {
             oracles,
             oracle: RemoteOracleOptions::default(),
-            locks: Locks::Table { lifetime: TableLocks::LIFETIME },
+            locks: Locks::table(TableLocks::LIFETIME),
             tls: None,
             client: Options::over_network(),
             gc: Some(GcOptions::default()),
@@ -87,7 +122,7 @@ impl Cluster {
 }
 
 impl Config {
-    /// Opens the store that is named.
+    /// Opens the store that is named. Needs the feature `cluster`.
     ///
     /// # Errors
     /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that cannot be; those of
@@ -104,9 +139,9 @@ impl Config {
 }
 
 impl Percolator {
-    /// The database that settings describe: store, oracles and lock service are other processes.
-    /// Whoever has observers of their own runs them here as in any other database, in as many
-    /// processes as they want.
+    /// Connects to the database that settings describe: store, oracles and lock service are other
+    /// processes. Needs the feature `cluster`. Observers run here as in any other database, in as
+    /// many processes as you start.
     ///
     /// ```no_run
     /// # async fn example(registrations: Vec<percolator::Registration>) -> percolator::Result<()> {
@@ -123,7 +158,8 @@ impl Percolator {
         Self::connect(config.open_store().await?, cluster).await
     }
 
-    /// A database over a store that other processes use, too. Runs in the current tokio runtime.
+    /// Connects to a database whose store other processes use, too. Runs in the current tokio
+    /// runtime. Needs the feature `cluster`.
     ///
     /// # Errors
     /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that cannot be; those of
@@ -137,14 +173,16 @@ impl Percolator {
         let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current());
         let options = RemoteOracleOptions { tls: cluster.tls.clone(), ..cluster.oracle };
         let oracle = Arc::new(RemoteOracle::new(cluster.oracles, options).map_err(invalid)?);
-        let locks: Arc<dyn LockService> = match cluster.locks {
-            Locks::Table { lifetime } => {
+        let locks: Arc<dyn LockService> = match cluster.locks.0 {
+            LocksIn::Table { lifetime } => {
                 Arc::new(TableLocks::open(&*store, runtime.clone(), lifetime).await?)
             }
-            Locks::Etcd { members, options, tls: false } => {
+            #[cfg(feature = "etcd")]
+            LocksIn::Etcd { members, options, tls: false } => {
                 Arc::new(EtcdLocks::new(members, options).map_err(invalid)?)
             }
-            Locks::Etcd { members, options, tls: true } => {
+            #[cfg(feature = "etcd")]
+            LocksIn::Etcd { members, options, tls: true } => {
                 let none = "locks.tls: there are no certificates; give tls.authority, tls.certificate \
                             and tls.key";
                 let tls = cluster

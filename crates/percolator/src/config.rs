@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use percolator_core::{Error, Result, TableLocks};
+#[cfg(feature = "etcd")]
 use percolator_rpc::etcd::EtcdOptions;
 use percolator_rpc::{Address, Tls};
 use toml::{Table, Value};
@@ -26,6 +27,9 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Longest delay of requests to the store. The paper's section 2.5 delays by seconds, because no
 /// user waits for an observer; a second is the longest that a person at a terminal takes for work.
 const BATCH_DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// The prefix of keys in etcd, if no other is set.
+const ETCD_PREFIX: &str = "percolator/";
 
 /// The form of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +58,7 @@ const KEYS: [(&str, Form); 12] = [
     ("tls.key", Form::Text),
 ];
 
-/// Settings, and where each comes from.
+/// Settings, and where each comes from. Needs the feature `cluster`.
 ///
 /// ```
 /// use percolator::Config;
@@ -79,7 +83,7 @@ impl Default for Config {
             ("batch_delay_ms", Value::from(0)),
             ("locks.kind", Value::from("table")),
             ("locks.lifetime_ms", Value::from(lifetime)),
-            ("locks.prefix", Value::from(EtcdOptions::default().prefix)),
+            ("locks.prefix", Value::from(ETCD_PREFIX)),
         ];
         let settings = defaults.map(|(key, value)| (key.to_owned(), (value, "default".to_owned())));
         Config { settings: settings.into() }
@@ -290,20 +294,30 @@ impl Config {
         let lifetime = lifetime.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
         let lifetime = lifetime.ok_or_else(|| self.wrong("locks.lifetime_ms", "no duration"))?;
         cluster.locks = match self.text("locks.kind") {
-            Some("table") => Locks::Table { lifetime },
-            Some("etcd") => {
-                let prefix = self.text("locks.prefix").unwrap_or_default().to_owned();
-                let options = EtcdOptions { prefix, lifetime };
-                Locks::Etcd {
-                    members: self.addresses("locks.members")?,
-                    options,
-                    tls: self.switch("locks.tls"),
-                }
-            }
+            Some("table") => Locks::table(lifetime),
+            Some("etcd") => self.etcd(lifetime)?,
             _ => return Err(self.wrong("locks.kind", "it is \"table\" or \"etcd\"")),
         };
         cluster.tls = self.tls()?;
         Ok(cluster)
+    }
+
+    #[cfg(feature = "etcd")]
+    fn etcd(&self, lifetime: Duration) -> Result<Locks> {
+        let prefix = self.text("locks.prefix").unwrap_or_default().to_owned();
+        let options = EtcdOptions { prefix, lifetime };
+        let members = self.addresses("locks.members")?;
+        if self.switch("locks.tls") {
+            return Ok(Locks::etcd_with_tls(members, options));
+        }
+        Ok(Locks::etcd(members, options))
+    }
+
+    #[cfg(not(feature = "etcd"))]
+    fn etcd(&self, _: Duration) -> Result<Locks> {
+        let why = "this program has no client of etcd: give \"table\", or build the program with \
+                   the feature `etcd` of the crate `percolator`";
+        Err(self.wrong("locks.kind", why))
     }
 
     fn text(&self, key: &str) -> Option<&str> {
@@ -370,6 +384,7 @@ fn check(source: &str, key: &str, value: Value) -> Result<(String, Value)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::LocksIn;
 
     fn error<T: std::fmt::Debug>(result: Result<T>) -> String {
         result.unwrap_err().to_string()
@@ -383,7 +398,7 @@ mod tests {
         config.add_environment([("PERCOLATOR_DATA".into(), "x".into())]).unwrap();
         let cluster = config.cluster().unwrap();
         assert_eq!(cluster.oracles.len(), 2);
-        assert!(matches!(cluster.locks, Locks::Table { lifetime } if lifetime.as_secs() == 9));
+        assert!(matches!(cluster.locks.0, LocksIn::Table { lifetime } if lifetime.as_secs() == 9));
         config.set("--oracles", "oracles", " d:1 , e:2,").unwrap();
         let source = |key| config.settings().find(|(k, _, _)| *k == key).unwrap().2.to_owned();
         assert_eq!(
@@ -422,14 +437,16 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "etcd")]
     fn etcd_needs_members_that_are_addresses() {
         let mut config = Config::default();
         let text = "oracles = [\"a:1\"]\n[locks]\nkind = \"etcd\"\nmembers = [\"b:2\"]";
         config.add_text("a", text).unwrap();
-        let Locks::Etcd { members, options, tls: false } = config.cluster().unwrap().locks else {
+        let LocksIn::Etcd { members, options, tls: false } = config.cluster().unwrap().locks.0
+        else {
             panic!()
         };
-        assert_eq!((members.len(), options.prefix.as_str()), (1, "percolator/"));
+        assert_eq!((members.len(), options.prefix), (1, EtcdOptions::default().prefix));
         config.set("env", "locks.members", "nowhere").unwrap();
         assert!(error(config.cluster()).contains("locks.members (from env)"));
     }

@@ -1,15 +1,15 @@
 //! Opening a database: store, oracle, lock service and client in one process.
 
 use std::ops::Deref;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bigtable::{MemoryStore, Store};
-use bigtable_fjall::{FjallStore, Recovery};
+#[cfg(feature = "embedded")]
+use bigtable_fjall::FjallStore;
 use percolator_core::{
-    Client, CloseReport, Collector, Error, GcOptions, Options, ProcessLocks, Result, Runtime,
-    Services, WeakClient, WindowOracle, fresh_incarnation,
+    Client, CloseReport, Collector, GcOptions, Options, ProcessLocks, Result, Runtime, Services,
+    WeakClient, WindowOracle, fresh_incarnation,
 };
 
 use crate::TokioRuntime;
@@ -30,113 +30,22 @@ use crate::TokioRuntime;
 pub struct Percolator {
     client: Client,
     gc: Option<GcOptions>,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// Ends with the last handle.
     _collector: Option<Arc<Collector>>,
 }
 
 /// What all clients of a database in this process share.
 #[derive(Debug, Default)]
-struct Shared {
+pub(crate) struct Shared {
     /// The store, if it was opened here.
-    store: Option<FjallStore>,
+    #[cfg(feature = "embedded")]
+    pub(crate) store: Option<FjallStore>,
     /// All clients, to close them.
-    clients: Mutex<Vec<WeakClient>>,
-}
-
-/// How a database on disk is opened.
-///
-/// ```
-/// use percolator::{Durability, OpenOptions};
-/// let options = OpenOptions { durability: Durability::Buffered, ..OpenOptions::default() };
-/// assert_eq!(options.cache_bytes, 128 << 20);
-/// ```
-#[derive(Debug, Clone)]
-pub struct OpenOptions {
-    /// Whether acknowledged commits survive a power cut, or the end of the process only.
-    pub durability: bigtable_fjall::Durability,
-    /// Memory for blocks read from disk.
-    pub cache_bytes: u64,
-    /// How old versions are collected in the background; `None` keeps them until
-    /// [`gc`](Client::gc) is called.
-    pub gc: Option<GcOptions>,
-    /// The client's own options.
-    pub client: Options,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        OpenOptions {
-            durability: bigtable_fjall::Durability::Sync,
-            cache_bytes: 128 << 20,
-            gc: Some(GcOptions::default()),
-            client: Options::default(),
-        }
-    }
+    pub(crate) clients: Mutex<Vec<WeakClient>>,
 }
 
 impl Percolator {
-    /// Opens the database in a directory, creating it if it is not there. Acknowledged commits
-    /// survive a power cut; see [`open_with`](Percolator::open_with) for faster and weaker.
-    ///
-    /// Only one process may have a directory open.
-    ///
-    /// ```
-    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let dir = dir.path().join("db");
-    /// let db = percolator::Percolator::open(&dir).await?;
-    /// assert!(percolator::Percolator::open(&dir).await.is_err());
-    /// # Ok::<(), percolator::Error>(()) }).unwrap();
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Store`](percolator_core::Error::Store) names the file and the remedy when the
-    /// directory is locked by another process, belongs to another program, is of a newer format or
-    /// damaged.
-    pub async fn open(dir: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with(dir, OpenOptions::default()).await
-    }
-
-    /// As [`open`](Percolator::open), with options.
-    ///
-    /// # Errors
-    /// As [`open`](Percolator::open).
-    pub async fn open_with(dir: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
-        let engine = bigtable_fjall::Options {
-            durability: options.durability,
-            cache_bytes: options.cache_bytes,
-            upkeep_tables: percolator_core::upkeep_tables(),
-            ..bigtable_fjall::Options::default()
-        };
-        let dir = dir.as_ref().to_owned();
-        // It reads the journal, and syncs.
-        let opening = tokio::task::spawn_blocking(move || FjallStore::open(dir, engine));
-        let ended = |why| Error::Unavailable(format!("opening it did not end: {why}"));
-        let store = opening.await.map_err(ended)??;
-        let shared = Shared { store: Some(store.clone()), ..Shared::default() };
-        Self::start(Arc::new(store), options.client, options.gc, shared).await
-    }
-
-    /// What opening the directory cut off the end of its journal, if anything: the part of a batch
-    /// that a crash left, or batches that a power cut took from a
-    /// [`Buffered`](crate::Durability::Buffered) database. The directory keeps the reports of
-    /// earlier openings in its file `RECOVERIES`.
-    ///
-    /// ```
-    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let dir = dir.path().join("db");
-    /// let db = percolator::Percolator::open(&dir).await?;
-    /// if let Some(cut) = db.recovery() {
-    ///     eprintln!("{cut}");
-    /// }
-    /// # Ok::<(), percolator::Error>(()) }).unwrap();
-    /// ```
-    pub fn recovery(&self) -> Option<&Recovery> {
-        self.shared.store.as_ref()?.recovery()
-    }
-
     /// A database in memory, gone with its last handle.
     ///
     /// # Errors
@@ -147,9 +56,10 @@ impl Percolator {
         Self::start(store, Options::default(), gc, Shared::default()).await
     }
 
-    /// A database over any store, with oracle and lock service in this process: no other process
-    /// may use the store; see [`connect`](Percolator::connect) for that. Garbage is collected when
-    /// [`gc`](Client::gc) or [`collect_in_background`](Client::collect_in_background) is called.
+    /// A database over any store, with oracle and lock service in this process. No other process
+    /// may use the store; `Percolator::connect` is for a store that processes share. Garbage is
+    /// collected when [`gc`](Client::gc) or
+    /// [`collect_in_background`](Client::collect_in_background) is called.
     ///
     /// # Errors
     /// Those of the store.
@@ -157,7 +67,7 @@ impl Percolator {
         Self::start(store, options, None, Shared::default()).await
     }
 
-    async fn start(
+    pub(crate) async fn start(
         store: Arc<dyn Store>,
         options: Options,
         gc: Option<GcOptions>,
@@ -183,6 +93,7 @@ impl Percolator {
     }
 
     /// A database over the services of a cluster.
+    #[cfg(feature = "cluster")]
     pub(crate) fn of_cluster(client: Client, gc: Option<GcOptions>) -> Self {
         Self::with(client, gc, Arc::default())
     }
@@ -194,36 +105,33 @@ impl Percolator {
     }
 
     /// Closes the database: waits for the workers and for commits that go on in the background,
-    /// ends the collection of garbage, and then, if the database was [opened](Percolator::open) in
-    /// a directory, writes its buffers out and closes its files. The directory can be opened again
-    /// at once, also by this process. A database that is dropped instead loses nothing, but the
-    /// next opening has to read its journal.
+    /// ends the collection of garbage, and then, if `Percolator::open` opened the database in a
+    /// directory, writes its buffers out and closes its files. The directory can be opened again at
+    /// once, also by this process. A database that is dropped instead loses nothing, but the next
+    /// opening has to read its journal.
     ///
     /// All clients of the database in this process are closed, those of
     /// [`another_client`](Percolator::another_client) included; [`Client::close`] says what of each
     /// is waited for. From then on clones, tables and open transactions fail with
-    /// [`Error::Closed`]. A store that was handed over, with [`over`](Percolator::over) or
-    /// [`connect`](Percolator::connect), stays open. Closing a database that is closed does
-    /// nothing.
+    /// [`Error::Closed`](percolator_core::Error::Closed). A store that was handed over, with
+    /// [`over`](Percolator::over) or `Percolator::connect`, stays open. Closing a database that is
+    /// closed does nothing.
     ///
     /// An observer that never ends holds this up: see [`close_within`](Percolator::close_within).
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let dir = dir.path().join("db");
     /// use percolator::{Error, Percolator};
-    /// let db = Percolator::open(&dir).await?;
+    /// let db = Percolator::in_memory().await?;
     /// let clone = db.clone();
     /// db.close().await?;
     /// assert!(matches!(clone.begin().await, Err(Error::Closed)));
-    /// Percolator::open(&dir).await?.close().await?;
     /// # Ok::<(), percolator::Error>(()) }).unwrap();
     /// ```
     ///
     /// # Errors
-    /// [`Error::Store`] if the files could not be closed, because a request does not come to its
-    /// end.
+    /// [`Error::Store`](percolator_core::Error::Store) if the files could not be closed, because a
+    /// request does not come to its end.
     pub async fn close(&self) -> Result<()> {
         for client in self.clients() {
             client.close().await;
@@ -254,11 +162,11 @@ impl Percolator {
     }
 
     async fn close_store(&self) -> Result<()> {
-        let Some(store) = self.shared.store.clone() else { return Ok(()) };
-        // It waits for the disk.
-        let closing = tokio::task::spawn_blocking(move || store.close());
-        let ended = |why| Error::Unavailable(format!("closing it did not end: {why}"));
-        Ok(closing.await.map_err(ended)??)
+        #[cfg(feature = "embedded")]
+        if let Some(store) = self.shared.store.clone() {
+            crate::embedded::close(store).await?;
+        }
+        Ok(())
     }
 }
 

@@ -31,6 +31,18 @@
 //! See [`Client`] for what a database can do, [`Transaction`] for reading and writing, and
 //! [`Observer`] for code that runs when data changes.
 //!
+//! # Features
+//!
+//! A feature adds items and changes none. Without any, a database lies in memory
+//! ([`Percolator::in_memory`]) or in a store of your own ([`Percolator::over`]).
+//!
+//! * `embedded`, the default, adds a database on disk: `Percolator::open`, `open_with` and
+//!   `recovery`; `OpenOptions`, `Durability`, `Recovery`.
+//! * `cluster` adds a database that several processes share: `Percolator::connect` and
+//!   `from_config`; `Cluster`, `Locks`, `Config`, `Address`, `StoreAddress`, `Tls`, `rpc`.
+//! * `etcd` adds the lock service of a cluster in etcd: `Locks::etcd`, `Locks::etcd_with_tls`,
+//!   `rpc::etcd`. It turns `cluster` on.
+//!
 //! # The allocator
 //!
 //! A program that writes much should choose its allocator. A database allocates many small buffers
@@ -42,18 +54,31 @@
 //! static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "cluster")]
 mod cluster;
+#[cfg(feature = "cluster")]
 mod config;
 mod database;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod room;
 mod runtime;
 
+#[cfg(feature = "embedded")]
 pub use bigtable_fjall::{Durability, Recovery};
+#[cfg(feature = "cluster")]
 pub use bigtable_grpc::Address as StoreAddress;
+#[cfg(feature = "cluster")]
 pub use cluster::{Cluster, Locks};
+#[cfg(feature = "cluster")]
 pub use config::Config;
-pub use database::{OpenOptions, Percolator};
+pub use database::Percolator;
+#[cfg(feature = "embedded")]
+pub use embedded::OpenOptions;
 pub use percolator_core::*;
+#[cfg(feature = "cluster")]
 pub use percolator_rpc::{self as rpc, Address, Tls};
 pub use room::free_bytes;
 pub use runtime::TokioRuntime;

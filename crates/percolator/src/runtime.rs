@@ -91,7 +91,7 @@ impl Runtime for TokioRuntime {
     }
 
     fn random(&self) -> u64 {
-        rand::random()
+        getrandom::u64().expect("an operating system gives random numbers to every process")
     }
 
     fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {

@@ -208,7 +208,7 @@ impl Services {
     /// A client as another process would have it.
     async fn connect(&self) -> Percolator {
         let cluster = Cluster {
-            locks: Locks::Table { lifetime: HOLD },
+            locks: Locks::table(HOLD),
             client: options(CommitPath::TwoPhases, Options::over_network()),
             ..Cluster::new(vec![self.oracle.address().into()])
         };

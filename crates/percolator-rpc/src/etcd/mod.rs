@@ -1,5 +1,5 @@
 //! The lock service in an etcd cluster: liveness tokens and advisory row locks as leases (paper
-//! sections 2.2 and 2.4; etcd in the place of Chubby).
+//! sections 2.2 and 2.4; etcd in the place of Chubby). Needs the feature `etcd`.
 //!
 //! ```text
 //!   <prefix>token/<incarnation>   under a lease that its process keeps alive

@@ -44,11 +44,8 @@ pub(crate) struct Place<'a> {
 pub(super) async fn connect(table: &str, oracle: &str) -> anyhow::Result<Percolator> {
     let address = Address::from_env(&format!("bigtable://{table}/bench/fig10"))?;
     let client = GrpcStore::open(&address, ClientOptions::default()).await?;
-    let cluster = Cluster {
-        gc: None,
-        locks: Locks::Table { lifetime: LIFETIME },
-        ..Cluster::new(vec![oracle.parse()?])
-    };
+    let cluster =
+        Cluster { gc: None, locks: Locks::table(LIFETIME), ..Cluster::new(vec![oracle.parse()?]) };
     Ok(Percolator::connect(Arc::new(client), cluster).await?)
 }
 
