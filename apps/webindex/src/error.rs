@@ -92,8 +92,8 @@ pub enum Error {
         /// The index directory.
         path: PathBuf,
     },
-    /// The disk of the search index has too little free space, and nothing was written: free some. Pages are
-    /// exported then.
+    /// The disk of the search index has too little free space, and nothing was written: free some.
+    /// Pages are exported then.
     #[error(
         "the disk is full: {free} bytes are free for the search index in {}, and writing takes {wanted}; \
          nothing was written; free some space there",

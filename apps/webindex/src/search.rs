@@ -276,8 +276,8 @@ impl SearchIndex {
     ///
     /// # Errors
     ///
-    /// [`Error::NoIndex`] if no index is there, [`Error::IndexFormat`] if another version wrote it, others as
-    /// for [`open`](Self::open).
+    /// [`Error::NoIndex`] if no index is there, [`Error::IndexFormat`] if another version wrote it,
+    /// others as for [`open`](Self::open).
     pub fn open_existing(path: &Path) -> Result<Self, Error> {
         SearchIndex::over(path, schema::open_existing(path)?)
     }
@@ -329,8 +329,8 @@ impl SearchIndex {
         Ranks::new(seq, ranks).write(&self.path)
     }
 
-    /// Compares the checksums of all files of the index in `path`, which must be there; returns the names
-    /// of those that differ. Nobody may write to the index meanwhile.
+    /// Compares the checksums of all files of the index in `path`, which must be there; returns the
+    /// names of those that differ. Nobody may write to the index meanwhile.
     ///
     /// # Errors
     ///
@@ -346,15 +346,15 @@ impl SearchIndex {
         Ok(damaged)
     }
 
-    /// Applies a batch in one commit; what is not newer than what is held counts as stale, and a page
-    /// that is held as it is to be shown is left alone.
+    /// Applies a batch in one commit; what is not newer than what is held counts as stale, and a
+    /// page that is held as it is to be shown is left alone.
     ///
     /// # Errors
     ///
-    /// [`Error::IndexInUse`] while another process writes. [`Error::IndexFull`] if the disk has no room for
-    /// what the writer gathers and one merge of all that is there; [`Error::Index`] if writing failed,
-    /// [`Error::Superseded`] if the batch is older than what another one has shown of its pages:
-    /// then nothing of the batch was applied; make it anew from the present state.
+    /// [`Error::IndexInUse`] while another process writes. [`Error::IndexFull`] if the disk has no
+    /// room for what the writer gathers and one merge of all that is there; [`Error::Index`] if
+    /// writing failed, [`Error::Superseded`] if the batch is older than what another one has shown
+    /// of its pages: then nothing of the batch was applied; make it anew from the present state.
     pub fn apply(&self, batch: Vec<Update>) -> Result<Applied, Error> {
         self.check_room()?;
         let mut slot = self.lock();
@@ -410,8 +410,8 @@ impl SearchIndex {
 
     /// The index as of now.
     fn searcher(&self) -> tantivy::Result<Searcher> {
-        // Its own writer, which is busy if it holds the lock, shows what it commits. Another process's
-        // commits are to be looked for.
+        // Its own writer, which is busy if it holds the lock, shows what it commits. Another
+        // process's commits are to be looked for.
         if self.writer.try_lock().is_ok_and(|writer| writer.is_none()) {
             self.reader.reload()?;
         }
@@ -448,8 +448,9 @@ impl SearchIndex {
     ///
     /// # Errors
     ///
-    /// [`Error::Query`] if the query is too long or asks for nothing, [`Error::OutOfRange`] if the offset is above
-    /// [`OFFSET_MAX`], [`Error::Index`] and [`Error::Io`] if the files cannot be read.
+    /// [`Error::Query`] if the query is too long or asks for nothing, [`Error::OutOfRange`] if the
+    /// offset is above [`OFFSET_MAX`], [`Error::Index`] and [`Error::Io`] if the files cannot be
+    /// read.
     pub fn find(&self, query: &str, offset: usize, limit: usize) -> Result<Found, Error> {
         let query = Query::parse(query)?;
         if offset > OFFSET_MAX {

@@ -1,8 +1,9 @@
 //! A worker process: the observers of an index that others load and ask (paper section 2.4).
 //!
-//! Workers come and go. What one of them leaves undone, dead or alive, is notified in the database, and the
-//! next that scans there finds it. The search index has one writer at a time: of the workers that can reach
-//! its directory the first feeds it, and the others wait for its end to take its place.
+//! Workers come and go. What one of them leaves undone, dead or alive, is notified in the database,
+//! and the next that scans there finds it. The search index has one writer at a time: of the
+//! workers that can reach its directory the first feeds it, and the others wait for its end to take
+//! its place.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -61,8 +62,8 @@ struct Feeder {
 }
 
 impl Worker {
-    /// Starts the observers in this process. With the directory of the search index they feed it, too, as
-    /// soon as no other process does.
+    /// Starts the observers in this process. With the directory of the search index they feed it,
+    /// too, as soon as no other process does.
     ///
     /// # Errors
     /// Those of opening the search index, and of the database.
@@ -85,7 +86,8 @@ impl Worker {
         Ok(Worker { workers, feeder, upgrade })
     }
 
-    /// Stops the observers after what they are at. What is left to do stays in the database, for others.
+    /// Stops the observers after what they are at. What is left to do stays in the database, for
+    /// others.
     pub async fn stop(self) {
         if let Some(upgrade) = self.upgrade {
             upgrade.abort();

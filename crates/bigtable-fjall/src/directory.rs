@@ -21,8 +21,8 @@ use bigtable::{Error, Result};
 use crate::failure::fault;
 use crate::opening;
 
-/// The format that this release writes. It reads format 3, too, which had no inventory. Format 1 had each
-/// older version under a key of its own.
+/// The format that this release writes. It reads format 3, too, which had no inventory. Format 1
+/// had each older version under a key of its own.
 const FORMAT: u32 = 4;
 const WITHOUT_INVENTORY: u32 = 3;
 const MAGIC: &str = "bigtable-fjall";

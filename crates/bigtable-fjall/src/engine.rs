@@ -7,9 +7,9 @@
 //! read before the floor was raised, hence before anything was collected.
 //!
 //! The snapshot is shared by all readers until the next batch: taking one costs a counter, where
-//! opening one costs several locks of the engine. It is opened by the first reader who wants it; where
-//! there were readers lately, and before a batch that is synced, by the committer, because a reader who
-//! comes while the batch is written may not be able to.
+//! opening one costs several locks of the engine. It is opened by the first reader who wants it;
+//! where there were readers lately, and before a batch that is synced, by the committer, because a
+//! reader who comes while the batch is written may not be able to.
 
 use std::cell::Cell;
 use std::io;
@@ -122,7 +122,8 @@ impl Drop for Engine {
 pub(crate) struct Lead {
     /// The groups that have been opened.
     pub(crate) groups: Vec<Arc<Group>>,
-    /// Ids of tables from here on were not given to any since the store was opened, dropped ones included.
+    /// Ids of tables from here on were not given to any since the store was opened, dropped ones
+    /// included.
     pub(crate) ids_from: u32,
     /// What batches have put into write buffers since full ones were last looked for, in bytes.
     pub(crate) unlooked: Cell<u64>,
@@ -285,8 +286,8 @@ impl Engine {
         let _ = self.failed.set(failure);
     }
 
-    /// From now on nothing is written, until the store was opened anew in place. What was written is
-    /// readable.
+    /// From now on nothing is written, until the store was opened anew in place. What was written
+    /// is readable.
     pub(crate) fn stop(&self, error: &fjall::Error) {
         let _ = self.stopped.set(fault::engine(&self.path, "writing", error).to_string());
     }
@@ -304,8 +305,9 @@ impl Engine {
             if let Some(snapshot) = self.shared_snapshot() {
                 return Ok(snapshot);
             }
-            // A batch is being written, or was a moment ago. Before a long one a snapshot is kept, so this
-            // one is short. Nobody meets one who has this lock; unless a commit has panicked and left a part.
+            // A batch is being written, or was a moment ago. Before a long one a snapshot is kept,
+            // so this one is short. Nobody meets one who has this lock; unless a commit has
+            // panicked and left a part.
             match self.writing.try_lock() {
                 Ok(_nothing_is_written) => {
                     return Ok(self.shared_snapshot().ok_or(fjall::Error::Poisoned)?);
@@ -328,8 +330,8 @@ impl Engine {
         shared.clone()
     }
 
-    /// Before a batch: where there are readers, or where it may take long, nobody shall have to wait for its
-    /// end to see the state before it. To be called under the commit lock.
+    /// Before a batch: where there are readers, or where it may take long, nobody shall have to
+    /// wait for its end to see the state before it. To be called under the commit lock.
     pub(crate) fn keep_snapshot(&self, long: bool) {
         if self.unread.fetch_add(1, Ordering::Relaxed) < UNREAD_MAX || long {
             self.shared_snapshot();

@@ -26,8 +26,9 @@
 //! * No future of the store syncs, sleeps, or waits for the commit lock: the committer thread does
 //!   what may take long (`waits.rs`). A future that meets a failed write opens the engine anew, and
 //!   blocks.
-//! * After a failed write nothing is answered until the journal was cut behind the last acknowledged
-//!   batch, and the engine was opened anew in place (`failure/reopen.rs`, `failure/tail.rs`).
+//! * After a failed write nothing is answered until the journal was cut behind the last
+//!   acknowledged batch, and the engine was opened anew in place (`failure/reopen.rs`,
+//!   `failure/tail.rs`).
 
 mod commit;
 mod directory;

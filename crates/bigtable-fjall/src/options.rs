@@ -29,26 +29,26 @@ pub struct Options {
     /// Memory for blocks read from disk.
     pub cache_bytes: u64,
     /// Memory for new cells of one locality group, before they are written out as a sorted run. A
-    /// group may hold a few times this much while it is being written out. A store's files are sized by
-    /// what it is created with.
+    /// group may hold a few times this much while it is being written out. A store's files are
+    /// sized by what it is created with.
     pub write_buffer_bytes: u64,
     /// Size on disk that journals before the newest may reach before the oldest new cells are
     /// written out. It bounds the time to open the store after a crash. At least 64 MiB.
     pub journal_bytes_max: u64,
-    /// Memory for newest versions that were written or read lately, so that nobody need look for them
-    /// again. Zero remembers none: what is written costs a lookup more, and what was just written is looked
-    /// for by its readers.
+    /// Memory for newest versions that were written or read lately, so that nobody need look for
+    /// them again. Zero remembers none: what is written costs a lookup more, and what was just
+    /// written is looked for by its readers.
     pub recent_bytes: usize,
     /// Most versions of a column that lie in one entry, in groups of
-    /// [`NewestApart`](bigtable::Layout::NewestApart). The more, the fewer entries a run of writes makes,
-    /// and the more each of them copies. One has each version in an entry of its own.
+    /// [`NewestApart`](bigtable::Layout::NewestApart). The more, the fewer entries a run of writes
+    /// makes, and the more each of them copies. One has each version in an entry of its own.
     pub pack_versions_max: usize,
     /// Most bytes of an entry of several versions, at most 1,022. Larger versions have their own.
     pub pack_bytes_max: usize,
     /// Most rows that are committed as one batch, with one sync. One commits each by itself.
     pub group_rows_max: usize,
-    /// Names of tables that are written on when the disk is almost full, for as long as the last of the
-    /// reserve lasts: small records that others depend on in order to read or to clean up.
+    /// Names of tables that are written on when the disk is almost full, for as long as the last of
+    /// the reserve lasts: small records that others depend on in order to read or to clean up.
     pub upkeep_tables: Vec<String>,
 }
 

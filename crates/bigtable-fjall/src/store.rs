@@ -27,9 +27,9 @@ use crate::table::FjallTable;
 use crate::upkeep::journals::Journals;
 use crate::waits::may_wait;
 
-/// Threads of the engine: one writes new cells out, and compacts. Of several, the first does not compact: it
-/// hands compactions back to the queue, again and again, for as long as the others are at some, and a core
-/// is busy with that (fjall 3.1).
+/// Threads of the engine: one writes new cells out, and compacts. Of several, the first does not
+/// compact: it hands compactions back to the queue, again and again, for as long as the others are
+/// at some, and a core is busy with that (fjall 3.1).
 const ENGINE_THREADS: usize = 1;
 
 /// A store in a directory of the local file system.
@@ -58,8 +58,8 @@ pub struct FjallStore {
 }
 
 impl FjallStore {
-    /// Opens the store in `dir`, creating directory and store if they are not there. This blocks, for as
-    /// long as the journal is: in an async program call it where blocking is allowed.
+    /// Opens the store in `dir`, creating directory and store if they are not there. This blocks,
+    /// for as long as the journal is: in an async program call it where blocking is allowed.
     ///
     /// # Errors
     /// [`Error::Files`] if the directory is something else than a store, is
@@ -89,9 +89,9 @@ impl FjallStore {
     /// then on every request fails with [`Error::Files`], and the directory may be opened again,
     /// here or in another process. Closing a store that is closed does nothing.
     ///
-    /// The store writes its buffers out, unless they are small: for large ones that takes seconds, 60
-    /// at most. The next opening then has no journal to read. A store that is dropped without this
-    /// loses nothing, but leaves its journal to the next opening.
+    /// The store writes its buffers out, unless they are small: for large ones that takes seconds,
+    /// 60 at most. The next opening then has no journal to read. A store that is dropped without
+    /// this loses nothing, but leaves its journal to the next opening.
     ///
     /// This blocks, for as long as the disk takes: in an async program call it where blocking is
     /// allowed.
@@ -110,14 +110,15 @@ impl FjallStore {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Halted`] if a request does not come to its end; the directory then stays locked until it does.
+    /// [`Error::Halted`] if a request does not come to its end; the directory then stays locked
+    /// until it does.
     pub fn close(&self) -> Result<()> {
         self.running.close()
     }
 
-    /// Whether the machine was started again since the store last left changes unsynced: some that were
-    /// acknowledged under [`Syncing::MayBeLost`](bigtable::Syncing::MayBeLost) may be gone. Every
-    /// opening says so until one was followed by
+    /// Whether the machine was started again since the store last left changes unsynced: some that
+    /// were acknowledged under [`Syncing::MayBeLost`](bigtable::Syncing::MayBeLost) may be gone.
+    /// Every opening says so until one was followed by
     /// [`acknowledge_restart`](FjallStore::acknowledge_restart).
     pub fn restarted(&self) -> bool {
         self.running.restarted
@@ -173,8 +174,8 @@ impl FjallStore {
         self.running.with(&self.running.open, |engine, ()| engine.drop_table(name))
     }
 
-    /// The schema that a table was created with. Bounds of in-memory groups are not stored: the schema
-    /// has none.
+    /// The schema that a table was created with. Bounds of in-memory groups are not stored: the
+    /// schema has none.
     pub(crate) fn stored_schema(&self, name: &str) -> Result<TableSchema> {
         self.running.with(&self.running.open, |engine, ()| {
             let _lead = engine.wait_to_lead()?;
@@ -206,15 +207,15 @@ impl FjallStore {
         self.running.condition.get()
     }
 
-    /// Waits until the store is in another condition than this one, as far as requests find out: while
-    /// none come, only [`condition`](FjallStore::condition) does.
+    /// Waits until the store is in another condition than this one, as far as requests find out:
+    /// while none come, only [`condition`](FjallStore::condition) does.
     pub async fn other_condition_than(&self, known: &Condition) -> Condition {
         self.running.condition.other_than(known).await
     }
 }
 
-/// Opens the engine's files, and follows its journals: those of a store that was prepared for it, or of
-/// a new one.
+/// Opens the engine's files, and follows its journals: those of a store that was prepared for it,
+/// or of a new one.
 pub(crate) fn open_files(
     dir: &Path,
     options: Options,

@@ -20,7 +20,8 @@ use crate::mutants::{self, off};
 use crate::read::scan::bounds;
 
 /// A table of a [`FjallStore`](crate::FjallStore), with what the trait [`Table`] does not have:
-/// [edits](FjallTable::edit_row) and [walking backwards](FjallTable::last_row). Keeps the store open.
+/// [edits](FjallTable::edit_row) and [walking backwards](FjallTable::last_row). Keeps the store
+/// open.
 ///
 /// See [`RowEdit`] for an example.
 #[derive(Clone)]

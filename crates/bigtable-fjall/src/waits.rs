@@ -1,10 +1,10 @@
-//! Where a thread of the store may have to wait: for the disk, for time to pass, or for a lock that another
-//! thread holds meanwhile.
+//! Where a thread of the store may have to wait: for the disk, for time to pass, or for a lock that
+//! another thread holds meanwhile.
 //!
-//! No future of the store comes to such a place: a thread that polls futures has other tasks to run. The
-//! committer's thread comes there, the thread that gives space back, and callers of functions that
-//! say that they block. Each place calls [`may_wait`]; where tests count, it notes the place if a
-//! watched thread has come there.
+//! No future of the store comes to such a place: a thread that polls futures has other tasks to
+//! run. The committer's thread comes there, the thread that gives space back, and callers of
+//! functions that say that they block. Each place calls [`may_wait`]; where tests count, it notes
+//! the place if a watched thread has come there.
 
 /// The present thread may have to wait here.
 #[inline]

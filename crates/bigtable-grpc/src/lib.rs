@@ -1,5 +1,5 @@
-//! google.bigtable.v2, Google's public API of Bigtable: a durable [`Server`] of it on one machine, and
-//! [`GrpcStore`], a [`Store`](bigtable::Store) behind that API.
+//! google.bigtable.v2, Google's public API of Bigtable: a durable [`Server`] of it on one machine,
+//! and [`GrpcStore`], a [`Store`](bigtable::Store) behind that API.
 //!
 //! The only crate that meets Google's protobufs (`proto.rs`, made by `build.rs`), and `time.rs` is
 //! the only file that knows how their microseconds and our timestamps relate.

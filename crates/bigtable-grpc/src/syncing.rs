@@ -1,7 +1,9 @@
-//! The header by which this project's client says that a change may be lost with the power of the server's machine.
+//! The header by which this project's client says that a change may be lost with the power of the
+//! server's machine.
 //!
-//! Google's API has no such thing, and every other server ignores the header: it then syncs the change, which is as
-//! right, and slower. The client sends it for nothing but [`Syncing::MayBeLost`].
+//! Google's API has no such thing, and every other server ignores the header: it then syncs the
+//! change, which is as right, and slower. The client sends it for nothing but
+//! [`Syncing::MayBeLost`].
 
 use bigtable::Syncing;
 use tonic::Request;

@@ -10,8 +10,8 @@ use bigtable::{TimeRange, Timestamp};
 /// Microseconds of one step of a timestamp.
 const STEP: i64 = 1000;
 
-/// The latest time that a cell may have here, in microseconds: in the year 287,396. Google's service
-/// goes on to the year 294,247, where the numbers end.
+/// The latest time that a cell may have here, in microseconds: in the year 287,396. Google's
+/// service goes on to the year 294,247, where the numbers end.
 pub(crate) const MICROS_MAX: i64 = Timestamp::MAX.as_u64() as i64 * STEP;
 
 /// The time of a cell in the API.

@@ -4,11 +4,12 @@
 //! these" and no second branch. So each row has a **guard**, a cell with random bytes that every
 //! mutation of the row replaces. A change is planned in one of three ways:
 //!
-//! | plan | when | requests |
-//! |---|---|---|
-//! | plain | nothing is asked, and the effect is blind | 1: the mutations and a new guard |
-//! | filtered | only "then", all probes at one timestamp, and the effect is blind | 1: a filter as the condition |
-//! | guarded | all else | 2: a read that decides; then the mutations, if the guard is still the same |
+//! * **plain**: nothing is asked, and the effect is blind. One request: the mutations and a new
+//!   guard.
+//! * **filtered**: only "then", all probes at one timestamp, and the effect is blind. One request:
+//!   a filter as the condition.
+//! * **guarded**: all else. Two requests: a read that decides; then the mutations, if the guard is
+//!   still the same.
 //!
 //! A guard never comes back, so a guarded request that is repeated applies at most once, and the
 //! guard tells what became of a request whose answer was lost.

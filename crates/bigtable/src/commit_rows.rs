@@ -8,8 +8,9 @@ use crate::{Error, Mutation, Probe, Result, RowKey, TableSchema, Timestamp};
 /// Most rows of one [`CommitRows`].
 pub const COMMIT_ROWS_MAX: usize = 1000;
 
-/// A change to several rows of one store, at a timestamp that is taken while all of them are latched:
-/// all of it happens at once, or nothing (see [`Store::commit_rows`](crate::Store::commit_rows)).
+/// A change to several rows of one store, at a timestamp that is taken while all of them are
+/// latched: all of it happens at once, or nothing (see
+/// [`Store::commit_rows`](crate::Store::commit_rows)).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -52,8 +53,8 @@ pub struct CommitRows {
     /// Refused with [`TooOld`](Error::TooOld) unless this is at or above the store's floor. The
     /// timestamp that [`at`](CommitRows::at) gives lies above it.
     pub above: Timestamp,
-    /// Keys and values that will be written, in bytes, roughly: stores bound what waits and what goes
-    /// into one batch by it.
+    /// Keys and values that will be written, in bytes, roughly: stores bound what waits and what
+    /// goes into one batch by it.
     pub bytes: usize,
     /// Gives the timestamp, and what to write at it.
     pub at: Arc<dyn AtCommit>,
@@ -72,13 +73,13 @@ pub struct CommitRow {
     pub predicate: Vec<Probe>,
 }
 
-/// What a store asks of the caller while it holds the rows latched. Neither may block or come back to
-/// the store.
+/// What a store asks of the caller while it holds the rows latched. Neither may block or come back
+/// to the store.
 ///
 /// See [`CommitRows`] for an example.
 pub trait AtCommit: Send + Sync + Debug {
-    /// A timestamp higher than every one that was handed out before; `None` if none is at hand, which
-    /// makes the outcome [`RowsOutcome::NoTimestamp`].
+    /// A timestamp higher than every one that was handed out before; `None` if none is at hand,
+    /// which makes the outcome [`RowsOutcome::NoTimestamp`].
     fn timestamp(&self) -> Option<Timestamp>;
 
     /// The changes to the row at this position.

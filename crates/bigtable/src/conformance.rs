@@ -18,9 +18,9 @@
 //!
 //! For Percolator this is the harmless direction. Its commit deletes the lock (in memory) and
 //! writes the write record (on disk) in one mutation. A reader that still sees the lock reads
-//! again. A reader that missed the lock *and* the write record would break snapshot isolation, and cannot
-//! be. Predicates of conditional mutations know no exception: they see one moment, that of the
-//! mutation.
+//! again. A reader that missed the lock *and* the write record would break snapshot isolation, and
+//! cannot be. Predicates of conditional mutations know no exception: they see one moment, that of
+//! the mutation.
 //!
 //! # Use
 //!

@@ -42,8 +42,8 @@ pub enum Error {
         /// What happened.
         why: String,
     },
-    /// The disk under the store has too little free space, and nothing was applied. Reads go on. Free some
-    /// space: the store then writes again by itself, without being opened again.
+    /// The disk under the store has too little free space, and nothing was applied. Reads go on.
+    /// Free some space: the store then writes again by itself, without being opened again.
     #[error(
         "{}: the disk is full: {free} bytes are free, and a write needs {wanted}; nothing was applied, \
          and reads go on\n  help: free some space on this file system; writes then resume by \
@@ -66,8 +66,8 @@ pub enum Error {
     /// The request breaks a limit or names something the table does not have; nothing was applied.
     #[error("invalid request: {0}")]
     InvalidRequest(String),
-    /// The disk failed, and the store cannot say what it holds: nothing is answered any more. Open the
-    /// store anew, in a new process; what was acknowledged is there, and what failed may be.
+    /// The disk failed, and the store cannot say what it holds: nothing is answered any more. Open
+    /// the store anew, in a new process; what was acknowledged is there, and what failed may be.
     #[error(
         "{}: the store has halted: {problem}\n  help: check the disk, then open the store again",
         dir.display()
@@ -100,8 +100,8 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Overloaded { .. } | Error::Unavailable { .. } => true,
-            // The floor never goes back; a full disk stays full until somebody acts, so its error goes to
-            // the caller at once; an unknown outcome must be read first; the rest is wrong.
+            // The floor never goes back; a full disk stays full until somebody acts, so its error
+            // goes to the caller at once; an unknown outcome must be read first; the rest is wrong.
             Error::TooOld { .. }
             | Error::Full { .. }
             | Error::Unknown { .. }

@@ -1,11 +1,12 @@
-//! A read of one column's newest version, without waiting and without the lists that a row is made of.
+//! A read of one column's newest version, without waiting and without the lists that a row is made
+//! of.
 
 use bytes::Bytes;
 
 use crate::{Family, Result, Row, RowKey, Selection, TableSchema, TimeRange, Timestamp};
 
-/// A column to glance at: its newest version in `family` at or below `s`, unless it has a version at or below
-/// `s` in `guard`. Of a transaction's column these are its write records and its locks.
+/// A column to glance at: its newest version in `family` at or below `s`, unless it has a version
+/// at or below `s` in `guard`. Of a transaction's column these are its write records and its locks.
 ///
 /// See [`Table::glance`](crate::Table::glance) for an example.
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +28,8 @@ pub struct Glance<'a> {
 /// See [`Table::glance`](crate::Table::glance) for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Glanced {
-    /// Nothing: there is something in `guard`, a change is under way, or the store has to be asked. A
-    /// [`read_row`](crate::Table::read_row) tells.
+    /// Nothing: there is something in `guard`, a change is under way, or the store has to be asked.
+    /// A [`read_row`](crate::Table::read_row) tells.
     Nothing,
     /// That there is no version.
     Absent,

@@ -1,8 +1,8 @@
 //! The largest requests that a store takes, and how large a request is.
 //!
-//! A protocol of several steps asks before its first step whether the store will take the later ones. So a
-//! store states its limits, and sizes are upper bounds that follow from names and values alone, whatever
-//! the encoding in which the request travels.
+//! A protocol of several steps asks before its first step whether the store will take the later
+//! ones. So a store states its limits, and sizes are upper bounds that follow from names and values
+//! alone, whatever the encoding in which the request travels.
 
 use std::fmt::Display;
 
@@ -20,7 +20,8 @@ const PROBE_BYTES: usize = 128;
 /// use bigtable::{ConditionalMutation, Family, Limits, Mutation, Timestamp};
 /// let limits = Limits { mutations_max: Some(1), ..Limits::default() };
 /// let set = Mutation::set(Family::from_static("data"), "bal", Timestamp::ZERO, "$10");
-/// let request = ConditionalMutation { then: vec![set.clone()], ..ConditionalMutation::new("Bob") };
+/// let then = vec![set.clone()];
+/// let request = ConditionalMutation { then, ..ConditionalMutation::new("Bob") };
 /// assert!(limits.check(request.size()).is_ok());
 /// let request = ConditionalMutation { otherwise: vec![set], ..request };
 /// let error = limits.check(request.size()).unwrap_err();
@@ -38,9 +39,9 @@ pub struct Limits {
     pub mutations_max: Option<usize>,
     /// Largest request, in bytes.
     pub request_bytes_max: Option<usize>,
-    /// Longest predicate of a request that changes the row when its predicate holds, in bytes. A longer one
-    /// of another request may be evaluated coarsely: it may hold where it should not, and the row then stays
-    /// as it is.
+    /// Longest predicate of a request that changes the row when its predicate holds, in bytes. A
+    /// longer one of another request may be evaluated coarsely: it may hold where it should not,
+    /// and the row then stays as it is.
     pub predicate_bytes_max: Option<usize>,
 }
 

@@ -61,8 +61,8 @@ impl MemoryStore {
         MemoryStore::default()
     }
 
-    /// An empty store that says it has no locality groups, so that tests and simulations run what is
-    /// done on such stores. It is no slower.
+    /// An empty store that says it has no locality groups, so that tests and simulations run what
+    /// is done on such stores. It is no slower.
     ///
     /// ```
     /// use bigtable::{MemoryStore, Store};
@@ -73,8 +73,9 @@ impl MemoryStore {
         MemoryStore { ungrouped: true, ..MemoryStore::default() }
     }
 
-    /// The same store, saying that it has no floor and that its requests live so long at most, so that
-    /// tests and simulations run what is done on such stores. Whoever delays requests keeps to that.
+    /// The same store, saying that it has no floor and that its requests live so long at most, so
+    /// that tests and simulations run what is done on such stores. Whoever delays requests keeps to
+    /// that.
     ///
     /// ```
     /// use bigtable::{MemoryStore, Store};
@@ -85,8 +86,8 @@ impl MemoryStore {
         MemoryStore { request_life_max: Some(request_life_max), ..self }
     }
 
-    /// An empty store that refuses what is beyond these limits, so that tests and simulations run what is
-    /// done on such stores.
+    /// An empty store that refuses what is beyond these limits, so that tests and simulations run
+    /// what is done on such stores.
     ///
     /// ```
     /// use bigtable::{Limits, MemoryStore, Store};
@@ -186,8 +187,8 @@ impl<'a> Counted<'a> {
         Ok(())
     }
 
-    /// Undoes it. Another table may have filled the gap meanwhile; then the count is briefly above the
-    /// bound.
+    /// Undoes it. Another table may have filled the gap meanwhile; then the count is briefly above
+    /// the bound.
     fn take_back(self) {
         for (gauge, added) in self.0 {
             gauge.cells.fetch_add(added.wrapping_neg() as usize, Ordering::SeqCst);

@@ -16,7 +16,8 @@ pub struct Mutant {
     pub test: Option<&'static str>,
 }
 
-/// Lists the mutants of a crate: for each a constant, its name, its hazards, and the test that notices.
+/// Lists the mutants of a crate: for each a constant, its name, its hazards, and the test that
+/// notices.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! mutants {
@@ -31,8 +32,8 @@ macro_rules! mutants {
         #[doc(hidden)]
         pub const ALL: &[$crate::mutants::Mutant] = &[$($constant),*];
 
-        /// Switches a defence of this crate off for the rest of the process; `false` if there is none of
-        /// this name.
+        /// Switches a defence of this crate off for the rest of the process; `false` if there is
+        /// none of this name.
         #[cfg(mutants)]
         #[doc(hidden)]
         pub fn switch_off(name: &str) -> bool {

@@ -71,8 +71,8 @@ impl Mutation {
     }
 }
 
-/// "A cell of this column, or of any column of this family, exists in this time range", optionally "whose
-/// value begins so".
+/// "A cell of this column, or of any column of this family, exists in this time range", optionally
+/// "whose value begins so".
 ///
 /// ```
 /// use bigtable::{Family, Probe, Qualifiers, TimeRange};
@@ -132,11 +132,12 @@ pub enum Syncing {
     /// Before it is acknowledged, if the store's durability level says so.
     #[default]
     AsStore,
-    /// Before it is acknowledged, whatever the store's durability level (the oracle's window needs it).
+    /// Before it is acknowledged, whatever the store's durability level (the oracle's window needs
+    /// it).
     Always,
-    /// Later: a power cut may take it back after it was acknowledged and read, together with all changes after it
-    /// that may be lost. A later change that is synced keeps it. It survives the end of the process. A store may
-    /// sync it nevertheless.
+    /// Later: a power cut may take it back after it was acknowledged and read, together with all
+    /// changes after it that may be lost. A later change that is synced keeps it. It survives the
+    /// end of the process. A store may sync it nevertheless.
     MayBeLost,
 }
 

@@ -128,7 +128,8 @@ impl fmt::Display for RowKey {
 pub struct Family(Cow<'static, str>);
 
 impl PartialEq for Family {
-    /// Mostly of names known when the program is built: then it is the same text, not one that is equal.
+    /// Mostly of names known when the program is built: then it is the same text, not one that is
+    /// equal.
     fn eq(&self, other: &Self) -> bool {
         let (own, other) = (self.as_str(), other.as_str());
         own.len() == other.len() && (own.as_ptr() == other.as_ptr() || own == other)

@@ -63,8 +63,8 @@ pub enum Layout {
 /// See [`TableSchema`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnFull {
-    /// A mutation that would *add* a cell is refused with [`Error::Overloaded`] and nothing of it is
-    /// applied. Replacing and deleting cells is never refused.
+    /// A mutation that would *add* a cell is refused with [`Error::Overloaded`] and nothing of it
+    /// is applied. Replacing and deleting cells is never refused.
     Refuse {
         /// Most cells in memory, over all tables of the store.
         cells_max: usize,

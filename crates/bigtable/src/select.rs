@@ -71,10 +71,10 @@ impl ColumnSelect {
 pub struct Selection {
     /// The columns; in any order.
     pub columns: Vec<ColumnSelect>,
-    /// The snapshot that is read: the read waits for changes of several rows under way whose timestamp
-    /// may lie at or below it ([`Store::commit_rows`](crate::Store::commit_rows)). And it
-    /// fails with [`TooOld`](crate::Error::TooOld) unless this timestamp is at or above the
-    /// store's floor, compared in the same atomic step as the read.
+    /// The snapshot that is read: the read waits for changes of several rows under way whose
+    /// timestamp may lie at or below it ([`Store::commit_rows`](crate::Store::commit_rows)). And it
+    /// fails with [`TooOld`](crate::Error::TooOld) unless this timestamp is at or above the store's
+    /// floor, compared in the same atomic step as the read.
     pub above: Option<Timestamp>,
 }
 
@@ -138,8 +138,8 @@ impl Selection {
         entries.find_map(|(at, a)| self.columns[..at].iter().any(|b| a.meets(b)).then_some(a))
     }
 
-    /// Sorted so that only neighbours can overlap; `None` stands for all of a family's qualifiers and
-    /// sorts before each of them.
+    /// Sorted so that only neighbours can overlap; `None` stands for all of a family's qualifiers
+    /// and sorts before each of them.
     fn first_overlap(&self) -> Option<&ColumnSelect> {
         let mut entries: Vec<_> =
             self.columns.iter().filter(|c| c.time.from <= c.time.to).collect();
@@ -217,8 +217,8 @@ impl RowRange {
         (self.start.as_ref(), self.end.as_ref()).contains(key)
     }
 
-    /// The same rows between bounds that are no longer than a row's key may be; for those who implement
-    /// [`Table`](crate::Table).
+    /// The same rows between bounds that are no longer than a row's key may be; for those who
+    /// implement [`Table`](crate::Table).
     ///
     /// ```
     /// use bigtable::{ROW_KEY_BYTES_MAX, RowKey, RowRange};
@@ -306,7 +306,8 @@ pub struct Page {
 mod tests {
     use super::*;
 
-    /// Every column of two families, with either of two qualifiers or all, and every time range in 0..3.
+    /// Every column of two families, with either of two qualifiers or all, and every time range in
+    /// 0..3.
     fn columns() -> Vec<ColumnSelect> {
         let mut columns = Vec::new();
         for n in 0..2 * 3 * 9_u64 {

@@ -30,7 +30,8 @@ pub trait Store: Send + Sync + Debug {
     /// Opens a table, creating it if it is not there. Names are of the form `[a-zA-Z0-9_.-]{1,50}`.
     ///
     /// # Errors
-    /// `InvalidRequest` if the name or schema is malformed, or the table exists with another schema.
+    /// `InvalidRequest` if the name or schema is malformed, or the table exists with another
+    /// schema.
     async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>>;
 
     /// The names of all tables, sorted.
@@ -58,8 +59,8 @@ pub trait Store: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Gives back the space of deleted cells, as far as that is worth the work now; returns when it is
-    /// done. A store that gives it back as it goes has nothing to do.
+    /// Gives back the space of deleted cells, as far as that is worth the work now; returns when it
+    /// is done. A store that gives it back as it goes has nothing to do.
     ///
     /// # Errors
     /// Those of any mutation; no cell is lost by it.
@@ -72,14 +73,14 @@ pub trait Store: Send + Sync + Debug {
         false
     }
 
-    /// Changes several rows in one step, at a timestamp that is taken after all their predicates were
-    /// evaluated and before anything is written.
+    /// Changes several rows in one step, at a timestamp that is taken after all their predicates
+    /// were evaluated and before anything is written.
     ///
-    /// A read whose `above` is not below the returned timestamp sees the change, if it began after the
-    /// timestamp was taken: it waits for it. A read that names no `above` waits for nothing, and sees
-    /// the change once it is there. A request that was answered with anything but `Unknown` is not
-    /// applied later. One that was not leaves nothing behind that a reader could find before it is
-    /// applied: the caller settles it, or nobody.
+    /// A read whose `above` is not below the returned timestamp sees the change, if it began after
+    /// the timestamp was taken: it waits for it. A read that names no `above` waits for nothing,
+    /// and sees the change once it is there. A request that was answered with anything but
+    /// `Unknown` is not applied later. One that was not leaves nothing behind that a reader could
+    /// find before it is applied: the caller settles it, or nobody.
     ///
     /// # Errors
     /// As [`check_and_mutate_row`](Table::check_and_mutate_row); always, unless the store
@@ -88,8 +89,8 @@ pub trait Store: Send + Sync + Debug {
         Err(Error::invalid("this store changes single rows only"))
     }
 
-    /// As [`commit_rows`](Store::commit_rows), if the store can answer at once. Otherwise the request comes
-    /// back, and nothing was done.
+    /// As [`commit_rows`](Store::commit_rows), if the store can answer at once. Otherwise the
+    /// request comes back, and nothing was done.
     ///
     /// # Errors
     /// Those of [`commit_rows`](Store::commit_rows), as the answer.
@@ -100,23 +101,25 @@ pub trait Store: Send + Sync + Debug {
         Err(request)
     }
 
-    /// Whether a scan of one locality group reads that group alone. Where it reads whole rows, as in Cloud
-    /// Bigtable, families that are scanned for few cells among many rows belong in tables of their own.
+    /// Whether a scan of one locality group reads that group alone. Where it reads whole rows, as
+    /// in Cloud Bigtable, families that are scanned for few cells among many rows belong in tables
+    /// of their own.
     fn locality_groups(&self) -> bool {
         true
     }
 
-    /// `None` of a store that compares its [floor](Store::floor) within each row operation. Of one that
-    /// cannot, as Cloud Bigtable, the longest life of a request: once so long has passed since it was
-    /// made, a mutation is not applied any more, whatever has become of it. [`raise_floor`](Store::raise_floor)
-    /// is refused there, and who removes what a late request could still build on waits for that.
+    /// `None` of a store that compares its [floor](Store::floor) within each row operation. Of one
+    /// that cannot, as Cloud Bigtable, the longest life of a request: once so long has passed since
+    /// it was made, a mutation is not applied any more, whatever has become of it.
+    /// [`raise_floor`](Store::raise_floor) is refused there, and who removes what a late request
+    /// could still build on waits for that.
     fn request_life_max(&self) -> Option<Duration> {
         None
     }
 
     /// The largest requests that the store takes, always. A larger one may be refused, as
-    /// [`InvalidRequest`](crate::Error::InvalidRequest). [`commit_rows`](Store::commit_rows) has no limits but
-    /// those of names and values.
+    /// [`InvalidRequest`](crate::Error::InvalidRequest). [`commit_rows`](Store::commit_rows) has no
+    /// limits but those of names and values.
     fn limits(&self) -> Limits {
         Limits::default()
     }
@@ -142,7 +145,8 @@ pub trait Store: Send + Sync + Debug {
 /// # let schema = TableSchema { groups: vec![LocalityGroup::on_disk("data", Layout::Versions)] };
 /// # let table = store.open_table("accounts", &schema).await?;
 /// let at = Timestamp::new(5).unwrap();
-/// table.mutate_row(RowMutation::new("Bob").mutation(Mutation::set(DATA, "bal", at, "$10"))).await?;
+/// let balance = Mutation::set(DATA, "bal", at, "$10");
+/// table.mutate_row(RowMutation::new("Bob").mutation(balance)).await?;
 /// let newest = Selection::default().column(DATA, "bal", TimeRange::ALL, 1);
 /// let row = table.read_row(&RowKey::from("Bob"), &newest).await?;
 /// assert_eq!(&row.newest(&DATA, b"bal").unwrap().value[..], b"$10");
@@ -159,9 +163,9 @@ pub trait Table: Send + Sync + Debug {
     /// `TooOld` when `select.above` is below the floor; `Unavailable`; `InvalidRequest`.
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row>;
 
-    /// Looks at one column as a [`read_row`](Table::read_row) by [`Glance::selection`] would, where that can be
-    /// done without waiting for anybody. What shows nothing is to be read; so is everything in a store that
-    /// others must be asked for.
+    /// Looks at one column as a [`read_row`](Table::read_row) by [`Glance::selection`] would, where
+    /// that can be done without waiting for anybody. What shows nothing is to be read; so is
+    /// everything in a store that others must be asked for.
     ///
     /// ```
     /// use bigtable::*;
@@ -175,9 +179,11 @@ pub trait Table: Send + Sync + Debug {
     /// let (bob, at) = (RowKey::from("Bob"), Timestamp::new(5).unwrap());
     /// let glance = Glance { row: &bob, qualifier: b"bal", family: &DATA, guard: &LOCK, s: at };
     /// assert_eq!(table.glance(glance)?, Glanced::Absent);
-    /// table.mutate_row(RowMutation::new("Bob").mutation(Mutation::set(DATA, "bal", at, "$10"))).await?;
+    /// let balance = Mutation::set(DATA, "bal", at, "$10");
+    /// table.mutate_row(RowMutation::new("Bob").mutation(balance)).await?;
     /// assert_eq!(table.glance(glance)?, Glanced::Newest(at, "$10".into()));
-    /// table.mutate_row(RowMutation::new("Bob").mutation(Mutation::set(LOCK, "bal", at, "Joe"))).await?;
+    /// let lock = Mutation::set(LOCK, "bal", at, "Joe");
+    /// table.mutate_row(RowMutation::new("Bob").mutation(lock)).await?;
     /// assert_eq!(table.glance(glance)?, Glanced::Nothing);
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
@@ -188,8 +194,9 @@ pub trait Table: Send + Sync + Debug {
         Ok(Glanced::Nothing)
     }
 
-    /// Reads the selected cells of several rows: one [`Row`] for each key, in the order of the keys, of
-    /// which some may be equal. Each row is read atomically; two rows may be read at different moments.
+    /// Reads the selected cells of several rows: one [`Row`] for each key, in the order of the
+    /// keys, of which some may be equal. Each row is read atomically; two rows may be read at
+    /// different moments.
     ///
     /// # Errors
     /// As [`read_row`](Table::read_row).
@@ -217,8 +224,8 @@ pub trait Table: Send + Sync + Debug {
     /// As [`mutate_row`](Table::mutate_row), and `TooOld` when `request.above` is below the floor.
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool>;
 
-    /// Several conditional mutations, of several rows or of one; each is atomic by itself and has its
-    /// own result, in the order of the requests. They may be applied in any order.
+    /// Several conditional mutations, of several rows or of one; each is atomic by itself and has
+    /// its own result, in the order of the requests. They may be applied in any order.
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
         let mut results = Vec::with_capacity(requests.len());
         for request in requests {
@@ -227,8 +234,8 @@ pub trait Table: Send + Sync + Debug {
         results
     }
 
-    /// The table's tablets: disjoint ranges, in order, that together cover every row. Boundaries are
-    /// hints and may move at any time.
+    /// The table's tablets: disjoint ranges, in order, that together cover every row. Boundaries
+    /// are hints and may move at any time.
     ///
     /// # Errors
     /// `Unavailable`.

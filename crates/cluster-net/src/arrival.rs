@@ -1,8 +1,9 @@
 //! Requests arrive whole, soon, and within a budget.
 //!
-//! A request is decoded when its last byte is there, and what has come until then is held. So a sender
-//! that stops in the middle, or many that send large requests at once, would hold memory for as long as
-//! they like. Responses, and what becomes of a request once it is there, are not looked at.
+//! A request is decoded when its last byte is there, and what has come until then is held. So a
+//! sender that stops in the middle, or many that send large requests at once, would hold memory for
+//! as long as they like. Responses, and what becomes of a request once it is there, are not looked
+//! at.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -95,8 +96,8 @@ where
     }
 }
 
-/// A request's body on its way. What has come counts until this is dropped, as it is when the request
-/// has been decoded.
+/// A request's body on its way. What has come counts until this is dropped, as it is when the
+/// request has been decoded.
 ///
 /// See [`ArrivalLayer`].
 #[derive(Debug)]

@@ -1,9 +1,11 @@
-//! The edge of a cluster's servers and clients: who may connect, and how much a connection can hold.
+//! The edge of a cluster's servers and clients: who may connect, and how much a connection can
+//! hold.
 //!
 //! ```text
 //!   tls.rs        mutual TLS: what a certificate names is what its holder may be
 //!   listener.rs   connections: so many, and none that is silent for ever
-//!   arrival.rs    requests: they arrive whole in bounded time, and hold a bounded number of bytes till then
+//!   arrival.rs    requests: they arrive whole in bounded time, and hold a bounded number of bytes
+//!                 till then
 //!   moment.rs     the clock of what must not happen too late
 //! ```
 //!

@@ -1,9 +1,9 @@
 //! A listener that strangers cannot exhaust.
 //!
-//! Whoever may connect can open a connection and say nothing, or half a word. So connections are counted,
-//! their first bytes must come soon, and one that is silent is ended: a client that lives answers the
-//! pings of HTTP/2, which servers send more often than that. An error of the listener (no file
-//! descriptors are left, say) makes it pause, and ends nothing.
+//! Whoever may connect can open a connection and say nothing, or half a word. So connections are
+//! counted, their first bytes must come soon, and one that is silent is ended: a client that lives
+//! answers the pings of HTTP/2, which servers send more often than that. An error of the listener
+//! (no file descriptors are left, say) makes it pause, and ends nothing.
 
 use std::io;
 use std::pin::Pin;
@@ -75,7 +75,8 @@ impl Stream for Incoming {
     }
 }
 
-/// A connection, which counts until it is dropped. Reading fails once it has been silent for too long.
+/// A connection, which counts until it is dropped. Reading fails once it has been silent for too
+/// long.
 ///
 /// See [`Incoming`].
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! The clock of everything that must not happen too late.
 //!
-//! It goes on while the machine sleeps. The clocks of `std` and of tokio stand still then on Linux: a request
-//! that waited through an hour of sleep would look milliseconds old, and be applied when its sender has
-//! long been told that it never will be.
+//! It goes on while the machine sleeps. The clocks of `std` and of tokio stand still then on Linux:
+//! a request that waited through an hour of sleep would look milliseconds old, and be applied when
+//! its sender has long been told that it never will be.
 
 use std::time::Duration;
 #[cfg(not(target_os = "linux"))]

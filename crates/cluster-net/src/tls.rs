@@ -1,10 +1,10 @@
 //! Mutual TLS, and what a certificate lets its holder be.
 //!
-//! One authority signs all certificates of a cluster. A certificate names *roles*, as DNS names in its
-//! subject alternative names: `client.percolator.internal`, `oracle.percolator.internal`,
-//! `table.percolator.internal`. A server takes only clients of the roles it serves, and a client only
-//! servers of the role it looks for, wherever they are: so a leader may be anywhere, and who holds a
-//! client's certificate cannot pose as the oracle.
+//! One authority signs all certificates of a cluster. A certificate names *roles*, as DNS names in
+//! its subject alternative names: `client.percolator.internal`, `oracle.percolator.internal`,
+//! `table.percolator.internal`. A server takes only clients of the roles it serves, and a client
+//! only servers of the role it looks for, wherever they are: so a leader may be anywhere, and who
+//! holds a client's certificate cannot pose as the oracle.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -115,8 +115,8 @@ impl Tls {
         Tls::from_pem(&read(authority)?, &read(certificate)?, &read(key)?)
     }
 
-    /// For a listener: clients must show a certificate of the authority. [`check_peer`] looks at their
-    /// role.
+    /// For a listener: clients must show a certificate of the authority. [`check_peer`] looks at
+    /// their role.
     pub fn for_server(&self) -> ServerTlsConfig {
         ServerTlsConfig::new()
             .identity(self.identity.clone())
@@ -124,8 +124,8 @@ impl Tls {
             .timeout(HANDSHAKE)
     }
 
-    /// For connections to servers that are known by their hosts, such as etcd's: their certificates name
-    /// hosts and not roles.
+    /// For connections to servers that are known by their hosts, such as etcd's: their certificates
+    /// name hosts and not roles.
     pub fn for_client_of_host(&self) -> ClientTlsConfig {
         ClientTlsConfig::new()
             .identity(self.identity.clone())
@@ -139,8 +139,8 @@ impl Tls {
     }
 }
 
-/// Checks that the sender of a request has shown a certificate of one of these roles; the authority was
-/// checked in the handshake.
+/// Checks that the sender of a request has shown a certificate of one of these roles; the authority
+/// was checked in the handshake.
 ///
 /// # Errors
 /// `Unauthenticated` without a certificate, `PermissionDenied` for one of other roles.

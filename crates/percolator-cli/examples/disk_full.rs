@@ -5,8 +5,9 @@
 //!   disk_full STORE BREAK HEAL     STORE: bigtable://HOST:PORT/PROJECT/INSTANCE, or a directory
 //! ```
 //!
-//! `BREAK` and `HEAL` are commands of the shell; in them `$DISK_FULL_PID` is this process. The result is
-//! one line; the program ends with 1 if a row is lost, a read failed, or writes did not resume.
+//! `BREAK` and `HEAL` are commands of the shell; in them `$DISK_FULL_PID` is this process. The
+//! result is one line; the program ends with 1 if a row is lost, a read failed, or writes did not
+//! resume.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program of its own")]
 

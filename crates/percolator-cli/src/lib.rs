@@ -1,5 +1,5 @@
-//! The command `percolator` as a library: its commands, and what other programs of this project share
-//! with it.
+//! The command `percolator` as a library: its commands, and what other programs of this project
+//! share with it.
 //!
 //! ```text
 //!   cli        the tree of commands
@@ -15,8 +15,8 @@
 //!   exit       exit codes, and errors told as what, why and what next
 //! ```
 //!
-//! Invariants: stdout carries data alone; nothing is printed by macros that panic when the reader of
-//! a pipe has gone; no command leaves a half-made change behind, however it ends.
+//! Invariants: stdout carries data alone; nothing is printed by macros that panic when the reader
+//! of a pipe has gone; no command leaves a half-made change behind, however it ends.
 
 mod cli;
 mod clock;

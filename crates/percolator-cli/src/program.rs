@@ -114,8 +114,8 @@ fn run_command<P: Program>(program: P, out: Out) -> anyhow::Result<Exit> {
     result
 }
 
-/// Has a write beyond the limit of a file's size (`ulimit -f`) fail, as one to a full disk does: without a
-/// handler its signal ends the process. The handler stays, and nobody listens.
+/// Has a write beyond the limit of a file's size (`ulimit -f`) fail, as one to a full disk does:
+/// without a handler its signal ends the process. The handler stays, and nobody listens.
 fn survive_the_limit_of_files() -> std::io::Result<()> {
     #[cfg(unix)]
     {

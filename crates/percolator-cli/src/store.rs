@@ -14,8 +14,8 @@ use crate::exit::Failure;
 /// How long a command waits at its end for what goes on in the background.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
 
-/// How long the requests of workers and loaders wait for others to go with them, in milliseconds, unless the settings
-/// say otherwise (paper section 2.5).
+/// How long the requests of workers and loaders wait for others to go with them, in milliseconds,
+/// unless the settings say otherwise (paper section 2.5).
 const BATCH_DELAY_MS: &str = "1";
 
 /// When a commit counts as durable.

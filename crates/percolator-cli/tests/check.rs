@@ -1,5 +1,5 @@
-//! `percolator check`: a sound store passes, damage is named with exit status 3, and `--repair` saves what can
-//! be saved.
+//! `percolator check`: a sound store passes, damage is named with exit status 3, and `--repair`
+//! saves what can be saved.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 

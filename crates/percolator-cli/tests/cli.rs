@@ -147,7 +147,7 @@ impl Shell {
     }
 }
 
-// ---- Reading and writing -------------------------------------------------------------------------
+// ---- Reading and writing ------------------------------------------------------------------------
 
 #[test]
 fn cells_are_written_read_and_deleted() {
@@ -225,7 +225,7 @@ fn tables_are_apart_and_must_be_there_to_be_read() {
     shell.run(&["set", "Bob", "bal", "1", "--table", "a b"]).refused(2, "a b", "");
 }
 
-// ---- The paper's Figure 4 ------------------------------------------------------------------------
+// ---- The paper's Figure 4 -----------------------------------------------------------------------
 
 /// The balances of Figure 4, written by transaction 5 and committed at 6.
 const SEED: &str = "\
@@ -344,7 +344,7 @@ fn figure_4_stopped_after_the_commit_point_is_rolled_forward_by_a_reader() {
     assert_eq!((&event["start_ts"], &event["commit_ts"]), (&json!(7), &json!(8)));
 }
 
-// ---- Scripts -------------------------------------------------------------------------------------
+// ---- Scripts ------------------------------------------------------------------------------------
 
 #[test]
 fn interleaved_transactions_conflict_and_the_script_says_so() {
@@ -386,7 +386,7 @@ fn malformed_scripts_are_refused_before_anything_runs() {
     shell.run(&["tx", "/no/such/script"]).refused(2, "/no/such/script", "file of commands");
 }
 
-// ---- Bad input -----------------------------------------------------------------------------------
+// ---- Bad input ----------------------------------------------------------------------------------
 
 #[test]
 fn directories_that_cannot_be_used_are_refused() {
@@ -472,7 +472,7 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(ran.stderr, "");
 }
 
-// ---- Observers -----------------------------------------------------------------------------------
+// ---- Observers ----------------------------------------------------------------------------------
 
 struct Fails;
 
@@ -673,9 +673,10 @@ fn serve_table_says_where_it_listens_and_ends_when_asked_to() {
     assert_eq!(server.wait().unwrap().code(), Some(0));
 }
 
-// ---- Serving ---------------------------------------------------------------------------------------
+// ---- Serving ------------------------------------------------------------------------------------
 
-/// A server that could be reached from elsewhere wants certificates, or to be told that it need none.
+/// A server that could be reached from elsewhere wants certificates, or to be told that it need
+/// none.
 #[test]
 fn servers_refuse_plain_text_beyond_this_machine_and_files_that_are_no_certificates() {
     let shell = Shell::new();

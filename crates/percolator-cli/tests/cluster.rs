@@ -109,7 +109,8 @@ fn a_cluster_is_started_loaded_broken_mended_and_ended() {
     cluster.on(&["webindex", "load", site, "--base", base]).with(0);
     cluster.on(&["set", "Bob", "bal", "10", "--table", "accounts"]).with(0);
 
-    // Whoever was killed is seen, and comes back with the next `up`, with everything that was there.
+    // Whoever was killed is seen, and comes back with the next `up`, with everything that was
+    // there.
     kill_nine(&cluster.data().join("run/table"));
     assert_eq!(cluster.status()["well"], Value::from(false));
     cluster.cluster("status", &[]).with(1);

@@ -1,5 +1,6 @@
-//! `percolator serve table` as its users meet it: Google's `cbt` and Google's client for Python at work
-//! on it, and kill -9 in between. Who does not have these programs is told that a test was left out.
+//! `percolator serve table` as its users meet it: Google's `cbt` and Google's client for Python at
+//! work on it, and kill -9 in between. Who does not have these programs is told that a test was
+//! left out.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 

@@ -1,4 +1,5 @@
-//! A bell: rests end when it is rung, so that nobody has to look again and again whether something has changed.
+//! A bell: rests end when it is rung, so that nobody has to look again and again whether something
+//! has changed.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -21,8 +22,8 @@ impl Bell {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often it was rung. To be asked before looking at what it is rung for: a change that comes in between
-    /// then ends the wait.
+    /// How often it was rung. To be asked before looking at what it is rung for: a change that
+    /// comes in between then ends the wait.
     pub(crate) fn rung(&self) -> u64 {
         self.state().rung
     }

@@ -23,8 +23,8 @@ use crate::txn::read_ahead::{Cache, Predictor};
 use crate::{Error, Holder, Incarnation, LockService, Options, Oracle, Result, Runtime, Snapshot};
 use crate::{Table, Transaction};
 
-/// A client of one store: begins transactions, reads the past, runs observers. Cloning is cheap; all
-/// clones are one client, with one liveness token. The token goes with the last clone.
+/// A client of one store: begins transactions, reads the past, runs observers. Cloning is cheap;
+/// all clones are one client, with one liveness token. The token goes with the last clone.
 ///
 /// ```
 /// # percolator_core::doc_test(|client| async move {
@@ -123,8 +123,8 @@ impl Client {
     /// Opens a client under a fresh incarnation and registers its liveness token.
     ///
     /// # Errors
-    /// [`Error::Store`] when the store holds data of a newer format, [`Error::Invalid`] when it has no
-    /// floor and its requests may live too long, and those of store and services.
+    /// [`Error::Store`] when the store holds data of a newer format, [`Error::Invalid`] when it has
+    /// no floor and its requests may live too long, and those of store and services.
     pub async fn open(services: Services, options: Options) -> Result<Self> {
         let incarnation = fresh_incarnation(&*services.runtime);
         let life = services.store.request_life_max();

@@ -14,8 +14,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed.
 ///
-/// A commit has three outcomes: its commit timestamp, [`Error::Aborted`] (nothing of the transaction
-/// is or will ever be visible), and [`Error::Unknown`].
+/// A commit has three outcomes: its commit timestamp, [`Error::Aborted`] (nothing of the
+/// transaction is or will ever be visible), and [`Error::Unknown`].
 ///
 /// ```
 /// use percolator_core::Error;
@@ -61,7 +61,8 @@ pub enum Error {
     TooOld {
         /// The snapshot.
         asked: Timestamp,
-        /// The safe point; how far it may be at most, if the client only knows that it lapsed itself.
+        /// The safe point; how far it may be at most, if the client only knows that it lapsed
+        /// itself.
         floor: Timestamp,
     },
     /// A snapshot of the future was asked for.
@@ -105,8 +106,8 @@ pub enum Error {
     /// again.
     #[error("the database was closed: open it again")]
     Closed,
-    /// An observer cannot do its work now, because what it feeds is out of reach. That is no fault of the
-    /// change, which is not set aside for it, however often it happens.
+    /// An observer cannot do its work now, because what it feeds is out of reach. That is no fault
+    /// of the change, which is not set aside for it, however often it happens.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -201,8 +202,9 @@ impl AbortReason {
     }
 }
 
-/// Whether a failure of the store may pass. A request with an unknown outcome counts: it was never the
-/// one that commits, for that one has [`Error::Unknown`], and the new run does not depend on it.
+/// Whether a failure of the store may pass. A request with an unknown outcome counts: it was never
+/// the one that commits, for that one has [`Error::Unknown`], and the new run does not depend on
+/// it.
 pub(crate) fn is_passing(error: &bigtable::Error) -> bool {
     error.is_retryable() || matches!(error, bigtable::Error::Unknown { .. })
 }

@@ -12,9 +12,10 @@
 //!   Collector    safe point, sweep, collect                   garbage; not in the paper
 //! ```
 //!
-//! This crate has no clock, no threads, no randomness and no runtime of its own: they come in through
-//! [`Runtime`], the data through [`bigtable::Store`], timestamps through [`Oracle`], liveness through
-//! [`LockService`]. Applications use the crate `percolator`, which puts these together.
+//! This crate has no clock, no threads, no randomness and no runtime of its own: they come in
+//! through [`Runtime`], the data through [`bigtable::Store`], timestamps through [`Oracle`],
+//! liveness through [`LockService`]. Applications use the crate `percolator`, which puts these
+//! together.
 //!
 //! Not here: timestamps computed by anyone but the oracle.
 

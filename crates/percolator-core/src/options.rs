@@ -13,7 +13,8 @@ pub const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;
 ///
 /// ```
 /// use percolator_core::Options;
-/// let options = Options { lock_lifetime: std::time::Duration::from_secs(3), ..Options::default() };
+/// let lock_lifetime = std::time::Duration::from_secs(3);
+/// let options = Options { lock_lifetime, ..Options::default() };
 /// assert!(options.read_wait_max > options.lock_lifetime);
 /// ```
 #[derive(Debug, Clone)]
@@ -32,17 +33,18 @@ pub struct Options {
     /// Values up to this length travel inside lock and write records, so that a read needs no
     /// lookup in the `data` family.
     pub short_value_bytes_max: usize,
-    /// Whether a transaction's read of one cell fetches, in the same request, the columns of its row
-    /// that were read after it before, and keeps what it has read. Worth it where a request goes over a
-    /// network; in the embedded store a read costs less than what is fetched in vain.
+    /// Whether a transaction's read of one cell fetches, in the same request, the columns of its
+    /// row that were read after it before, and keeps what it has read. Worth it where a request
+    /// goes over a network; in the embedded store a read costs less than what is fetched in vain.
     pub read_ahead: bool,
-    /// Whether a prewrite looks for conflicting locks and writes in the request that locks the row: the
-    /// conditional mutation that the paper's authors added to Bigtable's interface (section 2.5). Otherwise
-    /// each row is read in a request of its own before; the one that locks has its condition all the same,
-    /// so nothing is less safe, and a commit in two phases takes a round trip more.
+    /// Whether a prewrite looks for conflicting locks and writes in the request that locks the row:
+    /// the conditional mutation that the paper's authors added to Bigtable's interface (section
+    /// 2.5). Otherwise each row is read in a request of its own before; the one that locks has its
+    /// condition all the same, so nothing is less safe, and a commit in two phases takes a round
+    /// trip more.
     pub prewrite_in_one_request: bool,
-    /// [`admit`](crate::Client::admit) waits while more changes than this wait for observers: 2,000 by default.
-    /// `usize::MAX` is no bound.
+    /// [`admit`](crate::Client::admit) waits while more changes than this wait for observers: 2,000
+    /// by default. `usize::MAX` is no bound.
     pub backlog_max: usize,
     /// Whether `admit` counts what waits in the store, of which other processes leave and handle a
     /// part, and not only what waits for workers of this client. Set by
@@ -84,8 +86,8 @@ pub enum CommitPath {
 pub enum Secondaries {
     /// Before `commit` returns: readers then meet no locks of the transaction.
     Awaited,
-    /// In a task of their own: `commit` returns at the commit point, which saves a request over a network.
-    /// Of up to 256 transactions at a time; others wait.
+    /// In a task of their own: `commit` returns at the commit point, which saves a request over a
+    /// network. Of up to 256 transactions at a time; others wait.
     Background,
 }
 

@@ -38,11 +38,12 @@ pub trait Runtime: Send + Sync + Debug {
     /// A uniformly random number.
     fn random(&self) -> u64;
 
-    /// Ready if the task that is being polled may go on; pending if other tasks are to have their turn first.
+    /// Ready if the task that is being polled may go on; pending if other tasks are to have their
+    /// turn first.
     ///
-    /// A store in this process answers at once. A task that only reads would never be pending, and would
-    /// keep its thread from all others. So clients ask before each read, and several times for a page
-    /// of a scan. Without an implementation of its own, a runtime lets each task go on.
+    /// A store in this process answers at once. A task that only reads would never be pending, and
+    /// would keep its thread from all others. So clients ask before each read, and several times
+    /// for a page of a scan. Without an implementation of its own, a runtime lets each task go on.
     fn poll_turn(&self, context: &mut Context<'_>) -> Poll<()> {
         let _ = context;
         Poll::Ready(())

@@ -1,6 +1,6 @@
 //! A runtime in virtual time, for examples and tests: one thread, tasks in the order in which they
-//! became ready, and time that jumps to the next timer when nothing is ready. The same seed gives the
-//! same run.
+//! became ready, and time that jumps to the next timer when nothing is ready. The same seed gives
+//! the same run.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;

@@ -4,7 +4,8 @@
 //!   oracle::OracleServer   one of any number of oracle processes; the one that leads answers
 //!   oracle::RemoteOracle   the oracle, seen from a client: batches what its callers ask for
 //!   etcd::EtcdLocks        liveness tokens and advisory locks as leases of an etcd cluster
-//!   Tls, Role              mutual TLS for all of them: what a certificate names is what its holder may be
+//!   Tls, Role              mutual TLS for all of them: what a certificate names is what its holder
+//!                          may be
 //! ```
 //!
 //! Transports only: who leads, and when it may answer, is decided in `percolator-core`

@@ -1,5 +1,5 @@
-//! Figure 2 of the paper: clustering documents by the hash of their contents. Loaders run at the same
-//! time, and snapshot isolation makes sure that each content gets exactly one canonical URL.
+//! Figure 2 of the paper: clustering documents by the hash of their contents. Loaders run at the
+//! same time, and snapshot isolation makes sure that each content gets exactly one canonical URL.
 //!
 //! Run it with `cargo run -p percolator --example dedup`.
 
@@ -25,13 +25,15 @@ async fn update_document(
     url: &'static str,
     contents: &'static str,
 ) -> Result<Updated> {
-    // The paper takes a cryptographic hash; for an example the contents are short enough themselves.
+    // The paper takes a cryptographic hash; for an example the contents are short enough
+    // themselves.
     let hash = contents;
     db.transact(async |mut tx| {
         tx.set(documents, url, &CONTENTS, contents)?;
         match tx.get(duplicates, hash, &CANONICAL_URL).await? {
             None => {
-                // No canonical yet: claim it. Two who claim it at once conflict, and one runs again.
+                // No canonical yet: claim it. Two who claim it at once conflict, and one runs
+                // again.
                 tx.set(duplicates, hash, &CANONICAL_URL, url)?;
                 Ok(Updated::New)
             }

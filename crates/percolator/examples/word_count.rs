@@ -1,11 +1,13 @@
-//! A chain of observers with weak notifications: documents are counted into words, words into a total.
+//! A chain of observers with weak notifications: documents are counted into words, words into a
+//! total.
 //!
 //! ```text
 //! doc:text --strong: count--> words rows, one cell a document --weak: sum--> word:total
 //! ```
 //!
-//! Many documents share words. A strong observer on a shared cell would make them conflict; here each
-//! document writes a cell of its own and leaves a weak notification, and many of them make one run.
+//! Many documents share words. A strong observer on a shared cell would make them conflict; here
+//! each document writes a cell of its own and leaves a weak notification, and many of them make one
+//! run.
 //!
 //! Run it with `cargo run -p percolator --example word_count`.
 

@@ -1,5 +1,6 @@
-//! Snapshot isolation is not serializable: write skew is possible. Two doctors are on call, and each may
-//! leave if the other stays. Both look, both leave. And how to prevent it: make the conflict a write.
+//! Snapshot isolation is not serializable: write skew is possible. Two doctors are on call, and
+//! each may leave if the other stays. Both look, both leave. And how to prevent it: make the
+//! conflict a write.
 //!
 //! Run it with `cargo run -p percolator --example write_skew`.
 

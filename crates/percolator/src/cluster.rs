@@ -12,8 +12,8 @@ use percolator_rpc::{Address, Error, Tls};
 
 use crate::{Config, Percolator, TokioRuntime};
 
-/// Where the services of a cluster are. Every process that works on the store must be given the same oracles
-/// and the same lock service.
+/// Where the services of a cluster are. Every process that works on the store must be given the
+/// same oracles and the same lock service.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -90,7 +90,8 @@ impl Config {
     /// Opens the store that is named.
     ///
     /// # Errors
-    /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that cannot be; those of the store.
+    /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that cannot be; those of
+    /// the store.
     pub async fn open_store(&self) -> Result<Arc<dyn Store>, percolator_core::Error> {
         let options = ClientOptions {
             tls: self.tls()?,
@@ -103,9 +104,9 @@ impl Config {
 }
 
 impl Percolator {
-    /// The database that settings describe: store, oracles and lock service are other processes. Whoever
-    /// has observers of their own runs them here as in any other database, in as many processes as they
-    /// want.
+    /// The database that settings describe: store, oracles and lock service are other processes.
+    /// Whoever has observers of their own runs them here as in any other database, in as many
+    /// processes as they want.
     ///
     /// ```no_run
     /// # async fn example(registrations: Vec<percolator::Registration>) -> percolator::Result<()> {
@@ -125,8 +126,9 @@ impl Percolator {
     /// A database over a store that other processes use, too. Runs in the current tokio runtime.
     ///
     /// # Errors
-    /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that cannot be; those of the store
-    /// and of the lock service. Whether an oracle answers shows with the first transaction.
+    /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that cannot be; those of
+    /// the store and of the lock service. Whether an oracle answers shows with the first
+    /// transaction.
     pub async fn connect(
         store: Arc<dyn Store>,
         cluster: Cluster,

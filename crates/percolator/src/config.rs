@@ -5,9 +5,9 @@
 //!            < ./percolator.toml < PERCOLATOR_* < flags
 //! ```
 //!
-//! In the environment `locks.lifetime_ms` is `PERCOLATOR_LOCKS__LIFETIME_MS`, and commas part a list. Keys
-//! that nobody knows are errors, so that a slip of the pen does not leave a default in force; only those that
-//! begin with `app.` are left to the application.
+//! In the environment `locks.lifetime_ms` is `PERCOLATOR_LOCKS__LIFETIME_MS`, and commas part a
+//! list. Keys that nobody knows are errors, so that a slip of the pen does not leave a default in
+//! force; only those that begin with `app.` are left to the application.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -91,8 +91,9 @@ impl Percolator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Store`](percolator_core::Error::Store) names the file and the remedy when the directory
-    /// is locked by another process, belongs to another program, is of a newer format or damaged.
+    /// [`Error::Store`](percolator_core::Error::Store) names the file and the remedy when the
+    /// directory is locked by another process, belongs to another program, is of a newer format or
+    /// damaged.
     pub async fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir, OpenOptions::default()).await
     }
@@ -117,9 +118,10 @@ impl Percolator {
         Self::start(Arc::new(store), options.client, options.gc, shared).await
     }
 
-    /// What opening the directory cut off the end of its journal, if anything: the part of a batch that
-    /// a crash left, or batches that a power cut took from a [`Buffered`](crate::Durability::Buffered)
-    /// database. The directory keeps the reports of earlier openings in its file `RECOVERIES`.
+    /// What opening the directory cut off the end of its journal, if anything: the part of a batch
+    /// that a crash left, or batches that a power cut took from a
+    /// [`Buffered`](crate::Durability::Buffered) database. The directory keeps the reports of
+    /// earlier openings in its file `RECOVERIES`.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -145,9 +147,9 @@ impl Percolator {
         Self::start(store, Options::default(), gc, Shared::default()).await
     }
 
-    /// A database over any store, with oracle and lock service in this process: no other process may use
-    /// the store; see [`connect`](Percolator::connect) for that. Garbage is collected
-    /// when [`gc`](Client::gc) or [`collect_in_background`](Client::collect_in_background) is called.
+    /// A database over any store, with oracle and lock service in this process: no other process
+    /// may use the store; see [`connect`](Percolator::connect) for that. Garbage is collected when
+    /// [`gc`](Client::gc) or [`collect_in_background`](Client::collect_in_background) is called.
     ///
     /// # Errors
     /// Those of the store.
@@ -169,8 +171,8 @@ impl Percolator {
         Ok(Self::with(Client::open(services, options).await?, gc, Arc::new(shared)))
     }
 
-    /// A second client of the same database, with a liveness token of its own: what it leaves behind
-    /// when it is dropped in the middle of a commit is cleaned up by others at once.
+    /// A second client of the same database, with a liveness token of its own: what it leaves
+    /// behind when it is dropped in the middle of a commit is cleaned up by others at once.
     ///
     /// # Errors
     /// Those of the store.
@@ -193,15 +195,16 @@ impl Percolator {
 
     /// Closes the database: waits for the workers and for commits that go on in the background,
     /// ends the collection of garbage, and then, if the database was [opened](Percolator::open) in
-    /// a directory, writes its buffers out and closes its files. The directory can be opened again at
-    /// once, also by this process. A database that is dropped instead loses nothing, but the next
-    /// opening has to read its journal.
+    /// a directory, writes its buffers out and closes its files. The directory can be opened again
+    /// at once, also by this process. A database that is dropped instead loses nothing, but the
+    /// next opening has to read its journal.
     ///
     /// All clients of the database in this process are closed, those of
-    /// [`another_client`](Percolator::another_client) included; [`Client::close`] says what of each is waited
-    /// for. From then on clones, tables and open transactions fail with [`Error::Closed`]. A store
-    /// that was handed over, with [`over`](Percolator::over) or [`connect`](Percolator::connect),
-    /// stays open. Closing a database that is closed does nothing.
+    /// [`another_client`](Percolator::another_client) included; [`Client::close`] says what of each
+    /// is waited for. From then on clones, tables and open transactions fail with
+    /// [`Error::Closed`]. A store that was handed over, with [`over`](Percolator::over) or
+    /// [`connect`](Percolator::connect), stays open. Closing a database that is closed does
+    /// nothing.
     ///
     /// An observer that never ends holds this up: see [`close_within`](Percolator::close_within).
     ///
@@ -219,7 +222,8 @@ impl Percolator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Store`] if the files could not be closed, because a request does not come to its end.
+    /// [`Error::Store`] if the files could not be closed, because a request does not come to its
+    /// end.
     pub async fn close(&self) -> Result<()> {
         for client in self.clients() {
             client.close().await;

@@ -1,6 +1,6 @@
 //! Percolator: cross-row transactions with snapshot isolation, and durable observers, over a sorted
-//! store. A faithful implementation of Google's Percolator (OSDI 2010), for keeping a large repository
-//! up to date by many small changes instead of by recomputing it.
+//! store. A faithful implementation of Google's Percolator (OSDI 2010), for keeping a large
+//! repository up to date by many small changes instead of by recomputing it.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -28,8 +28,8 @@
 //! # Ok::<(), Error>(()) }).unwrap();
 //! ```
 //!
-//! See [`Client`] for what a database can do, [`Transaction`] for reading and writing, and [`Observer`]
-//! for code that runs when data changes.
+//! See [`Client`] for what a database can do, [`Transaction`] for reading and writing, and
+//! [`Observer`] for code that runs when data changes.
 //!
 //! # The allocator
 //!

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// The bytes that this user may still write to the file system of a directory; `None` if the system does not
-/// say.
+/// The bytes that this user may still write to the file system of a directory; `None` if the system
+/// does not say.
 ///
 /// ```
 /// assert!(percolator::free_bytes(std::env::temp_dir()).is_some());

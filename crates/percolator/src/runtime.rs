@@ -28,8 +28,8 @@ pub struct TokioRuntime {
     born: Moment,
 }
 
-/// A moment on a clock that goes on while the machine sleeps: a lease that ran out meanwhile must not be
-/// taken for valid after it woke (H41).
+/// A moment on a clock that goes on while the machine sleeps: a lease that ran out meanwhile must
+/// not be taken for valid after it woke (H41).
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy)]
 struct Moment(Duration);

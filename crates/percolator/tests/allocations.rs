@@ -1,8 +1,8 @@
-//! How often an operation on the embedded store allocates: reads and writes of single cells, raw and in
-//! transactions.
+//! How often an operation on the embedded store allocates: reads and writes of single cells, raw
+//! and in transactions.
 //!
-//! A profile that no machine changes. `cargo test -p percolator --test allocations -- --nocapture` prints
-//! it; whoever adds an allocation to one of these paths sees it here.
+//! A profile that no machine changes. `cargo test -p percolator --test allocations -- --nocapture`
+//! prints it; whoever adds an allocation to one of these paths sees it here.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! What garbage collection gives back: on disk, in memory, by itself, and without holding up a close.
+//! What garbage collection gives back: on disk, in memory, by itself, and without holding up a
+//! close.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -50,8 +51,8 @@ async fn overwrite(db: &Percolator, table: &Table, round: u32) -> Result<()> {
     .await
 }
 
-/// The bytes of all files below a directory, the engine's journal left out: its files are of a fixed
-/// size and used again and again.
+/// The bytes of all files below a directory, the engine's journal left out: its files are of a
+/// fixed size and used again and again.
 fn bytes_below(dir: &Path) -> u64 {
     let mut sum = 0;
     for entry in std::fs::read_dir(dir).unwrap() {

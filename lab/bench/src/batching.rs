@@ -1,13 +1,13 @@
-//! Lock operations and reads that are delayed so that those of several transactions go in one request
-//! (paper section 2.5), over a network.
+//! Lock operations and reads that are delayed so that those of several transactions go in one
+//! request (paper section 2.5), over a network.
 //!
 //! ```text
-//!   delay_N   begin, get, set, commit on one cell at random, by many callers of one client whose reads,
-//!             prewrites and commits each wait N ms for others
+//!   delay_N   begin, get, set, commit on one cell at random, by many callers of one client whose
+//!             reads, prewrites and commits each wait N ms for others
 //! ```
 //!
-//! The table server is a process of its own, the oracle is in this one. Every transaction adds one to its cell, so that the sum over all cells tells
-//! whether each commit took effect once.
+//! The table server is a process of its own, the oracle is in this one. Every transaction adds one
+//! to its cell, so that the sum over all cells tells whether each commit took effect once.
 
 mod report;
 
@@ -52,8 +52,8 @@ struct Arm {
     store: Arc<GrpcStore>,
     client: Client,
     table: Table,
-    /// Requests for each transaction that committed, those of them that read and those that do not, and
-    /// conflicts among the attempts, in each turn.
+    /// Requests for each transaction that committed, those of them that read and those that do not,
+    /// and conflicts among the attempts, in each turn.
     requests: Vec<f64>,
     reads: Vec<f64>,
     mutations: Vec<f64>,

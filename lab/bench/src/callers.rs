@@ -14,9 +14,9 @@ struct Called {
     attempts: u64,
 }
 
-/// Lets so many callers do something over and over for this long; `call` does it once, returns whether it
-/// was done, and counts how often it has tried. All attempts of a call count towards its time; the
-/// processor time is that of the server, too.
+/// Lets so many callers do something over and over for this long; `call` does it once, returns
+/// whether it was done, and counts how often it has tried. All attempts of a call count towards its
+/// time; the processor time is that of the server, too.
 pub(crate) async fn call<C>(
     server: Option<&Server>,
     callers: usize,

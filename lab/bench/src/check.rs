@@ -1,8 +1,8 @@
 //! Whether the project is as fast as it must be: figures of the benchmarks against its goals.
 //!
-//! A benchmark writes what it found to NAME.json; [`ROWS`] says which of its figures is held to what. The
-//! goals are given here and nowhere else: what a benchmark itself writes beside a figure is not believed. It
-//! may have further bars of its own.
+//! A benchmark writes what it found to NAME.json; [`ROWS`] says which of its figures is held to
+//! what. The goals are given here and nowhere else: what a benchmark itself writes beside a figure
+//! is not believed. It may have further bars of its own.
 
 use std::path::Path;
 
@@ -22,7 +22,8 @@ pub(crate) struct Row {
     pub(crate) figure: &'static str,
     /// A setting that must be at least this large, for the figure to count.
     pub(crate) at_size: Option<(&'static str, f64)>,
-    /// What says how far it could be reached at most, in words, and that figure of the same benchmark.
+    /// What says how far it could be reached at most, in words, and that figure of the same
+    /// benchmark.
     pub(crate) limit: Option<(&'static str, &'static str)>,
 }
 

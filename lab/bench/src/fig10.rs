@@ -1,5 +1,5 @@
-//! Throughput over time while a third of the workers and then the table server are killed (the paper's
-//! Figure 10).
+//! Throughput over time while a third of the workers and then the table server are killed (the
+//! paper's Figure 10).
 //!
 //! ```text
 //!   workers killed   transactions a second
@@ -9,15 +9,16 @@
 //!   baseline       | a third away     | back     | table server away, back
 //! ```
 //!
-//! One table server, one oracle and the workers are a process each. Killing a process gives its share of
-//! the processors to the others, so each worker has a capacity, a rate that it does not exceed: what a
-//! killed worker could do is lost, as with machines. The capacities together take about half of the
-//! processors, so that those who are left could do more, were they allowed to.
+//! One table server, one oracle and the workers are a process each. Killing a process gives its
+//! share of the processors to the others, so each worker has a capacity, a rate that it does not
+//! exceed: what a killed worker could do is lost, as with machines. The capacities together take
+//! about half of the processors, so that those who are left could do more, were they allowed to.
 //!
-//! Every worker logs what it was told is committed before it counts; the throughput is counted from the
-//! logs, and at the end the store is compared with them. A run in which a commit is lost, or the books are
-//! not in order, is void; so is one whose workers were kept from their capacities before anything was
-//! killed. Moving tablets is the store's work and is not measured here: there is one table server.
+//! Every worker logs what it was told is committed before it counts; the throughput is counted from
+//! the logs, and at the end the store is compared with them. A run in which a commit is lost, or
+//! the books are not in order, is void; so is one whose workers were kept from their capacities
+//! before anything was killed. Moving tablets is the store's work and is not measured here: there
+//! is one table server.
 
 mod cluster;
 mod report;

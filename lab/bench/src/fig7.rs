@@ -2,16 +2,17 @@
 //!
 //! ```text
 //! rounds   how many documents a second at most, ours and each batch program's, taking turns
-//! sweep    delays at crawl rates up to where ours can no longer keep up; each rate begins with a copy of
-//!          the same repository; batch programs run cycle after cycle
+//! sweep    delays at crawl rates up to where ours can no longer keep up; each rate begins with a
+//!          copy of the same repository; batch programs run cycle after cycle
 //! fourth   a key added to the running repository, against one more pass
 //! engine   the floor: the same cells put straight into the engine beneath
 //! ```
 //!
-//! Crawl rates are in parts of the repository that arrive while the row-wise batch goes over it once, with
-//! its three passes. In this form the paper's figure does not depend on size or machines: its passes took a
-//! third of an hour, so its 1 % an hour is a third of a percent, and Percolator's knee at 40 % an hour 0.133
-//! of a repository. Delays do depend on the size, of which the output says what it was.
+//! Crawl rates are in parts of the repository that arrive while the row-wise batch goes over it
+//! once, with its three passes. In this form the paper's figure does not depend on size or
+//! machines: its passes took a third of an hour, so its 1 % an hour is a third of a percent, and
+//! Percolator's knee at 40 % an hour 0.133 of a repository. Delays do depend on the size, of which
+//! the output says what it was.
 
 mod alone;
 mod duckdb;
@@ -46,7 +47,8 @@ pub(crate) use alone::{ALONE, alone};
 pub(crate) use ours::Served;
 pub(crate) use report::{json, plots, print};
 
-/// The crawl rates: the paper's 1, 5, 18, 30, 35 and 45 % an hour, at three times three passes an hour.
+/// The crawl rates: the paper's 1, 5, 18, 30, 35 and 45 % an hour, at three times three passes an
+/// hour.
 const SHARES: [f64; 6] = [0.003, 0.02, 0.06, 0.10, 0.12, 0.15];
 /// If none of these is too much, each further one is this many times the one before.
 const FURTHER: f64 = 1.25;

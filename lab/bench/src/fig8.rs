@@ -192,8 +192,8 @@ struct Caller {
 }
 
 impl Caller {
-    /// Works on random cells for this long. One reading of the clock ends an operation and begins the
-    /// next, the drawing of the cell included.
+    /// Works on random cells for this long. One reading of the clock ends an operation and begins
+    /// the next, the drawing of the cell included.
     async fn call(
         &mut self,
         work: Work,

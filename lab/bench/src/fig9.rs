@@ -9,9 +9,9 @@
 //!   plpgsql_2    the same with each transaction as one function in PL/pgSQL
 //! ```
 //!
-//! The arms take turns in short blocks; processor time is that of all processes of an arm. A run whose
-//! books are not in order at the end is void, and so is one whose requests were sent late whenever latencies
-//! were measured.
+//! The arms take turns in short blocks; processor time is that of all processes of an arm. A run
+//! whose books are not in order at the end is void, and so is one whose requests were sent late
+//! whenever latencies were measured.
 
 mod chart;
 mod report;
@@ -195,8 +195,8 @@ impl Outcome {
     }
 }
 
-/// By how many milliseconds one request in two, and one in a hundred, were sent late at least, and the same
-/// of what they took.
+/// By how many milliseconds one request in two, and one in a hundred, were sent late at least, and
+/// the same of what they took.
 fn lateness_ms(open: &Value) -> [[f64; 2]; 2] {
     [["lateness_p50_ms", "lateness_p99_ms"], ["p50_ms", "p99_ms"]]
         .map(|names| names.map(|name| open[name].as_f64().unwrap_or_default()))
@@ -207,8 +207,8 @@ fn sent_late(open: &Value) -> bool {
     is_late(late, delays)
 }
 
-/// Measures latencies again while requests are sent late, a few times at most. Returns the last ones, and
-/// those before.
+/// Measures latencies again while requests are sent late, a few times at most. Returns the last
+/// ones, and those before.
 fn in_time(
     mut measure: impl FnMut() -> anyhow::Result<Value>,
 ) -> anyhow::Result<(Value, Vec<Value>)> {

@@ -1,16 +1,17 @@
 //! Large transactions, and many at once (paper sections 2.2 and 2.5).
 //!
 //! ```text
-//!   raw_N          N cells in rows of their own by Table::check_and_mutate_rows, 1,000 in a request
+//!   raw_N          N cells in rows of their own by Table::check_and_mutate_rows, 1,000 in a
+//!                  request
 //!   tx_N           begin, N sets in rows of their own, commit
-//!   one_by_one     transactions with a slow step in the middle, each straight through: get, set, wait,
-//!                  get, set, commit; as few at once as there are workers, and no waiting
+//!   one_by_one     transactions with a slow step in the middle, each straight through: get, set,
+//!                  wait, get, set, commit; as few at once as there are workers, and no waiting
 //!   all_at_once    thousands of the same at once in one process, all in the slow step together
 //! ```
 //!
-//! Memory is what a process holds more than before: by the cells of one large transaction before its
-//! commit, and by transactions that wait. Each is measured in a process that has held nothing else: what was
-//! freed would be used again, and nothing would be seen.
+//! Memory is what a process holds more than before: by the cells of one large transaction before
+//! its commit, and by transactions that wait. Each is measured in a process that has held nothing
+//! else: what was freed would be used again, and nothing would be seen.
 
 mod bed;
 mod many;

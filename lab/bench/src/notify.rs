@@ -1,21 +1,25 @@
 //! Notifications, measured (paper section 2.4).
 //!
 //! ```text
-//!   hand_off              half of: a thread wakes another, which wakes it; what anything across threads costs
+//!   hand_off              half of: a thread wakes another, which wakes it; what anything across
+//!                         threads costs
 //!   hand_off_across       the same, with each kept on a processor of its own
-//!   start_hinted          a write is committed, and the observer starts, told by a hint; the writer is a task
-//!                         of the workers' runtime, as an application is
+//!   start_hinted          a write is committed, and the observer starts, told by a hint; the
+//!                         writer is a task of the workers' runtime, as an application is
 //!   start_outside         the same, with the writer on a thread outside the runtime
 //!   rested_commit, rested_read
-//!                         its parts, each alone: after a rest everything takes longer than in a row
+//!                         its parts, each alone: after a rest everything takes longer than in a
+//!                         row
 //!   start_scanned_Z       the same where no hint comes: a scan every Z ms finds the cell
 //!   transactions          begin, set, commit on one cell, by as many callers as there are workers
-//!   notifications         an observer that reads its cell and does nothing: get, acknowledge, clear
+//!   notifications         an observer that reads its cell and does nothing: get, acknowledge,
+//!                         clear
 //!   hot_weak, hot_strong  many writers of what one row's observer derives its data from: with weak
 //!                         notifications, and with writes of the observed cell
-//!   commission_...        each trade adds to its broker's one row; or an observer does, from rows of
-//!                         the callers' own (paper section 3.3)
-//!   scanners_...          sixteen scanners with a slow observer: jumping away from each other, or not
+//!   commission_...        each trade adds to its broker's one row; or an observer does, from rows
+//!                         of the callers' own (paper section 3.3)
+//!   scanners_...          sixteen scanners with a slow observer: jumping away from each other, or
+//!                         not
 //! ```
 //!
 //! Each experiment has a store of its own, so that no arm meets what another one left. Workers run

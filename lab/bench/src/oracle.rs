@@ -8,9 +8,9 @@
 //!   half_echo  the same load, with a peer that sends back what it gets in place of the oracle
 //! ```
 //!
-//! The server is a process of its own, the clients are this one. The arms take turns; every timestamp that
-//! was handed out is marked, and none may be met twice or below one that was there before. The run is void, too,
-//! if the callers of `half_load` came late in most rounds.
+//! The server is a process of its own, the clients are this one. The arms take turns; every
+//! timestamp that was handed out is marked, and none may be met twice or below one that was there
+//! before. The run is void, too, if the callers of `half_load` came late in most rounds.
 
 mod arms;
 mod echo;

@@ -8,24 +8,26 @@
 //! svg     elements, escaping, the style sheet
 //! ```
 //!
-//! Written here rather than taken from a crate: a plot must be readable on a light and on a dark page,
-//! which takes a style sheet with both sets of colours, and the crates that draw SVG without further
-//! dependencies write fixed colours into every element. The rest is arithmetic.
+//! Written here rather than taken from a crate: a plot must be readable on a light and on a dark
+//! page, which takes a style sheet with both sets of colours, and the crates that draw SVG without
+//! further dependencies write fixed colours into every element. The rest is arithmetic.
 //!
-//! A plot has the paper's own points beside ours where the paper has any: [`Role`] gives each kind of
-//! series its look, the same in every experiment. Colours differ in lightness as well, and each series has
-//! a marker of its own.
+//! A plot has the paper's own points beside ours where the paper has any: [`Role`] gives each kind
+//! of series its look, the same in every experiment. Colours differ in lightness as well, and each
+//! series has a marker of its own.
 //!
-//! Values that an axis cannot show (not finite, or not positive on a logarithmic axis) are left out.
+//! Values that an axis cannot show (not finite, or not positive on a logarithmic axis) are left
+//! out.
 //!
 //! ```ignore
+//! let ours = vec![Point::at(1.0, 0.002).between(0.001, 0.02)];
 //! let chart = Chart {
 //!     title: "Figure 7: delay over crawl rate".into(),
 //!     subtitle: "200,000 documents, two cores".into(),
 //!     x: Axis::linear("crawl rate", Unit::Percent),
 //!     y: Axis::log("median delay", Unit::Seconds),
 //!     series: vec![
-//!         Series::line("Percolator", Role::Ours(0), vec![Point::at(1.0, 0.002).between(0.001, 0.02)]),
+//!         Series::line("Percolator", Role::Ours(0), ours),
 //!         Series::dashed("Percolator, 2010", Role::Paper(0), vec![Point::at(1.0, 2.0)]),
 //!     ],
 //!     references: vec![Reference::x(40.0, "the paper's knee")],

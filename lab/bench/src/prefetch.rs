@@ -1,5 +1,6 @@
-//! What reading columns ahead saves (section 2.5 of the paper: "reduces the total number of Bigtable reads
-//! by a factor of 10"): documents of twenty columns, read column by column, with and without it.
+//! What reading columns ahead saves (section 2.5 of the paper: "reduces the total number of
+//! Bigtable reads by a factor of 10"): documents of twenty columns, read column by column, with and
+//! without it.
 //!
 //! Nothing is timed. The reads of the store are counted, which are the same in every run.
 
@@ -16,8 +17,8 @@ use crate::system::{Load, machine};
 
 /// A document's columns, each read by a request of its own if nothing is read ahead.
 const COLUMNS: usize = 20;
-/// Every so many columns of the documents with long values has one that does not fit into its record, and
-/// takes a second read.
+/// Every so many columns of the documents with long values has one that does not fit into its
+/// record, and takes a second read.
 const LONG_EVERY: usize = 5;
 const SHORT_BYTES: usize = 10;
 const LONG_BYTES: usize = 300;

@@ -2,16 +2,17 @@
 
 use crate::system;
 
-/// How nice those are that serve. A thread of lower priority gives way when another one wakes; one of the
-/// same keeps its processor for a time slice, some milliseconds.
+/// How nice those are that serve. A thread of lower priority gives way when another one wakes; one
+/// of the same keeps its processor for a time slice, some milliseconds.
 const NICE: i32 = 10;
 
-/// From now on this thread, and those that it starts, get a processor before all other threads of this
-/// process and of every process that comes from it. For those there is no way back: it takes no privileges
-/// to be nice, but some to be so no longer.
+/// From now on this thread, and those that it starts, get a processor before all other threads of
+/// this process and of every process that comes from it. For those there is no way back: it takes
+/// no privileges to be nice, but some to be so no longer.
 ///
-/// Processes in sessions of their own, as those of PostgreSQL are, compete as whole sessions and are as they
-/// were. What cannot be made to give way stays as it is, too; the lateness of whoever measures will tell.
+/// Processes in sessions of their own, as those of PostgreSQL are, compete as whole sessions and
+/// are as they were. What cannot be made to give way stays as it is, too; the lateness of whoever
+/// measures will tell.
 #[cfg(target_os = "linux")]
 pub(crate) fn go_before_all_others() {
     let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();

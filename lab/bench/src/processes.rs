@@ -115,8 +115,8 @@ fn list(cores: &[usize]) -> String {
     cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The cores that this process may run on; none where that cannot be had, or where nothing can be moved
-/// to others.
+/// The cores that this process may run on; none where that cannot be had, or where nothing can be
+/// moved to others.
 pub(crate) fn cores() -> Vec<usize> {
     let movable = Command::new("taskset")
         .arg("--version")

@@ -1,10 +1,10 @@
-//! What one operation takes, whatever else the machine does: instructions and allocations of the arms of
-//! Figure 8 and of a document of Figure 7, counted by Valgrind, and what they ask of files, counted by the
-//! kernel without it.
+//! What one operation takes, whatever else the machine does: instructions and allocations of the
+//! arms of Figure 8 and of a document of Figure 7, counted by Valgrind, and what they ask of files,
+//! counted by the kernel without it.
 //!
-//! Each arm is run twice by a process of its own, with so many operations and with twice as many; what the
-//! second takes more is what they take. Writing out and merging sorted runs is not in it: too little is
-//! written for that.
+//! Each arm is run twice by a process of its own, with so many operations and with twice as many;
+//! what the second takes more is what they take. Writing out and merging sorted runs is not in it:
+//! too little is written for that.
 
 mod callgrind;
 
@@ -171,8 +171,8 @@ struct Counted {
     asked: Option<Asked>,
 }
 
-/// Counts an arm's operations: by Valgrind, and again without it. What a process asks of the kernel is not
-/// what it asks in there, where threads take turns by means of a pipe.
+/// Counts an arm's operations: by Valgrind, and again without it. What a process asks of the kernel
+/// is not what it asks in there, where threads take turns by means of a pipe.
 fn one(arm: &str, settings: Settings) -> anyhow::Result<Counted> {
     let dir = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
     let file = dir.path().join("callgrind");
@@ -194,8 +194,8 @@ fn one(arm: &str, settings: Settings) -> anyhow::Result<Counted> {
     Ok(Counted { counts: Counts::read(&text)?, wrong, asked })
 }
 
-/// Runs an arm's operations in a process of their own, and returns what it tells. To check clusters takes
-/// instructions for each document, so where they are counted it is not done.
+/// Runs an arm's operations in a process of their own, and returns what it tells. To check clusters
+/// takes instructions for each document, so where they are counted it is not done.
 fn done(
     mut command: Command,
     arm: &str,

@@ -39,8 +39,8 @@ impl Bar {
         matches!(self, Bar::AtMost(_))
     }
 
-    /// How a number stands to it: `reached` by the median, `missed` even by the better end of the interval,
-    /// or `unclear`.
+    /// How a number stands to it: `reached` by the median, `missed` even by the better end of the
+    /// interval, or `unclear`.
     pub(crate) fn verdict(self, Estimate { median, low, high }: Estimate) -> &'static str {
         let (reached, missed) = match self {
             Bar::AtLeast(bar) => (median >= bar, high < bar),

@@ -4,11 +4,13 @@
 //!   commit             begin, set, commit on one cell
 //!   commit_two_phases  the same with prewrite and commit
 //!   get                snapshot, get of a cell without a lock
-//!   first_lock         the same of a cell that a dead client's transaction has locked: it is rolled back
+//!   first_lock         the same of a cell that a dead client's transaction has locked: it is
+//!                      rolled back
 //!   further_lock       the same of a cell of a dead transaction that is known to be rolled back
-//!   resume             the same where the client lives and has forgotten its transaction: the lock has
-//!                      to outlive its lifetime first
-//!   live               a commit that stops for a while between its phases, among readers of its cell
+//!   resume             the same where the client lives and has forgotten its transaction: the lock
+//!                      has to outlive its lifetime first
+//!   live               a commit that stops for a while between its phases, among readers of its
+//!                      cell
 //! ```
 //!
 //! A client dies here as a process does: its locks stay, its liveness token is gone.

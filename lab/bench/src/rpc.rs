@@ -1,20 +1,23 @@
 //! Transactions over a network, measured against the requests that they consist of.
 //!
 //! ```text
-//!   bare_commit    prewrite and commit of a transaction on one cell, as two requests made beforehand
+//!   bare_commit    prewrite and commit of a transaction on one cell, as two requests made
+//!                  beforehand
 //!   tx             begin, set, commit: the client makes the same requests
-//!   tx_read_first  the same as without conditional mutations (paper section 2.5): a request of its own reads
-//!                  each row, for locks and writes in the way, before the one that locks it
+//!   tx_read_first  the same as without conditional mutations (paper section 2.5): a request of its
+//!                  own reads each row, for locks and writes in the way, before the one that locks
+//!                  it
 //!   tx_ten         begin, ten sets in ten rows, commit, with batches of conditional mutations
-//!   tx_ten_each    the same as on a server without batches: each row's mutation is a request of its own
+//!   tx_ten_each    the same as on a server without batches: each row's mutation is a request of
+//!                  its own
 //!   bare_read      one ReadRows, made beforehand
 //!   get            snapshot, get: the client makes the same request
 //! ```
 //!
-//! The table server is a process of its own, the oracle is in this one, and each arm has one caller, and
-//! again as many as `--callers` says. No two callers share a cell, so nothing conflicts. Each value
-//! carries its cell's number and how often the cell was written, so that a lost, repeated or misplaced
-//! write is noticed.
+//! The table server is a process of its own, the oracle is in this one, and each arm has one
+//! caller, and again as many as `--callers` says. No two callers share a cell, so nothing
+//! conflicts. Each value carries its cell's number and how often the cell was written, so that a
+//! lost, repeated or misplaced write is noticed.
 
 mod bed;
 mod caller;

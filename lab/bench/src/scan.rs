@@ -1,14 +1,15 @@
 //! Scans: of a snapshot against the store's own, and of notifications among clean cells.
 //!
 //! ```text
-//! rows     a thousand rows in order: the store's own scan, a snapshot with one version of each cell,
-//!          a snapshot above ten
+//! rows     a thousand rows in order: the store's own scan, a snapshot with one version of each
+//!          cell, a snapshot above ten
 //! notify   workers find dirty cells by scanning alone, among few clean cells and among many
 //! report   figures and their bars
 //! ```
 //!
-//! Workers are the shipped ones, with an observer that does nothing. What their scans take is measured
-//! where they ask the store for a page; what they then do with each dirty cell is not part of it.
+//! Workers are the shipped ones, with an observer that does nothing. What their scans take is
+//! measured where they ask the store for a page; what they then do with each dirty cell is not part
+//! of it.
 
 mod notify;
 mod report;

@@ -54,8 +54,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts Google's emulator of Bigtable, which keeps everything in memory, on a free port of this
-    /// machine.
+    /// Starts Google's emulator of Bigtable, which keeps everything in memory, on a free port of
+    /// this machine.
     pub(crate) fn emulator(program: &Path) -> anyhow::Result<Self> {
         let child = Command::new(program)
             .args(["-host", "127.0.0.1", "-port", "0"])

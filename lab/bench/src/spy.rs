@@ -1,8 +1,8 @@
 //! A store that counts what is asked of it, and notes when each document's cluster was written.
 //!
-//! It stands between Percolator and the store beneath, so that nothing of the program that is measured
-//! changes. A document is clustered when the commit of its `doc:cluster` has returned: from then on
-//! every reader finds it.
+//! It stands between Percolator and the store beneath, so that nothing of the program that is
+//! measured changes. A document is clustered when the commit of its `doc:cluster` has returned:
+//! from then on every reader finds it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

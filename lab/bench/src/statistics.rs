@@ -47,9 +47,10 @@ fn median(sample: &[f64]) -> Option<f64> {
 /// By how many seconds requests may be sent late in any case.
 const LATE_S: f64 = 0.001;
 
-/// Whether requests were sent too late for their delays to mean anything, given both in seconds at the
-/// median and at the 99th of 100: by more than a millisecond and a tenth of the same percentile of the
-/// delays. These count from when a request was due, so lateness is in them and makes them longer.
+/// Whether requests were sent too late for their delays to mean anything, given both in seconds at
+/// the median and at the 99th of 100: by more than a millisecond and a tenth of the same percentile
+/// of the delays. These count from when a request was due, so lateness is in them and makes them
+/// longer.
 pub(crate) fn is_late(late: [f64; 2], delays: [f64; 2]) -> bool {
     late.into_iter().zip(delays).any(|(late, delay)| late > (delay / 10.0).max(LATE_S))
 }

@@ -13,8 +13,8 @@ use crate::server::Server;
 use crate::statistics::Estimate;
 use crate::system::{self, Io};
 
-/// How long one arm runs at most before it is the next one's turn, and how often it is its turn at least: a
-/// median of fewer, and its interval, say little.
+/// How long one arm runs at most before it is the next one's turn, and how often it is its turn at
+/// least: a median of fewer, and its interval, say little.
 const BLOCK: Duration = Duration::from_millis(500);
 const BLOCKS_MIN: usize = 10;
 /// An arm is warm when two blocks in a row differ by no more than this part of the first.
@@ -147,8 +147,9 @@ impl Turns {
         ((self.blocks() + 1) * arms) as u64
     }
 
-    /// Lets the arms take turns: `turn` is given the index of the arm. The first round goes by the order of
-    /// the arms and does not count: each has turns until it is warm. Returns `false` after Ctrl-C.
+    /// Lets the arms take turns: `turn` is given the index of the arm. The first round goes by the
+    /// order of the arms and does not count: each has turns until it is warm. Returns `false` after
+    /// Ctrl-C.
     pub(crate) async fn take(
         self,
         context: &Context,

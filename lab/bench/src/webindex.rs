@@ -1,9 +1,10 @@
-//! The web index, measured: pages and links a second to idle and searchable, and delays at half load.
+//! The web index, measured: pages and links a second to idle and searchable, and delays at half
+//! load.
 //!
-//! Two runs, each on a store of its own: as fast as it goes, until every observer is idle and every page
-//! searchable; then with pages arriving at half that rate, by a schedule that does not wait for the
-//! index (so that a stall counts for every page it delays). Each run ends with a verification; a run
-//! that fails it is void.
+//! Two runs, each on a store of its own: as fast as it goes, until every observer is idle and every
+//! page searchable; then with pages arriving at half that rate, by a schedule that does not wait
+//! for the index (so that a stall counts for every page it delays). Each run ends with a
+//! verification; a run that fails it is void.
 
 use std::path::Path;
 use std::time::Instant;

@@ -18,7 +18,8 @@ fn ours_and_its_rivals_are_measured_and_compared_with_the_rule() {
     let without = ["--python", "no-such-python", "--json", "--out", out.to_str().unwrap()];
     let ran = bench("fig7", &[&small[..], &without].concat());
     let result: Value = serde_json::from_slice(&ran.stdout).unwrap();
-    // Beside other tests the generator of arrivals may be late, and then the run is void; nothing else.
+    // Beside other tests the generator of arrivals may be late, and then the run is void; nothing
+    // else.
     let conditions = result["check"].as_array().unwrap();
     let broken = || conditions.iter().filter(|condition| condition["ok"] == false);
     for condition in broken() {

@@ -88,8 +88,8 @@ fn the_ladder_says_what_each_form_asks_of_the_store() {
         let names = ["reads", "writes", "conditions", "cells_changed"];
         names.iter().map(|name| each[*name].as_f64().unwrap()).collect()
     };
-    // Prewrite looks for lock, tomb and newer write, and leaves lock and value; commit looks for the lock,
-    // and leaves the write record in its place.
+    // Prewrite looks for lock, tomb and newer write, and leaves lock and value; commit looks for
+    // the lock, and leaves the write record in its place.
     assert_eq!(
         (&ladder[0]["arm"], asked(&ladder[0])),
         (&"paper_faithful".into(), vec![0.0, 2.0, 4.0, 4.0])

@@ -1,7 +1,8 @@
 //! What is crawled: documents whose clustering keys are drawn at random.
 //!
-//! The paper draws three keys uniformly from 750 million for a billion documents. The same proportion
-//! gives 3.28 documents to a cluster and 92.5 % in clusters of more than one, at any size.
+//! The paper draws three keys uniformly from 750 million for a billion documents. The same
+//! proportion gives 3.28 documents to a cluster and 92.5 % in clusters of more than one, at any
+//! size.
 
 use percolator::{Bytes, Error, Result, RowKey};
 
@@ -107,7 +108,8 @@ impl Corpus {
     pub fn document(&self, id: u64) -> Document {
         let mut stream = self.stream(id);
         let keys = std::array::from_fn(|_| {
-            // The high half of the product; the bias is below 2^-32 for any repository that fits a disk.
+            // The high half of the product; the bias is below 2^-32 for any repository that fits a
+            // disk.
             let product = u128::from(stream.next()) * u128::from(self.key_space);
             (product >> 64) as u64
         });

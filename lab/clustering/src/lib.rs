@@ -1,15 +1,16 @@
-//! The synthetic clustering repository of the paper's Figure 7 (§3.2): documents that are clustered by
-//! three keys as they arrive, and the batch programs that do the same by going over all of them.
+//! The synthetic clustering repository of the paper's Figure 7 (§3.2): documents that are clustered
+//! by three keys as they arrive, and the batch programs that do the same by going over all of them.
 //!
 //! ```text
 //! document   what is crawled: an id, keys drawn at random, a body of about 1 KB
 //! rule       which documents are one cluster, by sorting in memory; how many clusters to expect
 //! repository the incremental form: tables, observers, a key that is added later
-//! batch      the rivals: row-wise passes that carry the bodies, and a batch of the new documents alone
+//! batch      the rivals: row-wise passes that carry the bodies, and a batch of the new documents
+//!            alone
 //! ```
 //!
-//! All forms give the same answer, and are compared with [`rule`], which shares no code with them. A
-//! crate of its own, so that the application compiles against `percolator`'s public API alone.
+//! All forms give the same answer, and are compared with [`rule`], which shares no code with them.
+//! A crate of its own, so that the application compiles against `percolator`'s public API alone.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {

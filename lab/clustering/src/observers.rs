@@ -6,9 +6,10 @@
 //! doc:representative --cluster-more--> by_key_4, doc:merged      (added later)
 //! ```
 //!
-//! Entries of the index tables never change. So whoever finds one has found what it is and will be, and
-//! whoever misses one and writes it conflicts with all others who do so: the runs are serializable, and
-//! the result is that of the sequential rule in the order of their start timestamps.
+//! Entries of the index tables never change. So whoever finds one has found what it is and will be,
+//! and whoever misses one and writes it conflicts with all others who do so: the runs are
+//! serializable, and the result is that of the sequential rule in the order of their start
+//! timestamps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,8 +72,8 @@ impl Observer for Cluster {
     }
 }
 
-/// Merges clusters whose representatives share one more key. Only representatives set it in motion, so it
-/// costs nothing for a document that joins a cluster.
+/// Merges clusters whose representatives share one more key. Only representatives set it in motion,
+/// so it costs nothing for a document that joins a cluster.
 #[derive(Debug)]
 pub(crate) struct ClusterMore {
     pub(crate) index: Table,

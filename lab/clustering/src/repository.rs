@@ -74,8 +74,8 @@ impl Repository {
         &self.db
     }
 
-    /// Clusters, in this process and until the workers are stopped, all documents that are there and all
-    /// that arrive.
+    /// Clusters, in this process and until the workers are stopped, all documents that are there
+    /// and all that arrive.
     ///
     /// # Errors
     /// Those of the database.

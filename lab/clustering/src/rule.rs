@@ -1,17 +1,19 @@
 //! Which documents are one cluster.
 //!
-//! Three passes, one for each key, and only representatives go on to the next: of the documents with
-//! one first key the earliest represents the others; of these representatives with one second key, the
-//! earliest; and so on. (Not every two documents with a key in common are one cluster: with keys from
-//! 0.75 N nearly all would be.) Looking up keys one after the other in the order of arrival gives the
-//! same: a hit joins that cluster and ends the search, a miss registers the key and goes on.
+//! Three passes, one for each key, and only representatives go on to the next: of the documents
+//! with one first key the earliest represents the others; of these representatives with one second
+//! key, the earliest; and so on. (Not every two documents with a key in common are one cluster:
+//! with keys from 0.75 N nearly all would be.) Looking up keys one after the other in the order of
+//! arrival gives the same: a hit joins that cluster and ends the search, a miss registers the key
+//! and goes on.
 //!
-//! [`passes`] is the answer that all else is compared with. It sorts, where the others hash or look up.
+//! [`passes`] is the answer that all else is compared with. It sorts, where the others hash or look
+//! up.
 
 use crate::Document;
 
-/// The representative of each document, by its id; documents in the order of their arrival, clustered by
-/// the first `keys` of their keys.
+/// The representative of each document, by its id; documents in the order of their arrival,
+/// clustered by the first `keys` of their keys.
 ///
 /// ```
 /// use clustering::{Document, rule};

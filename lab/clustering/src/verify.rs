@@ -33,15 +33,16 @@ struct Found {
 }
 
 impl Repository {
-    /// Compares every document's cluster with what the rule says, for the documents in the order of the
-    /// transactions that clustered them: these are serializable, so nothing but that order may decide.
-    /// Of the fourth key, which merges clusters that are there, the order says who represents the merged
-    /// one, and so only who is together with whom is compared.
+    /// Compares every document's cluster with what the rule says, for the documents in the order of
+    /// the transactions that clustered them: these are serializable, so nothing but that order may
+    /// decide. Of the fourth key, which merges clusters that are there, the order says who
+    /// represents the merged one, and so only who is together with whom is compared.
     ///
     /// See the [crate's page](crate) for an example.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a number of keys that is neither three nor four; those of the database.
+    /// [`Error::Invalid`] for a number of keys that is neither three nor four; those of the
+    /// database.
     pub async fn verify(&self, keys: usize) -> Result<Check> {
         if !(KEYS_AT_FIRST..=KEYS).contains(&keys) {
             let range = format!("{KEYS_AT_FIRST} or {KEYS}");

@@ -1,7 +1,7 @@
 //! What the clients of a run saw: each transaction as its client knows it, written down as it goes.
 //!
-//! A transaction enters the book when its log is dropped, however that comes about: a process that is
-//! killed leaves what it had seen so far.
+//! A transaction enters the book when its log is dropped, however that comes about: a process that
+//! is killed leaves what it had seen so far.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The executor: one thread, virtual time, and every choice from one seed.
 //!
-//! Tasks belong to processes. The next one is chosen from those that are ready (`schedule`); when none
-//! is, time jumps to the next event. A paused process keeps what is due until it is resumed; a killed
-//! one loses its tasks where they stand. Invariant: nothing is run, woken or dropped while the state is
-//! locked, so that whatever runs may come back here.
+//! Tasks belong to processes. The next one is chosen from those that are ready (`schedule`); when
+//! none is, time jumps to the next event. A paused process keeps what is due until it is resumed; a
+//! killed one loses its tasks where they stand. Invariant: nothing is run, woken or dropped while
+//! the state is locked, so that whatever runs may come back here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -173,8 +173,8 @@ impl Executor {
         state.wake(index, generation);
     }
 
-    /// Does something at a moment to come, in the name of a process: later if it is paused then, not
-    /// at all if it is dead.
+    /// Does something at a moment to come, in the name of a process: later if it is paused then,
+    /// not at all if it is dead.
     pub(crate) fn after(
         &self,
         delay: Duration,
@@ -240,8 +240,8 @@ impl Executor {
         drop((parked, held, ended));
     }
 
-    /// Runs a future of the world to its end, and everything else beside it. `None` when nothing can go
-    /// on any more, or after `steps_max` steps.
+    /// Runs a future of the world to its end, and everything else beside it. `None` when nothing
+    /// can go on any more, or after `steps_max` steps.
     pub(crate) fn block_on<T: Send + 'static>(
         &self,
         steps_max: u64,

@@ -1,9 +1,9 @@
-//! Requests of one process that wait for each other and go in one message, as the client of a store behind
-//! a network lets them (paper section 2.5, `batch_delay` of `bigtable-grpc`): conditional mutations with
-//! conditional mutations, reads of single rows with reads.
+//! Requests of one process that wait for each other and go in one message, as the client of a store
+//! behind a network lets them (paper section 2.5, `batch_delay` of `bigtable-grpc`): conditional
+//! mutations with conditional mutations, reads of single rows with reads.
 //!
-//! What the protocol meets by this: its requests leave a while after it has sent them, and those of several
-//! transactions are lost, late, doubled or answered together.
+//! What the protocol meets by this: its requests leave a while after it has sent them, and those of
+//! several transactions are lost, late, doubled or answered together.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -105,8 +105,8 @@ pub struct Run {
 pub struct History {
     /// All transactions that got a start timestamp, those of observers too.
     pub txns: Vec<Txn>,
-    /// Every write record that the store ever held, in the order in which it was given them, so that
-    /// garbage collection hides none.
+    /// Every write record that the store ever held, in the order in which it was given them, so
+    /// that garbage collection hides none.
     pub records: Vec<Record>,
     /// Every tomb that the store ever held: (cell, start timestamp).
     pub tombs: Vec<(Cell, Timestamp)>,
@@ -128,8 +128,8 @@ pub struct History {
     /// Records that garbage collection has dropped: (cell, start timestamp).
     pub collected: Vec<(Cell, Timestamp)>,
     /// Locks that the store let a transaction place in a cell that held its record or tomb, or had
-    /// held it until garbage collection: (cell, start timestamp). Not so where the store has no floor and
-    /// collection had taken both: such a lock counts for nothing there.
+    /// held it until garbage collection: (cell, start timestamp). Not so where the store has no
+    /// floor and collection had taken both: such a lock counts for nothing there.
     pub locked_again: Vec<(Cell, Timestamp)>,
     /// Records that came again after garbage collection had dropped them: (cell, start timestamp).
     pub revived: Vec<(Cell, Timestamp)>,

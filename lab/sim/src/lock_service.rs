@@ -1,7 +1,7 @@
 //! The simulated lock service: a server process over [`ProcessLocks`], and what clients hold.
 //!
-//! Tokens live as long as sessions: that of a dead process ends after a time-out; that of a living one
-//! may be lost, and is made again a while later. A restart forgets everything.
+//! Tokens live as long as sessions: that of a dead process ends after a time-out; that of a living
+//! one may be lost, and is made again a while later. A restart forgets everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -54,7 +54,8 @@ impl LockServer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the sessions of a process, after a while if it is dead; a living one makes new ones then.
+    /// Ends the sessions of a process, after a while if it is dead; a living one makes new ones
+    /// then.
     pub(crate) fn end_sessions(self: &Arc<Self>, of: ProcessId, after: Duration) {
         if self.executor().is_dead(of) {
             let server = self.clone();

@@ -28,12 +28,12 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs seeds, each in a world of its own, and prints what happened in them; before them those that
-    /// once showed something. Exits with 3 when anything is found wrong, or when something that must
-    /// happen sometimes never did in a batch of a thousand seeds or more.
+    /// Runs seeds, each in a world of its own, and prints what happened in them; before them those
+    /// that once showed something. Exits with 3 when anything is found wrong, or when something
+    /// that must happen sometimes never did in a batch of a thousand seeds or more.
     ///
-    /// One of the lines is a hash of all histories of the range. The hash is the same for each number
-    /// of jobs, and on each machine.
+    /// One of the lines is a hash of all histories of the range. The hash is the same for each
+    /// number of jobs, and on each machine.
     Run {
         /// The seeds: `A..B`, B excluded.
         #[arg(long, default_value = "0..1000")]
@@ -42,8 +42,8 @@ enum Command {
         #[arg(long)]
         jobs: Option<usize>,
     },
-    /// Runs a seed twice and prints the hash of each run's trace, which must be the same. Exits with 3
-    /// when they differ, or when anything is found wrong.
+    /// Runs a seed twice and prints the hash of each run's trace, which must be the same. Exits
+    /// with 3 when they differ, or when anything is found wrong.
     Replay {
         /// The seed.
         #[arg(long)]
@@ -61,21 +61,22 @@ enum Command {
         #[arg(long)]
         clients: Option<u64>,
     },
-    /// Leaves out of a failing seed's world whatever the finding does not need, and prints the command
-    /// that replays what is left. Exits with 3 when the seed shows nothing.
+    /// Leaves out of a failing seed's world whatever the finding does not need, and prints the
+    /// command that replays what is left. Exits with 3 when the seed shows nothing.
     Minimise {
         /// The seed.
         #[arg(long)]
         seed: u64,
     },
-    /// Plays every crash, and every late or lost message, of a transaction of three cells, alone and in
-    /// pairs. Exits with 3 when any case ends inconsistently.
+    /// Plays every crash, and every late or lost message, of a transaction of three cells, alone
+    /// and in pairs. Exits with 3 when any case ends inconsistently.
     CrashPoints,
     /// Explores small models of the protocol to exhaustion. Exits with 3 when one shows something
     /// wrong, or is not exhausted.
     Model,
-    /// Runs the core over the store on disk, with threads, and judges what they saw. Exits with 3 when
-    /// anything is found wrong. What is drawn follows from the seed; how the threads meet does not.
+    /// Runs the core over the store on disk, with threads, and judges what they saw. Exits with 3
+    /// when anything is found wrong. What is drawn follows from the seed; how the threads meet does
+    /// not.
     Threads {
         /// For how long, in seconds.
         #[arg(long, default_value_t = 60)]
@@ -88,8 +89,8 @@ enum Command {
         #[arg(long)]
         mutant: Option<String>,
     },
-    /// Switches off one defence after the other, and prints what misses it. Exits with 3 when nothing
-    /// does.
+    /// Switches off one defence after the other, and prints what misses it. Exits with 3 when
+    /// nothing does.
     Mutants {
         /// How many seeds a mutant is looked for with.
         #[arg(long, default_value_t = 1000)]

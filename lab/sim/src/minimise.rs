@@ -1,5 +1,5 @@
-//! Finding out what a seed's finding needs: parts of its world are left out one at a time, and its work
-//! is cut short, as long as the same finding stays.
+//! Finding out what a seed's finding needs: parts of its world are left out one at a time, and its
+//! work is cut short, as long as the same finding stays.
 //!
 //! The result is small, not the smallest there is: with every part that goes the rest of the run
 //! changes, too.
@@ -21,8 +21,8 @@ pub struct Minimal {
     pub runs: u64,
 }
 
-/// Leaves out of a seed's world whatever the finding does not need; `None` if the seed shows nothing.
-/// The same finding is one of the property that fails first.
+/// Leaves out of a seed's world whatever the finding does not need; `None` if the seed shows
+/// nothing. The same finding is one of the property that fails first.
 pub fn minimise(seed: u64) -> Option<Minimal> {
     let report = run_with(seed, &Restrictions::default(), false);
     let property = report.findings.first()?.property;

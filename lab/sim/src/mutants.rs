@@ -1,14 +1,14 @@
 //! Switching off one defence after the other, to see that each is missed.
 //!
-//! The switches exist only in a build with `--cfg mutants`, which this command makes for itself, in a
-//! target directory of its own. A mutant that no random run can be expected to show has a test of its
-//! own, and is left to that; all of the store on disk have one, because the simulator runs no line of it.
-//! Every other one goes through random seeds, then through all crash points, then through the small models,
-//! until something is found wrong.
+//! The switches exist only in a build with `--cfg mutants`, which this command makes for itself, in
+//! a target directory of its own. A mutant that no random run can be expected to show has a test of
+//! its own, and is left to that; all of the store on disk have one, because the simulator runs no
+//! line of it. Every other one goes through random seeds, then through all crash points, then
+//! through the small models, until something is found wrong.
 //!
-//! What counts is the hazard: a world that the mutant keeps from ever beginning shows nothing, and a
-//! search that does not end in its time is an error. A test that no longer ends has failed: it takes
-//! milliseconds with every defence in place.
+//! What counts is the hazard: a world that the mutant keeps from ever beginning shows nothing, and
+//! a search that does not end in its time is an error. A test that no longer ends has failed: it
+//! takes milliseconds with every defence in place.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -95,8 +95,8 @@ struct Build {
     unmutated: Mutex<BTreeMap<Means, ()>>,
 }
 
-/// Goes through all mutants, or those named, and prints a table, each row as soon as it is known; whether
-/// every one was caught, and nothing was found with every defence in place.
+/// Goes through all mutants, or those named, and prints a table, each row as soon as it is known;
+/// whether every one was caught, and nothing was found with every defence in place.
 pub(crate) fn run(seeds: u64, only: &[String]) -> anyhow::Result<bool> {
     let started = Instant::now();
     let all =
@@ -171,7 +171,8 @@ impl Build {
         Ok(text)
     }
 
-    /// Looks for mutants, each given with the position of its crate, several at once; how many were caught.
+    /// Looks for mutants, each given with the position of its crate, several at once; how many were
+    /// caught.
     fn catch_all(&self, wanted: &[(usize, &'static Mutant)], seeds: u64) -> anyhow::Result<usize> {
         let (next, caught) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let failure = Mutex::new(None);
@@ -316,8 +317,8 @@ pub(crate) fn switch_off(mutant: Option<&str>) -> anyhow::Result<()> {
     }
 }
 
-/// What the child does: looks for one mutant, and prints on one line what found it. What was found in
-/// words goes to standard error.
+/// What the child does: looks for one mutant, and prints on one line what found it. What was found
+/// in words goes to standard error.
 #[cfg(mutants)]
 pub(crate) fn look(mutant: Option<&str>, means: Means, seeds: u64) -> anyhow::Result<bool> {
     switch_off(mutant)?;

@@ -60,8 +60,8 @@ pub(crate) fn is_schema(table: &[u8], row: &RowKey) -> bool {
     table == b"percolator.system" && row.as_bytes() == b"observers"
 }
 
-/// The observers that a stored schema names: its version and their count, then of each its flags and,
-/// behind their lengths, table, column and name.
+/// The observers that a stored schema names: its version and their count, then of each its flags
+/// and, behind their lengths, table, column and name.
 pub(crate) fn observers(schema: &[u8]) -> Vec<u8> {
     let mut left = schema.get(12..).unwrap_or_default();
     let mut all = Vec::new();

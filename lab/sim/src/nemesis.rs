@@ -1,5 +1,5 @@
-//! Whatever goes wrong beyond single messages: each kind of fault has a task of its own, which strikes
-//! at random intervals until the world is healed.
+//! Whatever goes wrong beyond single messages: each kind of fault has a task of its own, which
+//! strikes at random intervals until the world is healed.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! The simulated oracle: processes that lead in turn, and what clients hold.
 //!
-//! Each is the core's own oracle over the simulated store: in half of the worlds one that takes over at
-//! once ([`WindowOracle::lead`]), in the others an [`OracleNode`], which stands by until nobody leads.
-//! Clients know several addresses and may ask any of them: a deposed oracle that wakes must defend
-//! itself.
+//! Each is the core's own oracle over the simulated store: in half of the worlds one that takes
+//! over at once ([`WindowOracle::lead`]), in the others an [`OracleNode`], which stands by until
+//! nobody leads. Clients know several addresses and may ask any of them: a deposed oracle that
+//! wakes must defend itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -268,8 +268,8 @@ impl fmt::Debug for RemoteOracle {
 }
 
 impl RemoteOracle {
-    /// Asks the oracles until one answers. A request without an answer is not repeated but made anew, so
-    /// that a late answer to it is nobody's (H09).
+    /// Asks the oracles until one answers. A request without an answer is not repeated but made
+    /// anew, so that a late answer to it is nobody's (H09).
     async fn ask(&self, request: OracleRequest) -> Result<OracleReply> {
         let executor = &self.runtime.executor;
         let from = self.runtime.process;

@@ -1,14 +1,16 @@
-//! How the simulated store writes: one mutation after the other, and a commit in one step takes its time.
+//! How the simulated store writes: one mutation after the other, and a commit in one step takes its
+//! time.
 //!
 //! ```text
-//!   a commit in one step:   rows pending, timestamp taken ---- a while ---- written, published, answered
+//!   a commit in one step:   rows pending, timestamp taken ---- a while ---- written, published,
+//!                           answered
 //!   mutations behind it:    wait
 //!   readers of its rows:    wait, if they name a later snapshot; a glance shows nothing
 //! ```
 //!
-//! The store on disk writes the batch in that while, and perhaps syncs it. A write may fail. Then a part of what
-//! waited may have been written, every caller is told that the outcome is unknown, and the store refuses
-//! everything until it is started again.
+//! The store on disk writes the batch in that while, and perhaps syncs it. A write may fail. Then a
+//! part of what waited may have been written, every caller is told that the outcome is unknown, and
+//! the store refuses everything until it is started again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -165,8 +167,8 @@ impl StoreServer {
         }
     }
 
-    /// Takes the timestamp of a commit in one step. What is not such a commit, or came to its end thereby,
-    /// is given back.
+    /// Takes the timestamp of a commit in one step. What is not such a commit, or came to its end
+    /// thereby, is given back.
     fn begin_publishing(self: &Arc<Self>, pending: Pending) -> Option<Pending> {
         let nanos = self.publish_max.as_nanos() as u64;
         let Some((number, above, rows)) = rows_of(&pending.request).filter(|_| nanos > 0) else {
@@ -229,8 +231,8 @@ impl StoreServer {
         reply
     }
 
-    /// The store goes down, or a write fails: the first few of the mutations that wait are written, the others
-    /// are lost. Returns all of them.
+    /// The store goes down, or a write fails: the first few of the mutations that wait are written,
+    /// the others are lost. Returns all of them.
     pub(crate) fn lose_tail(&self) -> Vec<Pending> {
         let (publishing, mut rest) = {
             let mut state = self.state();
@@ -269,8 +271,8 @@ impl StoreServer {
         self.state().failing = true;
     }
 
-    /// A write fails: nobody knows what became of it, and nothing is answered until the store was started
-    /// again.
+    /// A write fails: nobody knows what became of it, and nothing is answered until the store was
+    /// started again.
     fn fail_writes(&self) {
         self.tally.happened(Sometimes::WriteFailed);
         let readers = self.state().publishing.as_mut().map(|it| std::mem::take(&mut it.readers));

@@ -12,8 +12,8 @@ pub struct Regression {
 /// The seeds that once showed something, in the order of the file.
 ///
 /// # Panics
-/// If the file, which is part of the program, holds a line that is neither a comment nor a seed with a
-/// note.
+/// If the file, which is part of the program, holds a line that is neither a comment nor a seed
+/// with a note.
 pub fn regressions() -> Vec<Regression> {
     let lines = include_str!("../seeds.txt").lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));

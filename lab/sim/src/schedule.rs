@@ -1,14 +1,14 @@
 //! Which of the tasks that are ready runs next.
 //!
 //! Most seeds draw one of them each time. That seldom keeps a task waiting for long while others do
-//! much, which some mistakes need. So other seeds use *probabilistic concurrency testing* (Burckhardt,
-//! Kothari, Musuvathi and Nagarakatte, ASPLOS 2010): every task has a priority that was drawn when it
-//! was spawned, the highest of those that are ready runs, and at a few moments drawn beforehand the
-//! task whose turn it is falls behind all others. A mistake that takes `d` tasks to be ordered in one
-//! way needs no more than `d - 1` such moments.
+//! much, which some mistakes need. So other seeds use *probabilistic concurrency testing*
+//! (Burckhardt, Kothari, Musuvathi and Nagarakatte, ASPLOS 2010): every task has a priority that
+//! was drawn when it was spawned, the highest of those that are ready runs, and at a few moments
+//! drawn beforehand the task whose turn it is falls behind all others. A mistake that takes `d`
+//! tasks to be ordered in one way needs no more than `d - 1` such moments.
 //!
-//! Time stands still while anything is ready, so that a low priority delays a task within a moment and
-//! starves none.
+//! Time stands still while anything is ready, so that a low priority delays a task within a moment
+//! and starves none.
 
 use crate::random::Rng;
 

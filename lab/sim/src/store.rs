@@ -1,9 +1,9 @@
 //! The simulated store: a server process over [`MemoryStore`], and the [`Store`] that clients hold.
 //!
 //! Mutations gather in a group until the next sync, and are applied and answered then: nothing is
-//! visible before it is durable. A kill in between loses a tail of the group (a torn log) and applies
-//! the rest without answering. Reads are answered at once, but for those that wait for a commit in one step
-//! (`publishing.rs`). The store answers scans in pages of its own size.
+//! visible before it is durable. A kill in between loses a tail of the group (a torn log) and
+//! applies the rest without answering. Reads are answered at once, but for those that wait for a
+//! commit in one step (`publishing.rs`). The store answers scans in pages of its own size.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -64,8 +64,8 @@ pub(crate) struct State {
     steps: BTreeMap<u64, Step>,
 }
 
-/// A request to commit several rows: what it is asked for at the commit, or what it came to. A store
-/// that has answered such a request does not apply it again.
+/// A request to commit several rows: what it is asked for at the commit, or what it came to. A
+/// store that has answered such a request does not apply it again.
 enum Step {
     Expected(Arc<dyn AtCommit>),
     Answered(StoreReply),
@@ -141,7 +141,8 @@ impl StoreServer {
         self.lose_tail();
     }
 
-    /// Whether a request is not applied any more, because the store has no floor and it took too long.
+    /// Whether a request is not applied any more, because the store has no floor and it took too
+    /// long.
     pub(crate) fn is_over(&self, reply: &ReplyTo) -> bool {
         let life = self.inner.request_life_max();
         let over = life.is_some_and(|life| self.executor.now() > reply.sent + life);

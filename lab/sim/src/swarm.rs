@@ -41,8 +41,8 @@ pub(crate) struct Swarm {
     pub(crate) refuses: bool,
     /// Whether the mutations of one request travel apart.
     pub(crate) splits_batches: bool,
-    /// How long a process's conditional mutations, and its reads, wait for each other where they go in one
-    /// request; zero if they do not.
+    /// How long a process's conditional mutations, and its reads, wait for each other where they go
+    /// in one request; zero if they do not.
     pub(crate) batch_delay: Duration,
     pub(crate) session_timeout: Duration,
     /// By how much monotonic clocks may be fast or slow, in parts per million.
@@ -175,7 +175,8 @@ impl Swarm {
         swarm
     }
 
-    /// How long conditional mutations and reads wait: of one that splits batches, nobody waits for others.
+    /// How long conditional mutations and reads wait: of one that splits batches, nobody waits for
+    /// others.
     pub(crate) fn gather(&self) -> Duration {
         if self.splits_batches { Duration::ZERO } else { self.batch_delay }
     }
@@ -213,7 +214,8 @@ impl Intervals {
     }
 }
 
-/// None in half of the worlds; else such that every protocol action of these workloads can just be sent.
+/// None in half of the worlds; else such that every protocol action of these workloads can just be
+/// sent.
 fn limits(rng: &mut Rng) -> Limits {
     if rng.below(2) == 0 {
         return Limits::default();
@@ -236,7 +238,8 @@ fn options(rng: &mut Rng) -> Options {
         lock_lifetime: Duration::from_millis(rng.between(60, 2000)),
         transaction_life_max: Duration::from_secs(rng.between(2, 30)),
         read_wait_max: Duration::from_millis(rng.between(50, 5000)),
-        // Some are over after one lost reply: then outcomes are unknown although the store can be reached.
+        // Some are over after one lost reply: then outcomes are unknown although the store can be
+        // reached.
         commit_deadline: Duration::from_millis(match rng.below(4) {
             0 => rng.between(1, 20),
             _ => rng.between(20, 4000),

@@ -1,5 +1,5 @@
-//! What befell a run: faults by kind, and things that must happen sometimes, or the simulation tests
-//! nothing.
+//! What befell a run: faults by kind, and things that must happen sometimes, or the simulation
+//! tests nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -114,8 +114,8 @@ kinds! {
         OneStepCommitted = "one_step_committed",
         /// A commit in one step was rejected.
         OneStepRejected = "one_step_rejected",
-        /// A commit in one step went through two phases, for want of a timestamp in memory or because
-        /// an observer had been registered.
+        /// A commit in one step went through two phases, for want of a timestamp in memory or
+        /// because an observer had been registered.
         OneStepWithoutTimestamp = "one_step_without_timestamp",
         /// A round of garbage collection in the storm dropped versions.
         VersionsCollected = "versions_collected",

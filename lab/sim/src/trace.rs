@@ -24,7 +24,8 @@ impl Trace {
         self.lines.unwrap_or_default()
     }
 
-    /// Notes an event: its kind, two numbers that tell it from others, and words for those who read.
+    /// Notes an event: its kind, two numbers that tell it from others, and words for those who
+    /// read.
     pub(crate) fn note(
         &mut self,
         now: Duration,

@@ -1,9 +1,9 @@
 //! The network: messages are bytes, and each copy of one fares by itself.
 //!
-//! A request is a list of copies: none (lost), one, or more (duplicated, perhaps to arrive long after
-//! everybody has forgotten it); each has a delay of its own, so they overtake one another. Replies
-//! are lost and delayed in the same way; the first to arrive counts. Nothing ties a message to the life
-//! of its sender: what was sent arrives.
+//! A request is a list of copies: none (lost), one, or more (duplicated, perhaps to arrive long
+//! after everybody has forgotten it); each has a delay of its own, so they overtake one another.
+//! Replies are lost and delayed in the same way; the first to arrive counts. Nothing ties a message
+//! to the life of its sender: what was sent arrives.
 
 use std::collections::BTreeSet;
 use std::fmt;

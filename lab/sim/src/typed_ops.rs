@@ -1,8 +1,8 @@
 //! Sequences of typed operations, held against a map of versions.
 //!
-//! Any bytes are a sequence: transactions that commit, crash between their phases or only read, at the
-//! present and in the past, with short values and long ones. It is small and serial, a second opinion
-//! to the simulator: what a reader must see is in a map that a page of code keeps.
+//! Any bytes are a sequence: transactions that commit, crash between their phases or only read, at
+//! the present and in the past, with short values and long ones. It is small and serial, a second
+//! opinion to the simulator: what a reader must see is in a map that a page of code keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

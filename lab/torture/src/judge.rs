@@ -76,8 +76,8 @@ pub(crate) async fn judge(place: &Place, durability: Durability) -> anyhow::Resu
     Ok(found)
 }
 
-/// Waits for the observers, and reads every cell, so that locks which the kills have left are resolved;
-/// what is rolled forward is work for observers again.
+/// Waits for the observers, and reads every cell, so that locks which the kills have left are
+/// resolved; what is rolled forward is work for observers again.
 async fn drain(world: &World, found: &mut Judgement) -> anyhow::Result<()> {
     for _ in 0..2 {
         let report = world.db.wait_idle(Some(IDLE_MAX)).await?;
@@ -131,7 +131,8 @@ async fn numbers(
     cells.into_iter().map(|(row, value)| Ok((row, number(Some(value.as_bytes()))?))).collect()
 }
 
-/// The accounts together hold now, and held at every moment that can still be read, what they were given.
+/// The accounts together hold now, and held at every moment that can still be read, what they were
+/// given.
 async fn sums(world: &World, found: &mut Judgement) -> anyhow::Result<()> {
     let latest = world.db.snapshot().await?.timestamp().as_u64();
     let floor = world.db.services().store.floor().as_u64();
@@ -166,8 +167,8 @@ async fn sum_at(world: &World, moment: Timestamp) -> percolator::Result<(usize, 
     Ok((accounts, sum))
 }
 
-/// Each acknowledged transfer has its receipt, with its content and commit timestamp; and balances and
-/// counters are those that the receipts make, so that none was applied twice, or in part.
+/// Each acknowledged transfer has its receipt, with its content and commit timestamp; and balances
+/// and counters are those that the receipts make, so that none was applied twice, or in part.
 async fn receipts(world: &World, ledger: &Ledger, found: &mut Judgement) -> anyhow::Result<()> {
     let (snapshot, tables) = (world.db.snapshot().await?, &world.tables);
     let receipts = column(&snapshot, &tables.receipts, &VALUE).await?;
@@ -212,8 +213,8 @@ async fn receipts(world: &World, ledger: &Ledger, found: &mut Judgement) -> anyh
     Ok(())
 }
 
-/// The newest version of each cell that is overwritten is the newest acknowledged one, or a newer one of
-/// which the child was not told.
+/// The newest version of each cell that is overwritten is the newest acknowledged one, or a newer
+/// one of which the child was not told.
 async fn newest_versions(
     world: &World,
     ledger: &Ledger,
@@ -279,8 +280,8 @@ async fn newest(
     Ok(())
 }
 
-/// What the observers have made equals what they observe; and none has run more often than there were
-/// changes.
+/// What the observers have made equals what they observe; and none has run more often than there
+/// were changes.
 async fn observers(world: &World, ledger: &Ledger, found: &mut Judgement) -> anyhow::Result<()> {
     let (snapshot, tables) = (world.db.snapshot().await?, &world.tables);
     for (from, to) in

@@ -1,7 +1,7 @@
 //! The ledger: what was begun, and what became of it.
 //!
-//! Lines are `begin ID WORK`, `commit ID TIMESTAMP`, `unknown ID` and `stats RUN COUNTS`, each with ` .` at
-//! its end: a line without it was cut short.
+//! Lines are `begin ID WORK`, `commit ID TIMESTAMP`, `unknown ID` and `stats RUN COUNTS`, each with
+//! ` .` at its end: a line without it was cut short.
 
 use std::collections::BTreeMap;
 use std::fmt;

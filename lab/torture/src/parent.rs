@@ -38,8 +38,8 @@ pub(crate) struct Torture {
     /// How often the child is killed.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     kills: u64,
-    /// When the kills come, and what the children do, follows from this, as far as the machine's own
-    /// pace allows.
+    /// When the kills come, and what the children do, follows from this, as far as the machine's
+    /// own pace allows.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Work here, in an empty directory or one that is not there yet, and keep it; a temporary one,

@@ -34,8 +34,8 @@ const GC: GcOptions = GcOptions {
     share: 0.1,
 };
 
-/// The open store. Transactions and their observers have a client apart from the web index's, so that
-/// each knows what its own commits have changed.
+/// The open store. Transactions and their observers have a client apart from the web index's, so
+/// that each knows what its own commits have changed.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) db: Percolator,
@@ -123,7 +123,8 @@ impl Tables {
         (&self.banks[account % 2], format!("account{:02}", account / 2))
     }
 
-    /// A chain of strong observers, from source to copy to tail, and a weak one, from to-do to done.
+    /// A chain of strong observers, from source to copy to tail, and a weak one, from to-do to
+    /// done.
     fn observers(&self) -> Vec<Registration> {
         let copy = Copy { from: VALUE, to: self.copy.clone(), counted: true };
         let tail = Copy { from: VALUE, to: self.tail.clone(), counted: false };

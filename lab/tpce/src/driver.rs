@@ -1,4 +1,5 @@
-//! The driver: clients that make requests, in a closed loop or at a rate, and the checks at the end.
+//! The driver: clients that make requests, in a closed loop or at a rate, and the checks at the
+//! end.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,8 +73,9 @@ impl Exchange {
         Ok(Exchange::over(Box::new(backend), scale))
     }
 
-    /// Joins the drivers of a brokerage that one of them has loaded. Each has customers and a market of its
-    /// own: orders that the market of a driver has taken are lost when its process ends, and stay submitted.
+    /// Joins the drivers of a brokerage that one of them has loaded. Each has customers and a
+    /// market of its own: orders that the market of a driver has taken are lost when its process
+    /// ends, and stay submitted.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -127,7 +129,8 @@ impl Exchange {
     /// over, each finishes what it is at.
     ///
     /// # Errors
-    /// [`Error::Exhausted`] when a transaction fails too often, and whatever makes one fail for good.
+    /// [`Error::Exhausted`] when a transaction fails too often, and whatever makes one fail for
+    /// good.
     pub async fn closed(&self, clients: usize, length: Duration) -> Result<Report> {
         let started = Instant::now();
         self.clients(clients, move || started.elapsed() < length).await
@@ -185,8 +188,8 @@ impl Exchange {
         Ok(report)
     }
 
-    /// Requests that are due at random times, so many a second on average, whether or not those before
-    /// them are served. Latencies count from when a request was due.
+    /// Requests that are due at random times, so many a second on average, whether or not those
+    /// before them are served. Latencies count from when a request was due.
     ///
     /// # Errors
     /// As [`closed`](Exchange::closed), and [`Error::Saturated`] when too many wait.
@@ -231,7 +234,8 @@ impl Exchange {
                 total.add(&one(ended)?);
             }
         }
-        // No more are sent, and nothing that was begun is cut short: the books would not know of it.
+        // No more are sent, and nothing that was begun is cut short: the books would not know of
+        // it.
         drop(requests);
         total.add(&joined(tasks).await?);
         total.elapsed = started.elapsed();
@@ -251,8 +255,8 @@ impl Exchange {
         Ok(check::all(&books, &ledger, self.shared.scale))
     }
 
-    /// The same [checks](Exchange::check), of what all drivers of a brokerage have done according to their
-    /// logs. None may run.
+    /// The same [checks](Exchange::check), of what all drivers of a brokerage have done according
+    /// to their logs. None may run.
     ///
     /// See [`join`](Exchange::join) for an example.
     ///
@@ -328,7 +332,8 @@ impl Shared {
         Ok(())
     }
 
-    /// How long a transaction waits after so many failures: longer each time, and not as long as others.
+    /// How long a transaction waits after so many failures: longer each time, and not as long as
+    /// others.
     fn pause(&self, attempts: u32) -> Duration {
         let item = self.paused.fetch_add(1, Ordering::Relaxed);
         let share = Stream::new(self.scale.seed, Purpose::Emulator, !item).unit();

@@ -6,8 +6,8 @@ use crate::model::kind;
 use crate::request::*;
 use crate::scale::{LOAD_UNIT, PRICED_DAYS, names};
 
-/// A limit order has its price somewhere within the next seconds of the price's wave, so that it waits
-/// for seconds and not for a quarter of an hour.
+/// A limit order has its price somewhere within the next seconds of the price's wave, so that it
+/// waits for seconds and not for a quarter of an hour.
 const LIMIT_WITHIN_MS: u64 = 5_000;
 
 /// Draws requests.

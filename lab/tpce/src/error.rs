@@ -3,7 +3,8 @@
 /// The result of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a run failed. A violation of a check is not an error: see [`Exchange::check`](crate::Exchange::check).
+/// Why a run failed. A violation of a check is not an error: see
+/// [`Exchange::check`](crate::Exchange::check).
 ///
 /// ```
 /// assert!(tpce::Scale::new(1, 1).check().is_err());

@@ -10,8 +10,8 @@ use crate::market::Market;
 use crate::request::{Answer, Request, TransactionType};
 use crate::scale::TRADE_EVERY_MS;
 
-/// How many requests of each type a deck has. Trade-Result and Market-Feed follow from Trade-Orders,
-/// Data-Maintenance comes once a minute.
+/// How many requests of each type a deck has. Trade-Result and Market-Feed follow from
+/// Trade-Orders, Data-Maintenance comes once a minute.
 const DECK: [(TransactionType, usize); 8] = [
     (TransactionType::TradeStatus, 190),
     (TransactionType::MarketWatch, 180),
@@ -102,8 +102,8 @@ impl Floor {
         self.scale.start_ms() + self.made * per_card / CARDS / self.scale.customers
     }
 
-    /// The next request: what the market has done first, then what a customer wants. `None` when trade
-    /// numbers have to be reserved before.
+    /// The next request: what the market has done first, then what a customer wants. `None` when
+    /// trade numbers have to be reserved before.
     pub(crate) fn next(&mut self) -> Option<Request> {
         let now = self.now();
         if let Some(execution) = self.market.executed(now) {
@@ -141,8 +141,8 @@ impl Floor {
         })
     }
 
-    /// Gives up a Market-Feed that may have been committed: told again, its quantities might count twice.
-    /// The orders that it may have triggered stay submitted.
+    /// Gives up a Market-Feed that may have been committed: told again, its quantities might count
+    /// twice. The orders that it may have triggered stay submitted.
     pub(crate) fn give_up_feed(&mut self) {
         self.market.fed();
     }

@@ -1,10 +1,11 @@
-//! A TPC-E-like workload over Percolator: the experiment of the paper's section 3.3, as an application.
+//! A TPC-E-like workload over Percolator: the experiment of the paper's section 3.3, as an
+//! application.
 //!
-//! A brokerage: customers order trades and look at prices and positions, a market executes the trades.
-//! What is counted is Trade-Results, each of which stands for about ten transactions and a thousand
-//! reads. It follows the public description of TPC-E in data, transactions and their mix, and deviates
-//! where [the paper did](TransactionType::TradeResult) and where this says so. **Its results are not
-//! comparable with published TPC-E results.**
+//! A brokerage: customers order trades and look at prices and positions, a market executes the
+//! trades. What is counted is Trade-Results, each of which stands for about ten transactions and a
+//! thousand reads. It follows the public description of TPC-E in data, transactions and their mix,
+//! and deviates where [the paper did](TransactionType::TradeResult) and where this says so. **Its
+//! results are not comparable with published TPC-E results.**
 //!
 //! ```text
 //! model/         keys, records of 33 tables, index rows
@@ -17,8 +18,8 @@
 //! check/         nine checks that a run ends with
 //! ```
 //!
-//! Not here: Trade-Cleanup, which TPC-E runs before a measurement to remove what an earlier one left
-//! (a run here begins with fresh data), and the tables' long tail of descriptive columns.
+//! Not here: Trade-Cleanup, which TPC-E runs before a measurement to remove what an earlier one
+//! left (a run here begins with fresh data), and the tables' long tail of descriptive columns.
 
 mod backend;
 mod check;

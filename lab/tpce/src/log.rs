@@ -1,9 +1,10 @@
-//! The log of one of several drivers over one brokerage: what it began, and what it was told is done.
+//! The log of one of several drivers over one brokerage: what it began, and what it was told is
+//! done.
 //!
-//! Several processes drive one store, and any of them may be killed. What a run may be held to is then
-//! what each of them had written down: a line *before* the first attempt of a transaction that the checks
-//! are about, and one after it was committed, *before* it counts. What was begun and not done is in doubt,
-//! and may be in the store or not; all else must be as the logs say.
+//! Several processes drive one store, and any of them may be killed. What a run may be held to is
+//! then what each of them had written down: a line *before* the first attempt of a transaction that
+//! the checks are about, and one after it was committed, *before* it counts. What was begun and not
+//! done is in doubt, and may be in the store or not; all else must be as the logs say.
 //!
 //! ```text
 //! 81234567890123 begun trade_order 17401 0
@@ -11,8 +12,8 @@
 //! 81234571100214 done trade_status 0 0
 //! ```
 //!
-//! A process that is killed leaves whole lines, but perhaps the last. The log is not synced: it outlives its
-//! process, not the machine.
+//! A process that is killed leaves whole lines, but perhaps the last. The log is not synced: it
+//! outlives its process, not the machine.
 
 use std::fs::File;
 use std::io::Write;
@@ -79,8 +80,8 @@ impl Log {
     pub fn read(path: &Path) -> Result<Vec<Entry>> {
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|error| Error::Log(format!("{}: {error}", path.display())))?;
-        // A line without its end was being written when the process was killed, or is right now: what it is
-        // about has not gone on.
+        // A line without its end was being written when the process was killed, or is right now:
+        // what it is about has not gone on.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole.lines().map(str::parse).collect()
     }

@@ -1,8 +1,8 @@
-//! The market: executes orders after a while and tells prices. It lives in the memory of the driver, as
-//! in the paper, where customers and market were part of the client.
+//! The market: executes orders after a while and tells prices. It lives in the memory of the
+//! driver, as in the paper, where customers and market were part of the client.
 //!
-//! Its clock is the number of requests that customers have made: at TPC-E's pace each is worth so many
-//! milliseconds. So a run that goes faster than that pace has all of its delays and prices in
+//! Its clock is the number of requests that customers have made: at TPC-E's pace each is worth so
+//! many milliseconds. So a run that goes faster than that pace has all of its delays and prices in
 //! proportion, and a test is the same every time.
 
 use std::cmp::Reverse;
@@ -18,8 +18,9 @@ const COMPLETION_MS_MAX: u64 = 5_000;
 /// How many prices a Market-Feed has.
 const TICKS: usize = 20;
 
-/// Among several drivers, an order is triggered by whoever tells its price. One whose price was told here
-/// so often in vain was triggered by another, most likely; if not, another price of its security comes.
+/// Among several drivers, an order is triggered by whoever tells its price. One whose price was
+/// told here so often in vain was triggered by another, most likely; if not, another price of its
+/// security comes.
 const TOLD_MAX: u32 = 16;
 
 /// A limit order that waits for its price.
@@ -94,8 +95,8 @@ impl Market {
         Some(Execution { t, price: self.scale.price(symb, due), now: due })
     }
 
-    /// A security whose price is told without a trade here. Those with pending orders come first, in
-    /// turns: a short run would otherwise be over before most limit orders are triggered.
+    /// A security whose price is told without a trade here. Those with pending orders come first,
+    /// in turns: a short run would otherwise be over before most limit orders are triggered.
     fn other(&mut self) -> u32 {
         let next = self.pending.range(self.told + 1..).next().or(self.pending.iter().next());
         let Some((t, Pending { symb, told })) = next.map(|(t, pending)| (*t, *pending)) else {

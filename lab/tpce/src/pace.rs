@@ -1,8 +1,8 @@
 //! How fast the clients of a driver may go: a bucket of tokens, which fills at a rate.
 //!
-//! The rate stands for the capacity of a machine. Clients that were held up, by a lock or by a server that
-//! was away, catch up what they could not do within the last [`BURST`], as a queue in front of a machine
-//! would be worked off, and no more.
+//! The rate stands for the capacity of a machine. Clients that were held up, by a lock or by a
+//! server that was away, catch up what they could not do within the last [`BURST`], as a queue in
+//! front of a machine would be worked off, and no more.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -50,8 +50,8 @@ pub struct Report {
     /// How long it took.
     pub elapsed: Duration,
     types: BTreeMap<TransactionType, TypeReport>,
-    /// By how many nanoseconds requests were sent later than they should have been; of a closed loop
-    /// nothing.
+    /// By how many nanoseconds requests were sent later than they should have been; of a closed
+    /// loop nothing.
     pub lateness: Histogram<u64>,
 }
 

@@ -265,8 +265,8 @@ impl Maintained {
 /// What came of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// How many items the answer has, and a sum over what they say: two stores with the same data must
-    /// agree on both.
+    /// How many items the answer has, and a sum over what they say: two stores with the same data
+    /// must agree on both.
     pub(crate) items: u64,
     pub(crate) sum: i64,
     /// Orders that were taken.

@@ -1,5 +1,5 @@
-//! What a trade does to an account, in whole cents and whole shares: pure arithmetic, the same for the
-//! generator and for every store.
+//! What a trade does to an account, in whole cents and whole shares: pure arithmetic, the same for
+//! the generator and for every store.
 
 /// A lot of a security that an account holds; of a short position, what it owes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +43,8 @@ impl Settled {
     }
 }
 
-/// Settles an order against the lots that an account has of its security, the oldest first. What a sale
-/// finds no lots for is owed: a lot of a negative quantity. A purchase pays such debts first.
+/// Settles an order against the lots that an account has of its security, the oldest first. What a
+/// sale finds no lots for is owed: a lot of a negative quantity. A purchase pays such debts first.
 pub(crate) fn settle(lots: &[Lot], fill: Fill) -> Settled {
     let mut settled = Settled::default();
     let mut needed = fill.qty;

@@ -212,7 +212,8 @@ impl Scale {
         60 - 10 * i64::from(tier) + 5 * market + i64::from(ex) - i64::from(from_qty) / 100
     }
 
-    /// A tax rate, in hundredths of a percent. The first half are countries', the others divisions'.
+    /// A tax rate, in hundredths of a percent. The first half are countries', the others
+    /// divisions'.
     pub(crate) fn tax_rate(tx: u32) -> i64 {
         if tx <= 160 { 1_000 + i64::from(tx) * 10 } else { 100 + i64::from(tx) }
     }

@@ -49,8 +49,8 @@ impl OnPercolator {
     }
 }
 
-/// The row that says which trade numbers are free. A row that every order counts up would make them all
-/// conflict, so each driver takes many numbers at a time.
+/// The row that says which trade numbers are free. A row that every order counts up would make them
+/// all conflict, so each driver takes many numbers at a time.
 fn numbers() -> RowKey {
     Key::of("ID:trade").row()
 }

@@ -49,13 +49,15 @@ pub const SEARCH_DIR: &str = "webindex-search";
 /// # tokio::runtime::Runtime::new()?.block_on(async {
 /// use webindex::{LoadOptions, Progress, WebIndex, address::Base};
 /// let site = tempfile::tempdir()?;
-/// std::fs::write(site.path().join("a.html"), "<title>Cod</title><p>See <a href=b.html>ling</a>.")?;
+/// let cod = "<title>Cod</title><p>See <a href=b.html>ling</a>.";
+/// std::fs::write(site.path().join("a.html"), cod)?;
 /// std::fs::write(site.path().join("b.html"), "<title>Ling</title><p>A long fish.")?;
 ///
 /// let (db, search) = (percolator::Percolator::in_memory().await?, tempfile::tempdir()?);
 /// let index = WebIndex::open(db, search.path(), Default::default()).await?;
 /// let base = Base::parse("https://fish.example/")?;
-/// let loaded = index.load(site.path(), &base, &LoadOptions::default(), &Progress::default()).await?;
+/// let (options, progress) = (LoadOptions::default(), Progress::default());
+/// let loaded = index.load(site.path(), &base, &options, &progress).await?;
 /// assert_eq!(loaded.loaded, 2);
 /// assert!(index.wait(None).await?.idle);
 ///

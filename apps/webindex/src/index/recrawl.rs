@@ -26,7 +26,8 @@ pub struct RecrawlReport {
 }
 
 impl WebIndex {
-    /// Recrawls `pct` percent of the stored pages: which, and what happens to each, follows from `seed`.
+    /// Recrawls `pct` percent of the stored pages: which, and what happens to each, follows from
+    /// `seed`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] for a percentage that is none; those of the database.
@@ -78,8 +79,8 @@ impl WebIndex {
     async fn rewrite(&self, url: &str) -> Result<(), Error> {
         let documents = &self.tables.documents;
         self.latency.loading(url);
-        // What the transaction itself has read: a document that was loaded or deleted since the plan was
-        // made stays as it is.
+        // What the transaction itself has read: a document that was loaded or deleted since the
+        // plan was made stays as it is.
         self.db
             .transact(async |mut tx| match tx.get(documents, url, &CONTENT).await? {
                 Some(content) => tx.set(documents, url, &CONTENT, content),

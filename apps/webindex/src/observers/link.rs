@@ -1,8 +1,9 @@
-//! Link: places a page's links at home, in the rows of their targets (link inversion, paper section 1).
+//! Link: places a page's links at home, in the rows of their targets (link inversion, paper section
+//! 1).
 //!
 //! A page's links are placed by their difference to what was placed before, at most
-//! [`PLACED_AT_ONCE`] in one transaction; the rest follows in further ones, through a notification to
-//! itself. `doc:linked` always says what is placed, so a crash in between loses nothing.
+//! [`PLACED_AT_ONCE`] in one transaction; the rest follows in further ones, through a notification
+//! to itself. `doc:linked` always says what is placed, so a crash in between loses nothing.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,8 @@
 //! characters is then found as a phrase of pairs, wherever it stands. Texts hold single characters,
 //! too, for searches for just one.
 //!
-//! [`STEMS`] also takes English endings off, by the Snowball stemmer: `constraints` is `constraint`.
+//! [`STEMS`] also takes English endings off, by the Snowball stemmer: `constraints` is
+//! `constraint`.
 //!
 //! Not here: Thai, Lao, Khmer and Burmese, which have no spaces either. A run of them is one word.
 

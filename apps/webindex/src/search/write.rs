@@ -1,10 +1,11 @@
 //! Writing: which updates of a batch are news, and their one commit.
 //!
-//! A page that is held already as it is to be shown is not written again: while a site is loaded, most
-//! changes of a popular page's anchors change nothing of what is indexed with it. Its number then stays
-//! behind, and an older state that is delivered late must not pass for news. So the writer remembers the
-//! numbers that it has **confirmed** in this way, and every commit carries their highest, the **floor**:
-//! whoever opens the index next refuses batches up to there, because it cannot tell any more.
+//! A page that is held already as it is to be shown is not written again: while a site is loaded,
+//! most changes of a popular page's anchors change nothing of what is indexed with it. Its number
+//! then stays behind, and an older state that is delivered late must not pass for news. So the
+//! writer remembers the numbers that it has **confirmed** in this way, and every commit carries
+//! their highest, the **floor**: whoever opens the index next refuses batches up to there, because
+//! it cannot tell any more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

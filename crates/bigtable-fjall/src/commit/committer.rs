@@ -5,18 +5,19 @@
 //!      '------ otherwise ---> queue ---> committer thread: drains the queue group by group
 //! ```
 //!
-//! A group is evaluated against the published state and written as one batch (`puts.rs`), which the engine
-//! syncs (if asked to) before it inserts and publishes it. A row is in a group at most once, so
-//! every predicate sees all that came before it. A request of several rows takes its timestamp after
-//! the group's rows were made known to readers (`pending.rs`). Leading without a queue spares the single client
-//! two changes of thread; under contention the group shares one sync. Callers poll futures, so nothing that keeps a
-//! thread waiting is done on theirs: no sync, no seal, and no batch while the engine may hold it up
-//! ([`Engine::is_calm`]). They leave that to the committer thread.
+//! A group is evaluated against the published state and written as one batch (`puts.rs`), which the
+//! engine syncs (if asked to) before it inserts and publishes it. A row is in a group at most once,
+//! so every predicate sees all that came before it. A request of several rows takes its timestamp
+//! after the group's rows were made known to readers (`pending.rs`). Leading without a queue spares
+//! the single client two changes of thread; under contention the group shares one sync. Callers
+//! poll futures, so nothing that keeps a thread waiting is done on theirs: no sync, no seal, and no
+//! batch while the engine may hold it up ([`Engine::is_calm`]). They leave that to the committer
+//! thread.
 //!
 //! Invariants: nothing is written outside the commit lock ([`Engine::lead`]). A request is
-//! acknowledged after its batch is published and the in-memory maps have followed; and after full write
-//! buffers are sealed, for which it may have to wait (`seal.rs`). If a batch fails
-//! the record may be in the journal or not: nothing is answered until the store has cut it off and opened the
+//! acknowledged after its batch is published and the in-memory maps have followed; and after full
+//! write buffers are sealed, for which it may have to wait (`seal.rs`). If a batch fails the record
+//! may be in the journal or not: nothing is answered until the store has cut it off and opened the
 //! engine anew (`reopen.rs`); then its callers learn that it was not applied.
 
 use std::collections::HashSet;
@@ -237,7 +238,8 @@ impl Engine {
         let mut sync = false;
         let mut batch = Batch::default();
         let mut outcomes = Outcomes::with_capacity(len);
-        // Those that change several rows and may: they take their timestamps when all rows are known.
+        // Those that change several rows and may: they take their timestamps when all rows are
+        // known.
         let mut admitted: SmallVec<[(usize, &RowsWork); 1]> = SmallVec::new();
         let placed = {
             let memory = self.memory();
@@ -390,8 +392,8 @@ impl Engine {
         }
         let batch = Written { bytes, number, end: self.db.visible_seqno(), calm };
         if let Err(error) = self.journals().after(&batch) {
-            // The batch is as durable as it is to be. Before the next one the engine is opened anew,
-            // and its journals get their names.
+            // The batch is as durable as it is to be. Before the next one the engine is opened
+            // anew, and its journals get their names.
             self.stop(&fjall::Error::Io(error));
         }
         self.forget_snapshot();
@@ -485,8 +487,8 @@ impl Engine {
                 Err(error) => group.iter().map(|_| Err(error.clone())).collect(),
             };
             drop(lead);
-            // The requests go first: they may hold handles of the store, and whoever has an answer may
-            // close it and open it again.
+            // The requests go first: they may hold handles of the store, and whoever has an answer
+            // may close it and open it again.
             let callers: Vec<_> = group.into_iter().map(|waiting| waiting.done).collect();
             for (caller, outcome) in callers.into_iter().zip(outcomes) {
                 // One that has gone does not want to know.

@@ -1,5 +1,5 @@
-//! The draft of one request: the keys its mutations would write, in one row or in several, worked out
-//! under the commit lock.
+//! The draft of one request: the keys its mutations would write, in one row or in several, worked
+//! out under the commit lock.
 //!
 //! Mutations apply in order, so a later one must see what an earlier one of the same request has
 //! done; the draft lies over the published state for that. It ends with at most one write for each

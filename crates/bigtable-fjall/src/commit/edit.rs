@@ -13,8 +13,8 @@ use bigtable::{Syncing, TableSchema, Timestamp};
 use crate::engine::{TableInfo, View};
 use crate::failure::fault::Fault;
 
-/// An edit of one row: `decide` is shown the selected cells, and what it returns is applied; nothing
-/// can come between.
+/// An edit of one row: `decide` is shown the selected cells, and what it returns is applied;
+/// nothing can come between.
 ///
 /// It is called once at most, while nothing else can be committed to any row: it must not block,
 /// and a panic ends the store. What it found out it may leave with its caller.
@@ -67,16 +67,16 @@ impl RowEdit {
         }
     }
 
-    /// Says how many bytes of keys and values `decide` holds, so that the queue of edits stays bounded
-    /// in memory, too.
+    /// Says how many bytes of keys and values `decide` holds, so that the queue of edits stays
+    /// bounded in memory, too.
     #[must_use]
     pub fn holding(mut self, bytes: usize) -> Self {
         self.bytes = bytes.max(EDIT_BYTES);
         self
     }
 
-    /// Refuses it if it is late when its turn comes: it is `Unavailable`, and was not applied. The caller has
-    /// the clock.
+    /// Refuses it if it is late when its turn comes: it is `Unavailable`, and was not applied. The
+    /// caller has the clock.
     #[must_use]
     pub fn unless(mut self, is_late: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.is_late = Some(Box::new(is_late));

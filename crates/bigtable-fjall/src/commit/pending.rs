@@ -1,13 +1,13 @@
 //! The rows whose commit is under way: their timestamp may be taken, and is not visible yet.
 //!
 //! The committer places a row here before it takes the timestamp, and clears it once the batch is
-//! published. A reader with a later timestamp therefore finds the row here, or what was written to it
-//! in the snapshot that it opens afterwards. One that finds it waits for the group; once is enough,
-//! because the timestamps of later groups are above its own.
+//! published. A reader with a later timestamp therefore finds the row here, or what was written to
+//! it in the snapshot that it opens afterwards. One that finds it waits for the group; once is
+//! enough, because the timestamps of later groups are above its own.
 //!
 //! Invariants: at most one group is under way, and only the holder of the commit lock places and
-//! clears. Who waits is one of the store's readers, each at most once, so their number is that of the
-//! reads under way.
+//! clears. Who waits is one of the store's readers, each at most once, so their number is that of
+//! the reads under way.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,11 +1,12 @@
 //! What one commit gives to the engine.
 //!
-//! A put alone is a write of the engine's own, which is as whole as a batch of one and has less to set up;
-//! several are a batch. Where it must survive a power cut it is a batch as well, because the engine syncs
-//! only those before it shows them.
+//! A put alone is a write of the engine's own, which is as whole as a batch of one and has less to
+//! set up; several are a batch. Where it must survive a power cut it is a batch as well, because
+//! the engine syncs only those before it shows them.
 //!
 //! What a write of its own leaves to the engine: it is flushed because keyspaces do not have
-//! `manual_journal_persist`, and its key and value are within the engine's limits because the store's are.
+//! `manual_journal_persist`, and its key and value are within the engine's limits because the
+//! store's are.
 
 use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, Slice};
 use smallvec::SmallVec;
@@ -20,7 +21,8 @@ struct Put {
     value: Option<Slice>,
 }
 
-/// Puts that become visible together. At most one for each key: the engine gives all of them one number.
+/// Puts that become visible together. At most one for each key: the engine gives all of them one
+/// number.
 #[derive(Default)]
 pub(crate) struct Puts {
     puts: SmallVec<[Put; 1]>,

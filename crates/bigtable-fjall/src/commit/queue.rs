@@ -1,5 +1,5 @@
-//! The queue before the committer thread: requests that were not committed on their callers' threads, and other
-//! work that may take long.
+//! The queue before the committer thread: requests that were not committed on their callers'
+//! threads, and other work that may take long.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -142,7 +142,8 @@ impl Queue {
         state.waiting.push_back(Waiting { work, bytes, done });
         let waiting = state.waiting.len();
         self.len.store(waiting, Ordering::SeqCst);
-        // The committer rests while nothing waits, and at no other time: ringing costs a system call.
+        // The committer rests while nothing waits, and at no other time: ringing costs a system
+        // call.
         if waiting == 1 {
             self.bell.notify_one();
         }

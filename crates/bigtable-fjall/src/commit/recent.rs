@@ -1,17 +1,17 @@
 //! Newest versions that are remembered, so that nobody need look for them on disk.
 //!
-//! Writing a newer version into a group that keeps the newest apart puts it before the last ones, and
-//! most conditions ask for the newest version: both begin with reading what lies under the column's own
-//! key, and a column that is new has none, which is found out once. Whoever writes a column has mostly
-//! read it before, and what was just written is what observers read next. All changes pass through the
-//! committer, so what it wrote or read last is what is there.
+//! Writing a newer version into a group that keeps the newest apart puts it before the last ones,
+//! and most conditions ask for the newest version: both begin with reading what lies under the
+//! column's own key, and a column that is new has none, which is found out once. Whoever writes a
+//! column has mostly read it before, and what was just written is what observers read next. All
+//! changes pass through the committer, so what it wrote or read last is what is there.
 //!
 //! Invariants: an entry is the published state after as many batches as `as_of` says, and only the
 //! holder of the commit lock moves on from one state to the next, after the batch was published.
-//! So that holder may believe an entry at any time, and a reader whose snapshot is of the same state. A
-//! reader adds what it read of that state, or of an earlier one if no batch has set the key since: then
-//! there would be an entry, unless it was forgotten since. The memory is bounded: entries live in two
-//! generations, and when the younger is full the older is forgotten.
+//! So that holder may believe an entry at any time, and a reader whose snapshot is of the same
+//! state. A reader adds what it read of that state, or of an earlier one if no batch has set the
+//! key since: then there would be an entry, unless it was forgotten since. The memory is bounded:
+//! entries live in two generations, and when the younger is full the older is forgotten.
 
 use std::collections::HashMap;
 use std::sync::MutexGuard;
@@ -69,8 +69,8 @@ impl Recent {
         if same { self.get(key) } else { None }
     }
 
-    /// Remembers what was read under a key in the state after so many batches, if that is what is there now
-    /// and is not remembered.
+    /// Remembers what was read under a key in the state after so many batches, if that is what is
+    /// there now and is not remembered.
     pub(crate) fn learn_as_of(&mut self, batches: u64, key: &[u8], value: Option<&[u8]>) {
         let seen = batches == self.as_of || (self.whole_since..self.as_of).contains(&batches);
         if seen && self.may_learn(key, value.map_or(0, <[u8]>::len)) {
@@ -146,8 +146,8 @@ impl Recent {
     }
 }
 
-/// Does something with what is remembered. What is forgotten thereby is freed when others need not wait any
-/// more: it is many small pieces of memory.
+/// Does something with what is remembered. What is forgotten thereby is freed when others need not
+/// wait any more: it is many small pieces of memory.
 pub(crate) fn using<T>(
     mut recent: MutexGuard<'_, Recent>,
     act: impl FnOnce(&mut Recent) -> T,

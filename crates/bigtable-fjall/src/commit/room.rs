@@ -1,8 +1,9 @@
-//! Room on the disk: the committer refuses a request before the disk is so full that the engine fails.
+//! Room on the disk: the committer refuses a request before the disk is so full that the engine
+//! fails.
 //!
-//! The engine needs space of its own after a batch is acknowledged: it writes its buffers out as sorted
-//! runs, and merges runs, which takes their size once more until the merge has ended. If it finds no space
-//! it stops. So the committer keeps a reserve free:
+//! The engine needs space of its own after a batch is acknowledged: it writes its buffers out as
+//! sorted runs, and merges runs, which takes their size once more until the merge has ended. If it
+//! finds no space it stops. So the committer keeps a reserve free:
 //!
 //! ```text
 //!   growth  upkeep   what the reserve is for
@@ -12,14 +13,15 @@
 //!     x              requests that are upkeep                               a write buffer
 //! ```
 //!
-//! A request is **upkeep** if it removes something, or writes to a table that [`Options::upkeep_tables`]
-//! names, and is small. Upkeep goes on in the last of the reserve. Without upkeep nobody could remove
-//! anything from a full disk; readers would wait for locks that nobody can clear; and the oracle
-//! could not reserve timestamps, which readers need. Everything else is growth.
+//! A request is **upkeep** if it removes something, or writes to a table that
+//! [`Options::upkeep_tables`] names, and is small. Upkeep goes on in the last of the reserve.
+//! Without upkeep nobody could remove anything from a full disk; readers would wait for locks that
+//! nobody can clear; and the oracle could not reserve timestamps, which readers need. Everything
+//! else is growth.
 //!
-//! A refused request was not written at all, so the store answers reads as before. The next request looks
-//! at the disk again. Growth resumes when there is room for one more write buffer than the reserve: the
-//! space of a buffer comes and goes while the engine writes it out.
+//! A refused request was not written at all, so the store answers reads as before. The next request
+//! looks at the disk again. Growth resumes when there is room for one more write buffer than the
+//! reserve: the space of a buffer comes and goes while the engine writes it out.
 //!
 //! Looking costs a system call and a look at each keyspace. While there is room it is done once in
 //! [`RECENT`], and when requests have used up what the last look has found.
@@ -162,7 +164,8 @@ impl Disk {
         File::open(directory).map(Disk)
     }
 
-    /// The bytes that this user may still write. A file system that does not say is taken to have room.
+    /// The bytes that this user may still write. A file system that does not say is taken to have
+    /// room.
     fn free(&self) -> u64 {
         let known = rustix::fs::fstatvfs(&self.0);
         known.map_or(u64::MAX, |known| known.f_bavail.saturating_mul(known.f_frsize))
@@ -228,7 +231,8 @@ impl Engine {
         self.admit(lead, what, bytes)
     }
 
-    /// Whether the disk has room to write all of a keyspace again, before the old files are removed.
+    /// Whether the disk has room to write all of a keyspace again, before the old files are
+    /// removed.
     pub(crate) fn admits_merge(&self, lead: &Lead, keyspace: &Keyspace) -> bool {
         self.look_again(lead);
         lead.room.free.get() >= lead.room.reserve.get().upkeep.saturating_add(keyspace.disk_space())

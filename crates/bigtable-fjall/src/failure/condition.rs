@@ -1,7 +1,8 @@
 //! Whether the store takes writes, and who waits for that to change.
 //!
-//! Requests find out: one that is refused, or one that is admitted again. While writes are refused none may
-//! come; so whoever wants to know when the store takes writes again asks the store to look.
+//! Requests find out: one that is refused, or one that is admitted again. While writes are refused
+//! none may come; so whoever wants to know when the store takes writes again asks the store to
+//! look.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,15 +25,16 @@ pub enum Condition {
     /// It does.
     #[default]
     Writable,
-    /// Its disk is too full for writes, which are refused with [`Full`](bigtable::Error::Full). Reads go on.
+    /// Its disk is too full for writes, which are refused with [`Full`](bigtable::Error::Full).
+    /// Reads go on.
     Full {
         /// Free bytes of its file system.
         free: u64,
         /// Free bytes that it takes to write.
         wanted: u64,
     },
-    /// Its disk fails, and writes are refused with [`Unavailable`](bigtable::Error::Unavailable). Reads
-    /// go on. The store tries again by itself.
+    /// Its disk fails, and writes are refused with [`Unavailable`](bigtable::Error::Unavailable).
+    /// Reads go on. The store tries again by itself.
     Failing {
         /// What happened.
         why: String,

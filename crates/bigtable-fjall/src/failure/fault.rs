@@ -11,8 +11,8 @@ use crate::commit::queue;
 /// What to do about damaged files.
 pub(crate) const BACKUP: &str = "restore the directory from a backup; do not remove single files";
 
-/// Why a request whose batch could not be written has no outcome yet: the store finds out what the disk
-/// holds before the caller gets an answer.
+/// Why a request whose batch could not be written has no outcome yet: the store finds out what the
+/// disk holds before the caller gets an answer.
 const UNDECIDED: &str = "a write to the disk failed, and it is not yet known what the disk holds";
 
 /// As [`UNDECIDED`], of a request that was not tried.

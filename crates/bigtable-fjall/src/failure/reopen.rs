@@ -6,23 +6,24 @@
 //!   Engine, TableInfo         one generation       everything that holds files of fjall
 //! ```
 //!
-//! A handle reaches the engine through its [`Slot`]: each has a lock of its own, which a request holds for
-//! reading and nobody for writing but the thread that opens the engine anew. So a request pays one
-//! uncontended lock, and that thread knows that nobody is inside the engine. Callers that wait for a
-//! reply hold nothing.
+//! A handle reaches the engine through its [`Slot`]: each has a lock of its own, which a request
+//! holds for reading and nobody for writing but the thread that opens the engine anew. So a request
+//! pays one uncontended lock, and that thread knows that nobody is inside the engine. Callers that
+//! wait for a reply hold nothing.
 //!
 //! Two things make it necessary:
 //!
-//! * **A batch could not be written or synced.** A part of it may be in the journal. Every request from then
-//!   on, reads included, first has the store cut the journal (`tail.rs`) and open the engine. Then the
-//!   batch is not applied, now and after any crash, and its callers are told so.
-//! * **The engine has stopped by itself**, because it could not write a buffer out or merge. Nothing of
-//!   a caller is in doubt: reads go on, and the next write that the disk has room for opens the engine anew.
+//! * **A batch could not be written or synced.** A part of it may be in the journal. Every request
+//!   from then on, reads included, first has the store cut the journal (`tail.rs`) and open the
+//!   engine. Then the batch is not applied, now and after any crash, and its callers are told so.
+//! * **The engine has stopped by itself**, because it could not write a buffer out or merge.
+//!   Nothing of a caller is in doubt: reads go on, and the next write that the disk has room for
+//!   opens the engine anew.
 //!
 //! If it fails again soon, writes are refused for longer each time, and reads go on meanwhile.
 //!
-//! If the journal cannot be cut or the engine not be opened, nobody can say what the disk holds. The store
-//! answers everything with [`Error::Halted`] from then on, until a process opens it anew.
+//! If the journal cannot be cut or the engine not be opened, nobody can say what the disk holds.
+//! The store answers everything with [`Error::Halted`] from then on, until a process opens it anew.
 
 use std::io;
 use std::path::PathBuf;
@@ -130,8 +131,8 @@ impl Drop for Running {
         let Some(Opened { engine, .. }) = self.open.take() else { return };
         engine.queue.close();
         drop(engine);
-        // The committer itself may hold the last handle, in a request whose caller has gone: it closes
-        // the engine when it ends.
+        // The committer itself may hold the last handle, in a request whose caller has gone: it
+        // closes the engine when it ends.
         let own = |thread: &JoinHandle<()>| thread.thread().id() == std::thread::current().id();
         let committer = self.committer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(committer) = committer.filter(|thread| !own(thread)) {
@@ -172,8 +173,8 @@ impl Running {
         slot
     }
 
-    /// Does something with the engine behind a slot. If it finds the engine failed, the engine is opened
-    /// anew, nothing of it was done, and it is done again.
+    /// Does something with the engine behind a slot. If it finds the engine failed, the engine is
+    /// opened anew, nothing of it was done, and it is done again.
     pub(crate) fn with<T, R>(
         &self,
         slot: &Slot<T>,
@@ -227,12 +228,12 @@ impl Running {
         }
     }
 
-    /// The result of a request to the engine of a generation. If the engine failed, it is opened anew
-    /// first.
+    /// The result of a request to the engine of a generation. If the engine failed, it is opened
+    /// anew first.
     ///
     /// # Errors
-    /// Those of the request; `Unavailable` if it was not applied because of the failure; `Unknown` or
-    /// `Halted` if the engine cannot be opened any more.
+    /// Those of the request; `Unavailable` if it was not applied because of the failure; `Unknown`
+    /// or `Halted` if the engine cannot be opened any more.
     pub(crate) fn answer<R>(&self, generation: u64, result: Result<R>) -> Result<R> {
         match result {
             Err(error) if fault::is_undecided(&error) => match self.reopen(generation, true) {
@@ -443,8 +444,8 @@ impl Engine {
 
 /// Looks at the journal, while nobody writes to it.
 fn find_tail(engine: &Engine) -> io::Result<Tail> {
-    // Who wrote has found the engine failed, and has left; what a panic has left behind is looked at
-    // by nobody here.
+    // Who wrote has found the engine failed, and has left; what a panic has left behind is looked
+    // at by nobody here.
     let lead = engine.lead.lock().unwrap_or_else(PoisonError::into_inner);
     let mut acknowledged = Acknowledged::default();
     for keyspace in lead.keyspaces().chain([&engine.catalog.0]) {
@@ -515,7 +516,8 @@ fn close(mut engine: Arc<Engine>) -> std::result::Result<Closed, String> {
 }
 
 impl Closed {
-    /// Opens the engine, and in it the tables that have names and those of handles, which are returned.
+    /// Opens the engine, and in it the tables that have names and those of handles, which are
+    /// returned.
     fn open(
         self,
         named: &[Described],

@@ -1,19 +1,21 @@
-//! The end of the journal after a write has failed: what was acknowledged stays, everything else is cut off.
+//! The end of the journal after a write has failed: what was acknowledged stays, everything else is
+//! cut off.
 //!
-//! A failed write leaves any part of its batch in the journal, and the engine may add more of the batch
-//! when it is closed. Nobody was told that the batch is there. So the batch must go, before somebody reads it
-//! after the next opening.
+//! A failed write leaves any part of its batch in the journal, and the engine may add more of the
+//! batch when it is closed. Nobody was told that the batch is there. So the batch must go, before
+//! somebody reads it after the next opening.
 //!
-//! Every batch has a sequence number, and a batch that failed never reached the engine's memory. So the
-//! highest number in memory is that of the last acknowledged batch. The journal is sound up to there and is
-//! cut behind it, in one of two ways:
+//! Every batch has a sequence number, and a batch that failed never reached the engine's memory. So
+//! the highest number in memory is that of the last acknowledged batch. The journal is sound up to
+//! there and is cut behind it, in one of two ways:
 //!
-//! * **In place**, if the write failed for want of space and no sync was tried. The file as far as it is
-//!   kept is in order. The cut is synced through a handle that was opened before: it reports every error
-//!   since then, also one that the engine met when it was closed.
-//! * **Into a new file** otherwise, and where the cut in place fails. After a failed sync the system may have
-//!   dropped what it could not write, and says so once; another sync of that file proves nothing. What
-//!   was acknowledged is read, checked to be whole, written to a new file, synced, and renamed.
+//! * **In place**, if the write failed for want of space and no sync was tried. The file as far as
+//!   it is kept is in order. The cut is synced through a handle that was opened before: it reports
+//!   every error since then, also one that the engine met when it was closed.
+//! * **Into a new file** otherwise, and where the cut in place fails. After a failed sync the
+//!   system may have dropped what it could not write, and says so once; another sync of that file
+//!   proves nothing. What was acknowledged is read, checked to be whole, written to a new file,
+//!   synced, and renamed.
 //!
 //! Invariant: nothing of the journal is changed before the engine has closed it.
 
@@ -25,7 +27,8 @@ use std::time::{Duration, Instant};
 use crate::directory::sync_directory;
 use crate::opening::{Journal, journal_file, list_journals};
 
-/// The journal as it is to be, until it is renamed. No journal's name: the engine does not look at it.
+/// The journal as it is to be, until it is renamed. No journal's name: the engine does not look at
+/// it.
 const NEW_FILE: &str = "journal.new";
 /// How long the engine may take to close a file after it was closed itself.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
@@ -105,7 +108,8 @@ impl Tail {
         self.way
     }
 
-    /// Writes the new file, if there is to be one: while the engine is open nothing is lost if it fails.
+    /// Writes the new file, if there is to be one: while the engine is open nothing is lost if it
+    /// fails.
     pub(crate) fn prepare(&self) -> io::Result<()> {
         if self.way == Way::Copy { self.write_new() } else { Ok(()) }
     }
@@ -147,8 +151,8 @@ impl Tail {
         sync_directory(&self.engine)
     }
 
-    /// Creates the next journal, empty: the engine takes the newest one for its own, and writes out what
-    /// the others hold.
+    /// Creates the next journal, empty: the engine takes the newest one for its own, and writes out
+    /// what the others hold.
     fn begin_another(&self) -> io::Result<()> {
         File::create_new(journal_file(&self.engine, self.number + 1))?.sync_all()?;
         sync_directory(&self.engine)
@@ -163,12 +167,13 @@ pub(crate) fn remove_leftovers(engine: &Path) -> io::Result<()> {
     }
 }
 
-/// What is to be done. A sync comes after all of a batch was written; so if the batch is not whole, none was
-/// tried.
+/// What is to be done. A sync comes after all of a batch was written; so if the batch is not whole,
+/// none was tried.
 fn way(failure: Option<io::ErrorKind>, whole: bool, durable: bool) -> Way {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     match failure {
-        // The engine has stopped by itself, between two batches. It may have failed to sync the journal.
+        // The engine has stopped by itself, between two batches. It may have failed to sync the
+        // journal.
         None if durable => Way::Leave,
         None => Way::Copy,
         Some(FileTooLarge) if !whole => Way::Seal,
@@ -187,8 +192,8 @@ fn walk(journal: &(u64, PathBuf), highest: u64) -> io::Result<Walked> {
     Ok(walked)
 }
 
-/// Whether the journal before this one ends with this batch: nothing was written since the engine began
-/// the newest one.
+/// Whether the journal before this one ends with this batch: nothing was written since the engine
+/// began the newest one.
 fn ends_with(engine: &Path, newest: u64, wanted: u64) -> io::Result<bool> {
     let Some(number) = newest.checked_sub(1) else { return Ok(false) };
     match walk(&(number, journal_file(engine, number)), wanted) {
@@ -202,8 +207,8 @@ fn missing(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Waits until the engine has closed the file: a thread of its own may be the last to hold it, and writes
-/// to it then.
+/// Waits until the engine has closed the file: a thread of its own may be the last to hold it, and
+/// writes to it then.
 ///
 /// # Errors
 /// If the system does not say who has it open, or the engine keeps it.

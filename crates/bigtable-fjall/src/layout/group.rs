@@ -4,8 +4,8 @@
 //!   from the keys, so that a compaction does not copy them.
 //! * [`Layout::NewestApart`]: the newest versions of a column under the column's key, as one value
 //!   (`pack.rs`), and older ones in a second keyspace, several to an entry, too (`history.rs`).
-//!   Reading the newest version is one point lookup, where a seek over all sorted runs costs several
-//!   times as much; writing one is mostly one insert.
+//!   Reading the newest version is one point lookup, where a seek over all sorted runs costs
+//!   several times as much; writing one is mostly one insert.
 //! * [`Layout::InMemory`]: as `Versions`, and the cells are in an ordered map besides
 //!   (`memory.rs`).
 
@@ -29,8 +29,8 @@ use crate::read::published::Published;
 use crate::upkeep::churn::Churn;
 use crate::upkeep::seal::all_levels;
 
-/// From this size on, values are kept apart from their keys in groups of [`Layout::Versions`]: what merges
-/// runs does not copy them.
+/// From this size on, values are kept apart from their keys in groups of [`Layout::Versions`]: what
+/// merges runs does not copy them.
 const VALUE_APART_BYTES_MIN: u32 = 4 * 1024;
 /// Size of a file of values kept apart.
 const VALUE_FILE_BYTES: u64 = 32 << 20;
@@ -50,10 +50,11 @@ pub(crate) struct Group {
     pub(crate) bounds: Bounds,
     /// Position among the in-memory groups.
     pub(crate) memory: Option<usize>,
-    /// How many entries were removed or overwritten in the keyspace, and in that of the history, since
-    /// their space was last given back.
+    /// How many entries were removed or overwritten in the keyspace, and in that of the history,
+    /// since their space was last given back.
     pub(crate) removed: [AtomicU64; 2],
-    /// What was written to the keyspace's write buffer, in a group whose columns are read as ranges of keys.
+    /// What was written to the keyspace's write buffer, in a group whose columns are read as ranges
+    /// of keys.
     pub(crate) churn: Option<Mutex<Churn>>,
 }
 
@@ -88,7 +89,8 @@ impl Group {
         Ok(Group { schema, cells, history, bounds, memory: None, removed, churn })
     }
 
-    /// What was written to the write buffer, where that is counted. The holder of the commit lock alone asks.
+    /// What was written to the write buffer, where that is counted. The holder of the commit lock
+    /// alone asks.
     pub(crate) fn churn(&self) -> Option<MutexGuard<'_, Churn>> {
         self.churn.as_ref().map(|churn| churn.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -192,8 +194,8 @@ impl Stored<'_> {
         matches!(self, Stored::Versions(Cells::Map(map)) if map.is_empty())
     }
 
-    /// The last key between two bounds. A column with a history has a newest version, so the history
-    /// need not be looked at.
+    /// The last key between two bounds. A column with a history has a newest version, so the
+    /// history need not be looked at.
     pub(crate) fn last_key(
         &self,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),

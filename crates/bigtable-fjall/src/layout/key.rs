@@ -118,7 +118,8 @@ impl Key {
     }
 
     fn push_escaped(&mut self, text: &[u8]) {
-        // Most texts have nothing to escape. Without leaving early, several bytes are compared at a time.
+        // Most texts have nothing to escape. Without leaving early, several bytes are compared at a
+        // time.
         let plain = text.iter().fold(true, |plain, byte| plain & (*byte > ESCAPE));
         self.0.reserve(text.len() + 1);
         if plain {
@@ -227,8 +228,8 @@ fn unescape(escaped: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(plain)
 }
 
-/// For the fuzzers: any bytes are a key or are refused, and names that are put into a key come out of
-/// it again.
+/// For the fuzzers: any bytes are a key or are refused, and names that are put into a key come out
+/// of it again.
 ///
 /// # Panics
 /// When they do not.

@@ -184,8 +184,8 @@ impl MemoryGroup {
         wanted.then(|| self.refill_from.clone())
     }
 
-    /// Takes some cells back into the map. Steps are small and go round, so that no single commit pays for a
-    /// whole scan.
+    /// Takes some cells back into the map. Steps are small and go round, so that no single commit
+    /// pays for a whole scan.
     fn take_back(&mut self, cells: Vec<(Slice, Slice)>) {
         let at_end = cells.len() < REFILL_CELLS_MAX;
         for (key, value) in cells {

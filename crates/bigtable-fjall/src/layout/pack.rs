@@ -4,14 +4,16 @@
 //! so is every entry of the group's history. For each version:
 //!
 //! ```text
-//!   stamp    eight bytes, big-endian: bits 0 to 52 are the timestamp; bits 53 to 62 one more than the
-//!            value's length, or zero if the value reaches to the end of the pack; bit 63 of the first
-//!            stamp says, under a column's own key, whether the history may hold older versions
+//!   stamp    eight bytes, big-endian: bits 0 to 52 are the timestamp; bits 53 to 62 one more than
+//!            the value's length, or zero if the value reaches to the end of the pack; bit 63 of
+//!            the first stamp says, under a column's own key, whether the history may hold older
+//!            versions
 //!   value
 //! ```
 //!
-//! So the newest version is read without a look at the others, a newer one is put before them without
-//! taking them apart, and a column that was written a few times spares every look into the history.
+//! So the newest version is read without a look at the others, a newer one is put before them
+//! without taking them apart, and a column that was written a few times spares every look into the
+//! history.
 //!
 //! Invariants: a pack holds at least one version, and each is older than the one before. A pack of
 //! several is within the [`Bounds`] it was made with, so that no change has much to copy; a version
@@ -204,8 +206,8 @@ impl Pack {
         Ok(versions)
     }
 
-    /// Shows `see` the versions that lie in `time`, at most `versions_max` of them, and at least one;
-    /// returns how many are still to be looked for among older ones.
+    /// Shows `see` the versions that lie in `time`, at most `versions_max` of them, and at least
+    /// one; returns how many are still to be looked for among older ones.
     pub(crate) fn visit(
         &self,
         time: TimeRange,
@@ -255,8 +257,8 @@ const fn first_byte(bits: u64) -> u8 {
     bits.to_be_bytes()[0]
 }
 
-/// For the fuzzers: any bytes are a pack or are refused, and versions that are put into one come out
-/// of it again.
+/// For the fuzzers: any bytes are a pack or are refused, and versions that are put into one come
+/// out of it again.
 ///
 /// # Panics
 /// When they do not.

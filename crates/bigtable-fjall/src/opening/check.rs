@@ -56,11 +56,12 @@ pub struct Checked {
 
 /// Checks the store in `dir`, which no process may have open: journals, checksums of all files, the
 /// inventory, the catalog, and every cell of every table. It changes nothing in the directory, and
-/// needs no permission to. Cells are read from a stand-in among the temporary files, which takes the
-/// space of the journals. `more` gets that stand-in, to look further into it, and returns what it finds.
+/// needs no permission to. Cells are read from a stand-in among the temporary files, which takes
+/// the space of the journals. `more` gets that stand-in, to look further into it, and returns what
+/// it finds.
 ///
-/// An unfinished batch at the end of the newest journal counts as a problem: a crash may have left it,
-/// and so may damage.
+/// An unfinished batch at the end of the newest journal counts as a problem: a crash may have left
+/// it, and so may damage.
 ///
 /// ```
 /// use bigtable_fjall::{FjallStore, Options, check};
@@ -75,8 +76,8 @@ pub struct Checked {
 /// ```
 ///
 /// # Errors
-/// [`Error::Files`] if the directory holds no store, if a process has it open, or if there is no room
-/// for the stand-in.
+/// [`Error::Files`] if the directory holds no store, if a process has it open, or if there is no
+/// room for the stand-in.
 pub fn check(
     dir: impl AsRef<Path>,
     more: impl FnOnce(FjallStore) -> Vec<Problem>,

@@ -7,16 +7,16 @@
 //!   sum 8f3a..                 checksum of the lines above
 //! ```
 //!
-//! The engine takes what it finds for all there is: a lost journal or keyspace would be an empty one.
-//! So the store keeps this list beside the engine's directory, and a second name of each journal
-//! (`journals.rs`).
+//! The engine takes what it finds for all there is: a lost journal or keyspace would be an empty
+//! one. So the store keeps this list beside the engine's directory, and a second name of each
+//! journal (`journals.rs`).
 //!
 //! Invariants:
 //! * A keyspace is in the list before the first batch that writes to it.
 //! * A journal is in the list before the first batch in it is acknowledged, and until the store has
 //!   seen, while it is open, that the engine needs the journal no more.
-//! * The list is replaced by a rename, with syncs before and after, so a crash leaves the old list or
-//!   the new one.
+//! * The list is replaced by a rename, with syncs before and after, so a crash leaves the old list
+//!   or the new one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -9,9 +9,9 @@
 //! All integers are little-endian. This is the format of the one engine version that the workspace
 //! pins. The engine allocates a journal ahead of its data, so zeroes may follow the last batch.
 //!
-//! The checksum covers the items, not the batch's number. Numbers rise strictly within a journal and
-//! from one journal to the next, so a whole batch whose number does not rise is damage: no crash
-//! leaves one.
+//! The checksum covers the items, not the batch's number. Numbers rise strictly within a journal
+//! and from one journal to the next, so a whole batch whose number does not rise is damage: no
+//! crash leaves one.
 //!
 //! Memory is bounded: the reader passes keys and values through a buffer.
 
@@ -28,7 +28,8 @@ const CLEAR: u8 = 4;
 const TRAILER: &[u8; 4] = b"FJL\x03";
 /// A value that is stored as it is; the one other kind is compressed.
 const UNCOMPRESSED: u8 = 0;
-/// By how much the numbers of two batches in a row differ at most. Flushes and merges take numbers, too.
+/// By how much the numbers of two batches in a row differ at most. Flushes and merges take numbers,
+/// too.
 const NUMBER_STEP_MAX: u64 = 1 << 40;
 /// What the reader holds of a file.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -127,8 +128,8 @@ impl Journal {
         Ok(Journal { path: path.clone(), id: *id, end, last, own, tail })
     }
 
-    /// The sound batches behind the unsound one, and the number that the unsound one begins with, if
-    /// that can be read.
+    /// The sound batches behind the unsound one, and the number that the unsound one begins with,
+    /// if that can be read.
     pub(crate) fn behind(&self) -> io::Result<Behind> {
         if self.tail == Tail::Clean {
             return Ok(Behind::default());

@@ -1,12 +1,14 @@
 //! Before the engine opens: is everything there, and is it whole?
 //!
-//! The engine believes what it finds. It deletes a keyspace without a manifest, begins a missing journal
-//! anew, and cuts a journal at the first entry that it cannot read, all without a word. So this module
-//! looks first, and refuses a store that is damaged before anything in its directory has changed.
+//! The engine believes what it finds. It deletes a keyspace without a manifest, begins a missing
+//! journal anew, and cuts a journal at the first entry that it cannot read, all without a word. So
+//! this module looks first, and refuses a store that is damaged before anything in its directory
+//! has changed.
 //!
 //! ```text
 //!   survey.rs      reads all of it and changes nothing
-//!   prepare        mends what a crash may leave: cuts the torn batch off, gives journals their names
+//!   prepare        mends what a crash may leave: cuts the torn batch off, gives journals their
+//!                  names
 //!   inventory.rs   what must be there          journal.rs   the engine's journals
 //!   unsynced.rs    may a power cut have        runs.rs      the engine's manifests and runs
 //!                  taken unsynced batches?     recovery.rs  the report of what was cut
@@ -15,7 +17,9 @@
 //!   repair.rs      `Repair`: what can be saved rebuild.rs   manifests and names, made anew
 //! ```
 //!
-//! | The newest journal has an unsound batch, and | without a restart | after a restart with unsynced batches |
+//! If the newest journal has an unsound batch, there are three cases:
+//!
+//! | case | without a restart | after a restart with unsynced batches |
 //! |---|---|---|
 //! | no sound batch follows | cut there, and report | cut there, and report |
 //! | sound batches follow | refuse | cut there, and report |

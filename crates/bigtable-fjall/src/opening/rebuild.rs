@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!   lost                    taken instead
-//!   `current`, a manifest   what the newest manifest names, if that is every file that is there, and whole;
-//!                           otherwise every file in the keyspace's directory that can be read
+//!   `current`, a manifest   what the newest manifest names, if that is every file that is there,
+//!                           and whole; otherwise every file in the keyspace's directory that can
+//!                           be read
 //!   the list of keyspaces   a new one, by the numbers and names in the store's inventory
 //! ```
 //!

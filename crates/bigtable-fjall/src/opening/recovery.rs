@@ -1,8 +1,10 @@
-//! What opening a store cut off the end of its journal, and the record of it that the directory keeps.
+//! What opening a store cut off the end of its journal, and the record of it that the directory
+//! keeps.
 //!
 //! A crash may leave a part of the batch that was being written. Nobody was told that this batch is
-//! there, and opening cuts it off. After a power cut a store with unsynced batches may lack more, and
-//! damage may look like either. So every cut is reported, and the directory keeps the last reports.
+//! there, and opening cuts it off. After a power cut a store with unsynced batches may lack more,
+//! and damage may look like either. So every cut is reported, and the directory keeps the last
+//! reports.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -43,8 +45,9 @@ pub struct Recovery {
     /// been there in part only.
     pub batches: Vec<u64>,
     /// Whether the machine has restarted since the store wrote batches without a sync. If so, the
-    /// last acknowledged batches of a `Buffered` store may be among those that were cut off. If not,
-    /// what was cut off is one batch that nobody was told of, or the last one if it was damaged.
+    /// last acknowledged batches of a `Buffered` store may be among those that were cut off. If
+    /// not, what was cut off is one batch that nobody was told of, or the last one if it was
+    /// damaged.
     pub restarted: bool,
 }
 

@@ -60,8 +60,8 @@ impl Repair {
     /// Finds out what of the store in `dir` can be saved. Changes nothing there.
     ///
     /// # Errors
-    /// [`Error::Files`] if the directory holds no store, if a process has it open, or if nothing can be
-    /// saved, because both the engine's list of its keyspaces and the store's inventory are
+    /// [`Error::Files`] if the directory holds no store, if a process has it open, or if nothing
+    /// can be saved, because both the engine's list of its keyspaces and the store's inventory are
     /// damaged.
     pub fn plan(dir: impl AsRef<Path>) -> Result<Repair> {
         let mut closed = Closed::look(dir.as_ref())?;
@@ -104,7 +104,8 @@ impl Repair {
     /// Writes what can be saved to a new store in `to`, which must be empty or not be there.
     ///
     /// # Errors
-    /// [`Error::Files`] if `to` cannot take a new store, or if a rest of the damaged one cannot be read.
+    /// [`Error::Files`] if `to` cannot take a new store, or if a rest of the damaged one cannot be
+    /// read.
     pub fn write(&self, to: impl AsRef<Path>) -> Result<Saved> {
         let to = to.as_ref();
         if fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   current        number of the manifest, its checksum
-//!   v<number>      the manifest: the runs of each level and the value files, each with its checksum
+//!   v<number>      the manifest: the runs of each level and the value files, each with its
+//!                  checksum
 //!   tables/<id>    a file of a sorted run
 //!   blobs/<id>     a file of large values
 //! ```
 //!
-//! The engine writes a file before the manifest that names it, and the manifest before `current`, each
-//! with a sync in between. So whatever `current` names is there and whole after every crash.
+//! The engine writes a file before the manifest that names it, and the manifest before `current`,
+//! each with a sync in between. So whatever `current` names is there and whole after every crash.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};

@@ -1,8 +1,8 @@
 //! A stand-in for a store's directory, in which the engine may do as it likes.
 //!
-//! The engine changes what it opens. So whoever wants to look into a store without touching it opens a
-//! stand-in: links to the runs and values, which nobody writes to, and copies of all else. Files that
-//! are damaged are left out of it, and so are the damaged batches of journals.
+//! The engine changes what it opens. So whoever wants to look into a store without touching it
+//! opens a stand-in: links to the runs and values, which nobody writes to, and copies of all else.
+//! Files that are damaged are left out of it, and so are the damaged batches of journals.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -1,8 +1,9 @@
 //! The mark of a store that has written batches without a sync.
 //!
-//! A power cut may take any part of what was written since the last sync: later batches may be whole
-//! where an earlier one has a hole. Without a power cut such a hole is damage. So the store writes the
-//! machine's boot id into a file before its first batch without a sync, and opening compares it.
+//! A power cut may take any part of what was written since the last sync: later batches may be
+//! whole where an earlier one has a hole. Without a power cut such a hole is damage. So the store
+//! writes the machine's boot id into a file before its first batch without a sync, and opening
+//! compares it.
 //!
 //! Opening removes that mark once the journal is synced. That the machine has restarted is kept in
 //! another file until the caller acknowledges it: a table server must stay silent for a while, also

@@ -62,8 +62,8 @@ fn visit_versions(
     Ok(())
 }
 
-/// Whether any version of any column under the prefix `family` lies in `time` and has a value that is
-/// `wanted`.
+/// Whether any version of any column under the prefix `family` lies in `time` and has a value that
+/// is `wanted`.
 pub(crate) fn any_in_family(
     stored: Stored<'_>,
     family: &Key,

@@ -1,10 +1,10 @@
-//! The published state, as readers see it: all of every batch that was written, and nothing of the one
-//! that is being written.
+//! The published state, as readers see it: all of every batch that was written, and nothing of the
+//! one that is being written.
 //!
-//! The engine shows a batch by raising the number below which entries are visible. It raises the same
-//! number when a flush or a compaction ends, mostly on a thread of its own; so a snapshot that is opened
-//! while a batch is being inserted may show a part of it. Batches are counted here, and a snapshot that
-//! might is not given to readers.
+//! The engine shows a batch by raising the number below which entries are visible. It raises the
+//! same number when a flush or a compaction ends, mostly on a thread of its own; so a snapshot that
+//! is opened while a batch is being inserted may show a part of it. Batches are counted here, and a
+//! snapshot that might is not given to readers.
 //!
 //! Invariants: only the holder of the commit lock begins a batch, one at a time; the state of a
 //! [`Published`] is the one after `batches` of them, and no other.
@@ -60,7 +60,8 @@ impl Batches {
         self.count.load(Ordering::SeqCst) / 2
     }
 
-    /// Opens a snapshot; `None` if it might show a part of a batch. Then one is being written, or just was.
+    /// Opens a snapshot; `None` if it might show a part of a batch. Then one is being written, or
+    /// just was.
     pub(crate) fn open(&self, db: &Database) -> Option<Published> {
         let count = self.count.load(Ordering::SeqCst);
         let before = self.before.load(Ordering::SeqCst);
@@ -89,8 +90,8 @@ mod tests {
         assert_eq!(shows(batches.open(&db)), Some((0, false)));
         let under_way = batches.begin(&db);
         assert_eq!(shows(batches.open(&db)), Some((0, false)), "nothing of it is there yet");
-        // Half of the batch is inserted, and something raises the engine's number: here a write of its
-        // own, otherwise the end of a flush.
+        // Half of the batch is inserted, and something raises the engine's number: here a write of
+        // its own, otherwise the end of a flush.
         keyspace.insert("half", "of a batch").unwrap();
         assert_eq!(shows(batches.open(&db)), None);
         drop(under_way);

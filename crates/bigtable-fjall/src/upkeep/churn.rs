@@ -1,20 +1,23 @@
-//! How much of a write buffer is superseded: values and removals under keys that were written again.
+//! How much of a write buffer is superseded: values and removals under keys that were written
+//! again.
 //!
-//! A write buffer keeps every value that was ever put under a key, and every removal. Reading a range of keys steps
-//! over all of them. A cell that is overwritten or deleted several times a second therefore makes each look at its
-//! column, and each scan across it, cost more than the last, until the buffer is full; a buffer of small cells takes
-//! 100,000 of them. Writing the buffer out as a sorted run keeps the last value of each key alone. So the committer
-//! also seals a buffer when enough of it is superseded (`seal.rs`).
+//! A write buffer keeps every value that was ever put under a key, and every removal. Reading a
+//! range of keys steps over all of them. A cell that is overwritten or deleted several times a
+//! second therefore makes each look at its column, and each scan across it, cost more than the
+//! last, until the buffer is full; a buffer of small cells takes 100,000 of them. Writing the
+//! buffer out as a sorted run keeps the last value of each key alone. So the committer also seals a
+//! buffer when enough of it is superseded (`seal.rs`).
 //!
-//! Writes are counted by a bit for each hash of a key, not by the keys themselves: that takes some nanoseconds and 8 KiB
-//! for each group. Bits are cleared every [`ROUND`] writes, so that different keys seldom share one.
+//! Writes are counted by a bit for each hash of a key, not by the keys themselves: that takes some
+//! nanoseconds and 8 KiB for each group. Bits are cleared every [`ROUND`] writes, so that different
+//! keys seldom share one.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 
-/// So many superseded entries make a buffer worth sealing, at least. A look at a column steps over no more than about
-/// so many.
+/// So many superseded entries make a buffer worth sealing, at least. A look at a column steps over
+/// no more than about so many.
 pub(crate) const SUPERSEDED_MAX: u64 = 1024;
 /// For each so many bytes on disk, one more: a merge may have to rewrite them all.
 pub(crate) const BYTES_FOR_ONE: u64 = 64 << 10;
@@ -102,7 +105,8 @@ mod tests {
     use super::*;
     use crate::{Durability, FjallStore, Options};
 
-    /// What is superseded in the buffer, and in runs of which the engine took a snapshot to be still in use.
+    /// What is superseded in the buffer, and in runs of which the engine took a snapshot to be
+    /// still in use.
     const STEPS_MAX: usize = 4 * SUPERSEDED_MAX as usize;
     const LONGEST: Duration = Duration::from_secs(60);
 

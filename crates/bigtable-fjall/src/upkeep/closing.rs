@@ -1,5 +1,5 @@
-//! Closing the store with [`FjallStore::close`](crate::FjallStore::close): the engine writes all its
-//! buffers out, so that the next opening has no journal to read.
+//! Closing the store with [`FjallStore::close`](crate::FjallStore::close): the engine writes all
+//! its buffers out, so that the next opening has no journal to read.
 //!
 //! An opening reads each journal twice: the store checks it, and the engine puts its batches into
 //! buffers again. A store that is closed after each command would pay for that with each command.

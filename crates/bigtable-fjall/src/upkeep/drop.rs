@@ -1,8 +1,8 @@
 //! Removing a table: first its cells, in batches, then its name.
 //!
-//! Invariants: the name goes last, so that no cell of the table's number is left when the number may
-//! be given to another table; and while the store is open it is not, because whoever has a handle of the
-//! dropped table may still read with it.
+//! Invariants: the name goes last, so that no cell of the table's number is left when the number
+//! may be given to another table; and while the store is open it is not, because whoever has a
+//! handle of the dropped table may still read with it.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -45,7 +45,8 @@ impl Engine {
             while self.remove_some(&info, group)? {}
         }
         let _lead = self.wait_to_lead()?;
-        // Somebody else may have dropped it meanwhile, and a third have created another of its name.
+        // Somebody else may have dropped it meanwhile, and a third have created another of its
+        // name.
         if !self.table_named(name).is_ok_and(|table| Arc::ptr_eq(&table, &info)) {
             return Ok(());
         }
@@ -63,7 +64,8 @@ impl Engine {
         self.look_at_disk(&lead);
         self.admit(&lead, Use::Upkeep, 0)?;
         let prefix = Key::table(table.id);
-        // The history goes first: without a pack under the column's own key nothing would know of it.
+        // The history goes first: without a pack under the column's own key nothing would know of
+        // it.
         let keyspaces = [(group.history.as_ref(), true), (Some(&group.cells), false)];
         let mut batch = Batch::default();
         let mut count = 0;

@@ -1,16 +1,16 @@
-//! The engine's journals while the store is open: each gets a second name, so that the store can tell
-//! a journal that the engine has freed from one that was lost.
+//! The engine's journals while the store is open: each gets a second name, so that the store can
+//! tell a journal that the engine has freed from one that was lost.
 //!
 //! The engine begins a journal when it writes a buffer out and the present journal has more than
-//! 64,000,000 bytes, and deletes one when the runs hold all of it. It does both on a thread of its own
-//! and tells nobody. So the committer looks, after each batch that may be in a new journal, and
+//! 64,000,000 bytes, and deletes one when the runs hold all of it. It does both on a thread of its
+//! own and tells nobody. So the committer looks, after each batch that may be in a new journal, and
 //! before it acknowledges the batch. The look is one system call, and only while a buffer waits to
 //! be written out and the present journal is long enough to be the last.
 //!
 //! Invariants:
 //! * A batch is acknowledged after its journal is in the inventory and has its second name.
-//! * A second name goes after the inventory has ceased to ask for the journal, and only if the engine
-//!   removed the first one while the store was open.
+//! * A second name goes after the inventory has ceased to ask for the journal, and only if the
+//!   engine removed the first one while the store was open.
 //! * The store is marked (`opening/unsynced.rs`) before its first batch without a sync.
 
 use std::fs::File;
@@ -146,8 +146,9 @@ impl Journals {
         self.marked
     }
 
-    /// Whether the next batch without a sync needs nothing written beside the journal, as far as is known. To be
-    /// called while the engine writes no buffer out. If it has begun a journal, [`after`](Journals::after) finds it.
+    /// Whether the next batch without a sync needs nothing written beside the journal, as far as is
+    /// known. To be called while the engine writes no buffer out. If it has begun a journal,
+    /// [`after`](Journals::after) finds it.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_marked() && (self.bytes <= JOURNAL_BYTES_MIN || !self.has_next())
     }
@@ -236,8 +237,8 @@ impl Journals {
         opening::unmark(&self.dir)
     }
 
-    /// To be called instead of [`close`](Journals::close) when the store closes and no journal holds
-    /// anything that is not in runs: leaves an empty journal alone.
+    /// To be called instead of [`close`](Journals::close) when the store closes and no journal
+    /// holds anything that is not in runs: leaves an empty journal alone.
     pub(crate) fn close_empty(&mut self) -> io::Result<()> {
         while self.has_next() {
             self.go_on()?;

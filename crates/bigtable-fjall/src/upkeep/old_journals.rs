@@ -11,8 +11,9 @@
 //! * once in a while, if old journals are there and little is written: the buffers of all
 //!   keyspaces.
 //!
-//! A keyspace whose last merge has left nothing, because everything in it was removed, has no run that says how far it
-//! was written out. So each is given the removal of a key that is never there, and then has one.
+//! A keyspace whose last merge has left nothing, because everything in it was removed, has no run
+//! that says how far it was written out. So each is given the removal of a key that is never there,
+//! and then has one.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,8 @@ use crate::upkeep::reclaim::NO_KEY;
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 /// How often the committer looks.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Fewer batches than this from one look to the next are little. A store that is busy fills its buffers by itself.
+/// Fewer batches than this from one look to the next are little. A store that is busy fills its
+/// buffers by itself.
 const BATCHES_MAX: u64 = 1000;
 
 /// When the committer looks for journals that nobody needs.

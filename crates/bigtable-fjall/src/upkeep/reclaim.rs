@@ -1,10 +1,11 @@
 //! Giving back the space of removed cells.
 //!
 //! The engine keeps a removed cell, and the mark that it is removed, until a merge of sorted runs
-//! meets both in the last level. It merges when new runs come in; after a garbage collection none may
-//! come for a long time. So whoever has removed much asks for it: what is in memory is written out,
-//! and each keyspace of which a good part was removed is merged into one level. Large values lie in
-//! files of their own, which a first merge finds to be mostly dead and a second one rewrites.
+//! meets both in the last level. It merges when new runs come in; after a garbage collection none
+//! may come for a long time. So whoever has removed much asks for it: what is in memory is written
+//! out, and each keyspace of which a good part was removed is merged into one level. Large values
+//! lie in files of their own, which a first merge finds to be mostly dead and a second one
+//! rewrites.
 //!
 //! It runs in a thread of its own, because the engine blocks, and one at a time. Closing the store
 //! waits for the keyspace at hand; that is why large ones are left to the merges of every day.
@@ -103,14 +104,15 @@ impl Work {
         self.settle(&merged)
     }
 
-    /// Merges all of a keyspace into its last level; returns `false` if the disk has no room for that.
+    /// Merges all of a keyspace into its last level; returns `false` if the disk has no room for
+    /// that.
     fn merge(&self, keyspace: &Keyspace) -> std::result::Result<bool, Fault> {
         {
-            // A snapshot of earlier days keeps what was removed since. Not one that was kept for readers
-            // while a batch is written.
+            // A snapshot of earlier days keeps what was removed since. Not one that was kept for
+            // readers while a batch is written.
             let lead = self.engine.lead.lock().map_err(|_| fjall::Error::Poisoned)?;
-            // The merge writes all of it again before it removes anything. Upkeep may use the same space:
-            // a merge is what gives the space of removed cells back.
+            // The merge writes all of it again before it removes anything. Upkeep may use the same
+            // space: a merge is what gives the space of removed cells back.
             if !self.engine.admits_merge(&lead, keyspace) {
                 return Ok(false);
             }
@@ -128,9 +130,9 @@ impl Work {
         Ok(true)
     }
 
-    /// Has the engine let go of the files that were merged, and of the journal of what they held: it
-    /// does so when something newer than the merge has been written and written out. The removal of a
-    /// key that is never there will do.
+    /// Has the engine let go of the files that were merged, and of the journal of what they held:
+    /// it does so when something newer than the merge has been written and written out. The removal
+    /// of a key that is never there will do.
     fn settle(&self, merged: &[&Keyspace]) -> Result<()> {
         if merged.is_empty() || self.is_stopping() {
             return Ok(());

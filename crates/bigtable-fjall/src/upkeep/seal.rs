@@ -1,22 +1,23 @@
-//! Write buffers: new cells of a keyspace stay in memory until they are so many that their buffer is
-//! sealed, which has the engine write it out as a sorted run.
+//! Write buffers: new cells of a keyspace stay in memory until they are so many that their buffer
+//! is sealed, which has the engine write it out as a sorted run.
 //!
-//! The engine would seal a full buffer by itself: at every write to one it sends a message to its own
-//! threads. While those are at a merge, the messages fill their queue. Whoever seals the buffer then waits
-//! for room in the queue for a message of its own; where that is the thread that empties the queue, it
-//! waits for ever, and from then on nothing is written out: memory and journal grow without bound, until
-//! the store is opened again and has to write out all of it at once (fjall 3.1,
-//! <https://github.com/fjall-rs/fjall/pull/323>). So every keyspace is created with a buffer that is never
-//! full for the engine, and the committer seals; and whoever gives space back (`reclaim.rs`).
+//! The engine would seal a full buffer by itself: at every write to one it sends a message to its
+//! own threads. While those are at a merge, the messages fill their queue. Whoever seals the buffer
+//! then waits for room in the queue for a message of its own; where that is the thread that empties
+//! the queue, it waits for ever, and from then on nothing is written out: memory and journal grow
+//! without bound, until the store is opened again and has to write out all of it at once (fjall
+//! 3.1, <https://github.com/fjall-rs/fjall/pull/323>). So every keyspace is created with a buffer
+//! that is never full for the engine, and the committer seals; and whoever gives space back
+//! (`reclaim.rs`).
 //!
-//! A sealed buffer becomes a sorted run, and runs are merged. The engine merges once for each buffer; if that
-//! is too little, writers wait at 30 runs for a merge that only a write would have brought. So files are of
-//! such a size that it is enough, and where it is not, because a store was created with smaller buffers, the
-//! committer merges before it seals.
+//! A sealed buffer becomes a sorted run, and runs are merged. The engine merges once for each
+//! buffer; if that is too little, writers wait at 30 runs for a merge that only a write would have
+//! brought. So files are of such a size that it is enough, and where it is not, because a store was
+//! created with smaller buffers, the committer merges before it seals.
 //!
-//! Invariant: the queue of the engine's threads, of 1,000 messages, never becomes full. Each buffer that is
-//! sealed makes two messages, of which the second follows when the first is taken, and buffers that wait are
-//! bounded here.
+//! Invariant: the queue of the engine's threads, of 1,000 messages, never becomes full. Each buffer
+//! that is sealed makes two messages, of which the second follows when the first is taken, and
+//! buffers that wait are bounded here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,19 +30,21 @@ use crate::options::Options;
 use crate::upkeep::churn::{BYTES_FOR_ONE, SUPERSEDED_MAX};
 use crate::waits::may_wait;
 
-/// Full buffers are looked for when so large a part of one may have been filled: a look takes a lock of the
-/// engine for each keyspace.
+/// Full buffers are looked for when so large a part of one may have been filled: a look takes a
+/// lock of the engine for each keyspace.
 const LOOKED_FOR_PARTS: u64 = 16;
 /// What the engine adds to each entry, in bytes.
 const ENTRY_BYTES: usize = 64;
 /// How many buffers of a keyspace may wait to be written out.
 const SEALED_MAX: usize = 3;
-/// How many messages about sealed buffers may wait for the engine's threads, which have room for 1,000.
+/// How many messages about sealed buffers may wait for the engine's threads, which have room for
+/// 1,000.
 const MESSAGES_MAX: usize = 64;
 /// How many sorted runs may be unmerged. The engine slows writers down from 20 on.
 pub(crate) const RUNS_MAX: usize = 16;
-/// Size of a file of a sorted run, in write buffers. The engine merges once for each buffer that it has written
-/// out, and a merge takes about one file of a level: with files as small as buffers it falls behind.
+/// Size of a file of a sorted run, in write buffers. The engine merges once for each buffer that it
+/// has written out, and a merge takes about one file of a level: with files as small as buffers it
+/// falls behind.
 const RUN_FILE_BUFFERS: u64 = 4;
 /// The least size of files that writers merge into.
 const FILE_BYTES: u64 = 64 << 20;
@@ -58,8 +61,8 @@ pub(crate) fn bytes_of(key: &[u8], value: Option<&[u8]>) -> u64 {
 }
 
 impl Engine {
-    /// Seals the buffers that are full, now that a batch put so many bytes into them. The batch is written
-    /// whatever comes of it; if it fails, the next one is not.
+    /// Seals the buffers that are full, now that a batch put so many bytes into them. The batch is
+    /// written whatever comes of it; if it fails, the next one is not.
     pub(crate) fn seal_full(&self, lead: &Lead, bytes: u64) {
         lead.unlooked.set(lead.unlooked.get() + bytes);
         if !self.is_look_due(lead) {
@@ -84,8 +87,9 @@ impl Engine {
         lead.unlooked.get() >= self.options.write_buffer_bytes / LOOKED_FOR_PARTS
     }
 
-    /// Seals the buffers of which much is superseded (`churn.rs`), but waits for nothing: a buffer that is being
-    /// written out comes first. A write that fails shows at the next batch, as in [`Engine::seal_full`].
+    /// Seals the buffers of which much is superseded (`churn.rs`), but waits for nothing: a buffer
+    /// that is being written out comes first. A write that fails shows at the next batch, as in
+    /// [`Engine::seal_full`].
     pub(crate) fn seal_churned(&self, lead: &Lead) {
         for group in &lead.groups {
             let Some(mut churn) = group.churn() else { continue };
@@ -136,8 +140,9 @@ impl Engine {
         })
     }
 
-    /// Has a keyspace take another sealed buffer. The engine itself has writers wait, in steps of 100 ms and
-    /// for ever should it have failed: at one sealed buffer more than here, and at 30 unmerged runs.
+    /// Has a keyspace take another sealed buffer. The engine itself has writers wait, in steps of
+    /// 100 ms and for ever should it have failed: at one sealed buffer more than here, and at 30
+    /// unmerged runs.
     pub(crate) fn make_room(&self, keyspace: &Keyspace) -> fjall::Result<()> {
         while keyspace.sealed_memtable_count() >= SEALED_MAX
             || self.db.outstanding_flushes() >= MESSAGES_MAX
@@ -149,8 +154,8 @@ impl Engine {
         self.merge_runs(keyspace)
     }
 
-    /// Merges new runs into the first level where the engine is behind with that: it merges once for each
-    /// buffer it has written out, at the level that it finds most in need.
+    /// Merges new runs into the first level where the engine is behind with that: it merges once
+    /// for each buffer it has written out, at the level that it finds most in need.
     fn merge_runs(&self, keyspace: &Keyspace) -> fjall::Result<()> {
         let runs = || keyspace.tree.l0_run_count();
         let mut before = usize::MAX;
@@ -176,8 +181,9 @@ pub(crate) fn all_levels(options: &Options) -> Leveled {
     Leveled::default().with_table_target_size(file_bytes(options))
 }
 
-/// A merge of new runs with what they meet in the first level, and of no other levels: the engine may be at
-/// a merge meanwhile, and of two it is sure only here that neither puts a file between the other's.
+/// A merge of new runs with what they meet in the first level, and of no other levels: the engine
+/// may be at a merge meanwhile, and of two it is sure only here that neither puts a file between
+/// the other's.
 fn first_level(options: &Options) -> Leveled {
     Leveled::default()
         .with_table_target_size(file_bytes(options).max(FILE_BYTES))

@@ -1,10 +1,11 @@
-//! Damage: a store whose files are not as it left them is refused, reports what it cut off, or reads as
-//! before. It never reads differently without a word.
+//! Damage: a store whose files are not as it left them is refused, reports what it cut off, or
+//! reads as before. It never reads differently without a word.
 //!
-//! The sweep damages one place at a time: it flips bits, zeroes, cuts and removes. A store that opens
-//! must hold what was acknowledged, unless it reports a cut or a read fails. A store that is refused must
-//! be as it was found. `DAMAGE_EVERY=1` visits every byte of the journal outside of long values; without
-//! it the sweep takes a sample. `check` must find each damage that changes what is read.
+//! The sweep damages one place at a time: it flips bits, zeroes, cuts and removes. A store that
+//! opens must hold what was acknowledged, unless it reports a cut or a read fails. A store that is
+//! refused must be as it was found. `DAMAGE_EVERY=1` visits every byte of the journal outside of
+//! long values; without it the sweep takes a sample. `check` must find each damage that changes
+//! what is read.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 #![allow(clippy::print_stdout, reason = "the sweep says what became of the places")]
@@ -323,8 +324,8 @@ fn places(data: &[u8], every: usize) -> Vec<usize> {
     places
 }
 
-/// The damages of one file: fewer of runs, whose checksums cover every byte alike, and of the second name of
-/// a journal, which is read only if the first is lost.
+/// The damages of one file: fewer of runs, whose checksums cover every byte alike, and of the
+/// second name of a journal, which is read only if the first is lost.
 fn harms(name: &Path, data: &[u8]) -> Vec<Harm> {
     let length = data.len();
     let mut harms = vec![Harm::Remove, Harm::Cut(0), Harm::Cut(length / 2), Harm::Zero(0..length)];
@@ -393,8 +394,8 @@ fn sweep(durability: Durability, killed: bool) {
     println!("{durability:?}, killed: {killed}: {} damages: {:?}", all.len(), counts.into_inner());
 }
 
-/// A journal that ends between two batches looks like one that was never longer: while the store was
-/// not closed, nobody knows where it ended.
+/// A journal that ends between two batches looks like one that was never longer: while the store
+/// was not closed, nobody knows where it ended.
 fn is_between_batches(harm: &Harm, data: &[u8]) -> bool {
     let Harm::Cut(at) = harm else { return false };
     *at == 0 || data[..*at].ends_with(b"FJL\x03")

@@ -1,5 +1,5 @@
-//! A disk that becomes full under the open store: it refuses writes and nothing else, and writes again by
-//! itself when there is space.
+//! A disk that becomes full under the open store: it refuses writes and nothing else, and writes
+//! again by itself when there is space.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

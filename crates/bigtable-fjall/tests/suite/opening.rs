@@ -55,8 +55,8 @@ fn another_format_is_refused() {
     }
 }
 
-/// A measurement, for a release build and a machine with nothing else to do:
-/// `cargo test --release -p bigtable-fjall --test suite opening::a_quarter -- --ignored --nocapture`.
+/// A measurement, for a release build and a machine with nothing else to do: `cargo test --release
+/// -p bigtable-fjall --test suite opening::a_quarter -- --ignored --nocapture`.
 #[test]
 #[ignore = "writes 256 MiB, and measures time"]
 fn a_quarter_of_a_gigabyte_of_journals_is_opened_within_two_seconds() {

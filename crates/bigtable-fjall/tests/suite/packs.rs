@@ -18,7 +18,8 @@ const TIMES: u64 = 40;
 #[derive(Debug, Clone)]
 enum Step {
     Mutate(usize, Vec<Change>),
-    /// Of a row, or of all: at most so many versions of each column above a time, and as many up to it.
+    /// Of a row, or of all: at most so many versions of each column above a time, and as many up to
+    /// it.
     Read(Option<usize>, u64, u32),
     Reopen,
 }

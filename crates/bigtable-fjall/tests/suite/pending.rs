@@ -69,8 +69,8 @@ fn versions(rows: &[Row]) -> Vec<u64> {
     rows.iter().flat_map(|row| &row.cells).map(|cell| cell.timestamp.as_u64()).collect()
 }
 
-/// While the rows are pending: readers at the commit's timestamp wait for them, and others do not. The
-/// commit ends with `publish`, and then those who waited see it.
+/// While the rows are pending: readers at the commit's timestamp wait for them, and others do not.
+/// The commit ends with `publish`, and then those who waited see it.
 fn look(table: &dyn Table, publish: impl FnOnce()) {
     let ranges = [("a", "z"), ("b", "c"), ("c", "e"), ("e", "z")];
     let between = |(from, to): (&str, &str)| RowRange {

@@ -1,10 +1,10 @@
 //! Power cuts: what a mutation's reply or a read has shown is in every image that a cut can leave.
 //!
-//! The engine's journal only grows, and a reply comes after it was synced. So the durable image is told from
-//! outside: the directory as it lies there, and of the journal what was in it when the reply came.
-//! Images are made of it by cutting the journal at every byte, by zeroes or garbage behind the cut, and
-//! by sectors that are missing from the last record. The journal's file is allocated ahead: where its
-//! data ends is looked for, not taken from the file's length.
+//! The engine's journal only grows, and a reply comes after it was synced. So the durable image is
+//! told from outside: the directory as it lies there, and of the journal what was in it when the
+//! reply came. Images are made of it by cutting the journal at every byte, by zeroes or garbage
+//! behind the cut, and by sectors that are missing from the last record. The journal's file is
+//! allocated ahead: where its data ends is looked for, not taken from the file's length.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -60,8 +60,8 @@ fn incompressible(length: usize) -> String {
     (0..length).map(next).collect()
 }
 
-/// One request of each kind, each of which must be there wholly or not at all. The last of a round is
-/// as long as several sectors.
+/// One request of each kind, each of which must be there wholly or not at all. The last of a round
+/// is as long as several sectors.
 fn step(store: &FjallStore, table: &dyn Table, number: u64) {
     let now = number + 10;
     let mutate = |request| block_on(table.check_and_mutate_row(request)).unwrap();
@@ -107,9 +107,10 @@ fn step(store: &FjallStore, table: &dyn Table, number: u64) {
     }
 }
 
-/// Does `steps` on a store and says what was shown after each. The image is of the moment before them,
-/// while the store is open, with the journal of the moment after: had one of them been written out as
-/// part of a sorted run, its record in the journal would be older than that, and could not be cut.
+/// Does `steps` on a store and says what was shown after each. The image is of the moment before
+/// them, while the store is open, with the journal of the moment after: had one of them been
+/// written out as part of a sorted run, its record in the journal would be older than that, and
+/// could not be cut.
 fn shown_by(
     dir: &Path,
     store: &FjallStore,
@@ -168,7 +169,8 @@ fn check_all(image: &Image, tails: &[Tail], shown: &[Shown]) {
     });
 }
 
-/// Where the records are cut: each of the last short ones at every so many bytes, the others less often.
+/// Where the records are cut: each of the last short ones at every so many bytes, the others less
+/// often.
 fn cuts(shown: &[Shown], every: usize) -> Vec<usize> {
     let mut cuts = Vec::new();
     for (left, pair) in shown.windows(2).rev().enumerate() {
@@ -340,7 +342,8 @@ fn readers_see_nothing_that_a_cut_takes_back() {
     }
 }
 
-/// A store that is written to without syncs; what was in it after each batch, and where the journal ended.
+/// A store that is written to without syncs; what was in it after each batch, and where the journal
+/// ended.
 fn unsynced_rounds() -> (Image, Vec<Shown>) {
     let dir = image::directory();
     let (store, table) = open(dir.path(), Durability::Buffered);

@@ -1,5 +1,5 @@
-//! Readers see all of a mutation or nothing, and never go back, while others write and the engine flushes and
-//! merges on threads of its own.
+//! Readers see all of a mutation or nothing, and never go back, while others write and the engine
+//! flushes and merges on threads of its own.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -46,9 +46,10 @@ pub(crate) enum Place {
 }
 
 impl Address {
-    /// As parsing does, except that an address without host and port, `bigtable://PROJECT/INSTANCE`,
-    /// is at the server that `BIGTABLE_EMULATOR_HOST` names, if it is set. As with Google's clients,
-    /// that server is spoken to in plain text wherever it is: whoever sets the variable wants that.
+    /// As parsing does, except that an address without host and port,
+    /// `bigtable://PROJECT/INSTANCE`, is at the server that `BIGTABLE_EMULATOR_HOST` names, if it
+    /// is set. As with Google's clients, that server is spoken to in plain text wherever it is:
+    /// whoever sets the variable wants that.
     ///
     /// # Errors
     /// [`Error::InvalidRequest`] says what is wrong with the text.

@@ -1,5 +1,5 @@
-//! Requests that are made beforehand and sent as they are: what everything above the API's requests is
-//! measured against.
+//! Requests that are made beforehand and sent as they are: what everything above the API's requests
+//! is measured against.
 
 use bigtable::{ConditionalMutation, Error, Result, RowKey, Selection};
 use tonic::Status;

@@ -1,9 +1,9 @@
 //! Several conditional mutations in one request, where the server has an extension for it (paper
 //! section 2.5).
 //!
-//! The server says so when the store is opened. One that has forgotten it since, because an older release
-//! was started in its place, answers UNIMPLEMENTED and has applied nothing: then each row's request is
-//! sent by itself, as to any other server.
+//! The server says so when the store is opened. One that has forgotten it since, because an older
+//! release was started in its place, answers UNIMPLEMENTED and has applied nothing: then each row's
+//! request is sent by itself, as to any other server.
 
 use bigtable::{ConditionalMutation, Error, Result};
 use futures::StreamExt;

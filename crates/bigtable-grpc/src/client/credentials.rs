@@ -105,8 +105,8 @@ impl Credentials {
         self.held.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The header, with a token that is valid for a while. While somebody fetches the next one, others
-    /// go on with the one at hand.
+    /// The header, with a token that is valid for a while. While somebody fetches the next one,
+    /// others go on with the one at hand.
     pub(crate) async fn header(&self) -> Result<HeaderValue, NoCredentials> {
         let now = Instant::now();
         let _fetching = match self.held() {

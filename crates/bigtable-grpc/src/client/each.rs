@@ -1,11 +1,13 @@
-//! Reads of single rows that have gathered, by as few requests as the server takes them in (paper section
-//! 2.5).
+//! Reads of single rows that have gathered, by as few requests as the server takes them in (paper
+//! section 2.5).
 //!
-//! Transactions read at timestamps of their own, so their filters differ, and a ReadRows has one filter. The
-//! extension of this project's server takes a row and a filter for each read. To any other server only
-//! reads by the same filter go together: those of one transaction, or of snapshots at one timestamp.
+//! Transactions read at timestamps of their own, so their filters differ, and a ReadRows has one
+//! filter. The extension of this project's server takes a row and a filter for each read. To any
+//! other server only reads by the same filter go together: those of one transaction, or of
+//! snapshots at one timestamp.
 //!
-//! Invariant: what comes for one read is told to its caller when it comes, whatever becomes of the others.
+//! Invariant: what comes for one read is told to its caller when it comes, whatever becomes of the
+//! others.
 
 use std::collections::BTreeMap;
 
@@ -66,8 +68,8 @@ async fn by_filter(table: &GrpcTable, gathered: Vec<Waiting<RowRead>>) {
     for read in gathered {
         groups.entry(read.request.filter.encode_to_vec()).or_default().push(read);
     }
-    // All at once, as they would have been without waiting for each other: nobody waits for a reply to
-    // another's read.
+    // All at once, as they would have been without waiting for each other: nobody waits for a reply
+    // to another's read.
     join_all(groups.into_values().map(|group| same(table, group))).await;
 }
 

@@ -1,10 +1,11 @@
-//! Delaying conditional mutations and reads, so that those of several callers go in one request (paper
-//! section 2.5: lock operations are delayed, "to collect them into batches", and so is every read).
+//! Delaying conditional mutations and reads, so that those of several callers go in one request
+//! (paper section 2.5: lock operations are delayed, "to collect them into batches", and so is every
+//! read).
 //!
 //! The first request that comes waits for the delay of the options, and takes all with it that came
 //! meanwhile; as many as the server takes in one request are sent at once. What is sent is
-//! sent to its end, whatever becomes of its callers, because it is nobody's alone. So it is sent by the
-//! runtime that opened the store: that of a caller may end while others wait.
+//! sent to its end, whatever becomes of its callers, because it is nobody's alone. So it is sent by
+//! the runtime that opened the store: that of a caller may end while others wait.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,9 +20,9 @@ use tokio::time::Instant;
 use super::batch;
 use super::table::GrpcTable;
 
-/// How late what has gathered may be sent. If it is later, the process was stopped meanwhile, and what its
-/// callers knew before may hold no more: of a store without a floor, that what they have open is registered.
-/// Then it is not sent at all. How long a request lives counts on it.
+/// How late what has gathered may be sent. If it is later, the process was stopped meanwhile, and
+/// what its callers knew before may hold no more: of a store without a floor, that what they have
+/// open is registered. Then it is not sent at all. How long a request lives counts on it.
 pub(super) const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// Why nobody tells an answer, and what to do about it.
@@ -119,8 +120,8 @@ impl<R: Together> Gather<R> {
     }
 }
 
-/// When something is to be sent, on the clock of the timer that wakes its sender, which stands still while
-/// the machine sleeps, and on one that does not.
+/// When something is to be sent, on the clock of the timer that wakes its sender, which stands
+/// still while the machine sleeps, and on one that does not.
 #[derive(Debug, Clone, Copy)]
 struct Due {
     timer: Instant,

@@ -1,7 +1,7 @@
 //! Chunks of a stream as rows.
 //!
-//! The stream comes from a server that may err: whatever breaks the rules of the stream is an error,
-//! and the row at hand is not returned.
+//! The stream comes from a server that may err: whatever breaks the rules of the stream is an
+//! error, and the row at hand is not returned.
 
 use bigtable::{Bytes, Cell, Family, Row, RowKey};
 

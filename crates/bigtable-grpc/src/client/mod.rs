@@ -6,20 +6,22 @@
 //!   filter.rs    selections and probes as filters of the API
 //!   merge.rs     chunks of a stream as rows
 //!   address.rs   where it all is
-//!   channel.rs   the way there, deadlines, headers      pool.rs         connections, none of them old
-//!   retry.rs     what is repeated, and when             credentials.rs  tokens of Google's
+//!   channel.rs   the way there, deadlines, headers   pool.rs         connections, none of them old
+//!   retry.rs     what is repeated, and when          credentials.rs  tokens of Google's
 //!   batch.rs     several conditional mutations in one request, where the server takes them
-//!   rows.rs      several rows by one request        each.rs   several reads in one, as the server takes them
+//!   rows.rs      several rows by one request
+//!   each.rs      several reads in one, as the server takes them
 //!   split.rs     how much goes in one
-//!   gather.rs    delaying conditional mutations and reads, so that those of several callers go together
+//!   gather.rs    delaying conditional mutations and reads, so that those of several callers go
+//!                together
 //!   bare.rs      requests as they are, to measure all of this against
 //!   status.rs    codes of the API as errors
 //! ```
 //!
-//! What may be repeated is repeated here: reads, and unconditional mutations, which name their times
-//! and so do the same again. A conditional mutation is sent once; only the protocol above knows
-//! whether its repetition is harmless, and learns by [`Unknown`](bigtable::Error::Unknown) that the
-//! first one may have been applied.
+//! What may be repeated is repeated here: reads, and unconditional mutations, which name their
+//! times and so do the same again. A conditional mutation is sent once; only the protocol above
+//! knows whether its repetition is harmless, and learns by [`Unknown`](bigtable::Error::Unknown)
+//! that the first one may have been applied.
 
 mod address;
 mod bare;

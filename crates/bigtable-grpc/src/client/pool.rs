@@ -1,7 +1,7 @@
 //! Connections to one server: several, each warmed up before it is used, none of them old.
 //!
-//! Google's servers end a connection after an hour, and what is sent at that moment is slow. So each is
-//! replaced before that, one after the other, by one that has carried a request already.
+//! Google's servers end a connection after an hour, and what is sent at that moment is slow. So
+//! each is replaced before that, one after the other, by one that has carried a request already.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,5 +1,5 @@
-//! Dividing what goes together among requests: none larger than a server takes, nor than is good for others
-//! on the same connection.
+//! Dividing what goes together among requests: none larger than a server takes, nor than is good
+//! for others on the same connection.
 
 /// A request does not grow beyond this by another entry.
 pub(super) const BATCH_BYTES_MAX: usize = 1 << 20;

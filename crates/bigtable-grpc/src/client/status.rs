@@ -64,8 +64,8 @@ pub(crate) fn of_mutation(status: &Status) -> Error {
     }
 }
 
-/// The server's disk is full, and nothing was applied. Codes of the API do not say so much, so that this
-/// reads the text of [`Error::Full`], which a server of this project sends.
+/// The server's disk is full, and nothing was applied. Codes of the API do not say so much, so that
+/// this reads the text of [`Error::Full`], which a server of this project sends.
 fn full(status: &Status) -> Option<Error> {
     let (dir, rest) = status.message().split_once(": the disk is full: ")?;
     let (free, rest) = rest.split_once(" bytes are free, and a write needs ")?;

@@ -48,28 +48,29 @@ pub struct ClientOptions {
     pub connections: usize,
     /// How long a request may take, each time that it is sent.
     pub deadline: Duration,
-    /// The application profile that requests are routed by, if the address names none. It must route
-    /// to a single cluster and allow transactions on rows.
+    /// The application profile that requests are routed by, if the address names none. It must
+    /// route to a single cluster and allow transactions on rows.
     pub app_profile: String,
     /// Certificates that this client and the server show each other: the server's must name
-    /// `table.percolator.internal`, the client's what the server wants. Where they are given, nothing
-    /// is sent in plain text. Cloud Bigtable itself has certificates of public authorities, and takes
-    /// tokens: there these are not used.
+    /// `table.percolator.internal`, the client's what the server wants. Where they are given,
+    /// nothing is sent in plain text. Cloud Bigtable itself has certificates of public authorities,
+    /// and takes tokens: there these are not used.
     pub tls: Option<Tls>,
     /// Allows plain text to another machine. Without it only a server that `BIGTABLE_EMULATOR_HOST`
     /// names, or that is on this machine, is spoken to without `tls`.
     pub plaintext_beyond_loopback: bool,
-    /// Whether several conditional mutations, or several reads of rows, go in one request to a server that
-    /// takes them so, which the server of this crate does.
+    /// Whether several conditional mutations, or several reads of rows, go in one request to a
+    /// server that takes them so, which the server of this crate does.
     pub batches: bool,
-    /// How long a conditional mutation or a read of a row waits for others of its table, of whatever callers,
-    /// to go in one request with them; fewer requests for a higher latency (paper section 2.5). Zero, the
-    /// default, sends each at once. One that is a second late, because the process stood still, is refused
-    /// instead of being sent.
+    /// How long a conditional mutation or a read of a row waits for others of its table, of
+    /// whatever callers, to go in one request with them; fewer requests for a higher latency (paper
+    /// section 2.5). Zero, the default, sends each at once. One that is a second late, because the
+    /// process stood still, is refused instead of being sent.
     ///
-    /// To a server that takes no batches, conditional mutations go at once all the same. Reads wait, and those
-    /// by the same selection go together: those of one transaction, because each reads at its own
-    /// timestamp. Reads of several rows, which are batches already, and scans never wait.
+    /// To a server that takes no batches, conditional mutations go at once all the same. Reads
+    /// wait, and those by the same selection go together: those of one transaction, because each
+    /// reads at its own timestamp. Reads of several rows, which are batches already, and scans
+    /// never wait.
     pub batch_delay: Duration,
 }
 
@@ -87,25 +88,26 @@ impl Default for ClientOptions {
     }
 }
 
-/// A store behind google.bigtable.v2: Cloud Bigtable, the server of this crate, or Google's emulator.
+/// A store behind google.bigtable.v2: Cloud Bigtable, the server of this crate, or Google's
+/// emulator.
 ///
 /// Its futures run in the tokio runtime that it was opened in. Connections are warmed up when it is
-/// opened, and each is replaced before it is an hour old. For Cloud Bigtable credentials are found as
-/// Google's own clients find them: the file that `GOOGLE_APPLICATION_CREDENTIALS` names, those of the
-/// user (`gcloud auth application-default login`), those of the machine.
+/// opened, and each is replaced before it is an hour old. For Cloud Bigtable credentials are found
+/// as Google's own clients find them: the file that `GOOGLE_APPLICATION_CREDENTIALS` names, those
+/// of the user (`gcloud auth application-default login`), those of the machine.
 ///
 /// It differs from stores in this process
 /// in four ways:
 ///
 /// * It has **no floor**: the API cannot compare one within a row operation. So
-///   [`raise_floor`](Store::raise_floor) is refused, and garbage collection of Percolator's waits for
-///   requests to [come to their end](Store::request_life_max) instead: with the deadline of 20 s, no
-///   retention below 160 s.
-/// * It says that it has **no locality groups**, so that Percolator's notifications lie in tables of
-///   their own: Cloud Bigtable reads whole rows.
-/// * How durable an acknowledged mutation is, is the server's affair: `sync` of a request is not sent.
-///   Locality groups and their bounds are, too. Whether two processes describe them
-///   alike is not seen.
+///   [`raise_floor`](Store::raise_floor) is refused, and garbage collection of Percolator's waits
+///   for requests to [come to their end](Store::request_life_max) instead: with the deadline of 20
+///   s, no retention below 160 s.
+/// * It says that it has **no locality groups**, so that Percolator's notifications lie in tables
+///   of their own: Cloud Bigtable reads whole rows.
+/// * How durable an acknowledged mutation is, is the server's affair: `sync` of a request is not
+///   sent. Locality groups and their bounds are, too. Whether two processes describe them alike is
+///   not seen.
 /// * A predicate that is too long for one filter of the API (dozens of columns of one row with long
 ///   names, hundreds with short ones) asks whole families where finding something leaves the row as
 ///   it is: conflicts may then be found that are none. Elsewhere it is an
@@ -141,8 +143,9 @@ impl GrpcStore {
     ///
     /// # Errors
     /// `Unavailable` if nobody answers, or not as somebody of the cluster; `InvalidRequest` without
-    /// credentials, for plain text to another machine that was not allowed, and if the profile routes
-    /// to several clusters or refuses transactions: single-row transactions need one cluster.
+    /// credentials, for plain text to another machine that was not allowed, and if the profile
+    /// routes to several clusters or refuses transactions: single-row transactions need one
+    /// cluster.
     pub async fn open(address: &Address, options: ClientOptions) -> Result<GrpcStore> {
         GrpcStore::open_by(Way::to(address, &options).await?, address, options).await
     }
@@ -379,8 +382,8 @@ impl Store for GrpcStore {
         false
     }
 
-    /// The client gives a request up at its deadline, and so does the server, which counts from when it
-    /// came. Before it is sent it may have waited for others.
+    /// The client gives a request up at its deadline, and so does the server, which counts from
+    /// when it came. Before it is sent it may have waited for others.
     fn request_life_max(&self) -> Option<Duration> {
         let sent = 2 * self.channels.deadline();
         Some(match self.batch_delay {

@@ -33,8 +33,8 @@ use crate::{syncing, time};
 pub(super) const IN_FLIGHT_MAX: usize = 64;
 /// Most mutations that the API takes in one request.
 pub(super) const MUTATIONS_MAX: usize = 100_000;
-/// Largest request, in bytes. Every server of the API takes one with a cell of this size, and what stands
-/// around it.
+/// Largest request, in bytes. Every server of the API takes one with a cell of this size, and what
+/// stands around it.
 const REQUEST_BYTES_MAX: usize = 100 << 20;
 /// What the client sends.
 pub(super) const LIMITS: bigtable::Limits = bigtable::Limits {
@@ -166,8 +166,8 @@ impl GrpcTable {
             let last = part.rows.last().map(|row| row.key.clone()).max(part.scanned.take());
             match outcome {
                 Ok(()) if !part.full => return Ok(Page { rows: part.rows, resume: None }),
-                // A server that breaks the rules of the stream may have left out rows, too: what came of
-                // it is thrown away, and the same range is read again.
+                // A server that breaks the rules of the stream may have left out rows, too: what
+                // came of it is thrown away, and the same range is read again.
                 Err(status) if part.rows.is_empty() || is_broken(&status) => {
                     if let Some(last) = last.filter(|_| part.rows.is_empty()) {
                         left = left.after(last);

@@ -1,8 +1,8 @@
 //! Regular expressions of the API: RE2, on bytes, matching the whole text.
 //!
-//! They are translated into the syntax of the crate `regex`, byte by byte: what is not ASCII becomes
-//! `\xNN`, so that a pattern of any bytes matches byte-wise, and everything that only one of the two
-//! languages gives a meaning to is written out.
+//! They are translated into the syntax of the crate `regex`, byte by byte: what is not ASCII
+//! becomes `\xNN`, so that a pattern of any bytes matches byte-wise, and everything that only one
+//! of the two languages gives a meaning to is written out.
 
 use std::fmt::Write;
 

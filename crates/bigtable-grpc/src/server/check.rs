@@ -56,8 +56,9 @@ impl Condition {
         self.then.len() + self.otherwise.len()
     }
 
-    /// Checks it as far as that can be done without the row, and makes an edit of it. The edit finds out
-    /// whether the predicate matched, or what is wrong with the mutations that would apply.
+    /// Checks it as far as that can be done without the row, and makes an edit of it. The edit
+    /// finds out whether the predicate matched, or what is wrong with the mutations that would
+    /// apply.
     pub(crate) fn edit(
         self,
         schema: &Arc<Schema>,

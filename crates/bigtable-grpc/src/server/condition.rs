@@ -1,8 +1,9 @@
-//! What the server says while its store takes no writes: a line in the log, and NOT_SERVING to whoever asks
-//! for its health.
+//! What the server says while its store takes no writes: a line in the log, and NOT_SERVING to
+//! whoever asks for its health.
 //!
-//! The store notices by itself when it stops taking writes. That it may write again nobody may notice,
-//! because clients stay away from a server that does not serve; so the server looks for that.
+//! The store notices by itself when it stops taking writes. That it may write again nobody may
+//! notice, because clients stay away from a server that does not serve; so the server looks for
+//! that.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The service google.bigtable.v2.Bigtable. What it lacks answers UNIMPLEMENTED: SQL queries, change
-//! streams, authorized and materialized views.
+//! The service google.bigtable.v2.Bigtable. What it lacks answers UNIMPLEMENTED: SQL queries,
+//! change streams, authorized and materialized views.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Until when a request may be applied.
 //!
-//! A client that has no answer at its deadline takes it that the request will not be applied much later:
-//! garbage collection without a floor relies on it. So what waits in the engine's queue while the process
-//! stands still, or the disk does, is looked at again when its turn comes.
+//! A client that has no answer at its deadline takes it that the request will not be applied much
+//! later: garbage collection without a floor relies on it. So what waits in the engine's queue
+//! while the process stands still, or the disk does, is looked at again when its turn comes.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The service percolator.bigtable.v1.Extension: what this server offers beside Google's API.
 //!
-//! Several CheckAndMutateRow in one request, and several reads (`read_each.rs`; paper section 2.5). Each
-//! row's is as in a request of its own: the same limits, the same checks, its own outcome.
+//! Several CheckAndMutateRow in one request, and several reads (`read_each.rs`; paper section 2.5).
+//! Each row's is as in a request of its own: the same limits, the same checks, its own outcome.
 
 use std::sync::Arc;
 

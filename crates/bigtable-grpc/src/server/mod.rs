@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   data.rs            ReadRows (read_rows, row_set, chunks)   SampleRowKeys (sample)
-//!                      MutateRow(s) (mutate)   CheckAndMutateRow (check)   ReadModifyWriteRow (modify)
-//!   extension.rs       several CheckAndMutateRow in one request, for clients of this project; and several
-//!                      reads (read_each)
+//!                      MutateRow(s) (mutate)   CheckAndMutateRow (check)
+//!                      ReadModifyWriteRow (modify)
+//!   extension.rs       several CheckAndMutateRow in one request, for clients of this project; and
+//!                      several reads (read_each)
 //!   table_admin.rs     tables and families      instance_admin.rs   the instance, static
 //!        |
 //!   tables.rs          which tables there are, their schemas (schema.rs), durable
@@ -20,9 +21,9 @@
 //! store's level. Limits are checked before anything is allocated by them. What the server does not
 //! do answers UNIMPLEMENTED.
 //!
-//! Not here: garbage collection by age or number of versions (rules are kept and shown), replication,
-//! access control by table (whoever may connect may do everything), and times of cells beyond the
-//! year 287,396.
+//! Not here: garbage collection by age or number of versions (rules are kept and shown),
+//! replication, access control by table (whoever may connect may do everything), and times of cells
+//! beyond the year 287,396.
 
 mod check;
 mod chunks;
@@ -85,8 +86,9 @@ const SERVED: [Role; 2] = [Role::Client, Role::Oracle];
 /// ```
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
-    /// Certificates that both sides must show, the server's for `table.percolator.internal`, those of
-    /// clients for `client.percolator.internal` or `oracle.percolator.internal`; plain text without.
+    /// Certificates that both sides must show, the server's for `table.percolator.internal`, those
+    /// of clients for `client.percolator.internal` or `oracle.percolator.internal`; plain text
+    /// without.
     pub tls: Option<Tls>,
     /// Allows plain text on an address that other machines can reach: to whoever reaches it, too.
     pub plaintext_beyond_loopback: bool,
@@ -125,8 +127,8 @@ impl Server {
     /// Opens the store in `dir`, creating it if it is not there.
     ///
     /// # Errors
-    /// [`bigtable::Error::Files`] if the directory cannot be used; it says what to do. Removing what
-    /// an interrupted deletion left behind may fail as any mutation may.
+    /// [`bigtable::Error::Files`] if the directory cannot be used; it says what to do. Removing
+    /// what an interrupted deletion left behind may fail as any mutation may.
     pub async fn open(dir: impl AsRef<Path>, options: Options) -> bigtable::Result<Server> {
         Server::over(FjallStore::open(dir, options)?).await
     }
@@ -134,8 +136,8 @@ impl Server {
     /// Takes over a store that is open.
     ///
     /// # Errors
-    /// Those of reading its catalog; removing what an interrupted deletion left behind may fail as any mutation
-    /// may.
+    /// Those of reading its catalog; removing what an interrupted deletion left behind may fail as
+    /// any mutation may.
     pub async fn over(store: FjallStore) -> bigtable::Result<Server> {
         let silence = if store.restarted() { Syncing::SILENCE } else { Duration::ZERO };
         Ok(Server { tables: Arc::new(Tables::open(store).await?), silence })
@@ -160,10 +162,10 @@ impl Server {
     }
 
     /// Serves until `stop` completes; then takes no more requests, finishes those that run, and
-    /// returns. Answers nothing for 2.4 seconds if the machine was started again since the store left changes unsynced,
-    /// so that no lease holds any more whose renewal may be lost. A server that ends before that is
-    /// silent again when it starts. A client that does not take its answers may hold it up: whoever
-    /// must end in time drops the future.
+    /// returns. Answers nothing for 2.4 seconds if the machine was started again since the store
+    /// left changes unsynced, so that no lease holds any more whose renewal may be lost. A server
+    /// that ends before that is silent again when it starts. A client that does not take its
+    /// answers may hold it up: whoever must end in time drops the future.
     ///
     /// # Errors
     /// [`ServeError::Settings`] for plain text beyond this machine that was not allowed;
@@ -242,8 +244,8 @@ pub enum ServeError {
     /// The listener is of no use: choose another address.
     #[error("the listener is of no use ({0}): choose another address or port")]
     Listener(#[from] std::io::Error),
-    /// The store has halted: it cannot say any more what its disk holds. End the process, check the disk,
-    /// and start it again.
+    /// The store has halted: it cannot say any more what its disk holds. End the process, check the
+    /// disk, and start it again.
     #[error("the store has halted: {0}; check the disk, then start the server again")]
     Halted(String),
     /// The transport failed.

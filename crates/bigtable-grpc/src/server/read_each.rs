@@ -1,8 +1,8 @@
 //! ReadEachRow of the extension: single rows, each by a filter of its own.
 //!
-//! Each entry is a ReadRows of one row: it is checked, read and filtered by itself. Entries are read one
-//! after another, and what was found is sent as soon as it fills a message, so that a request holds no more
-//! than a message and a row.
+//! Each entry is a ReadRows of one row: it is checked, read and filtered by itself. Entries are
+//! read one after another, and what was found is sent as soon as it fills a message, so that a
+//! request holds no more than a message and a row.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

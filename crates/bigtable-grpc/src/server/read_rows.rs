@@ -99,8 +99,8 @@ impl Reader {
         }
     }
 
-    /// Reads some more rows, and takes their range off what is to be read. Returns the last row that
-    /// was looked at, if a client would want to know.
+    /// Reads some more rows, and takes their range off what is to be read. Returns the last row
+    /// that was looked at, if a client would want to know.
     async fn page(&mut self) -> Result<Option<RowKey>, Status> {
         if self.reversed {
             return self.page_backwards().await;

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Invariants: a record is durable before anything is done that relies on it. Whoever writes cells
-//! holds the table's schema for reading until they are written, and whoever changes the schema holds
-//! it for writing; so no cell of a family is written after the family was dropped. What a deletion
-//! leaves behind when the process ends is removed when the store is opened again.
+//! holds the table's schema for reading until they are written, and whoever changes the schema
+//! holds it for writing; so no cell of a family is written after the family was dropped. What a
+//! deletion leaves behind when the process ends is removed when the store is opened again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -25,7 +25,8 @@ async fn transfer(tx: &mut Transaction, accounts: &Table, from: usize, to: usize
     tx.set(accounts, format!("account{to}"), &BAL, (b + 1).to_string())
 }
 
-/// Transfers of one client; every fourth one dies between prewrite and commit, or behind the primary.
+/// Transfers of one client; every fourth one dies between prewrite and commit, or behind the
+/// primary.
 async fn work(db: Percolator, client: usize) -> Result<()> {
     for round in 0..TRANSFERS {
         let (from, to) = (client % ACCOUNTS, (client + round + 1) % ACCOUNTS);

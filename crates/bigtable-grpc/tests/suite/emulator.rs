@@ -13,8 +13,8 @@ const NONE: i32 = 77;
 /// # Panics
 /// If an emulator is there and cannot be started.
 pub(crate) fn address() -> Option<&'static str> {
-    // The child's standard input is open for as long as this process lives, and it lives for as long
-    // as its standard input is open.
+    // The child's standard input is open for as long as this process lives, and it lives for as
+    // long as its standard input is open.
     static EMULATOR: OnceLock<Option<(String, Option<Child>)>> = OnceLock::new();
     let emulator = EMULATOR.get_or_init(|| match std::env::var("BIGTABLE_EMULATOR_HOST") {
         Ok(address) => Some((address, None)),

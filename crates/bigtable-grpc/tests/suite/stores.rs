@@ -7,13 +7,16 @@
 //!
 //! What of the suite is not here, and why:
 //!
-//! | what | why |
-//! |---|---|
-//! | `gc`, `gc_observed`, and the scripts of [`LEFT_OUT`] | they collect garbage below a floor, and the API has none; `wide_upkeep` collects without one |
-//! | `one_step` | it is about `Store::commit_rows`, which needs a store in this process |
-//! | `liveness`, `reads` | hours of heartbeats, and models of every page: tens of thousands of requests, minutes over sockets |
-//! | `leaders`, `oracle`, `registration`, `table_locks`, `batches`, `limits` | they are about records in ordinary rows, and limits of the library; no request in them is of another kind than those of the tests that are here |
-//! | the simulation (`percolator-sim`) | it reorders requests that are under way, which needs them in its hands |
+//! * `gc`, `gc_observed`, and the scripts of [`LEFT_OUT`]: they collect garbage below a floor, and
+//!   the API has none; `wide_upkeep` collects without one.
+//! * `one_step`: it is about `Store::commit_rows`, which needs a store in this process.
+//! * `liveness`, `reads`: hours of heartbeats, and models of every page: tens of thousands of
+//!   requests, minutes over sockets.
+//! * `leaders`, `oracle`, `registration`, `table_locks`, `batches`, `limits`: they are about
+//!   records in ordinary rows, and limits of the library; no request in them is of another kind
+//!   than those of the tests that are here.
+//! * the simulation (`percolator-sim`): it reorders requests that are under way, which needs them
+//!   in its hands.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Several rows in one step, where the store offers it: all or nothing, at a timestamp that no reader
-//! can be too late for.
+//! Several rows in one step, where the store offers it: all or nothing, at a timestamp that no
+//! reader can be too late for.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

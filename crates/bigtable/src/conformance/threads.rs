@@ -273,9 +273,9 @@ fn glance_at(table: &dyn Table, family: &Family, guard: &Family, s: u64) -> Opti
     }
 }
 
-/// As transactions commit and garbage is collected: a lock is placed, a timestamp is issued, and a version
-/// at it takes the place of the lock; then the floor is raised to it, and older versions are deleted. A
-/// glance at an issued timestamp shows its version, or refuses, or shows nothing.
+/// As transactions commit and garbage is collected: a lock is placed, a timestamp is issued, and a
+/// version at it takes the place of the lock; then the floor is raised to it, and older versions
+/// are deleted. A glance at an issued timestamp shows its version, or refuses, or shows nothing.
 pub(super) async fn glances_miss_nothing(store: &dyn Store) {
     const ROUNDS: u64 = 150;
     let table = table(store, "threads_glance").await;

@@ -24,12 +24,13 @@ const ABOVE: u64 = 1 << 40;
 
 /// Check the files of a store that no process has open, and change nothing.
 ///
-/// Reads every file, compares checksums, and reads every cell from a stand-in among the temporary files.
-/// Ends with 3 if something is damaged or missing. An unfinished batch at the end of the journal counts:
-/// a crash may have left it, and opening the store would cut it off.
+/// Reads every file, compares checksums, and reads every cell from a stand-in among the temporary
+/// files. Ends with 3 if something is damaged or missing. An unfinished batch at the end of the
+/// journal counts: a crash may have left it, and opening the store would cut it off.
 ///
-/// With --repair it writes what can be saved to a new directory and leaves the old one as it is. The
-/// timestamps of the new store begin above all that were ever seen, so earlier snapshots are gone.
+/// With --repair it writes what can be saved to a new directory and leaves the old one as it is.
+/// The timestamps of the new store begin above all that were ever seen, so earlier snapshots are
+/// gone.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator check D && echo sound
@@ -100,8 +101,8 @@ fn as_json(checked: &Checked) -> serde_json::Value {
     })
 }
 
-/// Checks the store's files, its oracles' records, and its search index. Returns the records too, if
-/// there are any. To be called from a thread that may block.
+/// Checks the store's files, its oracles' records, and its search index. Returns the records too,
+/// if there are any. To be called from a thread that may block.
 fn check(dir: &Path) -> anyhow::Result<(Checked, Option<Records>)> {
     let mut records = None;
     let mut checked = bigtable_fjall::check(dir, |store| {
@@ -171,8 +172,8 @@ fn repair(dir: &Path, to: &Path, note: impl Fn(&str)) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Raises the records of a repaired store, so that new timestamps begin above all that were ever seen.
-/// Returns where they begin. To be called from a thread that may block.
+/// Raises the records of a repaired store, so that new timestamps begin above all that were ever
+/// seen. Returns where they begin. To be called from a thread that may block.
 fn begin_above(dir: &Path, checked: &Checked, records: Records) -> anyhow::Result<Timestamp> {
     // Of a table server's store, other tables count as well: too high costs nothing.
     let seen = checked.newest.max(checked.floor).max(records.issued);

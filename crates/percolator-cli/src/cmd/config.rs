@@ -26,7 +26,8 @@ impl Config {
 /// Show the settings in force.
 ///
 /// They come from /etc/percolator/percolator.toml, percolator/config.toml in $XDG_CONFIG_HOME,
-/// ./percolator.toml and the environment (PERCOLATOR_LOCKS__KIND for locks.kind); what comes later wins.
+/// ./percolator.toml and the environment (PERCOLATOR_LOCKS__KIND for locks.kind); what comes later
+/// wins.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   PERCOLATOR_ORACLES=10.0.0.1:7070,10.0.0.2:7070 percolator config view --sources")]

@@ -35,8 +35,8 @@ impl Gc {
 
 /// Collect once, as fast as possible.
 ///
-/// Nothing below the safe point can be read afterwards (`get --at`). Ends with 1 if a lock whose owner
-/// lives is in the way.
+/// Nothing below the safe point can be read afterwards (`get --at`). Ends with 1 if a lock whose
+/// owner lives is in the way.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator gc run --retention 0s --json --data D")]

@@ -55,8 +55,8 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Runs the command. What only reads, or can end anywhere, is cut off by Ctrl-C; the others look for it themselves, or
-    /// end soon anyway.
+    /// Runs the command. What only reads, or can end anywhere, is cut off by Ctrl-C; the others
+    /// look for it themselves, or end soon anyway.
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let interrupt = &context.interrupt;
         let read = match &self {

@@ -20,9 +20,9 @@ use crate::store::TableArgs;
 /// Run transactions from a script, one command a line, and print the result of each.
 ///
 /// The commands: begin, get ROW COL, set ROW COL VALUE, delete ROW COL, scan, scan PREFIX, commit,
-/// abort; the paper's steps of commit: prewrite, commit-primary, commit-secondaries; and crash, which
-/// ends the process on the spot, so that locks stay behind. A name and a colon before the command
-/// (`t1: begin`) tell several transactions apart. `#` begins a comment.
+/// abort; the paper's steps of commit: prewrite, commit-primary, commit-secondaries; and crash,
+/// which ends the process on the spot, so that locks stay behind. A name and a colon before the
+/// command (`t1: begin`) tell several transactions apart. `#` begins a comment.
 ///
 /// Exit status 1 when a commit was aborted. With --json each command is one line.
 #[derive(Debug, Args)]

@@ -22,8 +22,8 @@ const NAMED_MAX: usize = 10;
 
 /// Wait until nothing is left to do for observers.
 ///
-/// Exit status 1 when the time is up, or when a notification was set aside because its observer kept
-/// failing; it is named. Transactions of clients that are still running are not waited for.
+/// Exit status 1 when the time is up, or when a notification was set aside because its observer
+/// kept failing; it is named. Transactions of clients that are still running are not waited for.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator wait --timeout 60s --data D")]

@@ -22,18 +22,19 @@ pub(crate) enum App {
     Webindex,
 }
 
-/// The longest pause between two scans of an idle worker. Several workers scan in turn, so that a change waits for a
-/// fraction of it; and one that a worker's own observers make waits for none.
+/// The longest pause between two scans of an idle worker. Several workers scan in turn, so that a
+/// change waits for a fraction of it; and one that a worker's own observers make waits for none.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// Changes that a worker handles at once, unless it is told otherwise. Each of them waits for answers most of the time;
-/// those that wait together send their requests together (paper section 2.5: "greater parallelism").
+/// Changes that a worker handles at once, unless it is told otherwise. Each of them waits for
+/// answers most of the time; those that wait together send their requests together (paper section
+/// 2.5: "greater parallelism").
 pub(crate) const THREADS: u16 = 16;
 
 /// Run an application's observers on the store of a cluster, until Ctrl-C or SIGTERM.
 ///
-/// As many of them as you like work on one store, and each may come, go or die at any time. What is not
-/// given here comes from the settings (`percolator config view`).
+/// As many of them as you like work on one store, and each may come, go or die at any time. What is
+/// not given here comes from the settings (`percolator config view`).
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator worker --app webindex --store bigtable://127.0.0.1:8086/p/i --oracle 127.0.0.1:7070")]

@@ -1,8 +1,8 @@
 //! Rounds in the background, with a small share of the machine.
 //!
-//! The task holds the client, and with it the store. So that nobody who closes a database has to wait
-//! for it, it lives where its handle can reach it: dropping the handle drops the task where it rests,
-//! at once, and takes with it whatever the task held.
+//! The task holds the client, and with it the store. So that nobody who closes a database has to
+//! wait for it, it lives where its handle can reach it: dropping the handle drops the task where it
+//! rests, at once, and takes with it whatever the task held.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -30,19 +30,21 @@ const LOCK_LIFETIME: Duration = Duration::from_secs(600);
 ///
 /// ```
 /// use percolator_core::GcOptions;
-/// let options = GcOptions { retention: std::time::Duration::from_secs(60), ..GcOptions::default() };
+/// let retention = std::time::Duration::from_secs(60);
+/// let options = GcOptions { retention, ..GcOptions::default() };
 /// assert!(options.share < 0.5);
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct GcOptions {
-    /// How long old versions stay readable. What is read for longer holds them back by itself, if its
-    /// client runs a [`Collector`]. On a store without a floor, at least
+    /// How long old versions stay readable. What is read for longer holds them back by itself, if
+    /// its client runs a [`Collector`]. On a store without a floor, at least
     /// [`retention_min`](Client::retention_min): else nothing is collected, and each look logs why.
     pub retention: Duration,
     /// The shortest time from one round to the next.
     pub interval: Duration,
-    /// The share of one core that a round takes, between 0 and 1, as long as its pieces are short: no
-    /// rest is longer than a second. What the store then does to give the space back is not in it.
+    /// The share of one core that a round takes, between 0 and 1, as long as its pieces are short:
+    /// no rest is longer than a second. What the store then does to give the space back is not in
+    /// it.
     pub share: f64,
 }
 

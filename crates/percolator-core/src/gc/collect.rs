@@ -1,34 +1,36 @@
 //! Step 3: dropping what nobody can read any more.
 //!
-//! Of each cell the newest write at or below the safe point stays, unless it is a deletion that every
-//! observer of the column has acknowledged; what it hides goes: write records, their values, and the
-//! acknowledgements of a cell that is gone. Tombs below the safe point go (late prewrites are refused
-//! by the floor now: H04), and so do notifications of cells that are not dirty.
+//! Of each cell the newest write at or below the safe point stays, unless it is a deletion that
+//! every observer of the column has acknowledged; what it hides goes: write records, their values,
+//! and the acknowledgements of a cell that is gone. Tombs below the safe point go (late prewrites
+//! are refused by the floor now: H04), and so do notifications of cells that are not dirty.
 //!
 //! # Why no row is locked
 //!
-//! Everything happens while transactions read and write the same rows. That is safe, because what is
-//! dropped lies in a part of the row that no longer changes. Let F be the safe point; the floor is F
-//! and every lock below it has been resolved.
+//! Everything happens while transactions read and write the same rows. That is safe, because what
+//! is dropped lies in a part of the row that no longer changes. Let F be the safe point; the floor
+//! is F and every lock below it has been resolved.
 //!
-//! * *No write record at or below F is added any more.* A commit or roll-forward needs a lock of its
-//!   transaction s. Below F there are none, and prewrite places none there, nor does a commit in one step
-//!   go through; from F on, c > s >= F. So
-//!   "the newest write at or below F" is the same at every later moment, a delete with these bounds
-//!   is right however late it arrives, and twice is as good as once.
+//! * *No write record at or below F is added any more.* A commit or roll-forward needs a lock of
+//!   its transaction s. Below F there are none, and prewrite places none there, nor does a commit
+//!   in one step go through; from F on, c > s >= F. So "the newest write at or below F" is the same
+//!   at every later moment, a delete with these bounds is right however late it arrives, and twice
+//!   is as good as once.
 //! * *No reader misses it.* A read at s >= F finds the newest write at or below s, which is kept or
-//!   newer. A read below F is refused in the row operation itself (H35), its second look, for a long
-//!   value, too. A dropped deletion reads as absent, which is what it said.
+//!   newer. A read below F is refused in the row operation itself (H35), its second look, for a
+//!   long value, too. A dropped deletion reads as absent, which is what it said.
 //! * *No writer misses it.* Prewrite at s >= F looks for writes at or above s, which are above F.
 //! * *No owner or resolver misses it.* The evidence that a transaction s committed or not is asked
 //!   for by those who hold or meet a lock of s. Below F nobody meets one, and an owner who does not
-//!   know what became of its own commit says `Unknown` below the floor, never `Aborted`; its tomb is
-//!   refused there (H06).
+//!   know what became of its own commit says `Unknown` below the floor, never `Aborted`; its tomb
+//!   is refused there (H06).
 //! * *The values that go belong to dropped writes.* The lives [s, c] of one cell's transactions do
-//!   not overlap, so between the values of two dropped writes there are only values of dropped ones.
-//! * *No observer is misled.* A cell and its acknowledgements leave in one row mutation, and workers
-//!   read them in one row read: they see both or neither. An acknowledgement goes only when no write
-//!   at or below F is left; every later one is above F and so above the acknowledged timestamp.
+//!   not overlap, so between the values of two dropped writes there are only values of dropped
+//!   ones.
+//! * *No observer is misled.* A cell and its acknowledgements leave in one row mutation, and
+//!   workers read them in one row read: they see both or neither. An acknowledgement goes only when
+//!   no write at or below F is left; every later one is above F and so above the acknowledged
+//!   timestamp.
 //!
 //! Within a row the oldest goes first (H36), one mutation if it is of a reasonable size: a crash in
 //! between leaves newer versions that hide what is still there.
@@ -264,7 +266,8 @@ impl Client {
         Ok(clean)
     }
 
-    /// Whether nobody is interested in a column of a row: see [`clean_columns`](Client::clean_columns).
+    /// Whether nobody is interested in a column of a row: see
+    /// [`clean_columns`](Client::clean_columns).
     pub(super) async fn is_clean(
         &self,
         table: &Table,

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Invariants: the safe point never goes back; nothing is collected before the floor is durable and
-//! the locks below it are resolved; a round that a crash cuts short is done again. Secondary commits,
-//! roll-forward, rollback and tombs are never fenced: they finish what was decided.
+//! the locks below it are resolved; a round that a crash cuts short is done again. Secondary
+//! commits, roll-forward, rollback and tombs are never fenced: they finish what was decided.
 
 mod background;
 mod collect;
@@ -51,7 +51,8 @@ pub(crate) struct Collection {
     lived: Mutex<Samples>,
     watched: Mutex<Watched>,
     registered: Registered,
-    /// The longest life of a request of any client, as far as this one knows; for stores without a floor.
+    /// The longest life of a request of any client, as far as this one knows; for stores without a
+    /// floor.
     longest_life: Mutex<Duration>,
 }
 
@@ -171,16 +172,16 @@ pub struct GcStatus {
     pub latest: Timestamp,
     /// What the safe point of a round would be now.
     pub next: Timestamp,
-    /// Who has something open, the oldest first. Of other clients those that have had it for a while:
-    /// what is younger is protected by the retention.
+    /// Who has something open, the oldest first. Of other clients those that have had it for a
+    /// while: what is younger is protected by the retention.
     pub readers: Vec<OldestReader>,
     /// The last round that did something.
     pub last: Option<LastRound>,
 }
 
 impl Client {
-    /// Collects garbage once: versions that were overwritten or deleted more than `retention` ago and
-    /// that nobody has open. Goes as fast as it can;
+    /// Collects garbage once: versions that were overwritten or deleted more than `retention` ago
+    /// and that nobody has open. Goes as fast as it can;
     /// [`collect_in_background`](Client::collect_in_background) is for every day.
     ///
     /// ```
@@ -198,18 +199,19 @@ impl Client {
     /// # Ok(()) });
     /// ```
     ///
-    /// A retention protects the transactions of other clients that are younger. Older ones of a client that
-    /// collects in the background hold the safe point back; those of a client that does not, as
-    /// [`open`](Client::open) returns it, fail with [`Error::TooOld`](crate::Error::TooOld). So no retention
-    /// should be shorter than the longest transaction.
+    /// A retention protects the transactions of other clients that are younger. Older ones of a
+    /// client that collects in the background hold the safe point back; those of a client that does
+    /// not, as [`open`](Client::open) returns it, fail with
+    /// [`Error::TooOld`](crate::Error::TooOld). So no retention should be shorter than the longest
+    /// transaction.
     ///
     /// On a store without a floor no retention is shorter than
     /// [`retention_min`](Client::retention_min), and a client that collects for the first time
     /// watches for so long before it does.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for too short a retention; those of store, oracle and lock
-    /// service. The next round goes on where this one ended.
+    /// [`Error::Invalid`](crate::Error::Invalid) for too short a retention; those of store, oracle
+    /// and lock service. The next round goes on where this one ended.
     pub async fn gc(&self, retention: Duration) -> Result<GcReport> {
         self.check_retention(retention)?;
         self.sample().await?;
@@ -217,8 +219,8 @@ impl Client {
         self.round(retention, Pace::full()).await
     }
 
-    /// Where garbage collection stands. Changes no table, and no timestamp is issued; notes when the
-    /// latest one was, and takes back registrations that have lapsed.
+    /// Where garbage collection stands. Changes no table, and no timestamp is issued; notes when
+    /// the latest one was, and takes back registrations that have lapsed.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {
@@ -284,8 +286,8 @@ impl Client {
         Ok(report)
     }
 
-    /// Where the store has no floor: stores how far the round may go before anybody's registration is
-    /// read, so that who registers after that finds it. Returns it.
+    /// Where the store has no floor: stores how far the round may go before anybody's registration
+    /// is read, so that who registers after that finds it. Returns it.
     async fn announce(&self, retention: Duration) -> Result<Timestamp> {
         if self.unfenced().is_none() {
             return Ok(Timestamp::MAX);

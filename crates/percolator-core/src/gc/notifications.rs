@@ -1,8 +1,8 @@
 //! Dropping stale notifications where they lie in a table of their own; where they lie in the row,
 //! [`collect`](super::collect) sees them there.
 //!
-//! The notifications are read first, the cell they are about after that, with a lock check at the highest
-//! timestamp: a lock that they were left under is met, or what became of it is seen.
+//! The notifications are read first, the cell they are about after that, with a lock check at the
+//! highest timestamp: a lock that they were left under is met, or what became of it is seen.
 
 use bigtable::{ConditionalMutation, Mutation, PageLimit, Row, RowRange, Selection, TimeRange};
 

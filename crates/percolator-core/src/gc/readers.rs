@@ -9,9 +9,9 @@
 //! token is, or when it has stayed unchanged for longer than its lifetime on the judge's own
 //! monotonic clock.
 //!
-//! Invariant: registrations only keep readers from failing. What makes a read below the safe point an
-//! error instead of a wrong answer is the store's floor (H35); where there is none, the reader itself
-//! (`unfenced.rs`), and the token counts for nothing.
+//! Invariant: registrations only keep readers from failing. What makes a read below the safe point
+//! an error instead of a wrong answer is the store's floor (H35); where there is none, the reader
+//! itself (`unfenced.rs`), and the token counts for nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -104,8 +104,8 @@ impl OpenReaders {
         Open { readers: self.clone(), at, asked: None }
     }
 
-    /// The oldest open timestamp, if one is open. `latest` must be the oracle's from before this call:
-    /// what is not open by now will have a higher one.
+    /// The oldest open timestamp, if one is open. `latest` must be the oracle's from before this
+    /// call: what is not open by now will have a higher one.
     pub(super) fn oldest(&self, latest: Timestamp) -> Option<Timestamp> {
         let now = self.now();
         let mut state = self.state();
@@ -323,7 +323,8 @@ impl Client {
             let beat = Beat::decode(&value)?;
             let now = self.runtime().now();
             let lapsed = self.collection().watched().lapsed(client, &value, &beat, now);
-            // Without a floor, a token that was lost would be a wrong answer to a reader that lives.
+            // Without a floor, a token that was lost would be a wrong answer to a reader that
+            // lives.
             let unfenced = self.unfenced().is_some();
             if !lapsed && (unfenced || self.locks().is_alive(client).await?) {
                 readers.push(OldestReader { client, oldest: beat.oldest });
@@ -387,8 +388,8 @@ mod tests {
         assert!(readers.state().open.is_empty());
     }
 
-    /// H35: who begins after a long pause is above the last timestamp that its client knows, and says
-    /// nothing of the one who has that.
+    /// H35: who begins after a long pause is above the last timestamp that its client knows, and
+    /// says nothing of the one who has that.
     #[test]
     fn h35_what_has_lapsed_is_not_young_again_because_another_begins() {
         let (runtime, life) = (VirtualRuntime::new(1), Duration::from_secs(1));

@@ -1,11 +1,11 @@
 //! How far collection may go: the safe point trails the present by a retention, and stays at or
 //! below every registered reader.
 //!
-//! A retention is a time, the safe point a timestamp. What translates is a list of samples: "at this
-//! moment this was the latest timestamp". In one life the moments are those of the monotonic clock;
-//! the list is also stored, with wall times, so that a short-lived process can collect at all. A wall
-//! clock that jumps makes the retention of one round longer or shorter, nothing else: readers are
-//! protected by their registrations and the store's floor.
+//! A retention is a time, the safe point a timestamp. What translates is a list of samples: "at
+//! this moment this was the latest timestamp". In one life the moments are those of the monotonic
+//! clock; the list is also stored, with wall times, so that a short-lived process can collect at
+//! all. A wall clock that jumps makes the retention of one round longer or shorter, nothing else:
+//! readers are protected by their registrations and the store's floor.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -161,8 +161,8 @@ impl Client {
         }
     }
 
-    /// The highest timestamp that this client knows to be older than the shortest retention, by its own
-    /// monotonic clock.
+    /// The highest timestamp that this client knows to be older than the shortest retention, by its
+    /// own monotonic clock.
     fn lived_through(&self, retention: Duration) -> Timestamp {
         let min = retention.min(self.retention_min());
         self.collection().lived().older_than(self.now_ms(), min)

@@ -1,8 +1,9 @@
 //! Step 2: every lock below the safe point is resolved before anything is collected (H06).
 //!
 //! The floor is raised before, so no new lock below it can be placed, and one pass over the locks
-//! meets all of them. A lock whose transaction is committed is rolled forward, notification included
-//! (H49); one whose owner still lives ends the round, because the owner may need its records.
+//! meets all of them. A lock whose transaction is committed is rolled forward, notification
+//! included (H49); one whose owner still lives ends the round, because the owner may need its
+//! records.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,8 @@ use crate::{Client, LockView, Result, Table};
 const PAGE_ROWS: usize = 256;
 
 impl Client {
-    /// Resolves every lock below the safe point, in all tables; returns the first whose owner lives.
+    /// Resolves every lock below the safe point, in all tables; returns the first whose owner
+    /// lives.
     pub(super) async fn sweep_locks(
         &self,
         safe_point: Timestamp,

@@ -1,29 +1,30 @@
 //! Collection where the store cannot compare a floor within its row operations (Cloud Bigtable).
 //!
-//! What the floor refuses elsewhere must not be sent here, or be over before it matters. Let D be the
-//! [longest life of a request](bigtable::Store::request_life_max); a *term* is four times that.
+//! What the floor refuses elsewhere must not be sent here, or be over before it matters. Let D be
+//! the [longest life of a request](bigtable::Store::request_life_max); a *term* is four times that.
 //!
 //! ```text
-//! young        no retention is shorter than a term, by the collector's own clock; so a timestamp needs
-//!              nothing for five sixths of a term after it was asked for
-//! registered   a registration lapses when it was unchanged for a term on the judge's clock, its client's
-//!              token counts for nothing; so it holds what it names for five sixths of a term after it
-//!              was asked for
-//! lapsed       neither: a read fails (TooOld) when its answer is there, a commit is not sent; nor is it
-//!              in the last D before, so that a request that is under way is applied in time or never
+//! young        no retention is shorter than a term, by the collector's own clock; so a timestamp
+//!              needs nothing for five sixths of a term after it was asked for
+//! registered   a registration lapses when it was unchanged for a term on the judge's clock, its
+//!              client's token counts for nothing; so it holds what it names for five sixths of a
+//!              term after it was asked for
+//! lapsed       neither: a read fails (TooOld) when its answer is there, a commit is not sent; nor
+//!              is it in the last D before, so that a request that is under way is applied in time
+//!              or never
 //! closed       what was registered stays so until its requests are over
 //! ```
 //!
-//! The safe point is a record in Percolator's own table. It is raised *before* the registrations are
-//! read, and a reader of the past registers *before* it reads the safe point: one of the two sees the
-//! other. A second record says below what every lock was resolved before anything was dropped: a lock
-//! below it that is met is a late duplicate, of a transaction whose evidence may be gone. It is removed
-//! with its data, and never rolled forward; where it lies there is no record at or above its `s` that
-//! needs this data, or it could not have been placed.
+//! The safe point is a record in Percolator's own table. It is raised *before* the registrations
+//! are read, and a reader of the past registers *before* it reads the safe point: one of the two
+//! sees the other. A second record says below what every lock was resolved before anything was
+//! dropped: a lock below it that is met is a late duplicate, of a transaction whose evidence may be
+//! gone. It is removed with its data, and never rolled forward; where it lies there is no record at
+//! or above its `s` that needs this data, or it could not have been placed.
 //!
-//! Clocks may run up to 9 percent too fast or too slow, and must go on while the machine sleeps. What
-//! is left is a process that stops for longer than a term between a look at its clock and the moment at
-//! which its bytes leave it: nobody but the store could refuse those.
+//! Clocks may run up to 9 percent too fast or too slow, and must go on while the machine sleeps.
+//! What is left is a process that stops for longer than a term between a look at its clock and the
+//! moment at which its bytes leave it: nobody but the store could refuse those.
 
 use std::time::Duration;
 
@@ -149,7 +150,8 @@ impl Client {
         }
     }
 
-    /// Stores that every lock below the safe point was resolved: from now on versions may be dropped.
+    /// Stores that every lock below the safe point was resolved: from now on versions may be
+    /// dropped.
     pub(super) async fn store_swept(&self, safe_point: Timestamp) -> Result<()> {
         match self.unfenced() {
             None => Ok(()),
@@ -157,8 +159,8 @@ impl Client {
         }
     }
 
-    /// Whether a lock that was met is a late duplicate. To be asked after it was met: what the sweep
-    /// has resolved since then is not there any more.
+    /// Whether a lock that was met is a late duplicate. To be asked after it was met: what the
+    /// sweep has resolved since then is not there any more.
     pub(crate) async fn is_late(&self, start_ts: Timestamp) -> Result<bool> {
         if self.unfenced().is_none() || off(mutants::LATE_LOCK_IS_RESOLVED) {
             return Ok(false);
@@ -166,9 +168,9 @@ impl Client {
         Ok(start_ts < read_record(self.system(), SWEPT).await?)
     }
 
-    /// What a verdict means for locks that were seen after `looked`: late ones are not rolled forward.
-    /// `None` when it was too long ago to say: a lock that was none then may have been resolved since,
-    /// and its transaction collected.
+    /// What a verdict means for locks that were seen after `looked`: late ones are not rolled
+    /// forward. `None` when it was too long ago to say: a lock that was none then may have been
+    /// resolved since, and its transaction collected.
     pub(crate) async fn verdict_on_locks_seen(
         &self,
         start_ts: Timestamp,
@@ -179,8 +181,8 @@ impl Client {
         if verdict == Verdict::RolledBack || self.is_late(start_ts).await? {
             return Ok(Some(Verdict::RolledBack));
         }
-        // What a lock has let through is hidden by a later write, if at all, and that is as old as the
-        // shortest retention when it is collected.
+        // What a lock has let through is hidden by a later write, if at all, and that is as old as
+        // the shortest retention when it is collected.
         Ok((self.runtime().now() < looked + life).then_some(verdict))
     }
 
@@ -224,7 +226,8 @@ impl Client {
         let oldest = self.readers().to_register().map_or(ts, |oldest| oldest.min(ts));
         self.readers().narrow(Some(oldest));
         self.write_registration(&mut stored, Some(self.registration(oldest))).await?;
-        // After it: a collector that does not see the registration has stored its safe point before.
+        // After it: a collector that does not see the registration has stored its safe point
+        // before.
         let floor = self.safe_point().await?;
         if ts < floor {
             return Err(Error::TooOld { asked: ts, floor });

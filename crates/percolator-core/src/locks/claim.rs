@@ -1,7 +1,7 @@
 //! Claims: rows that somebody must renew, and how others judge them.
 //!
-//! Invariant: a claim is judged by the judge's own monotonic clock alone: it has run out when the *same*
-//! claim was seen for longer than its lifetime. No clock of another process counts (H18).
+//! Invariant: a claim is judged by the judge's own monotonic clock alone: it has run out when the
+//! *same* claim was seen for longer than its lifetime. No clock of another process counts (H18).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,8 +15,8 @@ use crate::records::codec::Reader;
 use crate::records::lock::Incarnation;
 use crate::{Error, Result, Runtime};
 
-/// How many claims are watched. Beyond, the youngest watch is given up, so that the older ones come to
-/// their end.
+/// How many claims are watched. Beyond, the youngest watch is given up, so that the older ones come
+/// to their end.
 const WATCHED_MAX: usize = 16 * 1024;
 
 /// Bytes of a row's key that a name takes; what is longer goes into the qualifier.
@@ -24,8 +24,9 @@ const NAME_IN_ROW_MAX: usize = 4000;
 
 /// All claims lie at this version of their cell.
 pub(super) const VERSION: Timestamp = Timestamp::ZERO;
-/// The times of that one version. A store finds one exact version without a look at what was written there
-/// before; a range of versions would have it step over everything that the cell has ever held.
+/// The times of that one version. A store finds one exact version without a look at what was
+/// written there before; a range of versions would have it step over everything that the cell has
+/// ever held.
 pub(super) const ONE_CELL: TimeRange = TimeRange { from: VERSION, to: VERSION };
 
 /// What somebody claims, and for how long it holds unless it is renewed.

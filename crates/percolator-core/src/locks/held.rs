@@ -1,7 +1,8 @@
 //! The advisory locks that a process has in the store, or asks the store for.
 //!
-//! A lock that was given up stays in the store for a moment. A worker that has handled one column of a row has often
-//! made another one dirty: then its process has the lock again without a request.
+//! A lock that was given up stays in the store for a moment. A worker that has handled one column
+//! of a row has often made another one dirty: then its process has the lock again without a
+//! request.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,8 +18,8 @@ pub(super) const LINGERS: Duration = Duration::from_millis(50);
 /// run out.
 const UNANSWERED_MAX: usize = 8;
 
-/// The advisory locks of a process, by name. Bounded by the number of workers, each of which holds one, and by how
-/// many were given up just now.
+/// The advisory locks of a process, by name. Bounded by the number of workers, each of which holds
+/// one, and by how many were given up just now.
 #[derive(Debug, Default)]
 pub(super) struct HeldLocks(Mutex<BTreeMap<Vec<u8>, Held>>);
 
@@ -72,8 +73,8 @@ impl HeldLocks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a lock that was given up here a moment ago, refuses one that is used here, and otherwise notes that the
-    /// store is being asked.
+    /// Takes a lock that was given up here a moment ago, refuses one that is used here, and
+    /// otherwise notes that the store is being asked.
     pub(super) fn ask<'a>(
         &'a self,
         name: &'a [u8],
@@ -87,7 +88,8 @@ impl HeldLocks {
             let age = now.saturating_sub(lock.since);
             match lock.stage {
                 Stage::GivenUp { .. } if lock.claim.owner == claim.owner => {
-                    // Others have seen its claim for so long. An older one is replaced in the store.
+                    // Others have seen its claim for so long. An older one is replaced in the
+                    // store.
                     if age < lock.lifetime / 4 {
                         (lock.stage, lock.holder) = (Stage::Used, holder);
                         return Asked::Answered(true);

@@ -1,13 +1,14 @@
-//! The lock service in the store itself: for clusters, without a further service (paper section 2.2).
+//! The lock service in the store itself: for clusters, without a further service (paper section
+//! 2.2).
 //!
 //! ```text
 //!   token/<incarnation>   renewed by its process; gone, or seen unchanged for its lifetime: dead
 //!   lock/<name>           an advisory lock; seen unchanged for its lifetime: free
 //! ```
 //!
-//! Invariant: tokens lie under incarnations, which are never used again, so an old life's locks do not
-//! look alive because of a new one (H17). What is judged dead and lives is made whole by its next
-//! renewal; safety depends on neither.
+//! Invariant: tokens lie under incarnations, which are never used again, so an old life's locks do
+//! not look alive because of a new one (H17). What is judged dead and lives is made whole by its
+//! next renewal; safety depends on neither.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -168,7 +169,8 @@ impl LockService for TableLocks {
         };
         let mut taken = inner.replace(&place, None, claim).await?;
         if !taken && let Some(other) = inner.read(&place).await? {
-            // The claim of a process that is gone need not run out, nor one that nobody in this process uses.
+            // The claim of a process that is gone need not run out, nor one that nobody in this
+            // process uses.
             let free = other.owner == holder.owner
                 || inner.ran_out(&place, other)
                 || !self.is_alive(other.owner).await?;
@@ -265,8 +267,9 @@ impl Inner {
         self.watches.ran_out(place, claim, self.runtime.now())
     }
 
-    /// A renewal may be lost with the power of the store's machine: the claim before it is then seen for longer than
-    /// it was there. At worst its owner is taken for dead until the next renewal, which no safety depends on.
+    /// A renewal may be lost with the power of the store's machine: the claim before it is then
+    /// seen for longer than it was there. At worst its owner is taken for dead until the next
+    /// renewal, which no safety depends on.
     async fn write_token(&self, owner: Incarnation, sync: Syncing) -> Result<()> {
         let claim = Claim::new(owner, self.lifetime, &*self.runtime).encode();
         let place = Place::of_token(owner);

@@ -87,9 +87,9 @@ impl Client {
     ///
     /// The backlog is bounded by [`backlog_max`](crate::Options::backlog_max). Changes count that
     /// wait for workers of this client, as far as such workers are there. With
-    /// [`backlog_of_store`](crate::Options::backlog_of_store), which is set in a cluster, all notifications in the
-    /// store count, as of half a second ago at most. Changes for a batching observer of this client
-    /// count only in the store.
+    /// [`backlog_of_store`](crate::Options::backlog_of_store), which is set in a cluster, all
+    /// notifications in the store count, as of half a second ago at most. Changes for a batching
+    /// observer of this client count only in the store.
     ///
     /// Called by an observer, also through other functions, it returns at once: observers are what
     /// clears the backlog. A task that an observer has spawned is not known for one.
@@ -106,8 +106,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Overloaded`] after [`admit_wait_max`](crate::Options::admit_wait_max); it says what waits, and
-    /// what helps. [`Error::Closed`].
+    /// [`Error::Overloaded`] after [`admit_wait_max`](crate::Options::admit_wait_max); it says what
+    /// waits, and what helps. [`Error::Closed`].
     pub async fn admit(&self) -> Result<()> {
         if IN_OBSERVER.get() && !off(mutants::ADMIT_WAITS_INSIDE) {
             return Ok(());

@@ -1,10 +1,12 @@
 //! Batching observers: many weak notifications handled by one call.
 //!
-//! The notify cells themselves are the queue. They are cleared, up to the batch's `s`, only after the
-//! observer has returned and its transaction has committed, so a crash in between redelivers the batch.
+//! The notify cells themselves are the queue. They are cleared, up to the batch's `s`, only after
+//! the observer has returned and its transaction has committed, so a crash in between redelivers
+//! the batch.
 //!
-//! A batch that runs into a conflict is delivered in halves, and these in halves: one change that others
-//! contend for must not keep all its neighbours from being delivered, round after round (H56).
+//! A batch that runs into a conflict is delivered in halves, and these in halves: one change that
+//! others contend for must not keep all its neighbours from being delivered, round after round
+//! (H56).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,10 +25,11 @@ use crate::records::layout::NOTIFY;
 use crate::records::schema::Observed;
 use crate::{Error, Result};
 
-/// When so many changes of a batch have failed or conflicted, each by itself, before any was delivered, it is
-/// not the changes.
+/// When so many changes of a batch have failed or conflicted, each by itself, before any was
+/// delivered, it is not the changes.
 const ALL_FAIL: usize = 16;
-/// The shortest rest, and how often a batch that somebody waits for looks whether its turn has come.
+/// The shortest rest, and how often a batch that somebody waits for looks whether its turn has
+/// come.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A change with the versions of its notification that were seen.
@@ -66,8 +69,8 @@ impl Delivered<'_> {
 }
 
 impl Context {
-    /// Runs a batching observer every interval until the workers stop. Where nothing comes, the rests grow up to
-    /// the longest pause of idle workers; a change by this client ends a long one.
+    /// Runs a batching observer every interval until the workers stop. Where nothing comes, the
+    /// rests grow up to the longest pause of idle workers; a change by this client ends a long one.
     pub(super) async fn batch_loop(self: Arc<Self>, registration: Arc<Registration>) {
         let Runner::Batch(batch, observer) = registration.runner.clone() else { return };
         let mut resume = None;
@@ -91,8 +94,9 @@ impl Context {
         }
     }
 
-    /// Waits for the pause to pass, or for the interval if there was a change by this client since the bell was
-    /// rung so often; or until somebody waits for idleness and nothing but batches is left to do.
+    /// Waits for the pause to pass, or for the interval if there was a change by this client since
+    /// the bell was rung so often; or until somebody waits for idleness and nothing but batches is
+    /// left to do.
     async fn until_due(&self, interval: Duration, pause: Duration, mut rung: u64) {
         let bell = &self.client.hints().collected;
         let begun = self.runtime().now();
@@ -195,9 +199,9 @@ impl Context {
         Ok(false)
     }
 
-    /// Delivers changes: all at once if that works. A conflict halves what ran into it. A failure of the
-    /// observer means that one change is poison, and finds it by delivering one at a time. If none gets
-    /// through, what the observer feeds is down, and that is no fault of the changes.
+    /// Delivers changes: all at once if that works. A conflict halves what ran into it. A failure
+    /// of the observer means that one change is poison, and finds it by delivering one at a time.
+    /// If none gets through, what the observer feeds is down, and that is no fault of the changes.
     async fn deliver_all<'a>(
         &self,
         registration: &Registration,

@@ -135,7 +135,8 @@ impl Context {
         Ok(handled.then_some(s))
     }
 
-    /// Tells of observers that the schema names for a column of these workers, and that no worker of this client runs.
+    /// Tells of observers that the schema names for a column of these workers, and that no worker
+    /// of this client runs.
     pub(super) fn warn_of_missing(&self) {
         for Observed { table, column, observer, .. } in self.client.missing_observers() {
             if self.has_column(&table, &column) {

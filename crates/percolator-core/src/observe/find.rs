@@ -1,12 +1,13 @@
 //! Finding dirty cells by scanning (paper section 2.4).
 //!
-//! A pass begins at a random tablet and goes around all of them. In each tablet it begins at a random place and goes
-//! around too: first from there to the tablet's end, then from its beginning (H61). A worker that meets another one on a
-//! row jumps to a new random place, so that scanners do not clump behind a slow one. A pass leaves cells for which a
-//! hint waits to the worker that takes the hint.
+//! A pass begins at a random tablet and goes around all of them. In each tablet it begins at a
+//! random place and goes around too: first from there to the tablet's end, then from its beginning
+//! (H61). A worker that meets another one on a row jumps to a new random place, so that scanners do
+//! not clump behind a slow one. A pass leaves cells for which a hint waits to the worker that takes
+//! the hint.
 //!
-//! While hints wait, a pass looks at a few pages only, and the next one goes on behind them: the worker that takes it
-//! takes over the rest of the round.
+//! While hints wait, a pass looks at a few pages only, and the next one goes on behind them: the
+//! worker that takes it takes over the rest of the round.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -21,17 +22,18 @@ use crate::records::column::{Cell, Table};
 use crate::records::layout::NOTIFY;
 use crate::{Column, Result};
 
-/// Most rows of one page of a notification scan. While its rows are visited one after the other, other workers
-/// visit some of them: the larger a page, the more of it is out of date at its end.
+/// Most rows of one page of a notification scan. While its rows are visited one after the other,
+/// other workers visit some of them: the larger a page, the more of it is out of date at its end.
 const PAGE_ROWS: usize = 64;
-/// How many pages of a table one pass looks at while hints wait: most of what they list has a hint, and is skipped.
+/// How many pages of a table one pass looks at while hints wait: most of what they list has a hint,
+/// and is skipped.
 const PAGES_BUSY: usize = 16;
 /// How often one pass jumps away from other workers before it ends.
 const JUMPS_MAX: u32 = 4;
 /// How many tablets one pass looks at, so that idle workers of a huge table stay quiet.
 const TABLETS_MAX: usize = 64;
-/// How long a table's tablets are believed to be what they were. They say where to begin, and always cover the whole
-/// table; where they are out of date, scanners share the work less evenly.
+/// How long a table's tablets are believed to be what they were. They say where to begin, and
+/// always cover the whole table; where they are out of date, scanners share the work less evenly.
 const TABLETS_EVERY: Duration = Duration::from_secs(30);
 /// How many places a scanner remembers to begin at.
 const PLACES_MAX: usize = 64;

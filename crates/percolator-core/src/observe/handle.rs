@@ -1,9 +1,10 @@
 //! Handling a dirty cell: running its observers.
 //!
-//! Invariants: `s` is taken after the notification was seen (H60); a strong observer's acknowledgement
-//! is written in its own transaction, as its primary, so that at most one run commits for each change
-//! (H51, H52); dirty means newest `c` > ack, where ack is the *start* timestamp of the last run (H50);
-//! a notification is cleared only when every observer that the schema names has acknowledged (H53).
+//! Invariants: `s` is taken after the notification was seen (H60); a strong observer's
+//! acknowledgement is written in its own transaction, as its primary, so that at most one run
+//! commits for each change (H51, H52); dirty means newest `c` > ack, where ack is the *start*
+//! timestamp of the last run (H50); a notification is cleared only when every observer that the
+//! schema names has acknowledged (H53).
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -64,7 +65,8 @@ pub(super) enum Delay {
 }
 
 impl Context {
-    /// Visits a cell that may be dirty. `at`: a notification that this process has left there itself.
+    /// Visits a cell that may be dirty. `at`: a notification that this process has left there
+    /// itself.
     pub(super) async fn visit(&self, cell: &Cell, at: Option<Timestamp>) -> Result<Visit> {
         let Some(observers) = self.observers_of(cell) else { return Ok(Visit::Done) };
         let seen = match at.filter(|_| is_known(cell, &observers)) {
@@ -129,8 +131,8 @@ impl Context {
         Ok(Visit::Done)
     }
 
-    /// Runs one observer on a cell, if it is dirty for it. `alone`: this process has no other one for the
-    /// column, and these versions of the notification were seen.
+    /// Runs one observer on a cell, if it is dirty for it. `alone`: this process has no other one
+    /// for the column, and these versions of the notification were seen.
     async fn run(
         &self,
         cell: &Cell,
@@ -185,8 +187,8 @@ impl Context {
             && (self.runs_all_of(&cell.table, &cell.column)
                 || off(mutants::COMMIT_CLEARS_FOR_OTHERS))
         {
-            // In the row of its acknowledgement, which is the primary. Where there are too many for the
-            // commit's request, requests of their own clear them after it.
+            // In the row of its acknowledgement, which is the primary. Where there are too many for
+            // the commit's request, requests of their own clear them after it.
             let handled = clear_seen(&cell.column, seen, tx.start_ts());
             if leave_room(&self.client.limits(), &cell.row, &handled) {
                 tx.handled = handled;
@@ -229,11 +231,11 @@ impl Context {
     }
 }
 
-/// Whether a hint's timestamp stands for a read of the cell's notifications. Where notifications lie
-/// apart, each one takes the place of those before it, so the hinted one is the only one. A request
-/// that overtakes another can leave an older notification behind; a later pass clears that one. If
-/// other workers have handled the change meanwhile, the observer's acknowledgement says so. Weak
-/// observers have no acknowledgement: for them the notifications are read.
+/// Whether a hint's timestamp stands for a read of the cell's notifications. Where notifications
+/// lie apart, each one takes the place of those before it, so the hinted one is the only one. A
+/// request that overtakes another can leave an older notification behind; a later pass clears that
+/// one. If other workers have handled the change meanwhile, the observer's acknowledgement says so.
+/// Weak observers have no acknowledgement: for them the notifications are read.
 fn is_known(cell: &Cell, observers: &[Arc<Registration>]) -> bool {
     let strong = |r: &Arc<Registration>| r.observed.strength == Strength::Strong;
     cell.table.notifies_apart() && observers.iter().all(strong)
@@ -266,8 +268,8 @@ async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Resul
     Ok(dirty)
 }
 
-/// Whether store, oracle or what the observer feeds failed, which says nothing about the observer and must not be counted
-/// against it: an outage would set aside whatever was dirty.
+/// Whether store, oracle or what the observer feeds failed, which says nothing about the observer
+/// and must not be counted against it: an outage would set aside whatever was dirty.
 pub(super) fn is_of_the_services(error: &Error) -> bool {
     match error {
         Error::Oracle(_)

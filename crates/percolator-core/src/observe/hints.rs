@@ -1,5 +1,5 @@
-//! Hints: cells that this process has just made dirty, so that its own workers need not find them by
-//! scanning (H61).
+//! Hints: cells that this process has just made dirty, so that its own workers need not find them
+//! by scanning (H61).
 //!
 //! A hint is never needed: the notify cell is in the store, and the scan finds it. So the queue is
 //! bounded, and what does not fit is dropped.
@@ -26,14 +26,15 @@ use crate::{Column, Timestamp};
 /// Most hints that wait at a time for the workers of one `observe`. Each lane has an equal share.
 const HINTS_MAX: usize = 200_000;
 
-/// The hints of a client: a queue for each of its `observe`s, with the cells that it has observers for.
+/// The hints of a client: a queue for each of its `observe`s, with the cells that it has observers
+/// for.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
     /// How many queues there are; without workers no hint is kept.
     wanted: AtomicUsize,
     queues: Mutex<Vec<Weak<Queue>>>,
-    /// Rung at a change whose observer collects its changes itself, and when somebody begins to wait for
-    /// idleness.
+    /// Rung at a change whose observer collects its changes itself, and when somebody begins to
+    /// wait for idleness.
     pub(crate) collected: Bell,
 }
 

@@ -1,8 +1,9 @@
 //! When is everything done? And if not, how much is left?
 //!
-//! Idle means: no notify cell on any observed column, and no timestamp issued while looking. A scan for zero
-//! notifications alone races with a writer behind it; but whoever handles or makes a change takes a
-//! timestamp, so two equal looks at the oracle around an empty scan leave no room for one.
+//! Idle means: no notify cell on any observed column, and no timestamp issued while looking. A scan
+//! for zero notifications alone races with a writer behind it; but whoever handles or makes a
+//! change takes a timestamp, so two equal looks at the oracle around an empty scan leave no room
+//! for one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,8 +28,9 @@ pub struct IdleReport {
     pub idle: bool,
     /// Notifications that were set aside because their observers kept failing.
     pub set_aside: Vec<SetAside>,
-    /// Observers that changes may wait for, and that no worker of this client runs; empty if it runs none at all.
-    /// Either another process runs them, or they are to be [retired](Client::retire_observer).
+    /// Observers that changes may wait for, and that no worker of this client runs; empty if it
+    /// runs none at all. Either another process runs them, or they are to be
+    /// [retired](Client::retire_observer).
     pub missing: Vec<Observed>,
 }
 
@@ -50,8 +52,9 @@ pub struct Backlog {
 }
 
 impl Client {
-    /// Waits until nothing is dirty and no timestamp was issued meanwhile, or until `timeout`. Issues
-    /// no timestamps itself. Transactions of clients that are still running are not waited for.
+    /// Waits until nothing is dirty and no timestamp was issued meanwhile, or until `timeout`.
+    /// Issues no timestamps itself. Transactions of clients that are still running are not waited
+    /// for.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {
@@ -105,8 +108,8 @@ impl Client {
         let mut columns: Vec<_> = Schema::read(self.system()).await?.entries.into_keys().collect();
         columns.dedup_by(|a, b| (&a.table, &a.column) == (&b.table, &b.column));
         for Observed { table, column, .. } in columns {
-            // At `before`: a commit in one step whose timestamp is taken, but whose notifications are
-            // not written yet, is waited for.
+            // At `before`: a commit in one step whose timestamp is taken, but whose notifications
+            // are not written yet, is waited for.
             let select = selections.entry(table).or_insert_with(|| fresh.clone());
             *select = std::mem::take(select).column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
         }

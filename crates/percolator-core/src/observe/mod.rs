@@ -7,8 +7,8 @@
 //! register   stores the schema, raises its version, sweeps for changes made before
 //! find       scans the notify family from random places; hints come first
 //! crew       the tasks that do all this, and how they end
-//! handle     lock the row, begin, newest c > ack?, run, commit with ack := s, clear what was seen (in
-//!            the commit itself where the column has no other observer)
+//! handle     lock the row, begin, newest c > ack?, run, commit with ack := s, clear what was seen
+//!            (in the commit itself where the column has no other observer)
 //! batch      the same for many weak notifications at once
 //! set_aside  failing observers: growing delay, then out of the way, durably, and back by replay
 //! row_lock   the advisory lock on what a worker is at, renewed while its observers run

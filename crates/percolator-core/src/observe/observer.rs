@@ -25,9 +25,9 @@ pub struct Change {
 
 /// Code that runs, in a transaction of its own, after a change of the column it is registered for.
 ///
-/// A **strong** observer's run commits at most once for each change. A **weak** one's may commit more
-/// often. Several changes may be handled by one run. An observer that fails or panics is run again
-/// with growing delay, and set aside after a bound; see
+/// A **strong** observer's run commits at most once for each change. A **weak** one's may commit
+/// more often. Several changes may be handled by one run. An observer that fails or panics is run
+/// again with growing delay, and set aside after a bound; see
 /// [`Client::set_aside`](crate::Client::set_aside).
 ///
 /// ```
@@ -40,8 +40,8 @@ pub struct Change {
 /// #[async_trait]
 /// impl Observer for CountWords {
 ///     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-///         let text = tx.get(&change.table, &change.row, &change.column).await?.unwrap_or_default();
-///         let words = text.split(|b| *b == b' ').count().to_string();
+///         let text = tx.get(&change.table, &change.row, &change.column).await?;
+///         let words = text.unwrap_or_default().split(|b| *b == b' ').count().to_string();
 ///         tx.set(&change.table, &change.row, &WORDS, words)
 ///     }
 /// }
@@ -72,8 +72,8 @@ pub trait Observer: Send + Sync + 'static {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()>;
 }
 
-/// A weak observer that takes many changes at once, such as one that feeds another system which likes
-/// batches. Its notifications stay until `observe` has returned, so a crash redelivers them.
+/// A weak observer that takes many changes at once, such as one that feeds another system which
+/// likes batches. Its notifications stay until `observe` has returned, so a crash redelivers them.
 ///
 /// ```
 /// # percolator_core::doc_test(|client| async move {
@@ -120,8 +120,8 @@ pub trait BatchObserver: Send + Sync + 'static {
 pub struct Batch {
     /// Most changes in one call.
     pub changes_max: usize,
-    /// How long changes are collected; cut short when a caller waits for idleness and nothing else is
-    /// left to do. After a while without any, changes by other clients are looked for only every
+    /// How long changes are collected; cut short when a caller waits for idleness and nothing else
+    /// is left to do. After a while without any, changes by other clients are looked for only every
     /// [`idle_max`](crate::WorkerOptions::idle_max), if that is longer.
     pub interval: Duration,
 }
@@ -186,10 +186,10 @@ impl Registration {
     }
 
     /// Bounds how many runs of this observer there are at a time, in place of
-    /// [`WorkerOptions::runs_max`](crate::WorkerOptions::runs_max); one at least. A slow observer, such as one
-    /// that calls another service, leaves the other threads to other observers. All observers of
-    /// one column run one after the other, so the least of their bounds is that of each. A batching
-    /// observer has one run at a time anyway.
+    /// [`WorkerOptions::runs_max`](crate::WorkerOptions::runs_max); one at least. A slow observer,
+    /// such as one that calls another service, leaves the other threads to other observers. All
+    /// observers of one column run one after the other, so the least of their bounds is that of
+    /// each. A batching observer has one run at a time anyway.
     ///
     /// ```
     /// # use percolator_core::{*, async_trait};

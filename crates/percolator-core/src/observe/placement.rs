@@ -1,31 +1,32 @@
 //! Where notify cells lie.
 //!
-//! **In the row** they are about, on stores with locality groups: a scan of the family `notify` reads
-//! dirty rows alone. A notification comes with the lock, at `s`, and another with the commit, at `c`, in
-//! the same row mutations.
+//! **In the row** they are about, on stores with locality groups: a scan of the family `notify`
+//! reads dirty rows alone. A notification comes with the lock, at `s`, and another with the commit,
+//! at `c`, in the same row mutations.
 //!
-//! **Apart**, on stores where such a scan would read every clean row: each table has a second one beside
-//! it, `percolator.notify.<table>`, with the key `shard ++ row`, one byte of a hash in front of the row,
-//! so that writes spread and a scanner can begin at a random place. One table for each, not one for all:
-//! a scan meets no other table's cells, and the key needs no name in it. The names are Percolator's
-//! already, so that no user can choose one. Set-aside notifications lie there too, because they move in
-//! one row mutation.
+//! **Apart**, on stores where such a scan would read every clean row: each table has a second one
+//! beside it, `percolator.notify.<table>`, with the key `shard ++ row`, one byte of a hash in front
+//! of the row, so that writes spread and a scanner can begin at a random place. One table for each,
+//! not one for all: a scan meets no other table's cells, and the key needs no name in it. The names
+//! are Percolator's already, so that no user can choose one. Set-aside notifications lie there too,
+//! because they move in one row mutation.
 //!
 //! # Why nothing is lost when they lie apart
 //!
-//! No lock and no commit can leave a notification in another table's row, so there is none at `s`, and
-//! the one at `c` is written between: `c` is known, all locks stand, P is not committed. Only when that is
-//! acknowledged P is asked to commit, so a committed transaction has its notifications whoever rolls its
-//! rows forward, and one that could not write them aborts (H48, H49).
+//! No lock and no commit can leave a notification in another table's row, so there is none at `s`,
+//! and the one at `c` is written between: `c` is known, all locks stand, P is not committed. Only
+//! when that is acknowledged P is asked to commit, so a committed transaction has its notifications
+//! whoever rolls its rows forward, and one that could not write them aborts (H48, H49).
 //!
-//! Whoever sees a notification at `c` takes `s'` after that, so `s < c < s'`, and the lock was there
-//! before. A read at `s'` therefore meets the lock, and comes back later or resolves it, or it sees what
-//! became of it. "Not dirty at `s'`" means that nothing at or below `s'` is to come, and every version at
-//! or below `s'` can go. A notification that is late, or of a transaction that aborted, is found stale.
+//! Whoever sees a notification at `c` takes `s'` after that, so `s < c < s'`, and the lock was
+//! there before. A read at `s'` therefore meets the lock, and comes back later or resolves it, or
+//! it sees what became of it. "Not dirty at `s'`" means that nothing at or below `s'` is to come,
+//! and every version at or below `s'` can go. A notification that is late, or of a transaction that
+//! aborted, is found stale.
 //!
-//! For the same reason a notification may take the place of all below it: who looks because of it, looks
-//! with a higher `s'` than they asked for. So a cell that is written a thousand times while nobody looks
-//! has one.
+//! For the same reason a notification may take the place of all below it: who looks because of it,
+//! looks with a higher `s'` than they asked for. So a cell that is written a thousand times while
+//! nobody looks has one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -48,7 +49,8 @@ const TRIES_MAX: u32 = 12;
 /// The first part of the name of a table of notifications; no user's table can begin like that.
 const TABLE_PREFIX: &str = "percolator.notify.";
 
-/// Where the notify cells of a database lie; fixed when it is created, see [`format`](crate::records::format).
+/// Where the notify cells of a database lie; fixed when it is created, see
+/// [`format`](crate::records::format).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
     InRow,
@@ -138,11 +140,12 @@ impl Table {
 }
 
 impl Client {
-    /// Leaves notifications at `at` on cells; returns once all of them are there. A failed request is
-    /// made again, whatever became of it: twice is as good as once.
+    /// Leaves notifications at `at` on cells; returns once all of them are there. A failed request
+    /// is made again, whatever became of it: twice is as good as once.
     ///
     /// # Errors
-    /// Those of the store. Some may be there, and are found stale if nothing comes of their transaction.
+    /// Those of the store. Some may be there, and are found stale if nothing comes of their
+    /// transaction.
     pub(crate) async fn leave_notifications(
         &self,
         cells: &BTreeSet<Cell>,

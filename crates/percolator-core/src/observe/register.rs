@@ -1,9 +1,10 @@
 //! Registering observers.
 //!
-//! The order makes sure that no change is missed (H59): (1) the new schema is stored; (2) the oracle's
-//! version is raised, so that every later timestamp carries it; (3) a sweep reads every row at a
-//! timestamp asked for after (2) and notifies where the newest commit is not acknowledged. A writer
-//! with the old schema got its `c` before (2), so the sweep meets its locks or sees its write.
+//! The order makes sure that no change is missed (H59): (1) the new schema is stored; (2) the
+//! oracle's version is raised, so that every later timestamp carries it; (3) a sweep reads every
+//! row at a timestamp asked for after (2) and notifies where the newest commit is not acknowledged.
+//! A writer with the old schema got its `c` before (2), so the sweep meets its locks or sees its
+//! write.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,11 +24,11 @@ use crate::{Client, Column, Error, Result, Table};
 const TRIES_MAX: u32 = 100;
 
 impl Client {
-    /// Names observers in the store's schema without running them here: from now on what they observe is
-    /// notified, for the processes that [`observe`](Client::observe).
+    /// Names observers in the store's schema without running them here: from now on what they
+    /// observe is notified, for the processes that [`observe`](Client::observe).
     ///
-    /// Notifications on a notify-only column that nobody observes are refused, so whoever sends some to
-    /// observers that start later, or elsewhere, declares them first.
+    /// Notifications on a notify-only column that nobody observes are refused, so whoever sends
+    /// some to observers that start later, or elsewhere, declares them first.
     ///
     /// ```
     /// # percolator_core::doc_test(|client| async move {
@@ -40,7 +41,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a column that is to be both strong and weak; those of store and oracle.
+    /// [`Error::Invalid`] for a column that is to be both strong and weak; those of store and
+    /// oracle.
     pub async fn declare(&self, observers: &[Observed]) -> Result<()> {
         for observed in observers {
             check(observed)?;
@@ -49,8 +51,8 @@ impl Client {
         self.register(observers).await
     }
 
-    /// Stores observers in the schema, if they are not in it, and finds what they have missed. A sweep
-    /// that a crash cut short is done again by the next who registers.
+    /// Stores observers in the schema, if they are not in it, and finds what they have missed. A
+    /// sweep that a crash cut short is done again by the next who registers.
     pub(crate) async fn register(&self, wanted: &[Observed]) -> Result<()> {
         self.change_schema(|old| match wanted.iter().all(|e| old.entries.contains_key(e)) {
             true => Ok(None),
@@ -77,8 +79,8 @@ impl Client {
     /// Takes observers out of the schema: their columns no longer get notifications for them, and
     /// those that are left are dropped. Returns how many registrations had that name.
     ///
-    /// Registered again under the same name, an observer is told of what changed meanwhile, except of
-    /// deletions that garbage collection has dropped by then.
+    /// Registered again under the same name, an observer is told of what changed meanwhile, except
+    /// of deletions that garbage collection has dropped by then.
     ///
     /// # Errors
     /// Those of store and oracle.
@@ -132,8 +134,8 @@ impl Client {
         Ok(())
     }
 
-    /// Replaces the schema by what `change` makes of it, against other clients that do so too; makes
-    /// nothing of it when there is nothing to change.
+    /// Replaces the schema by what `change` makes of it, against other clients that do so too;
+    /// makes nothing of it when there is nothing to change.
     async fn change_schema(
         &self,
         mut change: impl FnMut(&Schema) -> Result<Option<Schema>>,

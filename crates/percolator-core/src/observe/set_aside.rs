@@ -1,11 +1,11 @@
 //! Observers that keep failing: delayed, then set aside, and brought back by replay (H56).
 //!
-//! A change that cannot be handled must neither be lost nor hold up others. It waits longer after each
-//! failure; after a bound its notification moves from the family `notify` to the family `failed`, in
-//! one row mutation unless it has more versions than one request can delete. Replay moves it back;
-//! a later write notifies as usual. Where another program runs
-//! one more observer of the column, the notification stays where that program finds it, and is tried
-//! again at the longest delay (H53).
+//! A change that cannot be handled must neither be lost nor hold up others. It waits longer after
+//! each failure; after a bound its notification moves from the family `notify` to the family
+//! `failed`, in one row mutation unless it has more versions than one request can delete. Replay
+//! moves it back; a later write notifies as usual. Where another program runs one more observer of
+//! the column, the notification stays where that program finds it, and is tried again at the
+//! longest delay (H53).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -186,8 +186,9 @@ impl Client {
         Ok(found)
     }
 
-    /// Brings set-aside notifications of an observer back, to be tried again, and with them those of
-    /// others that failed on the same change; of all observers if none is named. Returns how many.
+    /// Brings set-aside notifications of an observer back, to be tried again, and with them those
+    /// of others that failed on the same change; of all observers if none is named. Returns how
+    /// many.
     ///
     /// # Errors
     /// Those of the store.
@@ -201,8 +202,8 @@ impl Client {
             let at = TimeRange::at(aside.version);
             let column = || aside.column.to_bytes();
             let request = ConditionalMutation {
-                // What another column left at this time counts, too, because a name may be too long for
-                // a predicate: a notification that is brought back twice is found stale.
+                // What another column left at this time counts, too, because a name may be too long
+                // for a predicate: a notification that is brought back twice is found stale.
                 predicate: vec![Probe::family(FAILED, at)],
                 then: vec![
                     Mutation::delete(FAILED, column(), at),

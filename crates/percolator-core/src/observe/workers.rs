@@ -24,8 +24,8 @@ use crate::{Client, Column, Error, Result, Runtime};
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// How long until a hint is followed again whose row another worker was at.
 const MET_DELAY: Duration = Duration::from_millis(1);
-/// The same where notifications lie apart: there each visit is a request to another row of the store, and an observer's
-/// run takes tens of milliseconds.
+/// The same where notifications lie apart: there each visit is a request to another row of the
+/// store, and an observer's run takes tens of milliseconds.
 const MET_DELAY_APART: Duration = Duration::from_millis(10);
 /// How many cells may wait for a delayed visit; those beyond are left to the scan.
 const DELAYED_MAX: usize = 10_000;
@@ -48,7 +48,8 @@ pub struct WorkerOptions {
     /// How often the workers together scan for notifications although hints keep them busy, and the
     /// first pause when they find nothing.
     pub scan_period: Duration,
-    /// The longest pause between two scans when there is nothing to do: the workers of a process share them.
+    /// The longest pause between two scans when there is nothing to do: the workers of a process
+    /// share them.
     pub idle_max: Duration,
     /// How long a worker's advisory lock on a row lasts without being renewed: 30 s by default. A
     /// worker renews the lock while its observers run. If the worker hangs, others go on with the
@@ -138,16 +139,16 @@ struct Reports {
 }
 
 impl Client {
-    /// Registers observers in the store's schema and starts workers that run them. Observers that are
-    /// new to the schema also run for what was written before.
+    /// Registers observers in the store's schema and starts workers that run them. Observers that
+    /// are new to the schema also run for what was written before.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for two observers of one name on one column, or a column that is to be both
-    /// strong and weak; those of store and oracle.
+    /// [`Error::Invalid`] for two observers of one name on one column, or a column that is to be
+    /// both strong and weak; those of store and oracle.
     ///
     /// # Cancellation
-    /// If the future is dropped, no worker starts. The schema may name the observers already; call it again, or
-    /// [`retire_observer`](Client::retire_observer) for each of them.
+    /// If the future is dropped, no worker starts. The schema may name the observers already; call
+    /// it again, or [`retire_observer`](Client::retire_observer) for each of them.
     pub async fn observe(
         &self,
         registrations: Vec<Registration>,
@@ -351,7 +352,8 @@ impl Context {
         takes
     }
 
-    /// After a scan: the next one comes soon if it has found something, and later than the last if not.
+    /// After a scan: the next one comes soon if it has found something, and later than the last if
+    /// not.
     fn scanned(&self, found: bool) {
         let now = self.runtime().now();
         let mut scans = self.scans();
@@ -407,8 +409,8 @@ impl Context {
         }));
     }
 
-    /// Waits for a hint, for something to do, for this long, or for the end of the workers, whichever comes
-    /// first.
+    /// Waits for a hint, for something to do, for this long, or for the end of the workers,
+    /// whichever comes first.
     async fn pause(&self, longest: Duration, stirred: u64) {
         let arrival = pin!(self.hints.arrival());
         let stirred = pin!(self.stirred.after(stirred));
@@ -482,8 +484,8 @@ impl Context {
         self.scanned.clone()
     }
 
-    /// A failure of the machinery, not of an observer: it is tried again. Told once in a while: a store that
-    /// is away fails every look for work.
+    /// A failure of the machinery, not of an observer: it is tried again. Told once in a while: a
+    /// store that is away fails every look for work.
     pub(super) fn report(&self, error: &Error) {
         let now = self.runtime().now();
         let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);

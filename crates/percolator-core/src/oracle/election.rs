@@ -1,16 +1,17 @@
-//! Who serves timestamps when several processes may: one leads, the others stand by (paper section 2.3).
+//! Who serves timestamps when several processes may: one leads, the others stand by (paper section
+//! 2.3).
 //!
 //! ```text
 //!   stand by    reads the record again and again; the leader's renewals change it
-//!   take over   once the *same* record was there for longer than any lease lasts, on this process's
-//!               own monotonic clock: one conditional write on that very record
+//!   take over   once the *same* record was there for longer than any lease lasts, on this
+//!               process's own monotonic clock: one conditional write on that very record
 //!   lead        renews lease and window; ends when another has taken over, or by resigning
 //! ```
 //!
-//! Why no wait is left after taking over: a lease begins when its holder asks for a write, and ends a
-//! lease's length later. The record was written before it was first seen, so was asked for before that;
-//! a later renewal would have changed it, and then the conditional write would have failed. A fifth is
-//! added for clocks that run unevenly (H41).
+//! Why no wait is left after taking over: a lease begins when its holder asks for a write, and ends
+//! a lease's length later. The record was written before it was first seen, so was asked for before
+//! that; a later renewal would have changed it, and then the conditional write would have failed. A
+//! fifth is added for clocks that run unevenly (H41).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,8 +24,9 @@ use crate::oracle::record::{ADDRESS_BYTES_MAX, Record, read};
 use crate::oracle::window::{Lease, WindowOracle, lease_wait, open_table};
 use crate::{Error, Result, Runtime};
 
-/// How often who stands by looks at the record, and once more when the lease is over that it saw last: a leader's
-/// death is then noticed no later than this after its last renewal, and made up for within three seconds.
+/// How often who stands by looks at the record, and once more when the lease is over that it saw
+/// last: a leader's death is then noticed no later than this after its last renewal, and made up
+/// for within three seconds.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// How often a leader renews its lease: well before it runs out, so that no request waits for that.
@@ -131,8 +133,8 @@ impl OracleNode {
         Ok(OracleNode { store, runtime, options, state })
     }
 
-    /// Where the process that leads can be reached, as the record in the store says; it may have died since.
-    /// `None` if nobody does, or nobody says where.
+    /// Where the process that leads can be reached, as the record in the store says; it may have
+    /// died since. `None` if nobody does, or nobody says where.
     ///
     /// # Errors
     /// Those of the store; [`Error::Corrupt`] for a record that cannot be read.
@@ -169,8 +171,8 @@ impl OracleNode {
         }
     }
 
-    /// Ends the part that this process takes. If it leads, it serves no more from now on, and the next
-    /// need not wait for the end of its lease.
+    /// Ends the part that this process takes. If it leads, it serves no more from now on, and the
+    /// next need not wait for the end of its lease.
     ///
     /// # Errors
     /// Those of the store: the next has to wait then.

@@ -1,8 +1,8 @@
 //! The timestamp oracle (paper section 2.3).
 //!
 //! Timestamps are strictly increasing and never handed out twice, across restarts. Every reply also
-//! carries the version of the observer schema, so that whoever holds a timestamp knows which columns
-//! were observed when it was issued (H59).
+//! carries the version of the observer schema, so that whoever holds a timestamp knows which
+//! columns were observed when it was issued (H59).
 
 mod election;
 mod record;
@@ -82,8 +82,8 @@ pub trait Oracle: Send + Sync + Debug {
         false
     }
 
-    /// As [`timestamp`](Oracle::timestamp), without a wait; `None` where that cannot be, or cannot be
-    /// at this moment.
+    /// As [`timestamp`](Oracle::timestamp), without a wait; `None` where that cannot be, or cannot
+    /// be at this moment.
     fn timestamp_in_memory(&self) -> Option<Stamp> {
         None
     }

@@ -6,14 +6,15 @@
 //! ```
 //!
 //! Invariant: no two writes of one holder that leads have the same bytes, whatever became of the
-//! first. So a record that is seen unchanged was not renewed in between, and a lease that began with a
-//! later write has not begun yet (H41).
+//! first. So a record that is seen unchanged was not renewed in between, and a lease that began
+//! with a later write has not begun yet (H41).
 //!
-//! A write that only renews a lease may be lost with the power of the store's machine ([`Syncing::MayBeLost`]): the
-//! store then shows an earlier record of the same holder. Whoever saw that one unchanged for long might lead beside
-//! the holder, whose lease goes on. A store that loses such a write therefore answers nothing for the length of a
-//! lease after the machine has started again. Every other write is synced first: a window or a schema version that
-//! went back would repeat timestamps or hide changes from new observers (H71).
+//! A write that only renews a lease may be lost with the power of the store's machine
+//! ([`Syncing::MayBeLost`]): the store then shows an earlier record of the same holder. Whoever saw
+//! that one unchanged for long might lead beside the holder, whose lease goes on. A store that
+//! loses such a write therefore answers nothing for the length of a lease after the machine has
+//! started again. Every other write is synced first: a window or a schema version that went back
+//! would repeat timestamps or hide changes from new observers (H71).
 
 use bigtable::{
     ConditionalMutation, Mutation, Probe, RowKey, Selection, Syncing, Table, TimeRange, Timestamp,
@@ -28,8 +29,8 @@ use crate::{Error, Result};
 
 const ROW: &str = "oracle";
 const QUALIFIER: &str = "window";
-/// The record's only version. A store finds one exact version without a look at what was written there
-/// before; a range of versions would have it step over each earlier renewal.
+/// The record's only version. A store finds one exact version without a look at what was written
+/// there before; a range of versions would have it step over each earlier renewal.
 const VERSION: Timestamp = Timestamp::ZERO;
 const ONE_CELL: TimeRange = TimeRange { from: VERSION, to: VERSION };
 
@@ -123,8 +124,8 @@ pub(super) async fn read(table: &dyn Table) -> Result<Option<Record>> {
     row.newest(&SYSTEM, QUALIFIER.as_bytes()).map(|cell| Record::decode(&cell.value)).transpose()
 }
 
-/// Replaces the stored record `old` by `new`; `false` when another one is stored. A lost reply is settled
-/// by reading: the record names its holder, so a write of one's own is recognised (H43).
+/// Replaces the stored record `old` by `new`; `false` when another one is stored. A lost reply is
+/// settled by reading: the record names its holder, so a write of one's own is recognised (H43).
 pub(super) async fn replace(table: &dyn Table, old: Option<&Record>, new: &Record) -> Result<bool> {
     let probe = Probe::new(SYSTEM, QUALIFIER, ONE_CELL);
     let write = vec![Mutation::set(SYSTEM, QUALIFIER, VERSION, new.encode())];

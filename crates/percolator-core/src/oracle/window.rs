@@ -6,17 +6,17 @@
 //!   memory:         next <= limit;  next rises by compare-and-swap, limit rises after a write
 //! ```
 //!
-//! Invariants: a window is in stable storage, synced, *before* a timestamp of it is served (H40); the
-//! record is extended by a conditional write on the record last seen, so two oracles cannot both
-//! win (H41); in one life neither `next` nor `limit` ever goes back, but for the `limit` of an
+//! Invariants: a window is in stable storage, synced, *before* a timestamp of it is served (H40);
+//! the record is extended by a conditional write on the record last seen, so two oracles cannot
+//! both win (H41); in one life neither `next` nor `limit` ever goes back, but for the `limit` of an
 //! oracle that was superseded, which ends at zero; so "below the limit, then swap" needs no lock
 //! (H44); after a restart service begins at the stored limit.
 //!
-//! A window alone does not make fail-over safe: an oracle that was paused may wake inside its window
-//! and serve timestamps below those of its successor. Where several processes may serve one store,
-//! each therefore *leads* under a lease ([`WindowOracle::lead`]): it answers only what arrived before a
-//! moment at which its lease still held on its own clock, and its successor waits until that lease has
-//! run out (H41). [`OracleNode`](crate::OracleNode) says when to succeed.
+//! A window alone does not make fail-over safe: an oracle that was paused may wake inside its
+//! window and serve timestamps below those of its successor. Where several processes may serve one
+//! store, each therefore *leads* under a lease ([`WindowOracle::lead`]): it answers only what
+//! arrived before a moment at which its lease still held on its own clock, and its successor waits
+//! until that lease has run out (H41). [`OracleNode`](crate::OracleNode) says when to succeed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,8 @@ const WRITES_MAX: u32 = 4;
 /// oracles of a store must agree on it, so it is no option.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// How long a successor waits on its own clock: the lease, and a fifth for clocks that run unevenly.
+/// How long a successor waits on its own clock: the lease, and a fifth for clocks that run
+/// unevenly.
 const LEASE_WAIT: Duration = Duration::from_millis(2400);
 
 // A store that may have lost the renewal of a lease is silent until the lease is over (H71).
@@ -105,8 +106,8 @@ pub(super) struct Lease {
 impl WindowOracle {
     /// Takes over the store's oracle record under a new epoch. `holder` must be fresh.
     ///
-    /// Only for a store that no two processes have open at a time: an oracle that was opened so before
-    /// must not serve any more. Use [`lead`](WindowOracle::lead) for any other.
+    /// Only for a store that no two processes have open at a time: an oracle that was opened so
+    /// before must not serve any more. Use [`lead`](WindowOracle::lead) for any other.
     ///
     /// # Errors
     /// [`Error::Oracle`] when another oracle takes over at the same moment; those of the store.
@@ -117,9 +118,10 @@ impl WindowOracle {
         oracle.ok_or_else(superseded)
     }
 
-    /// Raises the store's oracle record, so that every timestamp that is handed out from now on is above
-    /// `to`. For a store that was repaired or restored, and may hold cells with timestamps that its
-    /// record knows nothing of. No oracle may serve the store meanwhile; `holder` must be fresh.
+    /// Raises the store's oracle record, so that every timestamp that is handed out from now on is
+    /// above `to`. For a store that was repaired or restored, and may hold cells with timestamps
+    /// that its record knows nothing of. No oracle may serve the store meanwhile; `holder` must be
+    /// fresh.
     ///
     /// ```
     /// # futures::executor::block_on(async {
@@ -147,11 +149,12 @@ impl WindowOracle {
         oracle.write(&mut held, raised).await.map(drop)
     }
 
-    /// Takes over the store's oracle record from whoever serves it, and waits until the lease of that
-    /// oracle has run out, on `runtime`'s clock; safe with any number of oracles that lead. Reserves
-    /// `window` timestamps at a time. `holder` must be fresh.
+    /// Takes over the store's oracle record from whoever serves it, and waits until the lease of
+    /// that oracle has run out, on `runtime`'s clock; safe with any number of oracles that lead.
+    /// Reserves `window` timestamps at a time. `holder` must be fresh.
     ///
-    /// Clocks may run up to 9 percent too fast or too slow, and must go on while the machine sleeps.
+    /// Clocks may run up to 9 percent too fast or too slow, and must go on while the machine
+    /// sleeps.
     ///
     /// # Errors
     /// As [`open`](WindowOracle::open); [`Error::Invalid`] for an empty window.
@@ -203,8 +206,8 @@ impl WindowOracle {
         }))
     }
 
-    /// Consecutive timestamps, at most [`TIMESTAMPS_MAX`], each higher than every one whose reply was
-    /// sent before this request was made.
+    /// Consecutive timestamps, at most [`TIMESTAMPS_MAX`], each higher than every one whose reply
+    /// was sent before this request was made.
     ///
     /// # Errors
     /// [`Error::Invalid`] for none or too many; [`Error::Oracle`] when none can be had.
@@ -230,8 +233,8 @@ impl WindowOracle {
             version
         });
         let first = self.take(u64::from(count))?;
-        // After the timestamps, never before: whoever sees an old version here holds timestamps below
-        // that of the sweep which follows the raise (H59).
+        // After the timestamps, never before: whoever sees an old version here holds timestamps
+        // below that of the sweep which follows the raise (H59).
         let schema_version = early.unwrap_or_else(|| self.schema_version.load(Ordering::SeqCst));
         Some(StampRange { first, count, schema_version })
     }
@@ -281,9 +284,10 @@ impl WindowOracle {
         self.limit.load(Ordering::SeqCst) == 0
     }
 
-    /// Makes sure that this oracle has led at a moment after the call: by its lease, or else by asking
-    /// the store. A successor serves nothing before that moment, so whatever this oracle answers, after
-    /// however long a pause, was asked for before the successor's first answer (H41).
+    /// Makes sure that this oracle has led at a moment after the call: by its lease, or else by
+    /// asking the store. A successor serves nothing before that moment, so whatever this oracle
+    /// answers, after however long a pause, was asked for before the successor's first answer
+    /// (H41).
     async fn lead_now(&self) -> Result<()> {
         let Some(lease) = &self.lease else { return Ok(()) };
         if lease.holds() || off(mutants::NO_LEASE) {
@@ -370,8 +374,8 @@ impl Lease {
         Lease { runtime, address, until: AtomicU64::new(0), attempts: AtomicU64::new(0) }
     }
 
-    /// For the next attempt to write the record: no two are alike, so that whoever sees it unchanged
-    /// knows that no lease began meanwhile.
+    /// For the next attempt to write the record: no two are alike, so that whoever sees it
+    /// unchanged knows that no lease began meanwhile.
     fn sign(&self, resigned: bool) -> Lead {
         let attempt = self.attempts.fetch_add(1, Ordering::SeqCst) + 1;
         Lead { attempt, resigned, address: self.address.clone() }

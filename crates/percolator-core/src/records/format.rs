@@ -5,8 +5,8 @@
 //! 2   notify cells lie in tables of their own
 //! ```
 //!
-//! A new database gets the version that suits its store, and keeps it: whoever opens it later, with other
-//! software or over another store, looks for notifications where they are.
+//! A new database gets the version that suits its store, and keeps it: whoever opens it later, with
+//! other software or over another store, looks for notifications where they are.
 
 use bigtable::{
     ConditionalMutation, Mutation, Probe, RowKey, Selection, Syncing, Table, TimeRange, Timestamp,
@@ -29,8 +29,8 @@ const fn version(placement: Placement) -> u32 {
     }
 }
 
-/// Marks a new store with the version of `fresh`, and refuses one that a newer version wrote. Returns
-/// where the store's notify cells lie.
+/// Marks a new store with the version of `fresh`, and refuses one that a newer version wrote.
+/// Returns where the store's notify cells lie.
 pub(crate) async fn check(system: &dyn Table, fresh: Placement) -> Result<Placement> {
     let value = version(fresh).to_be_bytes().to_vec();
     let mark = ConditionalMutation {

@@ -13,8 +13,9 @@
 //! failed    newest   a notification that was set aside because its observer kept failing
 //! ```
 //!
-//! On stores without locality groups `notify` and `failed` lie in a table of their own beside each of the
-//! application's (see [`placement`](crate::observe::placement)); there is no notification at `s` then.
+//! On stores without locality groups `notify` and `failed` lie in a table of their own beside each
+//! of the application's (see [`placement`](crate::observe::placement)); there is no notification at
+//! `s` then.
 //!
 //! Invariant: `lock`, `write` and `rollback` of one cell change only by the single-row operations
 //! that [`rows`](crate::txn::rows) builds.
@@ -35,8 +36,8 @@ pub const SYSTEM_TABLE: &str = "percolator.system";
 /// The table of liveness tokens.
 pub(crate) const LOCKS_TABLE: &str = "percolator.locks";
 
-/// The tables that a store goes on writing when its disk is almost full: the oracle's record, without which
-/// nobody can read for long, and the tokens of those who hold locks.
+/// The tables that a store goes on writing when its disk is almost full: the oracle's record,
+/// without which nobody can read for long, and the tokens of those who hold locks.
 ///
 /// ```
 /// assert!(percolator_core::upkeep_tables().contains(&"percolator.locks".to_owned()));
@@ -62,7 +63,8 @@ fn failed_group() -> LocalityGroup {
     LocalityGroup::on_disk("failed", Layout::Versions)
 }
 
-/// The store's schema of a table of notifications, where they lie apart from the rows they are about.
+/// The store's schema of a table of notifications, where they lie apart from the rows they are
+/// about.
 ///
 /// ```
 /// assert!(percolator_core::notify_schema().check().is_ok());

@@ -88,8 +88,9 @@ impl Lock {
         out.freeze()
     }
 
-    /// The value prefix that tells this lock from those that its owner puts in its place: of one start
-    /// timestamp and cell they differ in the wall time alone. It is short, whatever the lock holds.
+    /// The value prefix that tells this lock from those that its owner puts in its place: of one
+    /// start timestamp and cell they differ in the wall time alone. It is short, whatever the lock
+    /// holds.
     pub(crate) fn head(&self) -> Bytes {
         let mut encoded = self.encode();
         encoded.truncate(HEAD_BYTES);
@@ -175,7 +176,8 @@ mod tests {
             prop_assert_eq!(Lock::decode(&lock.encode()).unwrap(), lock);
         }
 
-        /// H15, H16: what tells a lock from its owner's next one is in its head, and the tag is, too.
+        /// H15, H16: what tells a lock from its owner's next one is in its head, and the tag is,
+        /// too.
         #[test]
         fn a_lock_renewed_has_another_head(lock in locks(), later in 1..u64::MAX) {
             let wall_ms = lock.wall_ms.wrapping_add(later);

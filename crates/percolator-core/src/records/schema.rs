@@ -1,8 +1,8 @@
 //! The observer schema: which columns are observed, by whom, and how (paper section 2.4).
 //!
 //! It is stored, versioned and shared. A writer puts notifications on the columns that its version
-//! names; every timestamp reply carries the version in force, so that a writer learns of a newer one
-//! before it commits (H59).
+//! names; every timestamp reply carries the version in force, so that a writer learns of a newer
+//! one before it commits (H59).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Looking at the records beneath: a cell's history as in the paper's Figures 4 and 5, and the locks
-//! that are held. Nothing here resolves or changes anything, and no timestamp is issued.
+//! Looking at the records beneath: a cell's history as in the paper's Figures 4 and 5, and the
+//! locks that are held. Nothing here resolves or changes anything, and no timestamp is issued.
 
 use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange, Timestamp};
 use bytes::Bytes;

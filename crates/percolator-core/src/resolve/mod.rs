@@ -68,8 +68,8 @@ enum Status {
 }
 
 impl Client {
-    /// Finds out what became of the lock's transaction, decides it if its owner is dead, and applies
-    /// the verdict to the row where the lock was met.
+    /// Finds out what became of the lock's transaction, decides it if its owner is dead, and
+    /// applies the verdict to the row where the lock was met.
     pub(crate) async fn resolve(&self, met: &MetLock) -> Result<Resolved> {
         self.counters().locks_met.bump();
         if self.is_late(met.start_ts).await? {
@@ -166,23 +166,23 @@ impl Client {
         })
     }
 
-    /// Whether the owner of a lock may be taken for dead: its liveness token is gone, or the lock has
-    /// stayed unchanged for longer than its lifetime on this client's clock.
+    /// Whether the owner of a lock may be taken for dead: its liveness token is gone, or the lock
+    /// has stayed unchanged for longer than its lifetime on this client's clock.
     async fn is_suspect(&self, start_ts: Timestamp, primary: bool, lock: &Lock) -> Result<bool> {
         let expired = self.suspects().expired(start_ts, primary, lock, self.runtime().now());
         let expired = expired && !off(mutants::EXPIRY_FOR_TOKENS_ONLY);
         Ok(expired || !self.locks().is_alive(lock.owner).await?)
     }
 
-    /// Applies a verdict to every cell of the met row that holds a lock of the transaction. No lock of it is
-    /// left there then: a sweep believes so.
+    /// Applies a verdict to every cell of the met row that holds a lock of the transaction. No lock
+    /// of it is left there then: a sweep believes so.
     async fn apply(&self, met: &MetLock, verdict: Verdict) -> Result<()> {
         while !self.apply_to_locks_seen(met, verdict).await? {}
         Ok(())
     }
 
-    /// Applies it to what is there now; `false` when too long has passed since that was seen, or when there
-    /// is more than one request takes.
+    /// Applies it to what is there now; `false` when too long has passed since that was seen, or
+    /// when there is more than one request takes.
     async fn apply_to_locks_seen(&self, met: &MetLock, verdict: Verdict) -> Result<bool> {
         let Cell { table, row, .. } = &met.cell;
         let select = Selection::default().family(LOCK, TimeRange::at(met.start_ts), 1);

@@ -1,8 +1,9 @@
 //! Who may be dead: locks watched on this client's own monotonic clock.
 //!
-//! A lock's wall time is never compared with this machine's wall clock. An owner becomes suspect when
-//! the *same* lock, wall time included, has been seen for longer than its lifetime on the observer's
-//! monotonic clock; so a clock that is an hour off neither kills the living nor keeps the dead (H18).
+//! A lock's wall time is never compared with this machine's wall clock. An owner becomes suspect
+//! when the *same* lock, wall time included, has been seen for longer than its lifetime on the
+//! observer's monotonic clock; so a clock that is an hour off neither kills the living nor keeps
+//! the dead (H18).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,8 +13,8 @@ use bigtable::Timestamp;
 
 use crate::options::believed_lifetime;
 
-/// How many locks a client watches. Beyond, those that nobody has met for a while are forgotten: their
-/// transactions ended, or nobody waits for them.
+/// How many locks a client watches. Beyond, those that nobody has met for a while are forgotten:
+/// their transactions ended, or nobody waits for them.
 const WATCHED_MAX: usize = 16 * 1024;
 /// How long a lock must not have been met to be forgotten first.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(30);
@@ -61,8 +62,8 @@ impl Suspects {
     }
 }
 
-/// Forgets what nobody has met for a while; of what is still being met, the youngest watch, so that the
-/// older ones come to their end.
+/// Forgets what nobody has met for a while; of what is still being met, the youngest watch, so that
+/// the older ones come to their end.
 fn make_room(watched: &mut BTreeMap<(Timestamp, bool), Watched>, now: Duration) {
     watched.retain(|_, lock| now.saturating_sub(lock.met) <= FORGOTTEN_AFTER);
     if watched.len() >= WATCHED_MAX {

@@ -1,4 +1,5 @@
-//! What became of other transactions: a cache of final verdicts, and one resolver at a time for each.
+//! What became of other transactions: a cache of final verdicts, and one resolver at a time for
+//! each.
 //!
 //! Invariant: only verdicts that the primary's row decided are kept, never "still alive" (H34).
 

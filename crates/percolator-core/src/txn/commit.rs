@@ -83,18 +83,19 @@ fn ends(error: &bigtable::Error) -> bool {
 }
 
 impl Transaction {
-    /// Commits, and returns the commit timestamp; a transaction that wrote nothing returns its start
-    /// timestamp.
+    /// Commits, and returns the commit timestamp; a transaction that wrote nothing returns its
+    /// start timestamp.
     ///
     /// # Errors
-    /// [`Error::Aborted`] when it did not and never will commit, [`Error::Unknown`] when that could not
-    /// be found out before the deadline, [`Error::Invalid`] when a written column is notify-only, or when
-    /// the store could not take a request that the commit of one of the rows needs.
+    /// [`Error::Aborted`] when it did not and never will commit, [`Error::Unknown`] when that could
+    /// not be found out before the deadline, [`Error::Invalid`] when a written column is
+    /// notify-only, or when the store could not take a request that the commit of one of the rows
+    /// needs.
     ///
     /// # Cancellation
-    /// A commit whose future is dropped after it was polled is finished in the background, as far as this process
-    /// lives: it commits or aborts, and leaves no lock behind. The caller does not learn which. A future
-    /// that was never polled does nothing.
+    /// A commit whose future is dropped after it was polled is finished in the background, as far
+    /// as this process lives: it commits or aborts, and leaves no lock behind. The caller does not
+    /// learn which. A future that was never polled does nothing.
     pub async fn commit(mut self) -> Result<Timestamp> {
         let client = self.client.clone();
         client.take_turn(ROWS_OF_A_COMMIT).await;
@@ -225,8 +226,8 @@ impl PrimaryCommitted {
         self.hint();
     }
 
-    /// Hints at the weak notifications. The rows that they are about are committed now: an observer that
-    /// came earlier would meet their locks, and would commit the rows itself.
+    /// Hints at the weak notifications. The rows that they are about are committed now: an observer
+    /// that came earlier would meet their locks, and would commit the rows itself.
     fn hint(&mut self) {
         let notifications = std::mem::take(&mut self.notifications);
         self.client.hint(notifications, self.commit_ts);
@@ -273,8 +274,9 @@ impl Client {
         Ok(commit_ts)
     }
 
-    /// Leaves what must exist before the commit point: weak notifications, those for observers that were
-    /// registered after the transaction placed its locks (H57, H59), and all where they lie apart (H48).
+    /// Leaves what must exist before the commit point: weak notifications, those for observers that
+    /// were registered after the transaction placed its locks (H57, H59), and all where they lie
+    /// apart (H48).
     async fn notify_before(
         &self,
         plan: &Plan,
@@ -345,12 +347,12 @@ impl Client {
         }
     }
 
-    /// What happened to a primary that no longer holds its lock: committed by an earlier request whose
-    /// reply was lost, or rolled back. `None` when the lock is there after all: commit again, with the
-    /// same `c`.
+    /// What happened to a primary that no longer holds its lock: committed by an earlier request
+    /// whose reply was lost, or rolled back. `None` when the lock is there after all: commit again,
+    /// with the same `c`.
     ///
-    /// If the commit was `asked` for before and the floor lies above, a tomb is no evidence: it may have
-    /// been put there after the record of the commit was collected.
+    /// If the commit was `asked` for before and the floor lies above, a tomb is no evidence: it may
+    /// have been put there after the record of the commit was collected.
     pub(crate) async fn without_lock(
         &self,
         plan: &Plan,
@@ -371,8 +373,8 @@ impl Client {
             }
             OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing => {
                 let (row, column) = (&primary.row, &primary.column);
-                // A request that was asked for may have come, gone through and been collected since the
-                // look; then the floor is above (H06).
+                // A request that was asked for may have come, gone through and been collected since
+                // the look; then the floor is above (H06).
                 let request = ConditionalMutation {
                     above: (asked && !off(mutants::COLLECTED_MEANS_ABORTED)).then_some(start_ts),
                     ..rows::roll_back_missing_primary(row, column, start_ts)
@@ -394,10 +396,10 @@ impl Client {
         Ok(Some(Err(self.aborted(plan, AbortReason::RolledBack))))
     }
 
-    /// Ends a transaction whose commit was refused for good: because its start timestamp fell below the
-    /// store's floor, or because the store does not take such a request (H70). If the commit was `asked` for
-    /// before, that request may have committed, and garbage collection may have taken the evidence (H06):
-    /// then only what the primary's row still holds is believed.
+    /// Ends a transaction whose commit was refused for good: because its start timestamp fell below
+    /// the store's floor, or because the store does not take such a request (H70). If the commit
+    /// was `asked` for before, that request may have committed, and garbage collection may have
+    /// taken the evidence (H06): then only what the primary's row still holds is believed.
     async fn refused(
         &self,
         plan: &Plan,

@@ -5,14 +5,14 @@
 //! ```
 //!
 //! The store latches the rows, evaluates what prewrite would have probed, asks for the commit
-//! timestamp, and writes everything at once ([`bigtable::Store::commit_rows`]). It stands in for the
-//! locks between the phases itself: a reader that may be too late for the timestamp waits.
+//! timestamp, and writes everything at once ([`bigtable::Store::commit_rows`]). It stands in for
+//! the locks between the phases itself: a reader that may be too late for the timestamp waits.
 //!
-//! Invariants: the timestamp is taken after the predicates were evaluated, while the rows are latched;
-//! nothing but the batch is ever written, so that a crash leaves no trace or the whole; an observer
-//! schema that grew since the transaction began, or a window that is used up, sends the transaction
-//! through the two phases, with the same `s`. After an unknown outcome a tomb on the primary keeps
-//! a late request out, as it does a late prewrite (H02).
+//! Invariants: the timestamp is taken after the predicates were evaluated, while the rows are
+//! latched; nothing but the batch is ever written, so that a crash leaves no trace or the whole; an
+//! observer schema that grew since the transaction began, or a window that is used up, sends the
+//! transaction through the two phases, with the same `s`. After an unknown outcome a tomb on the
+//! primary keeps a late request out, as it does a late prewrite (H02).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -153,8 +153,8 @@ pub(crate) enum Tried {
 }
 
 impl Client {
-    /// Begins the commit of a transaction in one step, and ends it if the store needs to wait for nothing. `None`
-    /// if a transaction of this shape has to go through the two phases.
+    /// Begins the commit of a transaction in one step, and ends it if the store needs to wait for
+    /// nothing. `None` if a transaction of this shape has to go through the two phases.
     pub(crate) fn try_at_once(&self, plan: &Plan, notifications: &BTreeSet<Cell>) -> Option<Tried> {
         if !self.commits_at_once(plan, notifications) {
             return None;
@@ -182,7 +182,8 @@ impl Client {
             && plan.rows.iter().map(RowPlan::bytes).sum::<usize>() <= BYTES_MAX
     }
 
-    /// Commits in one step what was begun; `None` if the transaction must go through the two phases.
+    /// Commits in one step what was begun; `None` if the transaction must go through the two
+    /// phases.
     ///
     /// # Errors
     /// As [`Transaction::commit`](crate::Transaction::commit).
@@ -241,8 +242,8 @@ impl Client {
         Err(self.aborted(plan, AbortReason::Store(last)))
     }
 
-    /// Clears dead locks out of the way: of the row that rejected, and then of all behind it, which the
-    /// store has not looked at.
+    /// Clears dead locks out of the way: of the row that rejected, and then of all behind it, which
+    /// the store has not looked at.
     async fn clear_from(&self, plan: &Plan, rejected: usize) -> Result<(), AbortReason> {
         self.clear_the_way(plan.start_ts, &plan.rows[rejected]).await?;
         let behind = plan.rows[rejected + 1..].iter();
@@ -251,8 +252,8 @@ impl Client {
         Ok(())
     }
 
-    /// Finds out what became of a request whose outcome is unknown. A tomb keeps it out if it has not
-    /// arrived.
+    /// Finds out what became of a request whose outcome is unknown. A tomb keeps it out if it has
+    /// not arrived.
     async fn settle_at_once(&self, plan: &Plan, mut why: String) -> Result<Timestamp> {
         let (runtime, started) = (self.runtime(), self.runtime().now());
         let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));

@@ -1,10 +1,10 @@
 //! A commit is finished, although its caller lets go of it (hazard H72).
 //!
-//! A future may be dropped at every point: a timeout fires, or a client of somebody's service hangs up.
-//! Between the two phases of a commit that would leave locks whose owner lives, and everybody else
-//! would wait for them as long as a lock lasts. So a commit that has to wait for anything goes through
-//! [`Client::finish`]. Its caller polls it, for as long as the caller is there; a task of its own polls
-//! it from then on.
+//! A future may be dropped at every point: a timeout fires, or a client of somebody's service hangs
+//! up. Between the two phases of a commit that would leave locks whose owner lives, and everybody
+//! else would wait for them as long as a lock lasts. So a commit that has to wait for anything goes
+//! through [`Client::finish`]. Its caller polls it, for as long as the caller is there; a task of
+//! its own polls it from then on.
 //!
 //! Invariants: work that was begun is polled without a pause until it ends. It may hold a lock that
 //! other commits wait for, or be the next to get one, as with the lock of the oracle's record. Work

@@ -147,8 +147,8 @@ impl Client {
         Ok(versions.pop().and_then(|version| version.value))
     }
 
-    /// The newest write record of a cell at `s`, where the store can tell it without waiting, and no lock
-    /// stands there.
+    /// The newest write record of a cell at `s`, where the store can tell it without waiting, and
+    /// no lock stands there.
     fn glance(
         &self,
         table: &Table,
@@ -191,8 +191,8 @@ impl Client {
         try_join_all(versions).await
     }
 
-    /// As [`read_row`](Client::read_row) for a cell and its acknowledgements, whose commit timestamps
-    /// matter: only of acknowledgements is the value looked for in `data`.
+    /// As [`read_row`](Client::read_row) for a cell and its acknowledgements, whose commit
+    /// timestamps matter: only of acknowledgements is the value looked for in `data`.
     pub(crate) async fn read_acknowledged(
         &self,
         table: &Table,
@@ -227,9 +227,9 @@ impl Client {
     }
 
     /// The versions in a row that was read without meeting a lock. A value that is too long for its
-    /// write record is fetched from `data`, where it does not change once committed, if it is wanted
-    /// of that column. To be called also for a row without cells: it finds out whether collection
-    /// was faster.
+    /// write record is fetched from `data`, where it does not change once committed, if it is
+    /// wanted of that column. To be called also for a row without cells: it finds out whether
+    /// collection was faster.
     pub(crate) async fn versions(
         &self,
         table: &Table,

@@ -1,8 +1,9 @@
 //! What the store takes in one request, asked before it is too late (H70).
 //!
-//! A row that is locked and can be neither committed nor rolled back stays locked for ever, and every scan of
-//! its table fails. So prewrite compares the largest request of every later step with the limits that
-//! the store states, before it sends anything. A commit in one step has no later steps, and none of this.
+//! A row that is locked and can be neither committed nor rolled back stays locked for ever, and
+//! every scan of its table fails. So prewrite compares the largest request of every later step with
+//! the limits that the store states, before it sends anything. A commit in one step has no later
+//! steps, and none of this.
 
 use bigtable::{ConditionalMutation, Limits, Mutation, RequestSize, RowKey};
 
@@ -17,7 +18,8 @@ impl Client {
         self.services().store.limits()
     }
 
-    /// Checks that the store takes every request that the two phases may make for the rows of a plan.
+    /// Checks that the store takes every request that the two phases may make for the rows of a
+    /// plan.
     ///
     /// # Errors
     /// [`Error::Invalid`] names the row, the request and the limit. Nothing was sent.
@@ -76,8 +78,8 @@ pub(crate) fn leave_room(limits: &Limits, row: &RowKey, mutations: &[Mutation]) 
     limits.check(double).is_ok()
 }
 
-/// Unconditional changes of one row, in as many requests as the store needs for them. They may be applied one
-/// after the other, in any order.
+/// Unconditional changes of one row, in as many requests as the store needs for them. They may be
+/// applied one after the other, in any order.
 pub(crate) fn in_requests(
     limits: &Limits,
     row: &RowKey,

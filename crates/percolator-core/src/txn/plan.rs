@@ -1,6 +1,7 @@
 //! What a commit will do: the transaction's final writes, arranged by row.
 //!
-//! Invariant: the primary is chosen from the final writes (H13), and stays for the life of `s` (H11).
+//! Invariant: the primary is chosen from the final writes (H13), and stays for the life of `s`
+//! (H11).
 
 use std::sync::Arc;
 
@@ -34,8 +35,8 @@ pub(crate) struct RowPlan {
     pub(crate) table: Table,
     pub(crate) row: RowKey,
     pub(crate) cells: Vec<NewLock>,
-    /// What the commit of the row does besides: it takes away the notification that the transaction has
-    /// handled. Who rolls the row forward leaves it, and then it is found to be stale.
+    /// What the commit of the row does besides: it takes away the notification that the transaction
+    /// has handled. Who rolls the row forward leaves it, and then it is found to be stale.
     pub(crate) handled: Vec<Mutation>,
 }
 
@@ -62,8 +63,8 @@ impl Plan {
     /// Arranges a transaction's writes; `None` if it has none.
     ///
     /// # Errors
-    /// Those of reading the observer schema; [`Error::Invalid`] if a written column turned out to be
-    /// notify-only.
+    /// Those of reading the observer schema; [`Error::Invalid`] if a written column turned out to
+    /// be notify-only.
     pub(crate) async fn of(tx: &mut Transaction) -> Result<Option<Plan>> {
         let client = tx.client.clone();
         let schema = client.schema(tx.stamp.schema_version).await?;

@@ -1,9 +1,9 @@
 //! Prewrite, phase one of commit (paper section 2.2, Figure 6 `Prewrite`).
 //!
-//! All rows at once, the primary's among them; one conditional mutation each, and before it a read if the
-//! options want both apart. Invariant: no lock is
-//! placed on a cell that holds another transaction's lock, a write record at or above `start_ts`, or
-//! this transaction's tomb. Prewrite never waits for a living owner while it holds locks (H19).
+//! All rows at once, the primary's among them; one conditional mutation each, and before it a read
+//! if the options want both apart. Invariant: no lock is placed on a cell that holds another
+//! transaction's lock, a write record at or above `start_ts`, or this transaction's tomb. Prewrite
+//! never waits for a living owner while it holds locks (H19).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -57,9 +57,10 @@ impl Client {
         Ok(())
     }
 
-    /// Reads what would reject the prewrites, and clears the way, by requests of their own (paper section
-    /// 2.5). It saves a transaction that has lost already its locks, and decides nothing: others may lock
-    /// or write between the look and the prewrite, which is why that keeps its condition (H20).
+    /// Reads what would reject the prewrites, and clears the way, by requests of their own (paper
+    /// section 2.5). It saves a transaction that has lost already its locks, and decides nothing:
+    /// others may lock or write between the look and the prewrite, which is why that keeps its
+    /// condition (H20).
     async fn look_first(&self, plan: &Plan) -> Result<(), AbortReason> {
         for rows in plan.rows.chunks(LOOKS_MAX) {
             self.counters().looks.add(rows.len() as u64);

@@ -1,11 +1,11 @@
 //! Reading ahead (paper section 2.5): a read of one column fetches those that were read after it
 //! before, in one request, and the transaction keeps them.
 //!
-//! Invariants: every column that is fetched passes the same lock check at the same `s` (H28); one that
-//! is locked is not kept, and nobody waits for it before it is asked for. What was read without a lock
-//! at or below `s` does not change for the transaction's life: whoever locks it later commits above `s`.
-//! The transaction's own writes lie above what is kept. Columns that are fetched in vain are fetched no
-//! more once they weigh twice what was of use.
+//! Invariants: every column that is fetched passes the same lock check at the same `s` (H28); one
+//! that is locked is not kept, and nobody waits for it before it is asked for. What was read
+//! without a lock at or below `s` does not change for the transaction's life: whoever locks it
+//! later commits above `s`. The transaction's own writes lie above what is kept. Columns that are
+//! fetched in vain are fetched no more once they weigh twice what was of use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +26,8 @@ const FOLLOWERS_MAX: usize = 64;
 const CELLS_MAX: usize = 4096;
 /// Bytes that it keeps, of values and names.
 const BYTES_MAX: usize = 4 << 20;
-/// A column is fetched as long as its score is above zero. Each row in which it follows adds, each in
-/// which it does not takes away.
+/// A column is fetched as long as its score is above zero. Each row in which it follows adds, each
+/// in which it does not takes away.
 const FOLLOWED: u8 = 2;
 const SCORE_MAX: u8 = 8;
 /// Bytes that may be fetched in vain before anything was of use.
@@ -207,7 +207,8 @@ impl Drop for Cache {
 }
 
 impl Client {
-    /// Reads a cell at `s`, out of what the transaction has read already or with what it may read next.
+    /// Reads a cell at `s`, out of what the transaction has read already or with what it may read
+    /// next.
     pub(crate) async fn read_ahead(
         &self,
         cache: &Cache,

@@ -6,24 +6,27 @@
 //!
 //! # Which lock stands for a transaction in a row
 //!
-//! A commit, a roll-forward and a roll-back of a row ask for *any* lock at `s` in the row, whatever its
-//! column. That is right and enough for three reasons (H69):
+//! A commit, a roll-forward and a roll-back of a row ask for *any* lock at `s` in the row, whatever
+//! its column. That is right and enough for three reasons (H69):
 //!
-//! * *A lock at `s` is a lock of this transaction.* Start timestamps are never given twice, and nothing but
-//!   a prewrite of `s` places a lock at `s`: it places all locks of the row in one mutation. A heartbeat
-//!   only replaces the primary lock that it found.
-//! * *Locks of one row may leave apart from each other.* A roll-back of the primary and an abort by the owner
-//!   take the primary lock alone, with its tomb; commit and roll-back take all that are left; a resolver
-//!   takes a row too wide for one request in parts. So no single lock stands for the others, and who asks
-//!   for one column would leave the rest locked. "Any lock at `s`" is true until the last one has left.
-//! * *What is written twice is the same.* The builder of each mutation names exact versions: while a lock of
-//!   `s` is left in the row, collection has not passed `s`, and a repeated part changes nothing.
+//! * *A lock at `s` is a lock of this transaction.* Start timestamps are never given twice, and
+//!   nothing but a prewrite of `s` places a lock at `s`: it places all locks of the row in one
+//!   mutation. A heartbeat only replaces the primary lock that it found.
+//! * *Locks of one row may leave apart from each other.* A roll-back of the primary and an abort by
+//!   the owner take the primary lock alone, with its tomb; commit and roll-back take all that are
+//!   left; a resolver takes a row too wide for one request in parts. So no single lock stands for
+//!   the others, and who asks for one column would leave the rest locked. "Any lock at `s`" is true
+//!   until the last one has left.
+//! * *What is written twice is the same.* The builder of each mutation names exact versions: while
+//!   a lock of `s` is left in the row, collection has not passed `s`, and a repeated part changes
+//!   nothing.
 //!
-//! The condition has the same length however many columns a row has and however long their names are. So has
-//! that of a heartbeat and of a roll-back *on this very lock*: they compare the head of the lock, which names
-//! owner and wall time, and not what it carries. A longer one could not be sent to a store that bounds
-//! its predicates, and the row would stay locked for ever. How large the mutations can become is in
-//! [`size`]; prewrite asks before it places a lock whether the store takes them (H70).
+//! The condition has the same length however many columns a row has and however long their names
+//! are. So has that of a heartbeat and of a roll-back *on this very lock*: they compare the head of
+//! the lock, which names owner and wall time, and not what it carries. A longer one could not be
+//! sent to a store that bounds its predicates, and the row would stay locked for ever. How large
+//! the mutations can become is in [`size`]; prewrite asks before it places a lock whether the store
+//! takes them (H70).
 
 pub(crate) mod size;
 
@@ -135,9 +138,9 @@ fn push_commit(
     }
 }
 
-/// Commit and roll-forward of one row: "if a lock of it is there: write, unlock, notify; else nothing"
-/// (H12). The cells are all those of the row that the transaction locked, or the first of them where there
-/// are too many for one request.
+/// Commit and roll-forward of one row: "if a lock of it is there: write, unlock, notify; else
+/// nothing" (H12). The cells are all those of the row that the transaction locked, or the first of
+/// them where there are too many for one request.
 pub(crate) fn commit(
     row: &RowKey,
     start_ts: Timestamp,
@@ -156,8 +159,8 @@ pub(crate) fn commit(
     request
 }
 
-/// Commit of the primary's row: as [`commit`], but the primary lock alone decides, and an owner whose
-/// start timestamp fell below the store's floor is refused.
+/// Commit of the primary's row: as [`commit`], but the primary lock alone decides, and an owner
+/// whose start timestamp fell below the store's floor is refused.
 pub(crate) fn commit_primary(
     row: &RowKey,
     start_ts: Timestamp,
@@ -258,8 +261,8 @@ pub(crate) fn heartbeat(
     }
 }
 
-/// Deletes the versions of a notification that were seen and are not above `bound`, no others: a newer
-/// one may stand for a change that nobody has handled (H47).
+/// Deletes the versions of a notification that were seen and are not above `bound`, no others: a
+/// newer one may stand for a change that nobody has handled (H47).
 pub(crate) fn clear_seen(column: &Column, seen: &[Timestamp], bound: Timestamp) -> Vec<Mutation> {
     let delete = |time| Mutation::delete(NOTIFY, column.to_bytes(), time);
     if off(mutants::CLEARS_UNSEEN) {

@@ -1,8 +1,8 @@
 //! Scanning rows at a timestamp.
 //!
 //! Invariants: lock and write columns are merged, so a new row whose commit stopped half-way is not
-//! missed (H30); after resolving a lock the same row is read again at the same `s`, and the cursor is
-//! the last row returned (H31); a transaction's own buffered writes are laid over each page.
+//! missed (H30); after resolving a lock the same row is read again at the same `s`, and the cursor
+//! is the last row returned (H31); a transaction's own buffered writes are laid over each page.
 
 use std::collections::VecDeque;
 

@@ -10,8 +10,8 @@ use crate::{Client, Error, Result, Transaction};
 
 /// One attempt of [`Client::transact`]: the transaction that its closure works with.
 ///
-/// It dereferences to a [`Transaction`]. When the closure has ended it goes back to `transact`, which
-/// commits it; a closure that keeps it makes `transact` fail.
+/// It dereferences to a [`Transaction`]. When the closure has ended it goes back to `transact`,
+/// which commits it; a closure that keeps it makes `transact` fail.
 ///
 /// See [`Client::transact`] for an example.
 #[derive(Debug)]
@@ -41,8 +41,9 @@ impl Drop for Attempt {
     }
 }
 
-/// The longest pause between two attempts. With it the attempts together outlast the lifetime of a lock,
-/// so that a transaction that only writes gets past one whose owner seems to live but does not (H25).
+/// The longest pause between two attempts. With it the attempts together outlast the lifetime of a
+/// lock, so that a transaction that only writes gets past one whose owner seems to live but does
+/// not (H25).
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
 
 impl Client {
@@ -68,8 +69,9 @@ impl Client {
     /// `attempts_max` are used up; [`Error::Unknown`].
     ///
     /// # Cancellation
-    /// If the future is dropped while the closure runs or between two attempts, nothing was written. If it is
-    /// dropped while an attempt commits, [the commit is finished](Transaction::commit) in the background.
+    /// If the future is dropped while the closure runs or between two attempts, nothing was
+    /// written. If it is dropped while an attempt commits, [the commit is
+    /// finished](Transaction::commit) in the background.
     pub async fn transact<T, F, W>(&self, work: F) -> Result<T>
     where
         F: Fn(Attempt) -> W,

@@ -19,16 +19,16 @@ use crate::txn::get::{Patience, selection};
 use crate::txn::read_ahead::Cache;
 use crate::{Client, Column, Error, Result, Scan, Table};
 
-/// A transaction with snapshot isolation: it reads the data as of its start timestamp, and its writes
-/// become visible all at once, at its commit timestamp, unless another transaction wrote one of the
-/// same cells meanwhile.
+/// A transaction with snapshot isolation: it reads the data as of its start timestamp, and its
+/// writes become visible all at once, at its commit timestamp, unless another transaction wrote one
+/// of the same cells meanwhile.
 ///
 /// Reads see the transaction's own buffered writes (the paper's pseudo code does not;
 /// [`read_own_writes(false)`](Transaction::read_own_writes) gives its behaviour). Dropping a
 /// transaction that was not committed leaves no trace.
 ///
-/// Write skew is possible, as under any snapshot isolation: two transactions that read the same cells
-/// and write different ones may both commit.
+/// Write skew is possible, as under any snapshot isolation: two transactions that read the same
+/// cells and write different ones may both commit.
 ///
 /// ```
 /// # percolator_core::doc_test(|client| async move {
@@ -50,10 +50,11 @@ pub struct Transaction {
     pub(crate) buffer: Buffer,
     /// Weak notifications to leave at the commit timestamp.
     pub(crate) notifications: BTreeSet<Cell>,
-    /// The cell whose row decides; if none is given, the first written one in the order of tables, rows
-    /// and columns. An observer's transaction gives its acknowledgement.
+    /// The cell whose row decides; if none is given, the first written one in the order of tables,
+    /// rows and columns. An observer's transaction gives its acknowledgement.
     pub(crate) primary: Option<Cell>,
-    /// What the commit of the primary's row does besides (see [`RowPlan`](crate::txn::plan::RowPlan)).
+    /// What the commit of the primary's row does besides (see
+    /// [`RowPlan`](crate::txn::plan::RowPlan)).
     pub(crate) handled: Vec<Mutation>,
     /// The changed cell and its value, of a transaction that runs an observer.
     pub(crate) looked_at: Option<(Cell, Bytes)>,
@@ -134,8 +135,8 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::Locked`] when another transaction that lives holds it for too long,
-    /// [`Error::TooOld`] below the safe point, [`Error::Invalid`] for a malformed row key or a table of
-    /// another store, those of the store.
+    /// [`Error::TooOld`] below the safe point, [`Error::Invalid`] for a malformed row key or a
+    /// table of another store, those of the store.
     pub async fn get(
         &self,
         table: &Table,
@@ -208,8 +209,8 @@ impl Transaction {
     /// Writes a cell. Nothing is visible to others before the commit.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a malformed row key, a table of another store, a value or transaction beyond
-    /// its limits, or a notify-only column (H58).
+    /// [`Error::Invalid`] for a malformed row key, a table of another store, a value or transaction
+    /// beyond its limits, or a notify-only column (H58).
     pub fn set(
         &mut self,
         table: &Table,
@@ -228,8 +229,8 @@ impl Transaction {
         self.write(table, row.into(), column, None)
     }
 
-    /// Leaves a weak notification on a notify-only column: its observer runs at least once after this
-    /// transaction commits, and nothing ever conflicts over it (paper section 2.4).
+    /// Leaves a weak notification on a notify-only column: its observer runs at least once after
+    /// this transaction commits, and nothing ever conflicts over it (paper section 2.4).
     ///
     /// # Errors
     /// [`Error::Invalid`] unless a weak observer is registered for the column (H58).
@@ -341,8 +342,8 @@ fn too_large(what: &str, max: usize) -> Error {
     ))
 }
 
-/// A row is written under a key that every store takes, so that a program meets the limit wherever it runs
-/// first. Rows that older programs wrote can be read and deleted.
+/// A row is written under a key that every store takes, so that a program meets the limit wherever
+/// it runs first. Rows that older programs wrote can be read and deleted.
 fn check_new_row(row: &RowKey) -> Result<()> {
     match row.as_bytes().len() {
         0..=ROW_KEY_BYTES_MAX => Ok(()),

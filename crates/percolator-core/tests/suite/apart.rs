@@ -1,5 +1,5 @@
-//! Notifications that lie in tables of their own, on stores without locality groups: what is different
-//! there (H47, H48, H49, H62). What is the same is tested over both placements.
+//! Notifications that lie in tables of their own, on stores without locality groups: what is
+//! different there (H47, H48, H49, H62). What is the same is tested over both placements.
 
 use std::sync::Arc;
 use std::time::Duration;

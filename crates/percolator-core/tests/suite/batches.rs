@@ -1,5 +1,5 @@
-//! Batching observers: delivery after a crash, one bad change, one contended change, and an outage of what
-//! they feed (H51, H56).
+//! Batching observers: delivery after a crash, one bad change, one contended change, and an outage
+//! of what they feed (H51, H56).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -154,8 +154,8 @@ fn h56_an_outage_of_what_a_batch_feeds_sets_no_change_aside() {
     });
 }
 
-/// Counts each change in its row. Of the row `hot` it writes what a rival writes meanwhile, as long as there
-/// is one.
+/// Counts each change in its row. Of the row `hot` it writes what a rival writes meanwhile, as long
+/// as there is one.
 struct Contended {
     rival: Client,
     /// How often the rival comes first.
@@ -180,8 +180,8 @@ impl BatchObserver for Contended {
     }
 }
 
-/// Has a batch of 60 changes, one of them contended so many times, delivered for a while; which of them were
-/// not.
+/// Has a batch of 60 changes, one of them contended so many times, delivered for a while; which of
+/// them were not.
 async fn contend(world: &crate::world::World, turns: usize) -> Vec<String> {
     let (client, rival) = (world.client().await, world.client().await);
     let table = client.table("t").await.unwrap();

@@ -1,4 +1,5 @@
-//! A store that loses, delays, repeats and refuses requests, by rule or at random, and keeps a trace.
+//! A store that loses, delays, repeats and refuses requests, by rule or at random, and keeps a
+//! trace.
 //!
 //! It wraps another store. A rule names the requests it is for and what happens to them; the
 //! [`Caught`] it returns says how many came, and lets go of those it holds.
@@ -23,7 +24,8 @@ pub(crate) const WRITE: Family = Family::from_static("write");
 pub(crate) const ROLLBACK: Family = Family::from_static("rollback");
 pub(crate) const NOTIFY: Family = Family::from_static("notify");
 
-/// Where a table's notifications lie when they lie apart: what the names of those tables begin with.
+/// Where a table's notifications lie when they lie apart: what the names of those tables begin
+/// with.
 pub(crate) const NOTIFY_TABLE: &str = "percolator.notify.";
 
 /// What a request is for.
@@ -288,8 +290,8 @@ impl FaultyStore {
         *self.shared.boundaries.lock().unwrap() = boundaries;
     }
 
-    /// Whether the store states its limits, as those did not that older programs were written for. It has
-    /// them all the same.
+    /// Whether the store states its limits, as those did not that older programs were written for.
+    /// It has them all the same.
     pub(crate) fn state_limits(&self, yes: bool) {
         self.shared.states_limits.store(yes, Ordering::SeqCst);
     }

@@ -1,5 +1,5 @@
-//! Hazards whose tests fit nowhere else: timestamps at the boundary, threads, tables (H21, H29, H33,
-//! H44, H59, H68).
+//! Hazards whose tests fit nowhere else: timestamps at the boundary, threads, tables (H21, H29,
+//! H33, H44, H59, H68).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -100,8 +100,9 @@ fn h44_threads_that_race_for_small_windows_get_each_timestamp_once() {
     assert_eq!(all.len(), 4 * EACH);
 }
 
-/// Every raise of the schema's version is followed by a sweep, at a timestamp of its own: a transaction that
-/// does not know of the version commits below it, so that the sweep finds what it wrote.
+/// Every raise of the schema's version is followed by a sweep, at a timestamp of its own: a
+/// transaction that does not know of the version commits below it, so that the sweep finds what it
+/// wrote.
 #[test]
 fn h59_an_old_version_comes_with_timestamps_below_the_sweep_s() {
     const RAISES: u64 = 2000;

@@ -405,8 +405,9 @@ async fn trouble(world: World, storm: Rc<RefCell<Storm>>) {
     }
 }
 
-/// Processes pause, die, resign and come back, clocks differ by nearly a fifth, requests are lost, late and
-/// repeated: whatever is answered lies above all that was answered before it was asked for.
+/// Processes pause, die, resign and come back, clocks differ by nearly a fifth, requests are lost,
+/// late and repeated: whatever is answered lies above all that was answered before it was asked
+/// for.
 #[test]
 fn h41_h42_h43_no_storm_makes_timestamps_go_back() {
     let (answers, led) = (AtomicUsize::new(0), AtomicUsize::new(0));

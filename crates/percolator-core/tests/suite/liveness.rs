@@ -25,8 +25,8 @@ fn h15_a_late_heartbeat_revives_no_lock() {
     });
 }
 
-/// Ten lifetimes in each phase, with heartbeats that fail, whose replies are lost or that come late,
-/// and a late copy of the prewrite in between.
+/// Ten lifetimes in each phase, with heartbeats that fail, whose replies are lost or that come
+/// late, and a late copy of the prewrite in between.
 #[test]
 fn h15_nobody_cleans_up_a_long_commit_that_keeps_its_lock_fresh() {
     let slow_points = [(Op::Prewrite, Fault::HoldReply), (Op::CommitPrimary, Fault::Hold)];

@@ -1,5 +1,5 @@
-//! Prewrite as two requests for each row, a read and then the conditional mutation: without what the paper's
-//! section 2.5 made one of them (H20).
+//! Prewrite as two requests for each row, a read and then the conditional mutation: without what
+//! the paper's section 2.5 made one of them (H20).
 
 use percolator_core::{AbortReason, Error, Options};
 

@@ -329,8 +329,8 @@ fn h53_a_program_without_one_of_the_observers_deletes_nothing() {
     }
 }
 
-/// Several calls of `observe`, of one client or of several, share the observers of a column: whichever comes last
-/// clears.
+/// Several calls of `observe`, of one client or of several, share the observers of a column:
+/// whichever comes last clears.
 #[test]
 fn h53_observers_of_one_column_that_run_apart_clear_together() {
     for apart in [false, true] {
@@ -570,8 +570,8 @@ fn h61_a_scan_alone_finds_a_dirty_row_within_the_longest_pause() {
     }
 }
 
-/// While hints keep the workers busy, a pass looks at a few pages, and the next one goes on behind them: whichever
-/// worker takes it, and although workers are at rows of some pages.
+/// While hints keep the workers busy, a pass looks at a few pages, and the next one goes on behind
+/// them: whichever worker takes it, and although workers are at rows of some pages.
 #[test]
 fn h61_what_has_no_hint_is_found_although_hints_wait() {
     for threads in [1, 16] {

@@ -439,8 +439,9 @@ fn weak_notifications_go_with_the_commit_and_observers_run() {
     });
 }
 
-/// An observer in table `b` writes to table `a`, which is observed, too. Its commit takes the notification in
-/// `b` away and leaves one in `a`: whoever looks at `a` before and at `b` afterwards finds neither.
+/// An observer in table `b` writes to table `a`, which is observed, too. Its commit takes the
+/// notification in `b` away and leaves one in `a`: whoever looks at `a` before and at `b`
+/// afterwards finds neither.
 #[test]
 fn h48_nothing_is_idle_while_a_commit_in_one_step_is_not_published() {
     run(async |world| {
@@ -481,7 +482,8 @@ fn h48_nothing_is_idle_while_a_commit_in_one_step_is_not_published() {
     });
 }
 
-/// The request is with the store, or its outcome is being found out: counters, hints and the settling go on.
+/// The request is with the store, or its outcome is being found out: counters, hints and the
+/// settling go on.
 #[test]
 fn h72_a_commit_in_one_step_whose_caller_lets_go_is_settled() {
     for fate in [Fate::Slow, Fate::ReplyLost] {

@@ -67,7 +67,8 @@ fn h41_h42_an_oracle_that_was_superseded_serves_nothing_once_it_knows() {
     });
 }
 
-/// A window alone does not keep an oracle that wakes from serving below its successor: its lease does.
+/// A window alone does not keep an oracle that wakes from serving below its successor: its lease
+/// does.
 #[test]
 fn h41_a_leader_serves_while_its_lease_holds_and_its_successor_waits_for_that() {
     run(async |world| {

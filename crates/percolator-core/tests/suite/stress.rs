@@ -1,8 +1,8 @@
 //! Many clients, observers and crashes over a store that loses, delays and repeats requests.
 //!
-//! What must come out whatever happens: money is neither made nor lost in any snapshot; every change
-//! is handled by its strong observer in exactly one committed run, though one run may handle several;
-//! nothing is left locked or notified.
+//! What must come out whatever happens: money is neither made nor lost in any snapshot; every
+//! change is handled by its strong observer in exactly one committed run, though one run may handle
+//! several; nothing is left locked or notified.
 
 use std::time::Duration;
 

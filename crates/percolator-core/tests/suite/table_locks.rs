@@ -320,8 +320,9 @@ impl Runtime for Mortal {
     }
 }
 
-/// The whole way: a process dies between prewrite and commit; another one, with a lock service of its own
-/// over the same table, rolls it back once its token has run out, long before its locks have.
+/// The whole way: a process dies between prewrite and commit; another one, with a lock service of
+/// its own over the same table, rolls it back once its token has run out, long before its locks
+/// have.
 #[test]
 fn h16_the_locks_of_a_dead_process_are_resolved_when_its_token_has_run_out() {
     run(async |world| {

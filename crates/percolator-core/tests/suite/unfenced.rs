@@ -237,8 +237,8 @@ fn h35_an_answer_that_comes_after_the_registration_lapsed_is_not_believed() {
     });
 }
 
-/// H35: a reader that is young needs no registration, because nothing that was overwritten so lately
-/// goes; a round that would not keep to that is refused.
+/// H35: a reader that is young needs no registration, because nothing that was overwritten so
+/// lately goes; a round that would not keep to that is refused.
 #[test]
 fn h35_a_retention_that_is_too_short_drops_nothing_beneath_a_young_reader() {
     run_unfenced(LIFE, async |world| {
@@ -278,7 +278,8 @@ fn h04_h35_a_transaction_whose_registration_lapsed_does_not_commit() {
     });
 }
 
-/// A commit that is sent in the last life of a request before its owner lapses may be applied when it has.
+/// A commit that is sent in the last life of a request before its owner lapses may be applied when
+/// it has.
 #[test]
 fn h04_h35_no_commit_is_sent_that_could_be_applied_after_the_registration_lapsed() {
     run_unfenced(LIFE, async |world| {
@@ -326,8 +327,8 @@ fn h07_h35_a_commit_without_a_reply_is_unknown_once_the_registration_lapsed() {
     }
 }
 
-/// H06, H12: a copy of a prewrite, held up beyond every deadline, arrives when the deletion that would
-/// have rejected it is collected, and the primary's record is not.
+/// H06, H12: a copy of a prewrite, held up beyond every deadline, arrives when the deletion that
+/// would have rejected it is collected, and the primary's record is not.
 #[test]
 fn h06_h12_a_late_lock_below_the_last_collection_is_removed_and_never_rolled_forward() {
     run_unfenced(LIFE, async |world| {

@@ -1,4 +1,5 @@
-//! Rows with many columns and long names, on stores that take requests of a limited size (H69, H70).
+//! Rows with many columns and long names, on stores that take requests of a limited size (H69,
+//! H70).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -32,8 +33,8 @@ pub(crate) async fn wide(
     tx
 }
 
-/// The values of the columns, read together and by a scan: all of them, or none. Of many columns some are
-/// read.
+/// The values of the columns, read together and by a scan: all of them, or none. Of many columns
+/// some are read.
 pub(crate) async fn is_there(
     client: &Client,
     table: &Table,
@@ -86,8 +87,8 @@ pub(crate) async fn leave(world: &World, owner: &Client, tx: Transaction, left: 
     }
 }
 
-/// Commits, rolls forward, rolls back and aborts a row of these columns, as a row of its own and as the
-/// primary's.
+/// Commits, rolls forward, rolls back and aborts a row of these columns, as a row of its own and as
+/// the primary's.
 async fn every_way(world: &World, columns: &[Column]) {
     for row in ["p", "s"] {
         for left in [Left::Prewritten, Left::Aborted, Left::Decided, Left::Committed] {

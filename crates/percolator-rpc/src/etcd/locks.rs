@@ -78,16 +78,17 @@ struct State {
     held: BTreeMap<Vec<u8>, (Holder, i64)>,
 }
 
-/// A token's lease, `None` once it was given up. Locked while it is being made, so that none is made
-/// after that.
+/// A token's lease, `None` once it was given up. Locked while it is being made, so that none is
+/// made after that.
 pub(super) type Token = tokio::sync::Mutex<Option<i64>>;
 
 impl EtcdLocks {
-    /// The lock service of the etcd cluster with these members, in plain text. It connects when it is
-    /// first used, and keeps tokens alive as tasks of the current tokio runtime.
+    /// The lock service of the etcd cluster with these members, in plain text. It connects when it
+    /// is first used, and keeps tokens alive as tasks of the current tokio runtime.
     ///
     /// # Errors
-    /// [`crate::Error::Settings`] for no or too many members, or a lifetime that etcd does not keep.
+    /// [`crate::Error::Settings`] for no or too many members, or a lifetime that etcd does not
+    /// keep.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -95,12 +96,13 @@ impl EtcdLocks {
         EtcdLocks::open(members, options, None)
     }
 
-    /// As [`new`](EtcdLocks::new), with certificates that both sides show. Those of the members name their
-    /// hosts, as etcd's tools want it, and not roles; both are of the same authority (`--trusted-ca-file`
-    /// and `--client-cert-auth` of etcd).
+    /// As [`new`](EtcdLocks::new), with certificates that both sides show. Those of the members
+    /// name their hosts, as etcd's tools want it, and not roles; both are of the same authority
+    /// (`--trusted-ca-file` and `--client-cert-auth` of etcd).
     ///
     /// # Errors
-    /// Those of [`new`](EtcdLocks::new), and [`crate::Error::Transport`] for certificates that are none.
+    /// Those of [`new`](EtcdLocks::new), and [`crate::Error::Transport`] for certificates that are
+    /// none.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

@@ -27,8 +27,8 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Answers all callers, whose wakers are those given and those that moved; only the first answer
-    /// counts.
+    /// Answers all callers, whose wakers are those given and those that moved; only the first
+    /// answer counts.
     pub(super) fn answer(&self, given: Result<Given>, wakers: Vec<Waker>) {
         let _ = self.done.set(given);
         let moved = std::mem::take(&mut *self.moved.lock().unwrap_or_else(PoisonError::into_inner));
@@ -51,7 +51,8 @@ pub(super) struct Seat {
     pub(super) index: u32,
 }
 
-/// A caller. It joins when it is first polled; the timestamp of one that is dropped is nobody's (H45).
+/// A caller. It joins when it is first polled; the timestamp of one that is dropped is nobody's
+/// (H45).
 #[derive(Debug)]
 pub(super) struct Ticket<'a> {
     queue: &'a Queue,
@@ -71,7 +72,8 @@ impl Future for Ticket<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some((seat, waker)) = &mut self.seat else {
             let waker = cx.waker().clone();
-            // It was not asked for yet, so it cannot be answered yet; if it is, the waker is called.
+            // It was not asked for yet, so it cannot be answered yet; if it is, the waker is
+            // called.
             let seat = self.queue.join(self.want, waker.clone())?;
             self.seat = Some((seat, waker));
             return Poll::Pending;
@@ -82,7 +84,8 @@ impl Future for Ticket<'_> {
         if !waker.will_wake(cx.waker()) {
             waker.clone_from(cx.waker());
             let mut moved = seat.batch.moved.lock().unwrap_or_else(PoisonError::into_inner);
-            // The answer is there before these wakers are taken, so one that came meanwhile is seen.
+            // The answer is there before these wakers are taken, so one that came meanwhile is
+            // seen.
             if let Some(given) = seat.batch.given(seat.index) {
                 return Poll::Ready(given);
             }

@@ -1,8 +1,8 @@
 //! The oracle, seen from a client process.
 //!
-//! However many callers there are, one request is in flight; whoever comes meanwhile is in the next one.
-//! So the rate of timestamps is bounded by how many callers wait, not by how many requests travel, and no
-//! caller is given a timestamp that was issued before it asked (H09).
+//! However many callers there are, one request is in flight; whoever comes meanwhile is in the next
+//! one. So the rate of timestamps is bounded by how many callers wait, not by how many requests
+//! travel, and no caller is given a timestamp that was issued before it asked (H09).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +58,8 @@ pub struct RemoteOracle {
 }
 
 impl RemoteOracle {
-    /// A client of the oracle processes at these addresses, as a task of the current tokio runtime. It
-    /// connects when it is asked for the first time.
+    /// A client of the oracle processes at these addresses, as a task of the current tokio runtime.
+    /// It connects when it is asked for the first time.
     ///
     /// # Errors
     /// [`crate::Error::Settings`] for no or too many addresses, or an option of nothing.

@@ -54,7 +54,8 @@ impl Targets {
         }
     }
 
-    /// Goes to the process that is said to lead, unless it failed just now; returns whether it does.
+    /// Goes to the process that is said to lead, unless it failed just now; returns whether it
+    /// does.
     fn follow(&mut self, leader: Option<Address>) -> bool {
         let Some(leader) = leader.filter(|leader| leader != self.current()) else { return false };
         let avoided = self.avoided.as_ref();
@@ -182,7 +183,8 @@ impl Driver {
             ))
         });
         if !go_on_at_once {
-            // Between half and all of it, so that the clients of a dead leader do not come together.
+            // Between half and all of it, so that the clients of a dead leader do not come
+            // together.
             let jitter = 0.5 + rand::random::<f64>() / 2.0;
             tokio::time::sleep(self.pause.mul_f64(jitter)).await;
             self.pause = (self.pause * 2).min(PAUSE_MAX);

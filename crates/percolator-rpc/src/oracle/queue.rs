@@ -1,7 +1,7 @@
 //! Callers that wait, in the batches in which they will be asked for.
 //!
-//! Invariant: what is taken for a request is closed: who comes later is in another batch, which goes into
-//! a later request (H09). Batches leave in the order in which they were opened.
+//! Invariant: what is taken for a request is closed: who comes later is in another batch, which
+//! goes into a later request (H09). Batches leave in the order in which they were opened.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -176,8 +176,8 @@ impl Queue {
         }
     }
 
-    /// Fails whoever has waited for longer than `deadline`. Who comes later waits in a later batch, so
-    /// that it gets its own time.
+    /// Fails whoever has waited for longer than `deadline`. Who comes later waits in a later batch,
+    /// so that it gets its own time.
     pub(super) fn expire(&self, deadline: Duration, why: impl Fn() -> Error) {
         let mut late = Vec::new();
         {

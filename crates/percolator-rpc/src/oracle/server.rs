@@ -21,7 +21,8 @@ const REQUEST_BYTES_MAX: usize = 256;
 /// Streams that one connection may have: a client needs one.
 const STREAMS_MAX: u32 = 16;
 
-/// Connections beyond those of as many clients as are served: so that the others are told why they are not.
+/// Connections beyond those of as many clients as are served: so that the others are told why they
+/// are not.
 const CONNECTIONS_BEYOND: usize = 100;
 
 /// How often a silent client is asked whether it lives, and how long it may take to say so.
@@ -53,15 +54,16 @@ impl Default for OracleServerOptions {
     }
 }
 
-/// An oracle process. Dropping it is like its death: the others have to wait for the end of its lease;
-/// [`stop`](OracleServer::stop) hands over at once.
+/// An oracle process. Dropping it is like its death: the others have to wait for the end of its
+/// lease; [`stop`](OracleServer::stop) hands over at once.
 ///
 /// ```
 /// # use std::sync::Arc;
 /// use percolator_core::{Oracle, OracleNode, OracleOptions};
 /// use percolator_rpc::oracle::{OracleServer, RemoteOracle};
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// # let (store, runtime) = (Arc::new(bigtable::MemoryStore::new()), Arc::new(percolator::TokioRuntime::current()));
+/// # let store = Arc::new(bigtable::MemoryStore::new());
+/// # let runtime = Arc::new(percolator::TokioRuntime::current());
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 /// let address = listener.local_addr()?;
 /// let options = OracleOptions { address: address.to_string(), ..OracleOptions::default() };
@@ -86,9 +88,9 @@ impl OracleServer {
     /// Serves on a listener, as tasks of the current tokio runtime.
     ///
     /// # Errors
-    /// [`Error::Settings`] for a limit of no clients, or plain text beyond this machine that was not
-    /// allowed; [`Error::Listen`] when the listener is of no use; [`Error::Transport`] for certificates
-    /// that are none.
+    /// [`Error::Settings`] for a limit of no clients, or plain text beyond this machine that was
+    /// not allowed; [`Error::Listen`] when the listener is of no use; [`Error::Transport`] for
+    /// certificates that are none.
     pub fn start(
         node: Arc<OracleNode>,
         listener: TcpListener,
@@ -149,8 +151,8 @@ impl OracleServer {
     /// Resigns, so that another process can lead at once, and ends.
     ///
     /// # Errors
-    /// Those of the store, when the record could not be marked: the next leader waits for the end of the
-    /// lease then.
+    /// Those of the store, when the record could not be marked: the next leader waits for the end
+    /// of the lease then.
     pub async fn stop(mut self) -> percolator_core::Result<()> {
         let resigned = self.node.resign().await;
         // Nobody listens any more if the task has ended.

@@ -1,7 +1,8 @@
 //! One client's stream of requests, answered by the oracle of this process, as far as it leads.
 //!
-//! Invariant: the lease is judged after the request arrived (`WindowOracle` does that in each of the calls
-//! here), so that a process that was paused answers with an error, never with a timestamp (H41).
+//! Invariant: the lease is judged after the request arrived (`WindowOracle` does that in each of
+//! the calls here), so that a process that was paused answers with an error, never with a timestamp
+//! (H41).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use crate::proto::oracle::refusal::Reason;
 use crate::proto::oracle::reply::Outcome;
 use crate::{Role, check_peer};
 
-/// How long a client's stream may be without a whole request. It ends then, and a client that wants more
-/// opens another one.
+/// How long a client's stream may be without a whole request. It ends then, and a client that wants
+/// more opens another one.
 const IDLE: Duration = Duration::from_secs(300);
 
 /// Answers clients.

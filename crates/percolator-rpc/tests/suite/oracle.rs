@@ -107,7 +107,8 @@ async fn h41_when_the_leader_dies_another_answers_within_three_seconds_and_highe
     assert!(other.leads().await.timestamp().await.unwrap().timestamp > new);
 }
 
-/// A leader that is cut off from the store, or paused, answers with errors once its lease may have ended.
+/// A leader that is cut off from the store, or paused, answers with errors once its lease may have
+/// ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn h41_a_leader_that_lost_the_store_refuses_and_its_clients_go_to_the_next() {
     let store = Arc::new(MemoryStore::new());

@@ -1,5 +1,5 @@
-//! Who is refused: strangers, the expired, those of other roles, those without a certificate, and plain
-//! text where others could listen.
+//! Who is refused: strangers, the expired, those of other roles, those without a certificate, and
+//! plain text where others could listen.
 
 #[path = "../../../cluster-net/tests/support/authority.rs"]
 pub(crate) mod authority;

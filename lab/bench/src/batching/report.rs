@@ -11,8 +11,8 @@ use crate::statistics::Estimate;
 use crate::system::Load;
 use crate::turns::Measured;
 
-/// Requests with a delay of 10 ms, compared with none. If reads did not go together it would be a third at
-/// least.
+/// Requests with a delay of 10 ms, compared with none. If reads did not go together it would be a
+/// third at least.
 const REQUESTS: f64 = 0.25;
 
 pub(super) fn findings(

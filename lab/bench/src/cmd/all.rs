@@ -16,12 +16,14 @@ use crate::{check, experiments};
 use super::Bench;
 use super::check::{complaints, listed};
 
-/// Every benchmark but `webindex`, one after another, and then whether the project is as fast as it must be.
+/// Every benchmark but `webindex`, one after another, and then whether the project is as fast as it
+/// must be.
 ///
-/// `webindex` is left out because it needs pages of the caller's. Each is a process of its own, so that none
-/// inherits the memory of another. One that fails is told at the end, and the others go on. DIR gets
-/// NAME.json, NAME.txt and the plots of each, check.json, and experiments.md, which is made from these files
-/// alone. Exit status 6 when a benchmark failed, or a goal is missed or was not measured.
+/// `webindex` is left out because it needs pages of the caller's. Each is a process of its own, so
+/// that none inherits the memory of another. One that fails is told at the end, and the others go
+/// on. DIR gets NAME.json, NAME.txt and the plots of each, check.json, and experiments.md, which is
+/// made from these files alone. Exit status 6 when a benchmark failed, or a goal is missed or was
+/// not measured.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench all --quick --out results

@@ -12,12 +12,12 @@ use crate::fig8::CELLS_MAX;
 /// Most callers.
 const CALLERS_MAX: usize = 10_000;
 
-/// Reads and lock requests that wait for others, against a table server over loopback: requests, latency,
-/// conflicts and throughput at delays of 0, 1, 10 and 100 ms.
+/// Reads and lock requests that wait for others, against a table server over loopback: requests,
+/// latency, conflicts and throughput at delays of 0, 1, 10 and 100 ms.
 ///
-/// The server is a process of its own, the oracle is in this one. The arms take turns in blocks of half a
-/// second, in an order drawn from the seed. At the end every cell is read: exit status 3, and no result,
-/// unless they hold as many commits together as there were.
+/// The server is a process of its own, the oracle is in this one. The arms take turns in blocks of
+/// half a second, in an order drawn from the seed. At the end every cell is read: exit status 3,
+/// and no result, unless they hold as many commits together as there were.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench batching --quick --out results

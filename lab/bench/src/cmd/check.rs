@@ -10,8 +10,8 @@ use crate::check::{self, Checked};
 
 /// The figures of benchmarks against what the project must reach.
 ///
-/// Reads the files that benchmarks wrote with --out DIR. Exit status 6 when a goal is missed, even by the
-/// better end of the figure's interval, or has no figure that counts.
+/// Reads the files that benchmarks wrote with --out DIR. Exit status 6 when a goal is missed, even
+/// by the better end of the figure's interval, or has no figure that counts.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator-bench check results --json")]

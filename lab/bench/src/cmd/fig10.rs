@@ -13,12 +13,13 @@ use super::common::Common;
 
 const WORKERS_MAX: usize = 100;
 
-/// Throughput over time while processes are killed (the paper's Figure 10): a third of the workers, and
-/// then the table server.
+/// Throughput over time while processes are killed (the paper's Figure 10): a third of the workers,
+/// and then the table server.
 ///
-/// Workers drive a TPC-E-like brokerage over RPC, each with a capacity, so that what a killed one could do is
-/// lost. Exit status 3, and no result, when a commit that was acknowledged is lost, when the books are not in
-/// order, or when the workers were kept from their capacities before anything was killed.
+/// Workers drive a TPC-E-like brokerage over RPC, each with a capacity, so that what a killed one
+/// could do is lost. Exit status 3, and no result, when a commit that was acknowledged is lost,
+/// when the books are not in order, or when the workers were kept from their capacities before
+/// anything was killed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench fig10 --quick --out results

@@ -21,10 +21,11 @@ const ROUNDS: usize = 10;
 
 /// A repository of documents clustered as they arrive, against batches (the paper's Figure 7).
 ///
-/// Delays at crawl rates up to where documents arrive faster than they are clustered; how many documents a
-/// second at most, in turns with the batch programs; and what a fourth clustering key costs that is added
-/// to the running repository. Every run ends with a comparison of all clusters with what the rule says.
-/// Exit status 3, and no result, when one differs or when the generator of arrivals was late.
+/// Delays at crawl rates up to where documents arrive faster than they are clustered; how many
+/// documents a second at most, in turns with the batch programs; and what a fourth clustering key
+/// costs that is added to the running repository. Every run ends with a comparison of all clusters
+/// with what the rule says. Exit status 3, and no result, when one differs or when the generator of
+/// arrivals was late.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench fig7 --quick --out results

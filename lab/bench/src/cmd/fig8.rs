@@ -16,12 +16,12 @@ const CALLERS_MAX: usize = 128;
 
 /// Reads and writes of single cells, transactional over raw (the paper's Figure 8).
 ///
-/// Embedded, buffered and synced, with one caller and with many; from the paper's form to the default, one
-/// optimisation after the other; over our server and Google's emulator; and beside the bare engine, its own
-/// transactions and PostgreSQL. All data cached. The arms take turns in blocks of half a second at most, in an
-/// order drawn from the seed; a ratio is the median of the ratios of each round. At the end everything
-/// that was written is read again: exit status 3, and no result, when it is not there, or when readers
-/// had to read files.
+/// Embedded, buffered and synced, with one caller and with many; from the paper's form to the
+/// default, one optimisation after the other; over our server and Google's emulator; and beside the
+/// bare engine, its own transactions and PostgreSQL. All data cached. The arms take turns in blocks
+/// of half a second at most, in an order drawn from the seed; a ratio is the median of the ratios
+/// of each round. At the end everything that was written is read again: exit status 3, and no
+/// result, when it is not there, or when readers had to read files.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench fig8 --quick --out results

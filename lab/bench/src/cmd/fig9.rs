@@ -19,11 +19,12 @@ const QUICK_SECONDS: f64 = 10.0;
 /// A TPC-E-like brokerage (the paper's Figure 9): embedded on one and two cores, over RPC, and the
 /// same transactions in PostgreSQL, as statements and as functions in PL/pgSQL.
 ///
-/// Each store is driven by a process of its own; they take turns in blocks of a second or two, in an
-/// order drawn from the seed, and a ratio is the median of the ratios of each round. Then requests come
-/// at half the rate that each store reached, for latencies, and in the full form at 0.75 and 0.9 of it.
-/// At the end the books are checked: exit status 3, and no result, when something is wrong with them,
-/// or when requests were sent late. The figures are not comparable with published TPC-E results.
+/// Each store is driven by a process of its own; they take turns in blocks of a second or two, in
+/// an order drawn from the seed, and a ratio is the median of the ratios of each round. Then
+/// requests come at half the rate that each store reached, for latencies, and in the full form at
+/// 0.75 and 0.9 of it. At the end the books are checked: exit status 3, and no result, when
+/// something is wrong with them, or when requests were sent late. The figures are not comparable
+/// with published TPC-E results.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench fig9 --quick --out fig9

@@ -16,8 +16,8 @@ const TRANSACTIONS_MAX: usize = 1_000_000;
 
 /// Large transactions, and thousands at once: cells a second, and memory.
 ///
-/// On the embedded store, compared with the same cells written without transactions. The arms take turns
-/// in ten blocks or more, in an order drawn from the seed. Exit status 3, and no result, when
+/// On the embedded store, compared with the same cells written without transactions. The arms take
+/// turns in ten blocks or more, in an order drawn from the seed. Exit status 3, and no result, when
 /// a cell is not as it was written, or when a slow commit was rolled back although its owner lives.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -148,11 +148,12 @@ impl Place {
     }
 }
 
-/// Timestamps from an oracle process over loopback: one caller, many callers, and delays at half load.
+/// Timestamps from an oracle process over loopback: one caller, many callers, and delays at half
+/// load.
 ///
-/// The arms take turns in blocks of half a second at most, in an order drawn from the seed; a figure is the
-/// median over the rounds. Exit status 3, and no result, when a timestamp was handed out twice or
-/// went back, or when callers came late in most rounds.
+/// The arms take turns in blocks of half a second at most, in an order drawn from the seed; a
+/// figure is the median over the rounds. Exit status 3, and no result, when a timestamp was handed
+/// out twice or went back, or when callers came late in most rounds.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator-bench oracle --callers 2000 --json")]
@@ -201,12 +202,13 @@ impl Oracle {
     }
 }
 
-/// Transactions against a table server over loopback, compared with the bare requests that they make.
+/// Transactions against a table server over loopback, compared with the bare requests that they
+/// make.
 ///
-/// The server is a process of its own, the oracle is in this one. Each arm has one caller, and again
-/// many. The arms take turns in blocks of half a second at most, in an order drawn from the seed; a figure is
-/// the median over the rounds. At the end every cell is read: exit status 3, and no result, unless each
-/// holds the number of transactions that wrote it.
+/// The server is a process of its own, the oracle is in this one. Each arm has one caller, and
+/// again many. The arms take turns in blocks of half a second at most, in an order drawn from the
+/// seed; a figure is the median over the rounds. At the end every cell is read: exit status 3, and
+/// no result, unless each holds the number of transactions that wrote it.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator-bench rpc --callers 16 --json")]
@@ -274,9 +276,9 @@ impl Rpc {
 
 /// The web index on a directory of HTML: pages and links a second, and delays at half that load.
 ///
-/// Two runs, each on a new store: as fast as it goes until every page is searchable and every observer
-/// idle, and then with pages arriving at half that rate. Each ends with a verification; exit status 3,
-/// and no result, when it finds a difference.
+/// Two runs, each on a new store: as fast as it goes until every page is searchable and every
+/// observer idle, and then with pages arriving at half that rate. Each ends with a verification;
+/// exit status 3, and no result, when it finds a difference.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator-bench webindex \"$(rustc --print sysroot)/share/doc/rust/html\" --exclude core")]

@@ -10,11 +10,11 @@ use super::common::Common;
 
 const DOCUMENTS_MAX: usize = 100_000;
 
-/// Reads of the store that documents of twenty columns take, one column after the other and with columns
-/// read ahead (the paper's section 2.5).
+/// Reads of the store that documents of twenty columns take, one column after the other and with
+/// columns read ahead (the paper's section 2.5).
 ///
-/// Counted, not timed: the same in every run. Exit status 3, and no result, when a value is not as it was
-/// written.
+/// Counted, not timed: the same in every run. Exit status 3, and no result, when a value is not as
+/// it was written.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator-bench prefetch --json")]

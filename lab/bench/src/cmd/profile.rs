@@ -13,18 +13,19 @@ use crate::profile::{self, Settings};
 
 /// As many as are done without anything being written out.
 const OPERATIONS: std::ops::RangeInclusive<u64> = 100..=50_000;
-/// Most cells, and how often each is written at least before anything counts: its versions then lie as they do
-/// in the long run.
+/// Most cells, and how often each is written at least before anything counts: its versions then lie
+/// as they do in the long run.
 const CELLS_MAX: u64 = 1_000;
 const WRITTEN_BEFORE: u64 = 5;
 
 /// What an operation of `percolator-bench fig8` takes, and a document of `percolator-bench fig7`,
 /// in instructions.
 ///
-/// And in allocations, and of files. Counted by Valgrind and the kernel, so the same whatever else the
-/// machine does; of a document, which several threads work on, within some percent. Each arm is a
-/// process that does nothing else, once with N operations and once with twice as many. Exit status 3,
-/// and the figures are void, when a cell is not as it was written, or a document not where it belongs.
+/// And in allocations, and of files. Counted by Valgrind and the kernel, so the same whatever else
+/// the machine does; of a document, which several threads work on, within some percent. Each arm is
+/// a process that does nothing else, once with N operations and once with twice as many. Exit
+/// status 3, and the figures are void, when a cell is not as it was written, or a document not
+/// where it belongs.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench profile --quick --out results

@@ -9,9 +9,10 @@ use crate::resolve;
 
 /// Locks of dead clients: what they cost whoever meets them, and how long they hold readers up.
 ///
-/// On the embedded store, compared with a commit on one cell. The arms take turns in blocks of half a
-/// second, in an order drawn from the seed. Exit status 3, and no result, when anything is read but what
-/// was committed, or when a client that lives was rolled back before its locks were too old.
+/// On the embedded store, compared with a commit on one cell. The arms take turns in blocks of half
+/// a second, in an order drawn from the seed. Exit status 3, and no result, when anything is read
+/// but what was committed, or when a client that lives was rolled back before its locks were too
+/// old.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench resolve --quick --out results

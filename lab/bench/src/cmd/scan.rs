@@ -20,11 +20,12 @@ const FEW: usize = 100_000;
 
 /// Scans of a snapshot against the store's own, and of notifications among clean cells.
 ///
-/// Cells with one version and with ten that nothing collects. Then a thousand dirty cells that workers find
-/// by scanning alone, among few clean cells and among many: at first, after the store was opened again, and
-/// after many notifications were processed. The arms take turns in blocks of half a second at most, in an order
-/// drawn from the seed. Everything that a scan returns is looked at, and every notification must be
-/// processed exactly once: exit status 3, and no result, otherwise.
+/// Cells with one version and with ten that nothing collects. Then a thousand dirty cells that
+/// workers find by scanning alone, among few clean cells and among many: at first, after the store
+/// was opened again, and after many notifications were processed. The arms take turns in blocks of
+/// half a second at most, in an order drawn from the seed. Everything that a scan returns is looked
+/// at, and every notification must be processed exactly once: exit status 3, and no result,
+/// otherwise.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   percolator-bench scan --quick --out results
@@ -35,8 +36,8 @@ pub(crate) struct Scan {
     /// How many cells there are in each table that is scanned.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     cells: usize,
-    /// How many clean cells are many, at a hundred and fifty bytes each [default: 10000000, or 1000000 with
-    /// --quick].
+    /// How many clean cells are many, at a hundred and fifty bytes each [default: 10000000, or
+    /// 1000000 with --quick].
     #[arg(long, value_name = "N")]
     clean: Option<usize>,
     /// How many clean cells are few.

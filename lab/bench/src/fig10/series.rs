@@ -40,8 +40,8 @@ impl Series {
         (0..whole).map(|n| self.rate(at(n), at(n + 1))).collect()
     }
 
-    /// How long it took from a time until the rate was at least this: over the next window, and from then
-    /// on to the end. `None` if it never was.
+    /// How long it took from a time until the rate was at least this: over the next window, and
+    /// from then on to the end. `None` if it never was.
     pub(super) fn until(&self, wanted: f64, from: f64, to: f64, window: f64) -> Option<f64> {
         let step = window / 8.0;
         let steps = ((to - from - window) / step + 1e-9) as usize;

@@ -22,12 +22,12 @@ use tpce::{Exchange, Log, Pace, Pacer, Scale, Seat};
 
 use crate::system::shared_clock;
 
-/// How many transactions a worker has under way: some are held up by locks, and the others must still
-/// reach its capacity.
+/// How many transactions a worker has under way: some are held up by locks, and the others must
+/// still reach its capacity.
 const CLIENTS: usize = 8;
 
-/// How long after the death of a process others take it for dead: the time from which its locks can be
-/// resolved. A process that lives renews its token three times in this.
+/// How long after the death of a process others take it for dead: the time from which its locks can
+/// be resolved. A process that lives renews its token three times in this.
 pub(super) const LIFETIME: Duration = Duration::from_secs(2);
 
 /// Where a worker finds everything.

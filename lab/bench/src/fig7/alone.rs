@@ -1,5 +1,5 @@
-//! One program on a repository of its own, for so many documents: a process that does nothing else, so that
-//! what a document takes can be counted.
+//! One program on a repository of its own, for so many documents: a process that does nothing else,
+//! so that what a document takes can be counted.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ pub(crate) const ALONE: [&str; 2] = ["engine_document", "document"];
 /// One after the other: how many requests are committed together would depend on the machine.
 const SERVED: Served = Served { durability: Durability::Buffered, workers: 1, loaders: 1 };
 
-/// Clusters a repository of so many documents and so many more. Returns what that asked of files, and how many
-/// documents are not where the rule puts them, if that is to be checked.
+/// Clusters a repository of so many documents and so many more. Returns what that asked of files,
+/// and how many documents are not where the rule puts them, if that is to be checked.
 pub(crate) async fn alone(
     name: &str,
     dir: &Path,

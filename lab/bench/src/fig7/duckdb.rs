@@ -1,8 +1,8 @@
 //! The column engine: DuckDB, in a Python process of its own.
 //!
-//! Column by column it reads keys alone: bodies are in columns that no pass looks at, and are left out of the
-//! file. So it is the strongest recomputation from scratch. Row by row each pass takes the bodies along, as the
-//! row-wise batch does, which is to be no slower.
+//! Column by column it reads keys alone: bodies are in columns that no pass looks at, and are left
+//! out of the file. So it is the strongest recomputation from scratch. Row by row each pass takes
+//! the bodies along, as the row-wise batch does, which is to be no slower.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};

@@ -1,9 +1,11 @@
-//! The floor: the same cells as ours writes for each document, put straight into the engine beneath.
+//! The floor: the same cells as ours writes for each document, put straight into the engine
+//! beneath.
 //!
-//! One thread of a program that never dies writes a document with its notification in one batch; another one
-//! looks its keys up, and writes what it found out in a second batch that takes the notification away. There
-//! are no timestamps, locks, conflicts or snapshots, and nobody else may write; so no transactions over this
-//! engine can be as cheap, and what they are dearer by is what they cost.
+//! One thread of a program that never dies writes a document with its notification in one batch;
+//! another one looks its keys up, and writes what it found out in a second batch that takes the
+//! notification away. There are no timestamps, locks, conflicts or snapshots, and nobody else may
+//! write; so no transactions over this engine can be as cheap, and what they are dearer by is what
+//! they cost.
 
 use std::io;
 use std::path::Path;
@@ -79,8 +81,8 @@ impl Engine {
         batch.commit()
     }
 
-    /// Has full write buffers written out, as stores do (`bigtable-fjall/src/upkeep/seal.rs`): left to do it by
-    /// itself the engine may cease to.
+    /// Has full write buffers written out, as stores do (`bigtable-fjall/src/upkeep/seal.rs`): left
+    /// to do it by itself the engine may cease to.
     fn seal_full(&self) -> fjall::Result<()> {
         for keyspace in [&self.data, &self.newest, &self.notify] {
             let behind = keyspace.sealed_memtable_count() >= SEALED_MAX;

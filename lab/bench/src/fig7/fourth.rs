@@ -1,5 +1,5 @@
-//! A fourth clustering key, added while the repository is running (paper section 3.1: one more lookup for
-//! each document, where MapReduce needs one more pass over the repository).
+//! A fourth clustering key, added while the repository is running (paper section 3.1: one more
+//! lookup for each document, where MapReduce needs one more pass over the repository).
 
 use std::time::Duration;
 

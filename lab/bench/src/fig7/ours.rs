@@ -19,8 +19,8 @@ use crate::system;
 
 /// How many changes may wait for the workers while documents are loaded as fast as it goes.
 const BACKLOG_MAX: usize = 1_000;
-/// How many documents are being written at a time at a given rate: arrivals do not wait for each other,
-/// but the machine is not to drown in them.
+/// How many documents are being written at a time at a given rate: arrivals do not wait for each
+/// other, but the machine is not to drown in them.
 const WRITTEN_AT_ONCE: usize = 64;
 /// How often the generator looks at its clock at most. What came due meanwhile is sent at once.
 const TICK: Duration = Duration::from_micros(200);
@@ -71,8 +71,8 @@ pub(super) struct Offered {
 impl Offered {
     /// Whether the documents came faster than they were clustered.
     pub(super) fn is_saturated(&self) -> bool {
-        // More than a hundredth of the rate, and more than a tenth of a second's arrivals: what waits
-        // varies by itself.
+        // More than a hundredth of the rate, and more than a tenth of a second's arrivals: what
+        // waits varies by itself.
         self.growth > 0.01 * self.per_second && self.backlog as f64 > 0.1 * self.per_second
     }
 
@@ -168,8 +168,8 @@ impl Ours {
         Ok(meter.stop(self, documents))
     }
 
-    /// Lets documents arrive at a rate, whether or not they are served, and looks at those that are due
-    /// after a time of warming up.
+    /// Lets documents arrive at a rate, whether or not they are served, and looks at those that are
+    /// due after a time of warming up.
     pub(super) async fn offer(
         &mut self,
         per_second: f64,
@@ -326,8 +326,8 @@ fn schedule(per_second: f64, length: Duration, seed: u64) -> Vec<Duration> {
     }
 }
 
-/// Sends documents when they are due. It has a thread of its own, so that a busy runtime does not slow
-/// down what is to be offered to it.
+/// Sends documents when they are due. It has a thread of its own, so that a busy runtime does not
+/// slow down what is to be offered to it.
 struct Generator {
     arrivals: Arc<Arrivals>,
     repository: Repository,

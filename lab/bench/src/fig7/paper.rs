@@ -13,7 +13,8 @@ pub(super) const DELAY_RATIO: f64 = 1000.0;
 /// Individual operations on its store for each document.
 pub(super) const OPERATIONS: f64 = 50.0;
 
-/// A crawl rate in percent of the repository an hour, as a share in percent for the time of three passes.
+/// A crawl rate in percent of the repository an hour, as a share in percent for the time of three
+/// passes.
 fn share(percent_an_hour: f64) -> f64 {
     percent_an_hour / PASSES_AN_HOUR
 }

@@ -87,8 +87,8 @@ fn figures(settings: &Settings, result: &Outcome) -> Vec<Figure> {
     figures
 }
 
-/// What others come to beside the rival that ours is held to: the floor, which transactions over it cannot be
-/// cheaper than, and the yardstick, than which that rival is to be no slower.
+/// What others come to beside the rival that ours is held to: the floor, which transactions over it
+/// cannot be cheaper than, and the yardstick, than which that rival is to be no slower.
 fn beside_figures(settings: &Settings, result: &Outcome) -> Vec<Figure> {
     let goal = result.goal;
     let at = |purpose| result.rivals.iter().position(|rival| rival.is(purpose));

@@ -14,7 +14,8 @@ use crate::system;
 
 /// How many cycles there are at least at each crawl rate.
 const CYCLES: usize = 3;
-/// Of how many parts of the repository a bulk cycle of those is one that look at new documents alone.
+/// Of how many parts of the repository a bulk cycle of those is one that look at new documents
+/// alone.
 const NEW_PART: u64 = 20;
 
 /// What a rival is measured for.
@@ -24,11 +25,11 @@ pub(super) enum Purpose {
     Goal,
     /// It is another way to do the same in batches.
     Peer,
-    /// It is what the goal's rival is held to, so that ours has no straw man beside it. It is asked how many
-    /// documents at most, and nothing of crawl rates.
+    /// It is what the goal's rival is held to, so that ours has no straw man beside it. It is asked
+    /// how many documents at most, and nothing of crawl rates.
     Yardstick,
-    /// It is the floor, which transactions cannot be cheaper than: it is asked how many documents at most,
-    /// and nothing of crawl rates.
+    /// It is the floor, which transactions cannot be cheaper than: it is asked how many documents
+    /// at most, and nothing of crawl rates.
     Floor,
 }
 
@@ -38,8 +39,8 @@ pub(super) struct Traits {
     /// What it does, in words.
     pub(super) label: &'static str,
     pub(super) purpose: Purpose,
-    /// Whether what arrived stays for the next cycle. Otherwise each begins with the same repository: it
-    /// is held at one size, as the paper holds it.
+    /// Whether what arrived stays for the next cycle. Otherwise each begins with the same
+    /// repository: it is held at one size, as the paper holds it.
     pub(super) keeps: bool,
 }
 
@@ -160,8 +161,8 @@ impl Rival {
         self.batch.name()
     }
 
-    /// One cycle as fast as it goes: over the whole repository, or, of those that look at new documents
-    /// alone, with a twentieth of that many.
+    /// One cycle as fast as it goes: over the whole repository, or, of those that look at new
+    /// documents alone, with a twentieth of that many.
     pub(super) fn bulk(&mut self) -> io::Result<Cycle> {
         let new = if self.traits.keeps { self.documents / NEW_PART } else { 0 };
         self.cycle(new).map(|(cycle, _)| cycle)

@@ -1,5 +1,5 @@
-//! One arm on a copy of its own, for so many operations: a process that does nothing else, so that what it
-//! takes can be counted.
+//! One arm on a copy of its own, for so many operations: a process that does nothing else, so that
+//! what it takes can be counted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ async fn arm(name: &str, dir: &Path) -> anyhow::Result<(Place, Work)> {
     })
 }
 
-/// Loads so many cells and does so many operations, and reads every cell in the end; returns how many
-/// reads were wrong. Ten cells in a transaction are ten operations.
+/// Loads so many cells and does so many operations, and reads every cell in the end; returns how
+/// many reads were wrong. Ten cells in a transaction are ten operations.
 pub(crate) async fn alone(
     name: &str,
     dir: &Path,

@@ -1,7 +1,7 @@
 //! One copy of the cells, wherever it lies, and what was written to it last.
 //!
-//! Each cell's value carries the cell's number and how often the cell was written, so that a read that
-//! returns anything else is noticed. Callers that write at the same time share no cell.
+//! Each cell's value carries the cell's number and how often the cell was written, so that a read
+//! that returns anything else is noticed. Callers that write at the same time share no cell.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,8 +37,8 @@ const LOAD_AT_ONCE: usize = 1000;
 pub(super) enum Place {
     /// A keyspace of the bare engine.
     Fjall { db: fjall::Database, keyspace: fjall::Keyspace, sync: bool },
-    /// Keyspaces of the bare engine that get what a raw write of ours puts: the newest versions of a cell
-    /// together, and those that find no room there any more.
+    /// Keyspaces of the bare engine that get what a raw write of ours puts: the newest versions of
+    /// a cell together, and those that find no room there any more.
     Packs {
         db: fjall::Database,
         newest: fjall::Keyspace,
@@ -81,8 +81,8 @@ pub(super) struct Cells {
 /// How many cells a caller reads at one snapshot.
 const GETS_A_SNAPSHOT: usize = 100;
 
-/// A caller's snapshot: the paper's Figure 8 does not count timestamps. Nothing is written while an arm
-/// reads, so it is of the present.
+/// A caller's snapshot: the paper's Figure 8 does not count timestamps. Nothing is written while an
+/// arm reads, so it is of the present.
 #[derive(Debug, Default)]
 pub(super) struct Held(Option<(Snapshot, usize)>);
 

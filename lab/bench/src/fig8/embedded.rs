@@ -3,8 +3,8 @@
 //! ```text
 //!   paper_faithful     as the paper has it: all versions of a column together, nothing remembered
 //!   with_newest_apart  newest versions lie apart
-//!   main               everything on; beside the raw tables. So are `ten`, `two_phases` and `with_memory`,
-//!                      whose clients differ
+//!   main               everything on; beside the raw tables. So are `ten`, `two_phases` and
+//!                      `with_memory`, whose clients differ
 //!   sync               the same, and what is acknowledged survives a power cut
 //!   sync-alone         the same, and every change is synced by itself
 //! ```
@@ -27,7 +27,8 @@ use super::cells::{NEWEST, Place, VERSIONS, pack_versions};
 const WRITE_BUFFER_BYTES: u64 = 64 << 20;
 /// Memory for blocks read from disk, in each engine.
 pub(super) const CACHE_BYTES: u64 = 128 << 20;
-/// What the committer remembers: all cells of all copies in one store, as the paper's were all cached.
+/// What the committer remembers: all cells of all copies in one store, as the paper's were all
+/// cached.
 const RECENT_BYTES: usize = 256 << 20;
 
 /// What a store does beyond the least.
@@ -144,7 +145,8 @@ fn buffered() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default().max_memtable_size(WRITE_BUFFER_BYTES)
 }
 
-/// A store whose tables keep all versions of a column together. It changes schemas and nothing else.
+/// A store whose tables keep all versions of a column together. It changes schemas and nothing
+/// else.
 #[derive(Debug)]
 struct Together(Arc<FjallStore>);
 

@@ -1,5 +1,5 @@
-//! From the paper's form of a write to the default, one optimisation after the other: what each step is,
-//! and what a transaction on one cell asks of the store there.
+//! From the paper's form of a write to the default, one optimisation after the other: what each
+//! step is, and what a transaction on one cell asks of the store there.
 
 use std::path::Path;
 

@@ -18,7 +18,8 @@ struct Connection {
 }
 
 impl Rows {
-    /// Creates a table with empty rows. `sync` says whether a commit waits until it survives a power cut.
+    /// Creates a table with empty rows. `sync` says whether a commit waits until it survives a
+    /// power cut.
     pub(super) async fn create(
         server: &Server,
         table: &str,
@@ -43,7 +44,8 @@ impl Rows {
         Ok(Rows { connections, sync })
     }
 
-    /// From now on commits are as durable as they are to be; the server's own setting waits for nothing.
+    /// From now on commits are as durable as they are to be; the server's own setting waits for
+    /// nothing.
     pub(super) async fn loaded(&self) -> anyhow::Result<()> {
         let level = if self.sync { "on" } else { "off" };
         for Connection { client, .. } in &self.connections {

@@ -61,7 +61,8 @@ fn found() -> Option<PathBuf> {
     named.into_iter().chain(programs).chain([sdk]).find(|program| program.is_file())
 }
 
-/// A table as it is, and one of transactions, on the server at an address. The oracle is in this process.
+/// A table as it is, and one of transactions, on the server at an address. The oracle is in this
+/// process.
 pub(super) async fn tables(address: &str) -> anyhow::Result<[Place; 2]> {
     // A name of its own for each run: an emulator may hold another run's tables.
     let run = format!("fig8-{}", std::process::id());

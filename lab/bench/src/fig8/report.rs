@@ -84,8 +84,8 @@ const WRITERS: [&str; 6] =
 /// Which must find all they read in memory, as the paper's Figure 8 has it.
 const READERS: [&str; 6] =
     ["raw_get", "get", "snapshot_get", "begin_get", "paper_faithful_get", "fjall_get"];
-/// Most system calls that read, for each read of theirs. What was just written out is read once; what does
-/// not fit into memory, again and again.
+/// Most system calls that read, for each read of theirs. What was just written out is read once;
+/// what does not fit into memory, again and again.
 const READ_CALLS_MAX: f64 = 0.05;
 /// So many more in a turn: to count them takes some.
 const READ_CALLS_TO_COUNT: f64 = 10.0;
@@ -96,8 +96,8 @@ fn each(arm: &Measured, of: fn(Io) -> u64) -> Vec<f64> {
     arm.turns.iter().filter_map(each).collect()
 }
 
-/// Whether an arm read from files what it should have had in memory. Half of the turns may: the engine
-/// compacts while readers read.
+/// Whether an arm read from files what it should have had in memory. Half of the turns may: the
+/// engine compacts while readers read.
 fn is_uncached(turns: &[Turn]) -> bool {
     let reads_files = |turn: &&Turn| {
         let most = READ_CALLS_TO_COUNT + READ_CALLS_MAX * turn.operations as f64;

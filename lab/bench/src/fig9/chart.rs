@@ -21,7 +21,8 @@ impl Store {
     }
 }
 
-/// The plot. The paper's points lie at thousands of cores, so both axes are logarithmic, as in the paper.
+/// The plot. The paper's points lie at thousands of cores, so both axes are logarithmic, as in the
+/// paper.
 pub(crate) fn chart(settings: &Settings, outcome: &Outcome) -> Chart {
     let paper = PAPER.map(|(cores, rate)| Point::at(cores as f64, rate as f64));
     let mut series = vec![Series::dashed("Percolator, 2010", Role::Paper(0), paper.to_vec())];

@@ -1,5 +1,5 @@
-//! The process that drives one store: it loads a brokerage, answers requests for blocks, and checks the
-//! books. Requests and answers are lines of JSON.
+//! The process that drives one store: it loads a brokerage, answers requests for blocks, and checks
+//! the books. Requests and answers are lines of JSON.
 //!
 //! ```text
 //! {"closed": SECONDS, "name": ARM}   clients in a closed loop, counted under a name

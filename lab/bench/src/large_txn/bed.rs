@@ -63,7 +63,8 @@ impl Bed {
         Ok(Bed { db, table, raw, random, keys, written, writes: 0 })
     }
 
-    /// Memory for each cell of the largest transaction: before its commit, and at most until its end.
+    /// Memory for each cell of the largest transaction: before its commit, and at most until its
+    /// end.
     pub(super) async fn memory(&mut self) -> anyhow::Result<(Option<f64>, Option<f64>)> {
         let cells = self.keys.len();
         // What any transaction needs is there before.

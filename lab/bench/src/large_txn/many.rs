@@ -1,5 +1,5 @@
-//! Straight-line transactions, thousands at once: the paper runs them on thousands of threads (section
-//! 2.5), here each is a task.
+//! Straight-line transactions, thousands at once: the paper runs them on thousands of threads
+//! (section 2.5), here each is a task.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! A commit that takes longer than its locks live, and is kept alive by its heartbeat.
 //!
-//! The store beneath is slowed down: of many rows it changes some at a time, with a pause after each, as a
-//! network with a slow server would.
+//! The store beneath is slowed down: of many rows it changes some at a time, with a pause after
+//! each, as a network with a slow server would.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use crate::findings::Condition;
 const COLUMN: Column = Column::literal("v");
 /// How long the transaction's locks live.
 const LIFETIME: Duration = Duration::from_millis(600);
-/// Each phase comes in so many parts, and after each is a pause: longer together than the locks live.
+/// Each phase comes in so many parts, and after each is a pause: longer together than the locks
+/// live.
 const PARTS: usize = 10;
 const PAUSE: Duration = Duration::from_millis(150);
 

@@ -7,8 +7,8 @@ use percolator::{Durability, OpenOptions, Percolator, Registration, WorkerOption
 /// Callers of transactions that get into each other's way.
 pub(super) const CALLERS: usize = 16;
 
-/// A new store in a directory that is not there yet. Nothing is collected during the few seconds of a
-/// run.
+/// A new store in a directory that is not there yet. Nothing is collected during the few seconds of
+/// a run.
 pub(super) async fn open(dir: &Path) -> anyhow::Result<Percolator> {
     let options =
         OpenOptions { durability: Durability::Buffered, gc: None, ..OpenOptions::default() };

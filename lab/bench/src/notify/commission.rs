@@ -1,9 +1,9 @@
-//! The broker's commission (paper section 3.3): the one write of TPC-E that conflicts with all others of
-//! its kind, and which the paper left out.
+//! The broker's commission (paper section 3.3): the one write of TPC-E that conflicts with all
+//! others of its kind, and which the paper left out.
 //!
-//! Conflicting: each trade adds its commission to its broker's row, in its own transaction. Observed:
-//! each caller adds up what it has traded in a row of its own and notifies the broker's; an observer
-//! adds the rows up.
+//! Conflicting: each trade adds its commission to its broker's row, in its own transaction.
+//! Observed: each caller adds up what it has traded in a row of its own and notifies the broker's;
+//! an observer adds the rows up.
 
 use std::path::Path;
 use std::sync::Arc;

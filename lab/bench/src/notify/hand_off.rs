@@ -9,8 +9,8 @@ use rand::{Rng, SeedableRng};
 use crate::processes::{cores, stay_on};
 use crate::turns::{Block, Start, histogram, nanos};
 
-/// How long both rest between two rounds, at least; so long that processors and threads go to sleep, as
-/// they do between two writes of [`Starts`](super::starts::Starts).
+/// How long both rest between two rounds, at least; so long that processors and threads go to
+/// sleep, as they do between two writes of [`Starts`](super::starts::Starts).
 pub(super) const REST_US: std::ops::Range<u64> = 500..1500;
 
 /// On which processors they run.

@@ -1,7 +1,7 @@
 //! Sixteen scanners with a slow observer: do they clump, as buses do (paper section 2.4)?
 //!
-//! No hint comes; all rows are dirty. A scanner that meets another one at a row jumps to a random place,
-//! or goes on to the next row, where whoever is ahead of it is soon again.
+//! No hint comes; all rows are dirty. A scanner that meets another one at a row jumps to a random
+//! place, or goes on to the next row, where whoever is ahead of it is soon again.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -41,8 +41,8 @@ pub(super) struct Scanners {
 #[derive(Debug, Default)]
 struct Line {
     at: BTreeSet<u64>,
-    /// Mean distance of each that starts from the others, as a share of what it is when they are spread
-    /// evenly; summed up, and how often.
+    /// Mean distance of each that starts from the others, as a share of what it is when they are
+    /// spread evenly; summed up, and how often.
     spread: f64,
     spreads: u64,
     latencies: Vec<u64>,

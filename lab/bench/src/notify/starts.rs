@@ -1,8 +1,8 @@
 //! How soon an observer starts after a write was committed.
 //!
-//! The value carries the time at which the commit was asked for, and the observer reads the same clock
-//! before anything else: the commit itself, the way to the worker, the row lock, the begin and the
-//! reading of the acknowledgement are all in it.
+//! The value carries the time at which the commit was asked for, and the observer reads the same
+//! clock before anything else: the commit itself, the way to the worker, the row lock, the begin
+//! and the reading of the acknowledgement are all in it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -138,8 +138,8 @@ impl Starts {
         }
     }
 
-    /// One write after the other, each when the observer of the one before has started and everybody has
-    /// gone to sleep.
+    /// One write after the other, each when the observer of the one before has started and
+    /// everybody has gone to sleep.
     async fn hinted(&mut self, length: Duration) -> anyhow::Result<Block> {
         let (observer, mut starts) = self.observer();
         let workers = idle_workers(&self.db, vec![observer]).await?;
@@ -158,8 +158,8 @@ impl Starts {
         Ok(block)
     }
 
-    /// What a start is made of, each part alone after the same rest: the commit that is waited for, or the
-    /// begin and the read of an observer's transaction.
+    /// What a start is made of, each part alone after the same rest: the commit that is waited for,
+    /// or the begin and the read of an observer's transaction.
     async fn part(&mut self, part: Part, length: Duration) -> anyhow::Result<Block> {
         let mut block = self.empty();
         let start = Start::now(None);
@@ -188,7 +188,8 @@ impl Starts {
         Ok(block)
     }
 
-    /// Writes at random moments, over whole periods of the scan, so that no part of one is preferred.
+    /// Writes at random moments, over whole periods of the scan, so that no part of one is
+    /// preferred.
     async fn scanned(&mut self, length: Duration, ms: u64) -> anyhow::Result<Block> {
         let (observer, mut starts) = self.observer();
         let period = Duration::from_millis(ms);

@@ -101,9 +101,9 @@ async fn closed(
     Ok(done)
 }
 
-/// Callers that come at a rate, whether or not those before them were served. Latency counts from the
-/// moment at which a caller was to come; how late it came for want of a processor is part of it, and told
-/// apart as well. `ask` is what all who come at one moment do.
+/// Callers that come at a rate, whether or not those before them were served. Latency counts from
+/// the moment at which a caller was to come; how late it came for want of a processor is part of
+/// it, and told apart as well. `ask` is what all who come at one moment do.
 async fn open<T, F>(
     ask: impl Fn(u64) -> F + Send + 'static,
     rate: f64,

@@ -24,8 +24,8 @@ pub(super) fn echo() -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Callers for whom messages go to and fro, as the oracle's client does it: one at a time, for all who wait
-/// when it leaves.
+/// Callers for whom messages go to and fro, as the oracle's client does it: one at a time, for all
+/// who wait when it leaves.
 #[derive(Debug)]
 pub(super) struct Batches(mpsc::UnboundedSender<oneshot::Sender<()>>);
 

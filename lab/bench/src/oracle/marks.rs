@@ -15,8 +15,8 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Marks what the callers of one turn got, each in the order in which it got it. All lie above what
-    /// was there before the turn.
+    /// Marks what the callers of one turn got, each in the order in which it got it. All lie above
+    /// what was there before the turn.
     pub(super) fn add(&mut self, callers: &[Vec<u64>]) {
         let before = self.highest;
         for timestamps in callers {

@@ -27,7 +27,8 @@ fn report<'a>(settings: &Settings, result: &'a Outcome) -> Report<'a> {
     let figures = vec![
         over_one.bar(Bar::AtLeast(100.0)),
         timestamps,
-        // A round trip under the same load; and an idle one, with what the load alone makes of that.
+        // A round trip under the same load; and an idle one, with what the load alone makes of
+        // that.
         p99(Arm::HalfLoad, Arm::HalfLoadEcho).bar(Bar::AtMost(3.0)),
         p99(Arm::HalfLoad, Arm::Echo).bar(Bar::AtMost(3.0)),
         p99(Arm::HalfLoadEcho, Arm::Echo),

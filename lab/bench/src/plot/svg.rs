@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::Role;
 
-/// Colours of the series, each for light and dark pages: dark enough on white, light enough on black.
+/// Colours of the series, each for light and dark pages: dark enough on white, light enough on
+/// black.
 const OURS: [(&str, &str); 3] =
     [("#0a5cc2", "#5aa9ff"), ("#0e8a9c", "#45d0e0"), ("#4338ca", "#a5a0ff")];
 const PEERS: [(&str, &str); 6] = [

@@ -1,8 +1,8 @@
 //! What Valgrind's callgrind counted, read from the file that it writes.
 //!
-//! The file lists each function with the lines of it that took instructions, and its calls of others. A name
-//! is written out once and stands for itself by a number from then on; the line after a call tells what the
-//! callee took, which counts where the callee is listed.
+//! The file lists each function with the lines of it that took instructions, and its calls of
+//! others. A name is written out once and stands for itself by a number from then on; the line
+//! after a call tells what the callee took, which counts where the callee is listed.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,8 @@ use std::collections::HashMap;
 pub(crate) enum Owner {
     /// The crates of this project, whatever they had inlined included.
     Ours,
-    /// The engine beneath, and the crates that it brings: its slices and checksums wherever they are used.
+    /// The engine beneath, and the crates that it brings: its slices and checksums wherever they
+    /// are used.
     Engine,
     /// The allocator.
     Allocator,

@@ -1,7 +1,7 @@
 //! Cells, and clients that die with some of them locked.
 //!
-//! Every cell holds how often it was written; what a dead transaction would have written is told apart
-//! from that, and must never be read.
+//! Every cell holds how often it was written; what a dead transaction would have written is told
+//! apart from that, and must never be read.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Clients that live, and are slow: nobody may roll them back before the lifetime of their locks is over.
+//! Clients that live, and are slow: nobody may roll them back before the lifetime of their locks is
+//! over.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   cells   a table of transactions
-//!   bare    a table that is written by bare requests: those of transactions in another store, which
-//!           takes its timestamps from the same oracle
+//!   bare    a table that is written by bare requests: those of transactions in another store,
+//!           which takes its timestamps from the same oracle
 //! ```
 
 use std::sync::Arc;

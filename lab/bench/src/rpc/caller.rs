@@ -145,8 +145,8 @@ impl Caller {
         self.random.random_range(0..self.cells.len())
     }
 
-    /// Works for this long, or until nothing is left that was prepared. Returns what each operation took,
-    /// in nanoseconds; one reading of the clock ends an operation and begins the next.
+    /// Works for this long, or until nothing is left that was prepared. Returns what each operation
+    /// took, in nanoseconds; one reading of the clock ends an operation and begins the next.
     pub(super) async fn call(
         &mut self,
         bed: &Bed,

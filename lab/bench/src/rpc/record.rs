@@ -61,8 +61,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A store in memory that says of itself what one behind the API says, so that clients make the same
-/// requests.
+/// A store in memory that says of itself what one behind the API says, so that clients make the
+/// same requests.
 #[derive(Debug)]
 struct Recorder {
     store: MemoryStore,

@@ -1,8 +1,8 @@
 //! Dirty cells among clean ones, found by workers that get no hints.
 //!
-//! Clean cells are written in a column that nobody observes, so that they never were dirty; dirty ones lie
-//! evenly among them. The workers belong to another client than the writer, as in another process: nobody
-//! hints at anything.
+//! Clean cells are written in a column that nobody observes, so that they never were dirty; dirty
+//! ones lie evenly among them. The workers belong to another client than the writer, as in another
+//! process: nobody hints at anything.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -173,7 +173,8 @@ impl World {
             latencies.saturating_record(scanned.scan_nanos);
             operations += 1;
         }
-        // What the writer does in between is no part of it, and cannot be told apart in processor time.
+        // What the writer does in between is no part of it, and cannot be told apart in processor
+        // time.
         let spent = Spent { elapsed, client_cpu: None, server_cpu: None, io: None };
         Ok(Block { operations, spent, latencies })
     }

@@ -116,8 +116,8 @@ impl Rows {
                 self.write(&self.ten, rows, written).await?;
             }
         }
-        // As after garbage collection: the engine keeps a record that was written over until a merge meets
-        // both, and in a load of seconds there is none.
+        // As after garbage collection: the engine keeps a record that was written over until a
+        // merge meets both, and in a load of seconds there is none.
         self.store.reclaim().await?;
         Ok(())
     }

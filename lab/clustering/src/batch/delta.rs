@@ -1,9 +1,9 @@
-//! A batch of the new documents alone, joined with tables that stay: what the paper's related work asks of
-//! MapReduce's successors.
+//! A batch of the new documents alone, joined with tables that stay: what the paper's related work
+//! asks of MapReduce's successors.
 //!
-//! The tables of keys live in memory; what a cycle adds to them, and the documents, are appended to files
-//! that a new process would read them from. So it is as fast as can be, and gives up what a database has:
-//! one writer, nobody else reads meanwhile, and all keys fit into memory.
+//! The tables of keys live in memory; what a cycle adds to them, and the documents, are appended to
+//! files that a new process would read them from. So it is as fast as can be, and gives up what a
+//! database has: one writer, nobody else reads meanwhile, and all keys fit into memory.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

@@ -47,8 +47,8 @@ pub trait Batch {
     /// Those of files, and of another program if it is one.
     fn cycle(&mut self, arrivals: &[Document]) -> io::Result<()>;
 
-    /// The representative of each document of the last cycle, in the order of arrival; not part of what
-    /// is measured.
+    /// The representative of each document of the last cycle, in the order of arrival; not part of
+    /// what is measured.
     ///
     /// # Errors
     /// As [`cycle`](Batch::cycle).

@@ -1,21 +1,22 @@
-//! The batch that the paper compares with: a MapReduce for each key, over the whole repository, with the
-//! documents' bodies in every step.
+//! The batch that the paper compares with: a MapReduce for each key, over the whole repository,
+//! with the documents' bodies in every step.
 //!
 //! ```text
 //! map     reads the repository and the arrivals; partitions records by the pass's key; writes
 //! reduce  reads a partition; groups it by the key; names the earliest cluster to all; writes
 //! ```
 //!
-//! Each record carries the keys of the document that represents it so far, so that the next pass brings
-//! the whole cluster, and not the representative alone, to the one reducer that decides about it.
+//! Each record carries the keys of the document that represents it so far, so that the next pass
+//! brings the whole cluster, and not the representative alone, to the one reducer that decides
+//! about it.
 //!
-//! Every step writes new files, as MapReduce does: a step can be repeated, and what the last cycle found
-//! can be read until the next one is complete. Or it writes over the files of the cycle before the last:
-//! then that can be read as long, and no step be repeated, but the system need not find, clear and give
-//! back memory for all files in each step.
+//! Every step writes new files, as MapReduce does: a step can be repeated, and what the last cycle
+//! found can be read until the next one is complete. Or it writes over the files of the cycle
+//! before the last: then that can be read as long, and no step be repeated, but the system need not
+//! find, clear and give back memory for all files in each step.
 //!
-//! It is no straw man: partitions fit the processor's caches, files are written in large pieces and without
-//! syncing, and are read from memory if the machine has it.
+//! It is no straw man: partitions fit the processor's caches, files are written in large pieces and
+//! without syncing, and are read from memory if the machine has it.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -351,8 +352,8 @@ mod tests {
             let documents: Vec<Document> = base.chain(arrivals).collect();
             assert_eq!(batch.clusters().unwrap(), rule::passes(&documents, 3));
         }
-        // The repository, the arrivals, and what the last cycle found; or also what the one before found,
-        // what two mappers wrote, and what passes hand on.
+        // The repository, the arrivals, and what the last cycle found; or also what the one before
+        // found, what two mappers wrote, and what passes hand on.
         let expected = if files == Files::New { 2 } else { 6 };
         let found = fs::read_dir(dir.path()).unwrap().count();
         assert_eq!(found, expected * batch.partitions + 1);

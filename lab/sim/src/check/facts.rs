@@ -1,7 +1,7 @@
 //! What became of each transaction: the history, arranged for the checkers.
 //!
-//! The store's records decide, not what clients were told: a transaction whose outcome its client did
-//! not learn has committed if and only if a record points at its start timestamp.
+//! The store's records decide, not what clients were told: a transaction whose outcome its client
+//! did not learn has committed if and only if a record points at its start timestamp.
 
 use std::collections::{BTreeMap, BTreeSet};
 

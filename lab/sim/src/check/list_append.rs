@@ -9,8 +9,8 @@
 //! rw   read a list to which the other appended next
 //! ```
 //!
-//! Under snapshot isolation no cycle of them lacks two `rw` edges in a row. Not inferred: order from
-//! real time, and the order among elements that nobody read.
+//! Under snapshot isolation no cycle of them lacks two `rw` edges in a row. Not inferred: order
+//! from real time, and the order among elements that nobody read.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -19,7 +19,8 @@
 //!
 //! A version that garbage collection took too early shows as a wrong read: `records` holds every
 //! record that ever was. What is not checked here: that the store's values are those written, since
-//! a history names versions and not values; and that work ends, which whoever runs the clients sees.
+//! a history names versions and not values; and that work ends, which whoever runs the clients
+//! sees.
 
 mod facts;
 pub mod list_append;
@@ -68,8 +69,8 @@ pub mod property {
     pub const TOMB_OR_RECORD: &str = "tomb or record";
     /// Every record that points at a value has it.
     pub const DATA: &str = "data of a record";
-    /// After garbage collection a cell has one version at most below the safe point, and none that was
-    /// dropped comes again.
+    /// After garbage collection a cell has one version at most below the safe point, and none that
+    /// was dropped comes again.
     pub const COLLECTED: &str = "collected";
     /// An observer's run commits at most once for each change.
     pub const OBSERVED_ONCE: &str = "observed once";

@@ -1,8 +1,9 @@
-//! Observers: at most one committed run for each change, and no change forgotten (H47 to H62; P6, P7).
+//! Observers: at most one committed run for each change, and no change forgotten (H47 to H62; P6,
+//! P7).
 //!
-//! Between two committed runs of an observer on a cell lies a commit of the cell, and one before the
-//! first: else one change had two effects. At the end the last run began after the newest commit, or
-//! a notification is left that will start another.
+//! Between two committed runs of an observer on a cell lies a commit of the cell, and one before
+//! the first: else one change had two effects. At the end the last run began after the newest
+//! commit, or a notification is left that will start another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,8 +98,8 @@ fn never_lost(
     }
 }
 
-/// Deletes that an observer need not have seen: the store was given them before the schema named the
-/// observer, and garbage collection, which knew of no such observer, has dropped them. Whoever
+/// Deletes that an observer need not have seen: the store was given them before the schema named
+/// the observer, and garbage collection, which knew of no such observer, has dropped them. Whoever
 /// registers later finds no cell. A delete that comes after the observer is kept until it was seen.
 fn unseen_deletes(history: &History) -> BTreeSet<(u8, Record)> {
     let collected: BTreeSet<_> = history.collected.iter().collect();

@@ -1,6 +1,6 @@
-//! Order in real time: whoever begins after a commit was acknowledged reads it, and start timestamps
-//! follow one another as the calls of `begin` do (H39). With the snapshot check this is strong
-//! snapshot isolation.
+//! Order in real time: whoever begins after a commit was acknowledged reads it, and start
+//! timestamps follow one another as the calls of `begin` do (H39). With the snapshot check this is
+//! strong snapshot isolation.
 
 use bigtable::Timestamp;
 

@@ -1,10 +1,10 @@
 //! Snapshot isolation by one sweep over all start and commit timestamps in order.
 //!
-//! At a start every read of the transaction is compared with what is committed up to there, laid over
-//! with what the transaction itself wrote before the read; at a commit every cell's newest version
-//! must be older than the transaction's start. Together that is the definition of snapshot isolation:
-//! "reads from the latest commit before my start" and "no two committed writers of a cell overlap".
-//! Reads of transactions that aborted or only read are checked like any other.
+//! At a start every read of the transaction is compared with what is committed up to there, laid
+//! over with what the transaction itself wrote before the read; at a commit every cell's newest
+//! version must be older than the transaction's start. Together that is the definition of snapshot
+//! isolation: "reads from the latest commit before my start" and "no two committed writers of a
+//! cell overlap". Reads of transactions that aborted or only read are checked like any other.
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,8 @@ use crate::logged::{COLUMN, Log, LoggedOracle, Step, cell, open_tables, raw, tab
 /// Most cells of the victim.
 pub(super) const CELLS_MAX: usize = 3;
 
-/// Where the three cells lie, and their notifications; the first is the primary, the last is observed.
+/// Where the three cells lie, and their notifications; the first is the primary, the last is
+/// observed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Placement {
     OneTable,
@@ -204,8 +205,8 @@ impl World {
         history.observed = vec![(0, self.observed(), None)];
         let mut findings = check(&history);
         findings.extend(dump.audit());
-        // Nobody handles notifications here, so the newest commit's own is there; where they lie apart,
-        // one of a transaction that did not commit may have taken its place.
+        // Nobody handles notifications here, so the newest commit's own is there; where they lie
+        // apart, one of a transaction that did not commit may have taken its place.
         let observed = raw(self.observed());
         let of = dump.records.iter().filter(|record| record.cell == observed);
         let newest = of.map(|record| record.commit_ts).max();

@@ -1,10 +1,10 @@
 //! Every crash and every late message of a transaction of three cells, alone and in pairs.
 //!
 //! The transaction and the one who first comes after it make a number of requests to store and
-//! oracle. To each of them, and to each pair of them, every fate befalls that a request can have; then
-//! another client recovers, what is late arrives, who stood still goes on, and the store is audited:
-//! the cells agree, clients were told the truth, no lock and no tomb beside a record is left, and the
-//! observed cell is notified.
+//! oracle. To each of them, and to each pair of them, every fate befalls that a request can have;
+//! then another client recovers, what is late arrives, who stood still goes on, and the store is
+//! audited: the cells agree, clients were told the truth, no lock and no tomb beside a record is
+//! left, and the observed cell is notified.
 
 mod case;
 pub(crate) mod recover;

@@ -38,7 +38,8 @@ impl Recoverer {
         Ok(())
     }
 
-    /// Meets the locks again and again until that succeeds: locks of the living have to be waited for.
+    /// Meets the locks again and again until that succeeds: locks of the living have to be waited
+    /// for.
     pub(super) async fn insist(self, client: &Client, log: &Log, cells: &[Cell]) -> Result<()> {
         const TRIES_MAX: usize = 100;
         const { assert!(TRIES_MAX > CELLS_MAX) };
@@ -64,7 +65,8 @@ async fn collect(client: &Client) -> Result<()> {
     }
 }
 
-/// Resolves every lock of every table by reading every row at a timestamp that is above all of them.
+/// Resolves every lock of every table by reading every row at a timestamp that is above all of
+/// them.
 pub(crate) async fn resolve_all_locks(client: &Client) -> Result<()> {
     let tx = client.begin().await?;
     for name in client.table_names().await? {

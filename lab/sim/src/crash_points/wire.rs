@@ -1,5 +1,5 @@
-//! The way between clients and store: it numbers the requests of some clients, and lets a fate befall
-//! those that a plan names.
+//! The way between clients and store: it numbers the requests of some clients, and lets a fate
+//! befall those that a plan names.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -28,7 +28,8 @@ pub(super) enum Fate {
     Late,
     /// It is applied and answered; a copy arrives after recovery.
     Copied,
-    /// It and its client stand still until after recovery, then go on; its client is taken for dead.
+    /// It and its client stand still until after recovery, then go on; its client is taken for
+    /// dead.
     Stall,
 }
 
@@ -56,8 +57,8 @@ impl Kind {
 /// A fate for the request of this number.
 pub(super) type Fault = (usize, Fate);
 
-/// What becomes of a mutation on its way: nothing, except where a test breaks the protocol to see that
-/// it shows.
+/// What becomes of a mutation on its way: nothing, except where a test breaks the protocol to see
+/// that it shows.
 pub(super) type Tamper = fn(ConditionalMutation) -> ConditionalMutation;
 
 /// What the ways of all clients share.

@@ -1,8 +1,8 @@
 //! Where every request waits until the explorer lets it through, and the tasks that make them.
 //!
-//! Between two choices of the explorer all tasks run until each waits for a request or sleeps, so that
-//! what happens depends on the choices alone. A sleeper wakes as soon as something it has looked at
-//! since it last woke has changed: to look again earlier would show it the same.
+//! Between two choices of the explorer all tasks run until each waits for a request or sleeps, so
+//! that what happens depends on the choices alone. A sleeper wakes as soon as something it has
+//! looked at since it last woke has changed: to look again earlier would show it the same.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, VecDeque};
@@ -162,7 +162,8 @@ impl Exchange {
         self.ready().push_back(id);
     }
 
-    /// Marks a client that, whenever it rests, has nothing on its mind: a worker between two passes.
+    /// Marks a client that, whenever it rests, has nothing on its mind: a worker between two
+    /// passes.
     pub(super) fn forgets(&self, actor: Actor) {
         self.state().clients[actor].forgets = true;
     }
@@ -181,7 +182,8 @@ impl Exchange {
         }
     }
 
-    /// Waits until the explorer lets the request through; the caller then does what it asks at once.
+    /// Waits until the explorer lets the request through; the caller then does what it asks at
+    /// once.
     pub(super) fn arrive(&self, actor: Actor, message: Message) -> Arrival<'_> {
         Arrival { exchange: self, actor, message: Some(message), id: None }
     }

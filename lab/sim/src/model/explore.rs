@@ -2,8 +2,8 @@
 //!
 //! Depth first. There is no going back in an execution, so that each new branch plays its choices
 //! again from the start. Two means keep it small, and lose no state: a state that was met before is
-//! not explored twice, and of two neighbouring choices that do not touch each other only one order is
-//! (sleep sets, with what the state's first visit left out remembered beside it).
+//! not explored twice, and of two neighbouring choices that do not touch each other only one order
+//! is (sleep sets, with what the state's first visit left out remembered beside it).
 
 use std::collections::HashMap;
 

@@ -6,10 +6,10 @@
 //! clients that are taken for dead although they live. What runs is the code of `percolator-core`
 //! itself, not a description of it.
 //!
-//! Bounds of all models: each transaction is tried once; no heartbeats; time passes only as the loss of
-//! a liveness token; a reply arrives with its request (between the two nothing could happen that could
-//! not happen after), and a waiting client looks again when something that it has looked at changes,
-//! or when nothing else can happen.
+//! Bounds of all models: each transaction is tried once; no heartbeats; time passes only as the
+//! loss of a liveness token; a reply arrives with its request (between the two nothing could happen
+//! that could not happen after), and a waiting client looks again when something that it has looked
+//! at changes, or when nothing else can happen.
 
 mod exchange;
 mod explore;
@@ -28,8 +28,8 @@ use world::{Model, Program};
 /// Where an exploration ends that is not exhausted by then, and says so.
 const STATES_MAX: usize = 150_000;
 
-/// Explores all models and prints what that came to. Whether every one was exhausted and nothing was
-/// found.
+/// Explores all models and prints what that came to. Whether every one was exhausted and nothing
+/// was found.
 ///
 /// # Errors
 /// Those of `out`; an execution that cannot be played.

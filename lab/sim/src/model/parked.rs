@@ -1,4 +1,5 @@
-//! Store, oracle, lock service and runtime of a client in a model: every request waits in the exchange.
+//! Store, oracle, lock service and runtime of a client in a model: every request waits in the
+//! exchange.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -251,8 +252,8 @@ impl LockService for ParkedLocks {
     }
 }
 
-/// A client's runtime. Its time moves only while it sleeps, far from any lifetime: what that would bring
-/// about is a choice.
+/// A client's runtime. Its time moves only while it sleeps, far from any lifetime: what that would
+/// bring about is a choice.
 #[derive(Debug)]
 pub(super) struct ParkedRuntime {
     pub(super) way: Way,
@@ -275,8 +276,8 @@ impl Runtime for ParkedRuntime {
         self.way.exchange.spawn(self.way.actor, task);
     }
 
-    /// A different one for each client, and always the same: it names the client, and nothing else in
-    /// a model depends on it.
+    /// A different one for each client, and always the same: it names the client, and nothing else
+    /// in a model depends on it.
     fn random(&self) -> u64 {
         self.way.actor as u64 + 1
     }

@@ -47,8 +47,8 @@ pub(super) struct Model {
     pub(super) tamper: Tamper,
 }
 
-/// What becomes of a mutation on its way: nothing, except where a test breaks the protocol to see that
-/// it shows.
+/// What becomes of a mutation on its way: nothing, except where a test breaks the protocol to see
+/// that it shows.
 pub(super) type Tamper = fn(bigtable::ConditionalMutation) -> bigtable::ConditionalMutation;
 
 /// Something that can happen next.
@@ -389,8 +389,8 @@ fn observer_name(observer: u8) -> String {
     format!("o{observer}")
 }
 
-/// An observer's acknowledgements in a store with one observed cell: when they were committed, and as
-/// of when.
+/// An observer's acknowledgements in a store with one observed cell: when they were committed, and
+/// as of when.
 fn acknowledgements(dump: &Dump, observer: u8) -> Vec<(Timestamp, Timestamp)> {
     let column = format!("ack:{}/", observer_name(observer));
     let acks = dump.records.iter().filter(|r| r.cell.column.starts_with(column.as_bytes()));

@@ -1,15 +1,15 @@
 //! The shipped store on disk under many threads, judged by the checkers of the simulation.
 //!
-//! The simulator runs on one thread, over a store in memory; so it sees nothing of the committer, of snapshots
-//! and pending rows, of flushes and merges, and no two loads of two threads. Here the core runs over a real
-//! [`FjallStore`] with real threads: writers, readers that read the same again and again, observers, and a
-//! collector with a short retention. Write buffers are so small that the engine flushes all the time. Nothing
-//! is repeatable but what is drawn; what was seen is a history like any other, and must be one that snapshot
-//! isolation allows.
+//! The simulator runs on one thread, over a store in memory; so it sees nothing of the committer,
+//! of snapshots and pending rows, of flushes and merges, and no two loads of two threads. Here the
+//! core runs over a real [`FjallStore`] with real threads: writers, readers that read the same
+//! again and again, observers, and a collector with a short retention. Write buffers are so small
+//! that the engine flushes all the time. Nothing is repeatable but what is drawn; what was seen is
+//! a history like any other, and must be one that snapshot isolation allows.
 //!
-//! Rounds follow each other until the time is up, each over a store of its own: synced and buffered, with
-//! memory of newest versions and without, committing in one step, in two phases, and with secondaries in the
-//! background.
+//! Rounds follow each other until the time is up, each over a store of its own: synced and
+//! buffered, with memory of newest versions and without, committing in one step, in two phases, and
+//! with secondaries in the background.
 
 mod recorded;
 mod work;
@@ -44,7 +44,8 @@ const REST: Duration = Duration::from_secs(60);
 /// Most transactions of one round, so that it can be judged in a moment.
 const TRANSACTIONS_MAX: usize = 30_000;
 
-/// Runs rounds until the time is up, at least one, and prints what each came to; how many findings there are.
+/// Runs rounds until the time is up, at least one, and prints what each came to; how many findings
+/// there are.
 ///
 /// # Errors
 /// When a store cannot be opened or read, or nothing can be printed.

@@ -1,7 +1,8 @@
 //! Store, oracle and runtime of a threaded run, and what it writes down of them.
 //!
-//! Time is a counter that every event advances, whichever thread it happens on. A mutation enters the record
-//! when the store has answered it, in no particular order: what is made of it must not depend on one.
+//! Time is a counter that every event advances, whichever thread it happens on. A mutation enters
+//! the record when the store has answered it, in no particular order: what is made of it must not
+//! depend on one.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -63,8 +64,8 @@ impl Events {
         self.under_way.load(Ordering::SeqCst) == 0
     }
 
-    /// Does a mutation to its end and writes it down, whatever becomes of the caller: one that lets go of a
-    /// request does not take it back.
+    /// Does a mutation to its end and writes it down, whatever becomes of the caller: one that lets
+    /// go of a request does not take it back.
     async fn to_the_end<T: Send + 'static>(
         self: &Arc<Self>,
         handle: &Handle,
@@ -278,7 +279,8 @@ impl Table for RecordedTable {
     }
 }
 
-/// An oracle whose timestamps are written down, those that commits in one step take from its memory, too.
+/// An oracle whose timestamps are written down, those that commits in one step take from its
+/// memory, too.
 #[derive(Debug)]
 pub(super) struct RecordedOracle<O> {
     pub(super) inner: O,

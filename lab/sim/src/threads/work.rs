@@ -1,5 +1,5 @@
-//! What the threads of a run do: transactions, views of the past, and observers, each written down as its
-//! client sees it.
+//! What the threads of a run do: transactions, views of the past, and observers, each written down
+//! as its client sees it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,7 +8,8 @@
 //!     f:e  -o4-> f:e              counts down to zero on its own column
 //!     f:g  -o5-> f:h              fails as long as the world is broken
 //! t8  f:a  -o6-> f:b              weak
-//!     f:c  -o7-> f:e              weak, in batches: counts its runs, and writes f:d, as notifiers do
+//!     f:c  -o7-> f:e              weak, in batches: counts its runs, and writes f:d, as notifiers
+//!                             do
 //! ```
 //!
 //! Some processes run one of the observers of f:a alone, and must leave the others theirs.
@@ -347,8 +348,9 @@ fn batch_runs(world: &World, of: Cell) -> usize {
     committed.len()
 }
 
-/// Changes of observed columns whose commit was there before their notification (H48, H49): a crash in
-/// between would have lost them, though another change of the same cell may have hidden that since.
+/// Changes of observed columns whose commit was there before their notification (H48, H49): a crash
+/// in between would have lost them, though another change of the same cell may have hidden that
+/// since.
 fn unnotified(world: &World) -> Vec<Finding> {
     let (book, journal) = (world.book(), world.store.journal());
     let Some(since) = book.observed_since else { return Vec::new() };

@@ -1,4 +1,5 @@
-//! Work whose correctness the general checkers judge: any mixture of reads, writes, deletes and scans.
+//! Work whose correctness the general checkers judge: any mixture of reads, writes, deletes and
+//! scans.
 
 use futures::future::join;
 use percolator_core::Result;
@@ -66,8 +67,8 @@ pub(super) async fn skew(session: &Session) -> Result<()> {
     first.and(second).map(drop)
 }
 
-/// Reads the same cells again and again, with pauses: a snapshot does not change. Or once, without a
-/// transaction.
+/// Reads the same cells again and again, with pauses: a snapshot does not change. Or once, without
+/// a transaction.
 pub(super) async fn long_reader(session: &Session) -> Result<()> {
     let world = &session.world;
     let cells: Vec<_> = (0..4).map(|_| any_cell(session)).collect();

@@ -1,5 +1,5 @@
-//! The suite of `percolator-core`, as it is and in virtual time, on the store on disk. `stores.rs` says what
-//! of it is not here.
+//! The suite of `percolator-core`, as it is and in virtual time, on the store on disk. `stores.rs`
+//! says what of it is not here.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,5 +1,5 @@
-//! The table of hazards is true: every hazard has its row, every test and every mutant that it names
-//! exists, and no mutant is left out.
+//! The table of hazards is true: every hazard has its row, every test and every mutant that it
+//! names exists, and no mutant is left out.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

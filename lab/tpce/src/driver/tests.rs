@@ -63,7 +63,8 @@ async fn a_brokerage_that_is_too_small_is_refused() {
     assert_eq!(refused.to_string(), "3 customers: give 20 to 1000000");
 }
 
-/// Two drivers, one of which is dropped in the middle of what it does, as if its process were killed.
+/// Two drivers, one of which is dropped in the middle of what it does, as if its process were
+/// killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_several_drivers_logged_is_in_the_store() {
     let dir = tempfile::tempdir().unwrap();

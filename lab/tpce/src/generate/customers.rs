@@ -1,5 +1,5 @@
-//! Customers, who may trade for them, what they watch, and the brokers. Their accounts come with the
-//! history, which decides the balances.
+//! Customers, who may trade for them, what they watch, and the brokers. Their accounts come with
+//! the history, which decides the balances.
 
 use crate::Scale;
 use crate::model::*;

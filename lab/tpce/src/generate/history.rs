@@ -1,8 +1,8 @@
 //! The trades before the run, and what they left: positions, lots, balances.
 //!
-//! Trades are made in order of time, by the same rules as in the run, so that every check that holds
-//! after the run holds before it. Each account buys of its securities first; all else is drawn as the
-//! emulator draws it.
+//! Trades are made in order of time, by the same rules as in the run, so that every check that
+//! holds after the run holds before it. Each account buys of its securities first; all else is
+//! drawn as the emulator draws it.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Seeded streams of numbers: SplitMix64 (Steele, Lea and Flood, 2014).
 //!
-//! Each table has a stream of its own, and each item of a table one under it, so that what a row holds
-//! depends on seed, table and number alone, whoever asks and in which order. Not for secrets.
+//! Each table has a stream of its own, and each item of a table one under it, so that what a row
+//! holds depends on seed, table and number alone, whoever asks and in which order. Not for secrets.
 
 /// The distance between two states: 2^64 divided by the golden ratio, as an odd number.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,8 +1,8 @@
 //! Row keys: a table's prefix, then its key, in an order-preserving encoding.
 //!
 //! Numbers are big-endian, so that rows sort by number; a complemented trade number sorts newest
-//! first. Text comes last in a key or alone, so that it needs no end mark. No prefix is the beginning
-//! of another one, because each ends with its only colon or stop.
+//! first. Text comes last in a key or alone, so that it needs no end mark. No prefix is the
+//! beginning of another one, because each ends with its only colon or stop.
 
 use percolator::RowKey;
 

@@ -7,9 +7,9 @@
 //! row.rs      any of the records: what the generator makes and the loaders take
 //! ```
 //!
-//! What a transaction changes often has a cell of its own (an account's balance, a security's price and
-//! volume, a trade's state, a quantity held), so that writers do not conflict over what they do not
-//! change; all else of a record is packed into the cell `d`.
+//! What a transaction changes often has a cell of its own (an account's balance, a security's price
+//! and volume, a trade's state, a quantity held), so that writers do not conflict over what they do
+//! not change; all else of a record is packed into the cell `d`.
 
 pub(crate) mod key;
 pub(crate) mod record;

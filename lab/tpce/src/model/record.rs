@@ -1,9 +1,9 @@
 //! The records of all 33 tables, each with its key.
 //!
 //! Money is in whole cents, rates are in hundredths of a percent, times are milliseconds of market
-//! time (0 is the first day's opening), days are counted from a fixed one. Securities have numbers where
-//! TPC-E has symbols of letters. Of the long tail of descriptive columns each table has some, so that
-//! records have a realistic size.
+//! time (0 is the first day's opening), days are counted from a fixed one. Securities have numbers
+//! where TPC-E has symbols of letters. Of the long tail of descriptive columns each table has some,
+//! so that records have a realistic size.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! Which cells a record has, those of its index rows included.
 //!
-//! Invariant: transactions write and remove whole records through [`Stored::cells`] alone, so that a
-//! row never comes or goes without its index rows.
+//! Invariant: transactions write and remove whole records through [`Stored::cells`] alone, so that
+//! a row never comes or goes without its index rows.
 
 use percolator::{Bytes, Column, Error, RowKey};
 use serde::de::DeserializeOwned;

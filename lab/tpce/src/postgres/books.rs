@@ -1,5 +1,5 @@
-//! What the checks are about, as of one moment. PostgreSQL keeps its indices itself and has no locks
-//! that outlive a connection, so the checks (d) and (h) have nothing to look at.
+//! What the checks are about, as of one moment. PostgreSQL keeps its indices itself and has no
+//! locks that outlive a connection, so the checks (d) and (h) have nothing to look at.
 
 use tokio_postgres::{Client, Error, Row};
 

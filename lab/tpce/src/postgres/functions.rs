@@ -1,5 +1,5 @@
-//! The same transactions as one function of PL/pgSQL each: a transaction is one round trip. The functions
-//! return what the statements do, in arrays, and the answer is made of it here as there.
+//! The same transactions as one function of PL/pgSQL each: a transaction is one round trip. The
+//! functions return what the statements do, in arrays, and the answer is made of it here as there.
 
 use std::collections::BTreeMap;
 

@@ -15,8 +15,8 @@
 //! books.rs       what the checks are about
 //! ```
 //!
-//! Statements work on sets wherever the request does, several of them go out at once where none needs
-//! another's answer, and transactions have snapshot isolation, as Percolator's do.
+//! Statements work on sets wherever the request does, several of them go out at once where none
+//! needs another's answer, and transactions have snapshot isolation, as Percolator's do.
 
 mod books;
 mod functions;

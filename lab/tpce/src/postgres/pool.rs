@@ -14,8 +14,8 @@ use super::functions::{self, Functions};
 use super::statements::Statements;
 use super::{Bodies, told};
 
-/// How many connections there are at most; whoever comes later waits for one. More would only make the
-/// processes of the server wait for each other.
+/// How many connections there are at most; whoever comes later waits for one. More would only make
+/// the processes of the server wait for each other.
 const CONNECTIONS_MAX: usize = 32;
 
 /// A connection.

@@ -69,7 +69,8 @@ impl Server {
     }
 
     /// Starts a server over an empty directory, with the programs of another one. What it commits
-    /// survives its end, and the last commits may be lost with the power (`synchronous_commit = off`).
+    /// survives its end, and the last commits may be lost with the power
+    /// (`synchronous_commit = off`).
     ///
     /// # Errors
     /// [`Error::Postgres`] with what the programs said.

@@ -155,8 +155,8 @@ async fn many_clients_leave_the_books_in_order() {
     }
 }
 
-/// The error that ends a transaction is not the refusal of what was sent after it, though that is seen
-/// first.
+/// The error that ends a transaction is not the refusal of what was sent after it, though that is
+/// seen first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_statements_sent_together_the_cause_is_told() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
 //! Statements that are sent together, without waiting for each other's answers.
 //!
 //! Invariant: of statements of one transaction, the error that comes out is the one that made the
-//! transaction fail. PostgreSQL refuses whatever comes after it (25P02), and such a refusal may be seen
-//! first: taken for the cause, it would hide a conflict, which is to be tried again. So all answers are
-//! waited for, and then the cause is chosen.
+//! transaction fail. PostgreSQL refuses whatever comes after it (25P02), and such a refusal may be
+//! seen first: taken for the cause, it would hide a conflict, which is to be tried again. So all
+//! answers are waited for, and then the cause is chosen.
 
 use futures::future::{join, join3, join5};
 use tokio_postgres::Error;
@@ -50,8 +50,8 @@ fn both<A, B>(a: Result<A>, b: Result<B>) -> Result<(A, B)> {
     }
 }
 
-/// How far an error is from the cause: what PostgreSQL says of a statement, then what the connection says
-/// once it is broken, then that an earlier statement has failed.
+/// How far an error is from the cause: what PostgreSQL says of a statement, then what the
+/// connection says once it is broken, then that an earlier statement has failed.
 fn distance(error: &Error) -> u8 {
     match error.code() {
         Some(&SqlState::IN_FAILED_SQL_TRANSACTION) => 2,

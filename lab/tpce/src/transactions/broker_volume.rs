@@ -1,7 +1,8 @@
 //! Broker-Volume: what the pending orders of some brokers in a sector are worth.
 //!
-//! A pending order carries its sector, and the index of them leads with broker and sector: orders come and go
-//! by the hundred a second, and a scan steps over those that are gone until they are collected.
+//! A pending order carries its sector, and the index of them leads with broker and sector: orders
+//! come and go by the hundred a second, and a scan steps over those that are gone until they are
+//! collected.
 
 use std::collections::BTreeMap;
 

@@ -60,8 +60,8 @@ impl Session {
         found.into_iter().map(one).collect()
     }
 
-    /// The packed cells of rows of several tables, which must be there: one request instead of one for
-    /// each table.
+    /// The packed cells of rows of several tables, which must be there: one request instead of one
+    /// for each table.
     pub(crate) async fn packed(&mut self, rows: &[RowKey]) -> Result<Vec<Bytes>> {
         self.reads.gets += rows.len() as u64;
         let found = self.tx.get_many(&self.table, rows, std::slice::from_ref(&D)).await?;

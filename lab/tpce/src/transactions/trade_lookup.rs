@@ -89,8 +89,8 @@ pub(super) async fn details(
 /// How many steps a trade's history has at most: pending, submitted, completed.
 pub(super) const STEPS_MAX: u8 = 3;
 
-/// The rows that a trade's history may have. There are so few that those of many trades are asked for by
-/// key, all in one request.
+/// The rows that a trade's history may have. There are so few that those of many trades are asked
+/// for by key, all in one request.
 pub(super) fn steps_of(t: u64) -> impl Iterator<Item = percolator::RowKey> {
     (0..STEPS_MAX).map(move |seq| keys::trade_history(t, seq))
 }

@@ -2,9 +2,9 @@
 //! key, and what in the history.
 //!
 //! A newer version is put before the others under the column's own key. When there is no room, what
-//! lies there becomes an entry of the history as it is, and the newer version begins anew: that is one
-//! insert for each write, and one more for each pack. Whatever else is asked for takes packs apart and
-//! puts them together again; it is rare, or it deletes much at once.
+//! lies there becomes an entry of the history as it is, and the newer version begins anew: that is
+//! one insert for each write, and one more for each pack. Whatever else is asked for takes packs
+//! apart and puts them together again; it is rare, or it deletes much at once.
 //!
 //! Invariants: those of `history.rs`.
 
@@ -82,8 +82,8 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Puts the versions under the column's own key; if they do not fit, all but the newest go to the
-    /// history.
+    /// Puts the versions under the column's own key; if they do not fit, all but the newest go to
+    /// the history.
     fn replace_own(
         &mut self,
         group: &'a Group,
@@ -119,7 +119,8 @@ impl<'a> Draft<'a> {
         });
     }
 
-    /// Deletes versions; if all under the column's own key go, the next older pack takes their place.
+    /// Deletes versions; if all under the column's own key go, the next older pack takes their
+    /// place.
     pub(super) fn delete_apart(
         &mut self,
         group: &'a Group,
@@ -165,8 +166,8 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// What deletes the versions in `time` from a column's history. Only the first pack and the last
-    /// can hold others besides, so only those are read.
+    /// What deletes the versions in `time` from a column's history. Only the first pack and the
+    /// last can hold others besides, so only those are read.
     fn without(
         &self,
         history: Space<'a>,

@@ -1,5 +1,5 @@
-//! What a draft puts under keys of one space, in their order. Most drafts put one value or two into a space,
-//! which lie here in place; many lie in a tree.
+//! What a draft puts under keys of one space, in their order. Most drafts put one value or two into
+//! a space, which lie here in place; many lie in a tree.
 
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;

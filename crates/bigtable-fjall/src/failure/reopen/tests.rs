@@ -43,7 +43,8 @@ fn read(table: &FjallTable, row: usize) -> bool {
     values.count() == 2
 }
 
-/// Has the engine write a batch that the reserve would have refused; returns what its caller is told.
+/// Has the engine write a batch that the reserve would have refused; returns what its caller is
+/// told.
 fn write_at_once(table: &FjallTable, bytes: usize) -> Error {
     let generation = table.opened().0.generation;
     let result = {

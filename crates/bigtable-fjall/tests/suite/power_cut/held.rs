@@ -1,11 +1,11 @@
-//! Readers and scanners while a batch is held: before its sync, between the sync and the first of its
-//! items, among its items, and before the cells in memory follow.
+//! Readers and scanners while a batch is held: before its sync, between the sync and the first of
+//! its items, among its items, and before the cells in memory follow.
 //!
-//! The engine says in its log where it is, on the thread that commits, and a logger may take its time:
-//! that holds a batch at an exact place, in the program as it is shipped. The request that is to be held
-//! says which thread that is, when the store asks it for its timestamp. Among the items there is no
-//! such message; there the readers run freely, until enough of what they read came between the
-//! release of a large batch and its reply.
+//! The engine says in its log where it is, on the thread that commits, and a logger may take its
+//! time: that holds a batch at an exact place, in the program as it is shipped. The request that is
+//! to be held says which thread that is, when the store asks it for its timestamp. Among the items
+//! there is no such message; there the readers run freely, until enough of what they read came
+//! between the release of a large batch and its reply.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -59,7 +59,8 @@ impl Image {
             }
             if list(dir) == listing {
                 let written = files[journal.strip_prefix(dir).unwrap()].len() as u64;
-                // Of what is allocated ahead, enough to be told from a file that ends with its data.
+                // Of what is allocated ahead, enough to be told from a file that ends with its
+                // data.
                 let journal_len = listing[&journal].0.min(written + (1 << 20));
                 let journal = journal.strip_prefix(dir).unwrap().to_owned();
                 return Image { files, journal, journal_len };
@@ -67,8 +68,8 @@ impl Image {
         }
     }
 
-    /// The same directory, with what the journal has grown by since then: what a cut leaves of it was
-    /// synced after every other file of the image.
+    /// The same directory, with what the journal has grown by since then: what a cut leaves of it
+    /// was synced after every other file of the image.
     pub(super) fn with_journal_of(mut self, dir: &Path) -> Self {
         let path = dir.join(&self.journal);
         assert_eq!(path, newest_journal(dir), "a new journal was begun meanwhile");
@@ -78,7 +79,8 @@ impl Image {
         self
     }
 
-    /// Up to where the journal is as it was written. A hole that takes away zeroes takes nothing away.
+    /// Up to where the journal is as it was written. A hole that takes away zeroes takes nothing
+    /// away.
     pub(super) fn whole_up_to(&self, tail: Tail) -> usize {
         let Tail::Hole { from, to } = tail else { return tail.cut() };
         let data = &self.files[&self.journal];

@@ -1,7 +1,8 @@
-//! Sound stores open: whatever a kill or a power cut leaves, with whatever an interrupted update of the
-//! inventory leaves beside it.
+//! Sound stores open: whatever a kill or a power cut leaves, with whatever an interrupted update of
+//! the inventory leaves beside it.
 //!
-//! Each image is drawn from a number. `SOUND_IMAGES=10000` draws so many; without it there are fewer.
+//! Each image is drawn from a number. `SOUND_IMAGES=10000` draws so many; without it there are
+//! fewer.
 
 use std::fs;
 use std::path::Path;

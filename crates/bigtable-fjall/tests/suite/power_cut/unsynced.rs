@@ -1,4 +1,5 @@
-//! Changes that may be lost: a power cut may take back any end of them, and nothing that was synced.
+//! Changes that may be lost: a power cut may take back any end of them, and nothing that was
+//! synced.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,8 +37,8 @@ fn values(table: &dyn Table) -> BTreeMap<RowKey, String> {
     contents(table).iter().map(|row| (row.key.clone(), value(row))).collect()
 }
 
-/// A store with a synced row, renewals, another synced row, and renewals after it; and where the journal ended after
-/// each renewal of the last ones.
+/// A store with a synced row, renewals, another synced row, and renewals after it; and where the
+/// journal ended after each renewal of the last ones.
 fn renewed() -> (Image, Vec<usize>) {
     let dir = tempfile::tempdir().unwrap();
     let (_store, table) = open(dir.path(), Durability::Sync);

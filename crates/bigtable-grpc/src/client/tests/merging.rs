@@ -1,5 +1,5 @@
-//! Putting chunks together: Google's acceptance test for readers of the stream, and what it does not
-//! ask.
+//! Putting chunks together: Google's acceptance test for readers of the stream, and what it does
+//! not ask.
 //!
 //! `tests/read-rows-acceptance-test.json` is from the source of PyPI's google-cloud-bigtable 2.50.2
 //! (Apache-2.0), unchanged. Its times are microseconds that no table would take; they are taken a

@@ -210,7 +210,8 @@ async fn a_caller_that_gives_up_keeps_nobody_from_its_answer() {
 async fn to_other_servers_reads_by_the_same_filter_go_together() {
     let script = Script::default();
     let table = delayed(&script).await;
-    // One transaction reads three rows, another one, of which a page is full with the first that comes.
+    // One transaction reads three rows, another one, of which a page is full with the first that
+    // comes.
     let [one, other] = [up_to(1), up_to(2)];
     let of = |key: &'static str, select| {
         let table = table.clone();

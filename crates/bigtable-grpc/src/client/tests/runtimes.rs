@@ -1,4 +1,5 @@
-//! Requests that wait for each other, of callers in several runtimes, and in a process that stands still.
+//! Requests that wait for each other, of callers in several runtimes, and in a process that stands
+//! still.
 
 use std::sync::Arc;
 use std::thread;

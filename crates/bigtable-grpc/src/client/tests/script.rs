@@ -29,7 +29,8 @@ use crate::proto::extension::ReadEachRowResponse;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::extension_server::ExtensionServer;
 
-/// How long a request may take in these tests: long for a loopback connection, short for a stalled one.
+/// How long a request may take in these tests: long for a loopback connection, short for a stalled
+/// one.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
 pub(super) const FAMILY: Family = Family::from_static("f");
 

@@ -92,7 +92,8 @@ async fn a_request_beyond_the_limits_does_nothing() {
 }
 
 impl World {
-    /// Reads entries, and returns for each what it has found, or its code; and how many messages came.
+    /// Reads entries, and returns for each what it has found, or its code; and how many messages
+    /// came.
     async fn read_each(
         &self,
         entries: Vec<ReadEntry>,

@@ -1,4 +1,5 @@
-//! A server whose disk becomes full: refusals that say so, health, and what clients of ours take it for.
+//! A server whose disk becomes full: refusals that say so, health, and what clients of ours take it
+//! for.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

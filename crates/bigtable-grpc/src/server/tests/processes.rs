@@ -72,8 +72,8 @@ impl Drop for Process {
     }
 }
 
-/// Clients write, each its own rows, until the server dies under them; what was acknowledged must be
-/// there afterwards, each row whole.
+/// Clients write, each its own rows, until the server dies under them; what was acknowledged must
+/// be there afterwards, each row whole.
 #[tokio::test]
 async fn acknowledged_mutations_survive_kill_9() {
     const CLIENTS: usize = 4;

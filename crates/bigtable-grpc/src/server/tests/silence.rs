@@ -1,4 +1,5 @@
-//! Changes that may be lost: what a server leaves unsynced, and its silence after the machine was started again (H71).
+//! Changes that may be lost: what a server leaves unsynced, and its silence after the machine was
+//! started again (H71).
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use super::*;
 use crate::GrpcStore;
 use crate::proto::data::PingAndWarmRequest;
 
-/// How long a lease of the oracle may hold after its renewal was written, by a clock that runs a fifth too slow.
+/// How long a lease of the oracle may hold after its renewal was written, by a clock that runs a
+/// fifth too slow.
 const LEASE: Duration = Duration::from_millis(2400);
 const FAMILY: Family = Family::from_static("f");
 

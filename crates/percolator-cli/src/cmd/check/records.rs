@@ -1,5 +1,5 @@
-//! The oracles' records of a store that no process serves: that of an embedded database, or of each database among a
-//! table server's tables.
+//! The oracles' records of a store that no process serves: that of an embedded database, or of each
+//! database among a table server's tables.
 
 use anyhow::Context as _;
 use bigtable::{Store, Timestamp};
@@ -15,12 +15,13 @@ use tokio::sync::oneshot;
 pub(super) struct Records {
     /// The highest timestamp that was handed out.
     pub(super) issued: Timestamp,
-    /// Whether the store is an embedded database. In a table server's, other tables may have other timestamps.
+    /// Whether the store is an embedded database. In a table server's, other tables may have other
+    /// timestamps.
     pub(super) embedded: bool,
 }
 
-/// Reads the records; `None` if there is none. Their oracles are taken over, so the store must be a stand-in, or a new
-/// one.
+/// Reads the records; `None` if there is none. Their oracles are taken over, so the store must be a
+/// stand-in, or a new one.
 pub(super) async fn read(store: FjallStore) -> anyhow::Result<Option<Records>> {
     if is_database(&store).await? {
         return Ok(Some(Records { issued: last_issued(&store).await?, embedded: true }));
@@ -35,7 +36,8 @@ pub(super) async fn read(store: FjallStore) -> anyhow::Result<Option<Records>> {
     .await
 }
 
-/// Raises each record, so that new timestamps are above `to`; and the floor of an embedded database.
+/// Raises each record, so that new timestamps are above `to`; and the floor of an embedded
+/// database.
 pub(super) async fn raise(store: FjallStore, to: Timestamp) -> anyhow::Result<()> {
     if is_database(&store).await? {
         WindowOracle::raise(&store, fresh(), to).await?;

@@ -6,8 +6,8 @@
 //!   up.rs  status.rs  down.rs
 //! ```
 //!
-//! Nobody watches over the processes: `up` starts what does not run, so whoever wants a dead one back runs
-//! it again.
+//! Nobody watches over the processes: `up` starts what does not run, so whoever wants a dead one
+//! back runs it again.
 
 mod down;
 mod plan;

@@ -1,9 +1,9 @@
 //! What a cluster consists of, kept in its directory from the first `up` on.
 //!
 //! ```text
-//!   cluster.json       this plan               percolator.toml    the settings for clients and workers
-//!   table/  search/    data                    run/ROLE           process number, locked while it lives
-//!   log/ROLE           what it says            cluster.lock       held by `up` and `down`
+//!   cluster.json       this plan          percolator.toml    the settings for clients and workers
+//!   table/  search/    data               run/ROLE           process number, locked while it lives
+//!   log/ROLE           what it says       cluster.lock       held by `up` and `down`
 //! ```
 
 use std::fmt;

@@ -1,9 +1,9 @@
 //! One process of a cluster.
 //!
-//! Its file in `run/` is its standard input, locked before it starts: the lock is shared by whoever has the
-//! file open by inheritance, so it stands as long as the process lives and goes with it, however it ends. The
-//! file holds the process number, and is empty until that is known: no number of an earlier process is taken
-//! for that of a living one.
+//! Its file in `run/` is its standard input, locked before it starts: the lock is shared by whoever
+//! has the file open by inheritance, so it stands as long as the process lives and goes with it,
+//! however it ends. The file holds the process number, and is empty until that is known: no number
+//! of an earlier process is taken for that of a living one.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -64,7 +64,8 @@ pub(super) fn pid(place: &Place, role: Role) -> anyhow::Result<Option<u32>> {
     }
 }
 
-/// Locks the file of a process that does not run. Whoever looks at it meanwhile holds it for a moment.
+/// Locks the file of a process that does not run. Whoever looks at it meanwhile holds it for a
+/// moment.
 fn lock(run: &File, role: Role) -> anyhow::Result<()> {
     let begun = Instant::now();
     while let Err(error) = run.try_lock() {
@@ -94,8 +95,8 @@ pub(super) fn start(place: &Place, role: Role, args: &[String]) -> anyhow::Resul
     let mut command = Command::new(std::env::current_exe()?);
     command.args(args).stdin(Stdio::from(run.try_clone()?)).stderr(Stdio::from(log.try_clone()?));
     command.stdout(Stdio::from(log));
-    // The cluster's own settings alone say where everything is: a worker on another store with these
-    // oracles' timestamps would do damage there.
+    // The cluster's own settings alone say where everything is: a worker on another store with
+    // these oracles' timestamps would do damage there.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PERCOLATOR_") {
             command.env_remove(name);

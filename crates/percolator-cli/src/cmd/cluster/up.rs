@@ -19,8 +19,8 @@ const LEADER_MAX: Duration = Duration::from_secs(20);
 
 /// Start a cluster, or what of it does not run.
 ///
-/// The processes go on when the command ends. Their ports are chosen by the first `up`, and kept. Give
-/// DIR/percolator.toml to other commands with --config.
+/// The processes go on when the command ends. Their ports are chosen by the first `up`, and kept.
+/// Give DIR/percolator.toml to other commands with --config.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator cluster up --workers 3 --data D")]

@@ -23,8 +23,8 @@ use crate::store::Durability;
 
 /// Serve timestamps, or stand by to do so.
 ///
-/// Of all processes over one store one leads; another takes over within three seconds of its end, at once
-/// if it was stopped by Ctrl-C or SIGTERM. Timestamps never go back.
+/// Of all processes over one store one leads; another takes over within three seconds of its end,
+/// at once if it was stopped by Ctrl-C or SIGTERM. Timestamps never go back.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator serve oracle --listen 127.0.0.1:7070 --store bigtable://127.0.0.1:8086/p/i")]

@@ -20,10 +20,10 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Serve Bigtable's public API (google.bigtable.v2), durably, from a directory.
 ///
-/// Google's clients and tools use it as they use Google's emulator: BIGTABLE_EMULATOR_HOST names the
-/// address that is printed. With certificates it serves whoever shows one for client.percolator.internal
-/// or oracle.percolator.internal; such a client may do everything. Ends on Ctrl-C or SIGTERM, after the
-/// requests that run.
+/// Google's clients and tools use it as they use Google's emulator: BIGTABLE_EMULATOR_HOST names
+/// the address that is printed. With certificates it serves whoever shows one for
+/// client.percolator.internal or oracle.percolator.internal; such a client may do everything. Ends
+/// on Ctrl-C or SIGTERM, after the requests that run.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator serve table --listen 127.0.0.1:8086 --data D &

@@ -1,7 +1,7 @@
 //! The largest request that each builder of [`rows`](super) can make.
 //!
-//! Prewrite asks the store for all of them before it places a lock, and a resolver takes as many cells at
-//! once as fit in one request.
+//! Prewrite asks the store for all of them before it places a lock, and a resolver takes as many
+//! cells at once as fit in one request.
 
 use bigtable::{Family, Limits, Mutation, Probe, RequestSize, RowKey, TimeRange};
 
@@ -96,8 +96,8 @@ fn all<'a>(
     cells.fold(asking(row, 1), |size, (column, lock)| of(size, column, lock))
 }
 
-/// A request for a row that asks for so many locks. Each probe is as long as the longest: that for one
-/// very lock.
+/// A request for a row that asks for so many locks. Each probe is as long as the longest: that for
+/// one very lock.
 fn asking(row: &RowKey, probes: usize) -> RequestSize {
     let probe = Probe::family(LOCK, TimeRange::ALL).with_value_prefix(&[0; HEAD_BYTES][..]);
     RequestSize::of_row(row.as_bytes()).and_predicate(probes * probe.bytes_max())

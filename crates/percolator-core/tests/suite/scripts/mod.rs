@@ -56,8 +56,8 @@ fn observers() {
     run_folder("observers");
 }
 
-/// The tests of talent-plan's Percolator lab, but for the one of an oracle behind a network that loses
-/// requests: here the oracle is a library, and whoever puts a network before it tests that.
+/// The tests of talent-plan's Percolator lab, but for the one of an oracle behind a network that
+/// loses requests: here the oracle is a library, and whoever puts a network before it tests that.
 #[test]
 fn lab() {
     run_folder("lab");

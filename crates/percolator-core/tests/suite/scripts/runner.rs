@@ -16,7 +16,8 @@
 //! anomaly NAME FACT=VALUE...      it occurred if all is so: t1=committed, t1.x=10, t1.scan=...
 //! ```
 //!
-//! A script whose name ends in `-apart` is played on a store without locality groups. Each prefix is a process of its own, opened when it is first needed; timestamps count from one.
+//! A script whose name ends in `-apart` is played on a store without locality groups. Each prefix
+//! is a process of its own, opened when it is first needed; timestamps count from one.
 
 use std::collections::BTreeMap;
 use std::error::Error;

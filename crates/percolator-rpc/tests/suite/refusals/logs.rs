@@ -22,7 +22,8 @@ impl Write for Log {
     }
 }
 
-/// Oracle and client run on this thread, whose events are all written down, those of the transport, too.
+/// Oracle and client run on this thread, whose events are all written down, those of the transport,
+/// too.
 #[tokio::test]
 async fn keys_and_values() {
     let log = Log::default();

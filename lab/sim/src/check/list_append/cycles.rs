@@ -1,9 +1,9 @@
 //! Cycles that snapshot isolation forbids.
 //!
-//! Each transaction becomes two nodes: one reached by any edge but `rw`, from which all edges go on,
-//! and one reached by `rw`, from which only the others do. A cycle among these nodes is one that has
-//! no two `rw` edges in a row. The search is made three times, with ever more kinds of edges, so that
-//! a cycle gets the name of the worst anomaly it shows.
+//! Each transaction becomes two nodes: one reached by any edge but `rw`, from which all edges go
+//! on, and one reached by `rw`, from which only the others do. A cycle among these nodes is one
+//! that has no two `rw` edges in a row. The search is made three times, with ever more kinds of
+//! edges, so that a cycle gets the name of the worst anomaly it shows.
 
 use super::anomaly;
 use crate::history::Finding;

@@ -1,4 +1,5 @@
-//! The checkers, checked: hand-made histories, good and bad, and random ones that are broken at random.
+//! The checkers, checked: hand-made histories, good and bad, and random ones that are broken at
+//! random.
 
 mod bad;
 mod good;

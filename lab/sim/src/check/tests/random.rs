@@ -1,7 +1,7 @@
 //! Random histories of snapshot isolation, accepted; then broken in one place, and rejected.
 //!
-//! The histories come from a simulator of one snapshot after another: a map of committed versions, and
-//! open transactions that read it as of their start and are refused when they overlap.
+//! The histories come from a simulator of one snapshot after another: a map of committed versions,
+//! and open transactions that read it as of their start and are refused when they overlap.
 
 use std::collections::BTreeMap;
 

@@ -2,26 +2,38 @@
 //!
 //! What is left out, or not compared, because the emulator is not the service:
 //!
-//! | name | what | why |
-//! |---|---|---|
-//! | `crashes` | change streams, backups, views, UndeleteTable and other requests that the server lacks; a negative `rows_limit` or cell limit | the emulator ends with all its data |
-//! | `codes` | the code of a refused mutation or change of families | it answers UNKNOWN and INTERNAL where the service says what is wrong |
-//! | `partly` | a mutation, rule or change that is refused stands first in its request | it has applied what stood before; the service and this server apply nothing |
-//! | `families` | the order of families, and limits and offsets of cells over several of them | it walks families in the order of a map, or of their creation; the service promises none |
-//! | `equals` | the order of cells of one column and one time, and limits over such | an interleave makes them; its sort is not stable |
-//! | `labels` | two labels in one chain, labels of other forms; a strip behind a label | it takes them; the strip takes the label away |
-//! | `bounds` | an empty key as an open start or a closed end of a range | it takes the open start for `"\0"` and ends behind `""`; to the service an empty key is no bound |
-//! | `lazy` | a wrong filter where there is no row | it looks into filters row by row |
-//! | `offset` | an offset within the predicate of a condition | it takes a row without cells for a match |
-//! | `limits` | names, filters and requests beyond the service's limits | it has none; the tests of limits stand elsewhere |
-//! | `empty` | an entry or a conditional mutation without mutations | it takes them |
-//! | `unseen` | deletions with wrong times, of unknown families as a whole | it looks at times only where there are cells |
-//! | `now` | the server's times; more than one of them for a column within a request | two clocks |
-//! | `samples` | which rows SampleRowKeys names | it picks them at random |
-//! | `garbage` | garbage collection rules where there is data | it collects a minute later; this server keeps everything |
-//! | `metadata` | granularity and cluster states of tables | it has none |
-//! | `sink` | sinks | it lets cells pass them |
-//! | `old` | of the emulator of Debian's packages (2020) also: rows without mutations, reversed reads, offsets, times of filters between milliseconds, patterns of bytes that are no text, families dropped from a table with data | it ignores or refuses them, or keeps the cells |
+//! * `crashes`: change streams, backups, views, UndeleteTable and other requests that the server
+//!   lacks; a negative `rows_limit` or cell limit. Why: the emulator ends with all its data.
+//! * `codes`: the code of a refused mutation or change of families. Why: it answers UNKNOWN and
+//!   INTERNAL where the service says what is wrong.
+//! * `partly`: a mutation, rule or change that is refused stands first in its request. Why: it has
+//!   applied what stood before; the service and this server apply nothing.
+//! * `families`: the order of families, and limits and offsets of cells over several of them. Why:
+//!   it walks families in the order of a map, or of their creation; the service promises none.
+//! * `equals`: the order of cells of one column and one time, and limits over such. Why: an
+//!   interleave makes them; its sort is not stable.
+//! * `labels`: two labels in one chain, labels of other forms; a strip behind a label. Why: it
+//!   takes them; the strip takes the label away.
+//! * `bounds`: an empty key as an open start or a closed end of a range. Why: it takes the open
+//!   start for `"\0"` and ends behind `""`; to the service an empty key is no bound.
+//! * `lazy`: a wrong filter where there is no row. Why: it looks into filters row by row.
+//! * `offset`: an offset within the predicate of a condition. Why: it takes a row without cells for
+//!   a match.
+//! * `limits`: names, filters and requests beyond the service's limits. Why: it has none; the tests
+//!   of limits stand elsewhere.
+//! * `empty`: an entry or a conditional mutation without mutations. Why: it takes them.
+//! * `unseen`: deletions with wrong times, of unknown families as a whole. Why: it looks at times
+//!   only where there are cells.
+//! * `now`: the server's times; more than one of them for a column within a request. Why: two
+//!   clocks.
+//! * `samples`: which rows SampleRowKeys names. Why: it picks them at random.
+//! * `garbage`: garbage collection rules where there is data. Why: it collects a minute later; this
+//!   server keeps everything.
+//! * `metadata`: granularity and cluster states of tables. Why: it has none.
+//! * `sink`: sinks. Why: it lets cells pass them.
+//! * `old`: of the emulator of Debian's packages (2020) also: rows without mutations, reversed
+//!   reads, offsets, times of filters between milliseconds, patterns of bytes that are no text,
+//!   families dropped from a table with data. Why: it ignores or refuses them, or keeps the cells.
 
 mod ask;
 mod draw;

@@ -28,7 +28,8 @@ impl Write for Log {
     }
 }
 
-/// Server and client run on this thread, whose events are all written down, those of the transport, too.
+/// Server and client run on this thread, whose events are all written down, those of the transport,
+/// too.
 #[tokio::test]
 async fn keys_and_values() {
     let log = Log::default();
