@@ -20,6 +20,7 @@
 //! out.
 //!
 //! ```ignore
+//! let ours = vec![Point::at(1.0, 0.002).between(0.001, 0.02)];
 //! let chart = Chart {
 //!     title: "Figure 7: delay over crawl rate".into(),
 //!     subtitle: "200,000 documents, two cores".into(),

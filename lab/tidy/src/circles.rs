@@ -1,0 +1,115 @@
+//! Import circles: files that import from each other, directly or through others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use crate::finding::Finding;
+use crate::imports::Graph;
+use crate::modules::Modules;
+use crate::tree::Tree;
+
+const RULE: &str = "circles";
+/// Largest circle of a package without an exception, in files.
+const FILES_MAX: usize = 3;
+
+/// Checks that no import circle of a package has more than three files.
+///
+/// An exception names a package's folder and the size of its largest circle today. It fails as
+/// soon as the circle is smaller, so that the number follows.
+#[must_use]
+pub fn circles(tree: &Tree, exceptions: &[(&str, usize)]) -> Vec<Finding> {
+    let packages = tree.packages();
+    let allowed: BTreeMap<&str, usize> = exceptions.iter().copied().collect();
+    let gone = allowed.keys().filter(|package| !packages.contains(package));
+    let mut findings: Vec<Finding> = gone
+        .map(|package| finding(package, 1, "there is no such package: delete its exception".into()))
+        .collect();
+    for package in packages {
+        let graph = Modules::of(tree, package).graph();
+        let allowed = allowed.get(package).copied();
+        let largest = components(&graph).into_iter().max_by_key(BTreeSet::len).unwrap_or_default();
+        let max = allowed.unwrap_or(FILES_MAX);
+        if largest.len() > max {
+            findings.push(too_large(&graph, &largest, max));
+        } else if allowed.is_some_and(|allowed| allowed <= FILES_MAX) {
+            let message = format!("up to {FILES_MAX} files need no exception: delete it");
+            findings.push(finding(package, 1, message));
+        } else if allowed.is_some() && largest.len() < max {
+            let size = largest.len();
+            let message = format!(
+                "the largest circle has {size} files, and the exception allows {max}: lower it to \
+                 {size}, or delete it if that is at most {FILES_MAX}"
+            );
+            findings.push(finding(package, 1, message));
+        }
+    }
+    findings
+}
+
+fn finding(file: &str, line: usize, message: String) -> Finding {
+    Finding { file: file.to_owned(), line, rule: RULE, message }
+}
+
+/// Describes a circle with the imports inside of it.
+fn too_large(graph: &Graph, circle: &BTreeSet<&str>, max: usize) -> Finding {
+    let mut message = format!(
+        "{} files import each other in a circle, at most {max} may: move what they share into a \
+         file of its own\n",
+        circle.len()
+    );
+    let mut place = None;
+    for file in circle {
+        let inside = graph[*file].iter().filter(|(other, _)| circle.contains(other.as_str()));
+        for (other, line) in inside {
+            place.get_or_insert((*file, *line));
+            let _ = writeln!(message, "    {file}:{line} imports from {other}");
+        }
+    }
+    let (file, line) = place.unwrap_or_default();
+    finding(file, line, message.trim_end().to_owned())
+}
+
+/// Finds the sets of files that reach each other, by Tarjan's algorithm.
+fn components(graph: &Graph) -> Vec<BTreeSet<&str>> {
+    let mut search = Search::new(graph);
+    for file in graph.keys() {
+        if !search.numbers.contains_key(file.as_str()) {
+            search.visit(file);
+        }
+    }
+    search.found
+}
+
+struct Search<'a> {
+    graph: &'a Graph,
+    numbers: BTreeMap<&'a str, usize>,
+    stack: Vec<&'a str>,
+    found: Vec<BTreeSet<&'a str>>,
+}
+
+impl<'a> Search<'a> {
+    fn new(graph: &'a Graph) -> Search<'a> {
+        Search { graph, numbers: BTreeMap::new(), stack: Vec::new(), found: Vec::new() }
+    }
+
+    /// Visits a file and what it reaches. Returns the lowest number on the stack that it reaches.
+    fn visit(&mut self, file: &'a str) -> usize {
+        let number = self.numbers.len();
+        self.numbers.insert(file, number);
+        self.stack.push(file);
+        let mut lowest = number;
+        let graph = self.graph;
+        for other in graph.get(file).into_iter().flat_map(BTreeMap::keys) {
+            match self.numbers.get(other.as_str()) {
+                None => lowest = lowest.min(self.visit(other)),
+                Some(&seen) if self.stack.contains(&other.as_str()) => lowest = lowest.min(seen),
+                Some(_) => {}
+            }
+        }
+        if lowest == number {
+            let at = self.stack.iter().position(|open| *open == file).unwrap_or_default();
+            self.found.push(self.stack.split_off(at).into_iter().collect());
+        }
+        lowest
+    }
+}

@@ -1,0 +1,22 @@
+//! What a check reports.
+
+use std::fmt;
+
+/// A place that breaks a rule, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// The file, relative to the root of the repository.
+    pub file: String,
+    /// The line in the file, counted from one.
+    pub line: usize,
+    /// The name of the check.
+    pub rule: &'static str,
+    /// What breaks the rule, and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}: {}", self.file, self.line, self.rule, self.message)
+    }
+}

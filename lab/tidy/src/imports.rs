@@ -1,0 +1,116 @@
+//! Which file imports what from which: names are followed to the file that defines them.
+
+use std::collections::BTreeMap;
+
+use crate::modules::{Module, Modules};
+
+/// How many re-exports a name is followed through.
+const STEPS_MAX: usize = 30;
+
+/// Where a path leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    Module(usize),
+    /// An item, by the module that defines it and its name there.
+    Item(usize, String),
+}
+
+/// The imports of each file: the files that it imports from, with the line of the first import.
+pub(crate) type Graph = BTreeMap<String, BTreeMap<String, usize>>;
+
+impl Modules {
+    /// Follows a path that stands in a module. `None`: it leads out of the package.
+    pub(crate) fn resolve(&self, from: usize, path: &[String], steps: usize) -> Option<Target> {
+        let mut at = from;
+        for (index, name) in path.iter().enumerate() {
+            at = match name.as_str() {
+                "crate" if index == 0 => self.all[from].root,
+                "self" => at,
+                "super" => self.all[at].parent,
+                _ => match self.lookup(at, name, steps) {
+                    Some(Target::Module(module)) => module,
+                    None if index > 0 && !self.is_foreign(at, name) => {
+                        // A macro made it.
+                        return Some(Target::Item(at, name.clone()));
+                    }
+                    other => return other,
+                },
+            };
+        }
+        Some(Target::Module(at))
+    }
+
+    /// Whether a module imports a name from another package.
+    fn is_foreign(&self, module: usize, name: &str) -> bool {
+        self.all[module].imports.contains_key(name)
+    }
+
+    fn lookup(&self, at: usize, name: &str, steps: usize) -> Option<Target> {
+        let module = &self.all[at];
+        if module.defined.contains(name) {
+            return Some(Target::Item(at, name.to_owned()));
+        }
+        if let Some(&child) = module.children.get(name) {
+            return Some(Target::Module(child));
+        }
+        let steps = steps.checked_sub(1)?;
+        if let Some(import) = module.imports.get(name) {
+            // `use name::..` inside of itself names another package.
+            let own = import.path.first().is_some_and(|first| first == name);
+            return if own { None } else { self.resolve(at, &import.path, steps) };
+        }
+        module.unnamed.iter().find_map(|import| match self.resolve(at, &import.path, steps) {
+            Some(Target::Module(all)) if all != at => self.lookup(all, name, steps),
+            _ => None,
+        })
+    }
+
+    /// Returns the file that defines an item, with its name there.
+    pub(crate) fn definition(&self, from: usize, path: &[String]) -> Option<(&str, String)> {
+        match self.resolve(from, path, STEPS_MAX)? {
+            Target::Module(_) => None,
+            Target::Item(module, name) => Some((&self.all[module].file, name)),
+        }
+    }
+
+    pub(crate) fn graph(&self) -> Graph {
+        let mut graph = Graph::new();
+        for (id, module) in self.all.iter().enumerate() {
+            let mut add = |line: usize, file: &str| {
+                let of = graph.entry(module.file.clone()).or_default();
+                if file != module.file {
+                    let first = of.entry(file.to_owned()).or_insert(line);
+                    *first = line.min(*first);
+                }
+            };
+            for (line, path) in used(module) {
+                match self.resolve(id, path, STEPS_MAX) {
+                    Some(Target::Item(of, _)) => add(line, &self.all[of].file),
+                    // All names of a module: those that it defines.
+                    Some(Target::Module(of)) if is_glob(module, line, path) => {
+                        add(line, &self.all[of].file);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        graph
+    }
+}
+
+/// Lists the paths that a module uses. An import that is only passed on is not used.
+fn used(module: &Module) -> impl Iterator<Item = (usize, &[String])> {
+    let named = module
+        .imports
+        .iter()
+        .filter(|(name, import)| !import.passed_on || module.words.contains(name.as_str()));
+    let named = named.map(|(_, import)| (import.line, &import.path[..]));
+    let unnamed = module.unnamed.iter().filter(|import| !import.passed_on);
+    let unnamed = unnamed.map(|import| (import.line, &import.path[..]));
+    let paths = module.paths.iter().map(|(line, path)| (*line, &path[..]));
+    named.chain(unnamed).chain(paths)
+}
+
+fn is_glob(module: &Module, line: usize, path: &[String]) -> bool {
+    module.unnamed.iter().any(|import| import.line == line && import.path == path)
+}

@@ -1,0 +1,180 @@
+//! Each check fails on a small tree that breaks its rule, and passes on one that does not.
+
+use super::*;
+
+fn tree(files: &[(&str, &str)]) -> Tree {
+    let mut tree = Tree::default();
+    for (path, text) in files {
+        tree.add(path, *text);
+    }
+    tree
+}
+
+/// The findings as a person sees them.
+fn shown(findings: Vec<Finding>) -> Vec<String> {
+    findings.iter().map(ToString::to_string).collect()
+}
+
+const LAB: (&str, &str) = ("lab/sim/Cargo.toml", "[package]\nname = \"percolator-sim\"\n");
+
+#[test]
+fn a_product_that_depends_on_the_laboratory_is_found() {
+    let ways = [
+        "[dependencies]\npercolator-sim.workspace = true\n",
+        "[dev-dependencies]\npercolator-sim = { path = \"../../lab/sim\" }\n",
+        "[build-dependencies]\nsim = { package = \"percolator-sim\", version = \"1\" }\n",
+        "[target.'cfg(unix)'.dependencies]\nsimulation.workspace = true\n",
+    ];
+    let root = "[workspace.dependencies]\n\
+                simulation = { package = \"percolator-sim\", path = \"lab/sim\" }\n";
+    for way in ways {
+        let files = [("Cargo.toml", root), ("crates/bigtable/Cargo.toml", way), LAB];
+        let found = shown(layers(&tree(&files)));
+        assert_eq!(found.len(), 1, "{way}");
+        let begin = "crates/bigtable/Cargo.toml:2: layers: depends on percolator-sim";
+        assert!(found[0].starts_with(begin), "{}", found[0]);
+        let files = [("Cargo.toml", root), ("lab/bench/Cargo.toml", way), LAB];
+        assert_eq!(layers(&tree(&files)), []);
+    }
+}
+
+/// A package with four files, of which each imports from the next.
+fn circle(last: &str) -> Tree {
+    tree(&[
+        ("crates/a/Cargo.toml", ""),
+        ("crates/a/src/lib.rs", "mod one;\nmod two;\nmod three;\nmod four;\npub use two::Two;"),
+        ("crates/a/src/one.rs", "use crate::Two;\npub struct One(Two);"),
+        ("crates/a/src/two.rs", "pub struct Two;\nfn f() {\n    super::three::three();\n}"),
+        ("crates/a/src/three.rs", "use crate::four::{self};\npub fn three() { four::four() }"),
+        ("crates/a/src/four.rs", last),
+    ])
+}
+
+#[test]
+fn a_circle_of_four_files_is_found() {
+    let round = circle("use super::one::One;\npub fn four() {}");
+    let found = shown(circles(&round, &[]));
+    assert_eq!(found.len(), 1);
+    let begin = "crates/a/src/four.rs:1: circles: 4 files import each other";
+    assert!(found[0].starts_with(begin), "{}", found[0]);
+    for line in [
+        "crates/a/src/one.rs:1 imports from crates/a/src/two.rs",
+        "crates/a/src/two.rs:3 imports from crates/a/src/three.rs",
+        "crates/a/src/three.rs:2 imports from crates/a/src/four.rs",
+        "crates/a/src/four.rs:1 imports from crates/a/src/one.rs",
+    ] {
+        assert!(found[0].contains(line), "{line} is not in {}", found[0]);
+    }
+    assert_eq!(circles(&round, &[("crates/a", 4)]), []);
+    assert_eq!(circles(&round, &[("crates/a", 5)]).len(), 1, "the list only shrinks");
+    assert_eq!(circles(&round, &[("crates/a", 4), ("crates/b", 4)]).len(), 1, "no such package");
+}
+
+#[test]
+fn tests_comments_strings_and_smaller_circles_are_no_circle() {
+    for last in [
+        "pub fn four() {}",
+        "use super::two::Two;\npub fn four() {}",
+        "pub fn four() {}\n#[cfg(test)]\nmod tests {\n    use crate::one::One;\n}",
+        "pub fn four() {}\n// use crate::one::One;\n/* crate::one::One */",
+        "pub fn four() { \"crate::one::One\"; r#\"\" crate::one::One\"#; '\"'; }",
+        "pub(in crate::one) fn four() {}",
+    ] {
+        let found = circles(&circle(last), &[]);
+        assert_eq!(found, [], "{last}");
+        assert_eq!(circles(&circle(last), &[("crates/a", 4)]).len(), 1, "{last}");
+    }
+}
+
+/// A type in a folder, and files of another folder that extend it.
+fn extended(files: usize) -> Tree {
+    let mut tree = tree(&[
+        ("crates/a/Cargo.toml", ""),
+        ("crates/a/src/lib.rs", "mod base;\nmod far;\npub use base::Base;"),
+        ("crates/a/src/base/mod.rs", "mod near;\npub struct Base<T>(T);"),
+        ("crates/a/src/base/near.rs", "impl<T> super::Base<T> {}"),
+    ]);
+    let names: Vec<String> = (0..files).map(|index| format!("far{index}")).collect();
+    let children: Vec<String> = names.iter().map(|name| format!("mod {name};\n")).collect();
+    tree.add("crates/a/src/far/mod.rs", children.concat());
+    for name in names {
+        let text = "use crate::Base;\nimpl<T: Fn() -> u8> Base<T> {}\nimpl Clone for Base<u8> {}";
+        tree.add(&format!("crates/a/src/far/{name}.rs"), text);
+    }
+    tree
+}
+
+#[test]
+fn a_type_that_four_files_of_another_folder_extend_is_found() {
+    assert_eq!(rooms(&extended(3), &[]), []);
+    let found = shown(rooms(&extended(4), &[]));
+    assert_eq!(found.len(), 1);
+    let begin = "crates/a/src/base/mod.rs:1: rooms: 4 files outside of its folder extend Base";
+    assert!(found[0].starts_with(begin), "{}", found[0]);
+    assert!(found[0].contains("    crates/a/src/far/far2.rs:2"), "{}", found[0]);
+    assert_eq!(rooms(&extended(4), &[("crates/a", "Base", 4)]), []);
+    assert_eq!(rooms(&extended(4), &[("crates/a", "Base", 5)]).len(), 1, "the list only shrinks");
+    assert_eq!(rooms(&extended(3), &[("crates/a", "Other", 5)]).len(), 1, "no such type");
+}
+
+#[test]
+fn a_comment_of_101_columns_is_found() {
+    for opening in ["// ", "/// ", "//! ", "    // ", "let ü = 1; // ", "/* "] {
+        let of = |columns: usize| {
+            let text = "x".repeat(columns - opening.chars().count());
+            tree(&[("apps/a/src/lib.rs", &format!("\n{opening}{text}"))])
+        };
+        assert_eq!(comment_width(&of(100)), [], "{opening}");
+        let found = shown(comment_width(&of(101)));
+        assert_eq!(
+            found,
+            ["apps/a/src/lib.rs:2: comment-width: 101 columns: wrap the comment at 100"]
+        );
+    }
+    let string = format!("let text = \"// {}\";", "x".repeat(100));
+    assert_eq!(comment_width(&tree(&[("apps/a/src/lib.rs", &string)])), []);
+}
+
+#[test]
+fn a_file_of_801_lines_is_found() {
+    let of = |path: &str, lines| file_length(&tree(&[(path, &"fn f() {}\n".repeat(lines))]));
+    assert_eq!(of("crates/a/src/lib.rs", 800), []);
+    assert_eq!(of("crates/a/src/generated/lib.rs", 801), []);
+    let found = shown(of("crates/a/src/lib.rs", 801));
+    let message = "crates/a/src/lib.rs:801: file-length: 801 lines, at most 800 are allowed: split \
+                   the file";
+    assert_eq!(found, [message]);
+}
+
+#[test]
+fn a_hazard_without_a_row_is_found() {
+    let table = ("docs/hazards.md", "| Hazard | Defence |\n|---|---|\n| H07 a lock | `a.rs` |\n");
+    let of = |number: &str| {
+        let text = format!("\n// A lost lock ({number}).\nlet {number}0 = \"{number}_\";\n");
+        shown(hazards(&tree(&[table, ("crates/a/src/lib.rs", &text)])))
+    };
+    assert_eq!(of("H07"), [""; 0]);
+    // In two parts, because the check reads this file, too.
+    let unknown = format!("H{}", "08");
+    let message = format!(
+        "crates/a/src/lib.rs:2: hazards: {unknown} has no row in docs/hazards.md: add the row, or \
+         correct the number"
+    );
+    assert_eq!(of(&unknown), [message]);
+}
+
+#[test]
+fn a_decision_without_a_file_is_found() {
+    let decision = ("docs/decisions/0007-leases.md", "");
+    let of = |number: u32| {
+        let text = format!("// Why: ADR-{number}.\n");
+        shown(decisions(&tree(&[decision, ("crates/a/src/lib.rs", &text)])))
+    };
+    assert_eq!(of(7), [""; 0]);
+    let message = format!(
+        "crates/a/src/lib.rs:1: decisions: ADR-{} has no file in docs/decisions/: write it, or \
+         correct the number",
+        8
+    );
+    assert_eq!(of(8), [message]);
+}

@@ -1,0 +1,112 @@
+//! Rules about the text of files: widths, lengths, and numbers that must have a document.
+
+use std::collections::BTreeSet;
+
+use crate::finding::Finding;
+use crate::source::Source;
+use crate::tree::Tree;
+
+/// Widest line with a comment, in characters.
+const COLUMNS_MAX: usize = 100;
+/// Longest Rust file, in lines.
+const LINES_MAX: usize = 800;
+const HAZARDS: &str = "docs/hazards.md";
+const DECISIONS: &str = "docs/decisions/";
+
+/// Checks that no line with a comment is wider than 100 columns.
+#[must_use]
+pub fn comment_width(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (file, text) in tree.rust() {
+        let lines: Vec<&str> = text.lines().collect();
+        for (line, _) in Source::of(text).comments {
+            let columns = lines.get(line - 1).map_or(0, |line| line.chars().count());
+            if columns > COLUMNS_MAX {
+                let message = format!("{columns} columns: wrap the comment at {COLUMNS_MAX}");
+                findings.push(Finding {
+                    file: file.to_owned(),
+                    line,
+                    rule: "comment-width",
+                    message,
+                });
+            }
+        }
+    }
+    findings
+}
+
+/// Checks that no Rust file is longer than 800 lines, code that a program made excepted.
+#[must_use]
+pub fn file_length(tree: &Tree) -> Vec<Finding> {
+    let finding = |(file, text): (&str, &str)| {
+        let lines = text.lines().count();
+        (lines > LINES_MAX).then(|| Finding {
+            file: file.to_owned(),
+            line: LINES_MAX + 1,
+            rule: "file-length",
+            message: format!("{lines} lines, at most {LINES_MAX} are allowed: split the file"),
+        })
+    };
+    tree.rust().filter_map(finding).collect()
+}
+
+/// Checks that every hazard that the code names, by an H and two digits, has a row in
+/// `docs/hazards.md`.
+///
+/// `lab/sim/tests/suite/hazards.rs` checks the rows themselves.
+#[must_use]
+pub fn hazards(tree: &Tree) -> Vec<Finding> {
+    let table = tree.get(HAZARDS).unwrap_or_default();
+    let rows: BTreeSet<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| H")?.split_once(' '))
+        .map(|(number, _)| number)
+        .collect();
+    let known = |number: &str| number.len() != 2 || rows.contains(number);
+    let remedy = format!("has no row in {HAZARDS}: add the row, or correct the number");
+    numbers(tree, "hazards", "H", known, &remedy)
+}
+
+/// Checks that every decision that the code names has a file in `docs/decisions/`, whose name
+/// begins with its number.
+#[must_use]
+pub fn decisions(tree: &Tree) -> Vec<Finding> {
+    let digits = |name: &str| name.split(|char: char| !char.is_ascii_digit()).next()?.parse().ok();
+    let files: BTreeSet<u32> =
+        tree.below(DECISIONS).filter_map(|(path, _)| digits(&path[DECISIONS.len()..])).collect();
+    let known = |number: &str| number.parse().is_ok_and(|number| files.contains(&number));
+    let remedy = format!("has no file in {DECISIONS}: write it, or correct the number");
+    numbers(tree, "decisions", "ADR-", known, &remedy)
+}
+
+/// Finds every number behind `prefix` that is not known.
+fn numbers(
+    tree: &Tree,
+    rule: &'static str,
+    prefix: &str,
+    known: impl Fn(&str) -> bool,
+    remedy: &str,
+) -> Vec<Finding> {
+    let is_word = |char: char| char.is_alphanumeric() || char == '_';
+    let mut findings = Vec::new();
+    for (file, text) in tree.rust() {
+        for (index, line) in text.lines().enumerate() {
+            for (at, _) in line.match_indices(prefix) {
+                let rest = &line[at + prefix.len()..];
+                let end = rest.find(|char: char| !char.is_ascii_digit()).unwrap_or(rest.len());
+                let (number, behind) = rest.split_at(end);
+                let apart = !line[..at].ends_with(is_word) && !behind.starts_with(is_word);
+                if apart && !number.is_empty() && !known(number) {
+                    let message = format!("{prefix}{number} {remedy}");
+                    findings.push(Finding {
+                        file: file.to_owned(),
+                        line: index + 1,
+                        rule,
+                        message,
+                    });
+                }
+            }
+        }
+    }
+    findings
+}
