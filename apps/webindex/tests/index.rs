@@ -258,9 +258,10 @@ async fn a_search_index_that_is_old_or_gone_is_made_anew_from_the_documents() {
     let before = ranks(held(search.path()));
     assert!(before.len() == 40 && before.iter().all(|rank| *rank > 0.0), "{before:?}");
     for is_gone in [false, true] {
-        match is_gone {
-            false => fs::write(search.path().join("FORMAT"), "webindex search index 1").unwrap(),
-            true => fs::remove_dir_all(search.path()).unwrap(),
+        if is_gone {
+            fs::remove_dir_all(search.path()).unwrap()
+        } else {
+            fs::write(search.path().join("FORMAT"), "webindex search index 1").unwrap()
         }
         let index = open().await;
         assert!(index.verify().await.unwrap().is_ok());

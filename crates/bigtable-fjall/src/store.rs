@@ -71,9 +71,10 @@ impl FjallStore {
         let mut directory = Directory::open(dir)?;
         may_wait("opening the store");
         let engine_dir = directory.engine();
-        let prepared = match directory.is_complete() {
-            true => Some(opening::look(dir, &engine_dir, directory.has_inventory())?),
-            false => None,
+        let prepared = if directory.is_complete() {
+            Some(opening::look(dir, &engine_dir, directory.has_inventory())?)
+        } else {
+            None
         };
         let restarted = prepared.as_ref().is_some_and(|prepared| prepared.restarted);
         let recovery = prepared.as_ref().and_then(|prepared| prepared.recovery.clone());

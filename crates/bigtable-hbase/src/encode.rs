@@ -164,9 +164,10 @@ impl Effect {
                 qualifier: Some(qualifier(name)),
                 value: None,
                 timestamp: Some(range.to.as_u64()),
-                delete_type: Some(match range.from == range.to {
-                    true => DELETE_ONE_VERSION,
-                    false => DELETE_MULTIPLE_VERSIONS,
+                delete_type: Some(if range.from == range.to {
+                    DELETE_ONE_VERSION
+                } else {
+                    DELETE_MULTIPLE_VERSIONS
                 }),
             });
             deletes.entry(family(of)).or_default().extend(markers);

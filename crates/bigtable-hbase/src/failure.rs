@@ -70,9 +70,10 @@ impl Failure {
     fn of_class(class: &str, text: &str, do_not_retry: bool) -> Self {
         let short = class.rsplit(['.', '$']).next().unwrap_or(class);
         let first_line = text.lines().next().unwrap_or_default();
-        let why = match first_line.contains(short) || first_line.is_empty() {
-            true => first_line.to_owned(),
-            false => format!("{short}: {first_line}"),
+        let why = if first_line.contains(short) || first_line.is_empty() {
+            first_line.to_owned()
+        } else {
+            format!("{short}: {first_line}")
         };
         let why = if why.is_empty() { short.to_owned() } else { why };
         match short {

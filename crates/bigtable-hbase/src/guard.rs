@@ -132,10 +132,7 @@ impl HbaseTable {
             if effect.is_empty() {
                 return Ok(held);
             }
-            let effect = match effect.is_blind() {
-                true => effect.clone(),
-                false => effect.exact(&cells),
-            };
+            let effect = if effect.is_blind() { effect.clone() } else { effect.exact(&cells) };
             if self.replace(row, &effect, &guard).await? {
                 return Ok(held);
             }

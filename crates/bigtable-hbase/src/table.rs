@@ -87,9 +87,10 @@ impl Wanted {
     fn columns(&self) -> Vec<Column> {
         let columns = self.families.iter().map(|(name, family)| Column {
             family: name.clone(),
-            qualifier: match family.all {
-                true => Vec::new(),
-                false => family.qualifiers.iter().cloned().collect(),
+            qualifier: if family.all {
+                Vec::new()
+            } else {
+                family.qualifiers.iter().cloned().collect()
             },
         });
         columns.collect()
@@ -104,10 +105,8 @@ impl Wanted {
     }
 
     fn versions_max(&self) -> u32 {
-        let of = |family: &WantedFamily| match family.mixed {
-            true => VERSIONS_MAX,
-            false => family.versions_max,
-        };
+        let of =
+            |family: &WantedFamily| if family.mixed { VERSIONS_MAX } else { family.versions_max };
         self.families.values().map(of).max().unwrap_or(1)
     }
 
@@ -205,9 +204,10 @@ impl HbaseTable {
         });
         let (mut found, mut guard) = (Vec::new(), Bytes::new());
         for cell in self.get(row, vec![get]).await? {
-            match cell.family == GUARD_FAMILY {
-                true => guard = cell.value,
-                false => found.extend(self.cell(cell)),
+            if cell.family == GUARD_FAMILY {
+                guard = cell.value
+            } else {
+                found.extend(self.cell(cell))
             }
         }
         Ok((found, guard))

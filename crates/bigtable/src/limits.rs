@@ -138,9 +138,10 @@ impl ConditionalMutation {
     pub fn size(&self) -> RequestSize {
         let row = RequestSize::of_row(self.row.as_bytes());
         let size = self.then.iter().chain(&self.otherwise).fold(row, RequestSize::and);
-        match self.then.is_empty() {
-            true => size,
-            false => size.and_predicate(self.predicate.iter().map(Probe::bytes_max).sum()),
+        if self.then.is_empty() {
+            size
+        } else {
+            size.and_predicate(self.predicate.iter().map(Probe::bytes_max).sum())
         }
     }
 }

@@ -101,10 +101,7 @@ impl Connection {
 
     /// Until when something must be heard. Bytes that trickle do not make a greeting any longer.
     fn due(&self) -> Instant {
-        match self.greeted < GREETING_BYTES {
-            true => self.heard + GREETING,
-            false => self.heard + SILENCE,
-        }
+        if self.greeted < GREETING_BYTES { self.heard + GREETING } else { self.heard + SILENCE }
     }
 
     fn hear(&mut self, bytes: usize) {

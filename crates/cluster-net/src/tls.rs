@@ -80,12 +80,13 @@ impl Tls {
             let begins = text.lines().any(|line| {
                 line.strip_prefix("-----BEGIN ").is_some_and(|rest| rest.contains(kind))
             });
-            match begins {
-                true => Ok(()),
-                false => Err(Error::settings(
+            if begins {
+                Ok(())
+            } else {
+                Err(Error::settings(
                     format!("the {what} is not in PEM"),
                     format!("give a file with a line `-----BEGIN ... {kind}-----`"),
-                )),
+                ))
             }
         };
         check("authority's certificate", authority, "CERTIFICATE")?;
@@ -172,11 +173,12 @@ fn check_certificate(first: Option<&CertificateDer<'_>>, roles: &[Role]) -> Resu
 /// # Errors
 /// [`Error`] for one that other machines can reach.
 pub fn check_plaintext(address: SocketAddr) -> Result<(), Error> {
-    match address.ip().is_loopback() {
-        true => Ok(()),
-        false => Err(Error::settings(
+    if address.ip().is_loopback() {
+        Ok(())
+    } else {
+        Err(Error::settings(
             format!("plain text on {address}, which other machines can reach"),
             "give certificates, listen on 127.0.0.1, or allow it (`--insecure`) in a network you trust",
-        )),
+        ))
     }
 }

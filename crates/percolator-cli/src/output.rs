@@ -103,9 +103,10 @@ impl Out {
     fn labelled(self, label: &str, style: &str, text: &str) {
         let mut stderr = io::stderr().lock();
         // As above.
-        let _ = match self.color {
-            true => writeln!(stderr, "\x1b[{style}m{label}:\x1b[0m {text}"),
-            false => writeln!(stderr, "{label}: {text}"),
+        let _ = if self.color {
+            writeln!(stderr, "\x1b[{style}m{label}:\x1b[0m {text}")
+        } else {
+            writeln!(stderr, "{label}: {text}")
         };
     }
 }

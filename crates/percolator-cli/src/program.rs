@@ -105,10 +105,7 @@ fn run_command<P: Program>(program: P, out: Out) -> anyhow::Result<Exit> {
         let result = program.run(&context).await;
         let closed = store::close_all().await;
         let result = result.and_then(|exit| closed.map(|()| exit));
-        match interrupt.requested() {
-            true => Ok(Exit::Interrupted),
-            false => result,
-        }
+        if interrupt.requested() { Ok(Exit::Interrupted) } else { result }
     });
     runtime.shutdown_timeout(SHUTDOWN);
     result

@@ -126,13 +126,14 @@ impl StoreArgs {
             return Ok(Place::Directory(dir.clone()));
         }
         let config = config::load()?;
-        match config.names_a_store() {
-            true => Ok(Place::Cluster(Box::new(config))),
-            false => Err(Failure::usage(
+        if config.names_a_store() {
+            Ok(Place::Cluster(Box::new(config)))
+        } else {
+            Err(Failure::usage(
                 "no store is named",
                 "give a directory with --data DIR or PERCOLATOR_DATA, or the settings of a cluster \
-                 with --config FILE",
-            )),
+             with --config FILE",
+            ))
         }
     }
 

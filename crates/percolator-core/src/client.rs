@@ -369,10 +369,7 @@ impl Client {
 
     /// What a transaction keeps of its reads.
     pub(crate) fn cache(&self) -> Cache {
-        match self.options().read_ahead {
-            true => Cache::new(&self.inner.predictor),
-            false => Cache::default(),
-        }
+        if self.options().read_ahead { Cache::new(&self.inner.predictor) } else { Cache::default() }
     }
 
     pub(crate) fn hints(&self) -> &Hints {

@@ -134,9 +134,6 @@ impl Client {
     /// # Errors
     /// [`Error::Closed`] once the client was closed.
     pub(crate) fn check_open(&self) -> Result<()> {
-        match self.closing().closed.load(Ordering::Relaxed) {
-            false => Ok(()),
-            true => Err(Error::Closed),
-        }
+        if self.closing().closed.load(Ordering::Relaxed) { Err(Error::Closed) } else { Ok(()) }
     }
 }

@@ -129,10 +129,7 @@ bigtable::mutants! {
 
 /// How long a store is silent after a power cut of its machine.
 pub fn silence() -> std::time::Duration {
-    match off(NO_SILENCE) {
-        true => std::time::Duration::ZERO,
-        false => bigtable::Syncing::SILENCE,
-    }
+    if off(NO_SILENCE) { std::time::Duration::ZERO } else { bigtable::Syncing::SILENCE }
 }
 
 /// For the tests beside the code: switches off the defence that the environment names, if any.

@@ -375,9 +375,10 @@ fn check(source: &str, key: &str, value: Value) -> Result<(String, Value)> {
             (list.is_some_and(|list| list.iter().all(Value::is_str)), "a list of texts")
         }
     };
-    match right {
-        true => Ok((key, value)),
-        false => Err(Error::Invalid(format!("{source}: {key} must be {form}"))),
+    if right {
+        Ok((key, value))
+    } else {
+        Err(Error::Invalid(format!("{source}: {key} must be {form}")))
     }
 }
 

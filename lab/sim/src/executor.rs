@@ -367,10 +367,7 @@ impl State {
         if task.live && task.generation == generation && !task.queued {
             task.queued = true;
             let process = &mut self.processes[task.process.0 as usize];
-            match process.paused {
-                true => process.parked.push(index),
-                false => self.ready.push(index),
-            }
+            if process.paused { process.parked.push(index) } else { self.ready.push(index) }
         }
     }
 }

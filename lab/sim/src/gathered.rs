@@ -172,9 +172,10 @@ impl<R: Together> Gathered<R> {
             all.into_iter().map(|waiting| (waiting.requests, waiting.tell)).unzip();
         let requests: Vec<_> = requests.into_iter().flatten().collect();
         let still = || Err(unavailable("the process stood still"));
-        let results = match late {
-            true => requests.iter().map(|_| still()).collect(),
-            false => R::deliver(&store, table, requests).await,
+        let results = if late {
+            requests.iter().map(|_| still()).collect()
+        } else {
+            R::deliver(&store, table, requests).await
         };
         let mut results = results.into_iter();
         for (count, tell) in counts.into_iter().zip(tells) {

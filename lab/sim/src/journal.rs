@@ -125,9 +125,10 @@ impl Journal {
             }
         }
         self.collect(applied, effect);
-        match effect.iter().any(|m| matches!(m, Mutation::Set { .. })) {
-            true => LookUp::Nothing,
-            false => cleared(effect),
+        if effect.iter().any(|m| matches!(m, Mutation::Set { .. })) {
+            LookUp::Nothing
+        } else {
+            cleared(effect)
         }
     }
 
@@ -215,10 +216,8 @@ impl Journal {
     fn locked(&mut self, applied: &Applied<'_>, cell: Cell, start_ts: Timestamp, lock: &[u8]) {
         let at = (cell, start_ts);
         let written = self.written.contains(&at);
-        let gone = match written {
-            true => self.collected.contains(&at),
-            false => self.dropped_tombs.contains(&at),
-        };
+        let gone =
+            if written { self.collected.contains(&at) } else { self.dropped_tombs.contains(&at) };
         if (written || self.tombs.contains(&at)) && !(gone && self.keeps_prewrites) {
             self.locked_again.push(at);
         }
@@ -293,8 +292,9 @@ fn cleared(effect: &[Mutation]) -> LookUp {
             return LookUp::Nothing;
         }
     }
-    match columns.is_empty() {
-        true => LookUp::Nothing,
-        false => LookUp::Cleared(columns.into_iter().collect()),
+    if columns.is_empty() {
+        LookUp::Nothing
+    } else {
+        LookUp::Cleared(columns.into_iter().collect())
     }
 }

@@ -83,10 +83,7 @@ impl<S: Fn(&Report) -> bool> Search<S> {
             let middle = low + (high - low) / 2;
             let mut less = self.best.restrictions.clone();
             *bound(&mut less) = Some(middle);
-            match self.holds(less) {
-                true => high = middle,
-                false => low = middle + 1,
-            }
+            if self.holds(less) { high = middle } else { low = middle + 1 }
         }
     }
 }

@@ -132,10 +132,7 @@ async fn fail_write(world: Arc<World>) {
 /// The store's machine loses its power, mostly after a lull in which an oracle that stands by keeps
 /// the record that it saw.
 async fn cut_power(world: Arc<World>) {
-    let lull = match world.swarm.stand_by && !world.one_in(3) {
-        true => lull(&world).await,
-        false => None,
-    };
+    let lull = if world.swarm.stand_by && !world.one_in(3) { lull(&world).await } else { None };
     if !world.is_healed() {
         note(&world, Fault::PowerCut, world.store.process);
         world.store.cut_power();

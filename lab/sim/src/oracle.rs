@@ -335,9 +335,10 @@ impl Oracle for RemoteOracle {
     }
 
     fn timestamp_in_memory(&self) -> Option<Stamp> {
-        let (process, server) = match self.stand_by {
-            true => self.oracles.leader()?,
-            false => self.oracles.state().all.last().cloned()?,
+        let (process, server) = if self.stand_by {
+            self.oracles.leader()?
+        } else {
+            self.oracles.state().all.last().cloned()?
         };
         if self.runtime.executor.is_dead(process) {
             return None;

@@ -190,14 +190,14 @@ async fn worker_life(world: Arc<World>, member: ProcessRuntime, observers: Obser
     if session.client.stats().row_locks_renewed > 0 {
         world.tally.happened(Sometimes::RowLockRenewed);
     }
-    match world.one_in(2) {
-        true => workers.stop().await,
+    if world.one_in(2) {
+        workers.stop().await
+    } else {
         // Some are abandoned in the middle of a run, or of a commit.
-        false => {
-            let longest = Duration::from_millis(world.between(0, 200));
-            if workers.stop_within(longest).await > 0 {
-                world.tally.happened(Sometimes::RunAbandoned);
-            }
+
+        let longest = Duration::from_millis(world.between(0, 200));
+        if workers.stop_within(longest).await > 0 {
+            world.tally.happened(Sometimes::RunAbandoned);
         }
     }
 }
@@ -208,13 +208,13 @@ async fn collector_life(world: Arc<World>, member: ProcessRuntime, interval: Dur
     let shortest = client.retention_min();
     while !world.is_healed() {
         nemesis::wait(&world, interval).await;
-        let retention = match world.one_in(3) {
-            true => Duration::ZERO,
+        let retention = if world.one_in(3) {
+            Duration::ZERO
+        } else {
             // Close to the shortest, a process that was paused has often lapsed.
-            false => {
-                let longest = world.between(2, 400);
-                shortest + Duration::from_millis(world.between(1, longest))
-            }
+
+            let longest = world.between(2, 400);
+            shortest + Duration::from_millis(world.between(1, longest))
         };
         let report = match client.gc(retention).await {
             Ok(report) => report,
@@ -383,16 +383,12 @@ fn left_in(
     let select = Selection::default().family(family, bigtable::TimeRange::ALL, u32::MAX);
     let mut found = Vec::new();
     for name in TABLES {
-        let opened = match apart {
-            true => {
-                let (name, schema) =
-                    ([NOTIFY_TABLE, name].concat(), percolator_core::notify_schema());
-                world.store.inner().open_table(&name, &schema).now_or_never()
-            }
-            false => {
-                let schema = percolator_core::table_schema();
-                world.store.inner().open_table(name, &schema).now_or_never()
-            }
+        let opened = if apart {
+            let (name, schema) = ([NOTIFY_TABLE, name].concat(), percolator_core::notify_schema());
+            world.store.inner().open_table(&name, &schema).now_or_never()
+        } else {
+            let schema = percolator_core::table_schema();
+            world.store.inner().open_table(name, &schema).now_or_never()
         };
         let table = opened.expect(READY).expect("the schema is always the same");
         let mut rest = Some(RowRange::all());
@@ -459,16 +455,18 @@ fn history(world: &World) -> History {
 fn count_sometimes(world: &World) {
     let journal = world.store.journal();
     if !world.book().runs.is_empty() {
-        world.tally.happened(match world.swarm.apart {
-            true => Sometimes::ObservedApart,
-            false => Sometimes::ObservedInRow,
+        world.tally.happened(if world.swarm.apart {
+            Sometimes::ObservedApart
+        } else {
+            Sometimes::ObservedInRow
         });
     }
     journal.count_failovers(&world.oracles.stamps(), &world.tally);
     for start_ts in &world.book().told_unknown {
-        world.tally.happened(match journal.committed.contains_key(start_ts) {
-            true => Sometimes::UnknownThenCommitted,
-            false => Sometimes::UnknownThenAborted,
+        world.tally.happened(if journal.committed.contains_key(start_ts) {
+            Sometimes::UnknownThenCommitted
+        } else {
+            Sometimes::UnknownThenAborted
         });
     }
     for start_ts in &world.book().hung_up {

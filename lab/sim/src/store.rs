@@ -490,10 +490,8 @@ impl Server for StoreEndpoint {
 }
 
 fn new_store(swarm: &Swarm) -> MemoryStore {
-    let store = match swarm.apart {
-        true => MemoryStore::without_locality_groups(),
-        false => MemoryStore::new(),
-    };
+    let store =
+        if swarm.apart { MemoryStore::without_locality_groups() } else { MemoryStore::new() };
     let store = store.with_limits(swarm.limits);
     match swarm.life {
         Some(life) => store.without_floors(life),

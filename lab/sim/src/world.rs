@@ -212,9 +212,10 @@ impl World {
         let runtime = self.new_process();
         let process = runtime.process;
         let store = self.remote_store(process);
-        let server = match self.swarm.stand_by {
-            true => OracleServer::stand_by(runtime, store, self.swarm.window),
-            false => OracleServer::start(runtime, store, self.swarm.window),
+        let server = if self.swarm.stand_by {
+            OracleServer::stand_by(runtime, store, self.swarm.window)
+        } else {
+            OracleServer::start(runtime, store, self.swarm.window)
         };
         let endpoint = Arc::new(OracleEndpoint(server.clone()));
         let forgotten = self.oracles.add(process, server, endpoint);

@@ -177,9 +177,10 @@ impl Torture {
         let progress = Progress::new(context.out.quiet, Some(self.kills));
         let mut committed = 0;
         for run in 1..=self.kills {
-            let life = match random.random_ratio(1, OPENING_ONE_IN) {
-                true => random.random_range(OPENING_MS),
-                false => random.random_range(LIFE_MS),
+            let life = if random.random_ratio(1, OPENING_ONE_IN) {
+                random.random_range(OPENING_MS)
+            } else {
+                random.random_range(LIFE_MS)
             };
             let mut victim = self.start(place, run, random.random())?;
             let born = Instant::now();
@@ -188,9 +189,10 @@ impl Torture {
                     return Ok(Killed::Interrupted);
                 }
                 if let Some(status) = victim.0.try_wait()? {
-                    return Ok(match context.interrupt.requested() {
-                        true => Killed::Interrupted,
-                        false => Killed::EndedByItself(format!("ended in run {run} with {status}")),
+                    return Ok(if context.interrupt.requested() {
+                        Killed::Interrupted
+                    } else {
+                        Killed::EndedByItself(format!("ended in run {run} with {status}"))
                     });
                 }
             }

@@ -46,10 +46,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let place = settings.place;
     let ledger = Writer::open(&place.ledger())?;
     // In turns: a kill in one step leaves nothing to be resolved, and one in two phases locks.
-    let commit = match settings.run.is_multiple_of(2) {
-        true => Commit::OneStep,
-        false => Commit::TwoPhases,
-    };
+    let commit = if settings.run.is_multiple_of(2) { Commit::OneStep } else { Commit::TwoPhases };
     let world = World::open(&place, settings.durability, commit).await?;
     let child = Arc::new(Child { world, ledger, place, run: settings.run });
     let mut random = StdRng::seed_from_u64(settings.seed);

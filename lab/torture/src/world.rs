@@ -153,9 +153,10 @@ impl Tables {
             }
             Work::Source { row, delete } => {
                 add(tx, &self.source, &row_name(row), &COUNT, 1).await?;
-                match delete {
-                    true => tx.delete(&self.source, row_name(row), &VALUE),
-                    false => tx.set(&self.source, row_name(row), &VALUE, id.to_owned()),
+                if delete {
+                    tx.delete(&self.source, row_name(row), &VALUE)
+                } else {
+                    tx.set(&self.source, row_name(row), &VALUE, id.to_owned())
                 }
             }
             Work::Poke { row } => {

@@ -69,17 +69,17 @@ impl Emulator {
         let ca = self.account();
         let executors = self.scale.executors(ca);
         let stream = &mut self.stream;
-        let executor_tax_id = match stream.percent(10) && !executors.is_empty() {
-            true => Some(names::tax_id(*stream.pick(&executors))),
-            false => None,
+        let executor_tax_id = if stream.percent(10) && !executors.is_empty() {
+            Some(names::tax_id(*stream.pick(&executors)))
+        } else {
+            None
         };
         let symb = *stream.pick(&self.scale.securities_of(ca));
-        let security = match stream.percent(40) {
-            true => {
-                let (co, issue) = self.scale.issue(symb);
-                Ordered::Issue { company: names::company(co), issue }
-            }
-            false => Ordered::Symbol(symb),
+        let security = if stream.percent(40) {
+            let (co, issue) = self.scale.issue(symb);
+            Ordered::Issue { company: names::company(co), issue }
+        } else {
+            Ordered::Symbol(symb)
         };
         let sell = stream.percent(50);
         let tt = match (stream.percent(60), sell) {

@@ -103,9 +103,10 @@ impl Market {
             return self.stream.between(1, u64::from(self.scale.securities())) as u32;
         };
         self.told = t;
-        match self.is_shared && told >= TOLD_MAX {
-            true => self.pending.remove(&t),
-            false => self.pending.insert(t, Pending { symb, told: told + 1 }),
+        if self.is_shared && told >= TOLD_MAX {
+            self.pending.remove(&t)
+        } else {
+            self.pending.insert(t, Pending { symb, told: told + 1 })
         };
         symb
     }

@@ -61,10 +61,11 @@ pub(crate) fn settle(lots: &[Lot], fill: Fill) -> Settled {
         let left = if fill.is_sell { lot.qty - taken } else { lot.qty + taken };
         settled.history.push((lot.t, lot.qty, left));
         settled.changed.push(Lot { qty: left, ..*lot });
-        let (cost, brought) = match fill.is_sell {
-            true => (lot.price, fill.price),
+        let (cost, brought) = if fill.is_sell {
+            (lot.price, fill.price)
+        } else {
             // A short position: sold then, bought now.
-            false => (fill.price, lot.price),
+            (fill.price, lot.price)
         };
         settled.bought += taken * cost;
         settled.sold += taken * brought;
@@ -91,9 +92,10 @@ pub(crate) fn taxed(tax_status: u8) -> (bool, bool) {
 /// What a trade adds to the account's balance.
 pub(crate) fn settlement(fill: Fill, charge: i64, commission: i64, withheld: i64) -> i64 {
     let value = fill.qty * fill.price;
-    match fill.is_sell {
-        true => value - charge - commission - withheld,
-        false => -(value + charge + commission + withheld),
+    if fill.is_sell {
+        value - charge - commission - withheld
+    } else {
+        -(value + charge + commission + withheld)
     }
 }
 

@@ -105,9 +105,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         missed |= mean < at_least;
     }
     let apache = root.join(APACHE);
-    match apache.is_dir() {
-        true => count_words(&apache)?,
-        false => println!("SKIPPED apache2-doc: {} is not there", apache.display()),
+    if apache.is_dir() {
+        count_words(&apache)?
+    } else {
+        println!("SKIPPED apache2-doc: {} is not there", apache.display())
     }
     std::process::exit(i32::from(missed));
 }

@@ -214,9 +214,10 @@ impl WebIndex {
                 if let Some(due) = due(index) {
                     wait_until(due, progress).await;
                 }
-                match progress.is_stopped() {
-                    true => Ok(None),
-                    false => self.load_file(site, name).await.map(Some),
+                if progress.is_stopped() {
+                    Ok(None)
+                } else {
+                    self.load_file(site, name).await.map(Some)
                 }
             })
             .buffer_unordered(at_once);
@@ -272,9 +273,10 @@ impl WebIndex {
             return Ok(Loaded::Retracted(skipped(skip.to_string()), was_stored));
         }
         let length = content.len() as u64;
-        match self.store(&url, &content).await? {
-            true => Ok(Loaded::New(name, length)),
-            false => Ok(Loaded::Unchanged(name)),
+        if self.store(&url, &content).await? {
+            Ok(Loaded::New(name, length))
+        } else {
+            Ok(Loaded::Unchanged(name))
         }
     }
 

@@ -127,10 +127,7 @@ impl WebIndex {
         }
         progress.begin(gone.len());
         let removals = stream::iter(gone).map(|url| async move {
-            match progress.is_stopped() {
-                true => Ok(false),
-                false => self.remove(&url).await,
-            }
+            if progress.is_stopped() { Ok(false) } else { self.remove(&url).await }
         });
         let mut removals = removals.buffer_unordered(REMOVED_AT_ONCE);
         while let Some(removed) = removals.try_next().await? {

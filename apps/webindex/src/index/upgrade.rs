@@ -91,9 +91,10 @@ async fn upgrade(db: &Percolator, tables: &Tables) -> Result<(), Error> {
     let there = db.table_names().await?;
     let mut by_key = Vec::new();
     for name in BY_KEY {
-        by_key.push(match there.iter().any(|there| there == name) {
-            true => Some(db.table(name).await?),
-            false => None,
+        by_key.push(if there.iter().any(|there| there == name) {
+            Some(db.table(name).await?)
+        } else {
+            None
         });
     }
     let mut range = Some(RowRange::all());

@@ -69,12 +69,11 @@ impl Observer for PlaceLinks {
             }
         }
         if all > 0 {
-            match placed.is_empty() {
-                true => tx.delete(table, row, &LINKED)?,
-                false => {
-                    let placed = Links(placed.into_iter().collect());
-                    tx.set(table, row, &LINKED, encode(&placed))?;
-                }
+            if placed.is_empty() {
+                tx.delete(table, row, &LINKED)?
+            } else {
+                let placed = Links(placed.into_iter().collect());
+                tx.set(table, row, &LINKED, encode(&placed))?;
             }
         }
         if all > PLACED_AT_ONCE {

@@ -60,10 +60,7 @@ impl Observer for Parse {
                 None => tx.delete(&change.table, &change.row, column)?,
             }
         }
-        match export {
-            true => tx.notify(&change.table, &change.row, &EXPORT_PAGE),
-            false => Ok(()),
-        }
+        if export { tx.notify(&change.table, &change.row, &EXPORT_PAGE) } else { Ok(()) }
     }
 }
 

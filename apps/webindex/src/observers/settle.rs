@@ -158,9 +158,10 @@ impl Observer for Spread {
         let told = more.map(|page| String::from_utf8_lossy(page.as_bytes()).into_owned());
         let member = Member { told, ..member.unwrap_or_default() };
         // Written even if it stays the same: two runs for one address never overlap then.
-        match member.is_gone() && member.told.is_none() {
-            true => tx.delete(documents, url.as_str(), &MEMBER),
-            false => tx.set(documents, url.as_str(), &MEMBER, encode(&member)),
+        if member.is_gone() && member.told.is_none() {
+            tx.delete(documents, url.as_str(), &MEMBER)
+        } else {
+            tx.set(documents, url.as_str(), &MEMBER, encode(&member))
         }
     }
 }

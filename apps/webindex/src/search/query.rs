@@ -88,9 +88,10 @@ impl Query {
             is_alternative = false;
         }
         if query.groups.is_empty() {
-            let problem = match query.excluded.is_empty() {
-                true => "the query is empty",
-                false => "the query only excludes",
+            let problem = if query.excluded.is_empty() {
+                "the query is empty"
+            } else {
+                "the query only excludes"
             };
             return Err(refused(format!(
                 "{problem}; give a word, \"a phrase\", title:WORD or site:HOST"

@@ -281,9 +281,10 @@ fn is_earlier(format: &str) -> bool {
 }
 
 fn other_format(path: &Path, found: String) -> Error {
-    let remedy = match is_earlier(&found) {
-        true => "`percolator webindex load`, `rank` or `verify` makes it anew from the documents",
-        false => "delete that directory, and the next `percolator webindex load` makes it anew",
+    let remedy = if is_earlier(&found) {
+        "`percolator webindex load`, `rank` or `verify` makes it anew from the documents"
+    } else {
+        "delete that directory, and the next `percolator webindex load` makes it anew"
     };
     Error::IndexFormat { path: path.to_path_buf(), found, expected: FORMAT, remedy }
 }

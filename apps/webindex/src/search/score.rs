@@ -153,13 +153,12 @@ fn phrase(field: Field, words: &[(usize, String)], gap: u32) -> Box<dyn Matcher>
 /// Pages of a host, or those whose address begins so.
 fn site_matcher(site: &str, fields: Fields) -> Box<dyn Matcher> {
     let first = Term::from_field_text(fields.site, site);
-    let matcher: Box<dyn Matcher> = match site.contains(['/', '?']) {
-        false => Box::new(TermQuery::new(first, IndexRecordOption::Basic)),
-        true => {
-            use std::ops::Bound::{Excluded, Included};
-            let behind = Term::from_field_text(fields.site, &format!("{site}{}", char::MAX));
-            Box::new(RangeQuery::new(Included(first), Excluded(behind)))
-        }
+    let matcher: Box<dyn Matcher> = if site.contains(['/', '?']) {
+        use std::ops::Bound::{Excluded, Included};
+        let behind = Term::from_field_text(fields.site, &format!("{site}{}", char::MAX));
+        Box::new(RangeQuery::new(Included(first), Excluded(behind)))
+    } else {
+        Box::new(TermQuery::new(first, IndexRecordOption::Basic))
     };
     Box::new(ConstScoreQuery::new(matcher, SITE_SCORE))
 }

@@ -143,9 +143,10 @@ fn around(text: &str, core: Range<usize>) -> Range<usize> {
         0 => 0,
         start => text[start..core.start].find(' ').map_or(start, |blank| start + blank + 1),
     };
-    let end = match end == text.len() {
-        true => end,
-        false => text[core.end..end].rfind(' ').map_or(end, |blank| core.end + blank),
+    let end = if end == text.len() {
+        end
+    } else {
+        text[core.end..end].rfind(' ').map_or(end, |blank| core.end + blank)
     };
     start..end
 }

@@ -162,10 +162,13 @@ enum Kind {
 impl Kind {
     fn of(c: char) -> Kind {
         match c {
-            c if c.is_ascii() => match c.is_ascii_alphanumeric() {
-                true => Kind::Letter,
-                false => Kind::Other,
-            },
+            c if c.is_ascii() => {
+                if c.is_ascii_alphanumeric() {
+                    Kind::Letter
+                } else {
+                    Kind::Other
+                }
+            }
             // The halves of Hangul syllables, the voice marks of kana, variation selectors; the
             // soft hyphen and joiners.
             '\u{1160}'..='\u{11ff}'

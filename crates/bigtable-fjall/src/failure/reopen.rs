@@ -422,10 +422,8 @@ impl Keeper {
     /// The more often the engine was opened anew lately, the longer is the pause.
     fn pause_longer(&mut self) {
         let calm = self.last.is_none_or(|last| last.elapsed() > CALM);
-        self.pause = match calm {
-            true => Duration::ZERO,
-            false => (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX),
-        };
+        self.pause =
+            if calm { Duration::ZERO } else { (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX) };
         self.last = Some(Instant::now());
     }
 }

@@ -185,9 +185,12 @@ fn way(failure: Option<io::ErrorKind>, whole: bool, durable: bool) -> Way {
 /// Walks over the acknowledged batches, whose numbers are at most `highest`.
 fn walk(journal: &(u64, PathBuf), highest: u64) -> io::Result<Walked> {
     let mut walked = Walked { end: 0, last: None, whole: false };
-    Journal::read(journal, None, |batch| match batch.number <= highest {
-        true => (walked.end, walked.last) = (batch.end, Some(batch.number)),
-        false => walked.whole = true,
+    Journal::read(journal, None, |batch| {
+        if batch.number <= highest {
+            (walked.end, walked.last) = (batch.end, Some(batch.number));
+        } else {
+            walked.whole = true;
+        }
     })?;
     Ok(walked)
 }

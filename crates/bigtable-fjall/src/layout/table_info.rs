@@ -37,9 +37,10 @@ pub(crate) struct FamilyInfo {
 impl TableInfo {
     /// An error once the table was dropped.
     pub(crate) fn check_there(&self) -> Result<()> {
-        match self.dropped.load(Ordering::SeqCst) {
-            false => Ok(()),
-            true => Err(Error::invalid(format!("table {} was dropped", self.name))),
+        if self.dropped.load(Ordering::SeqCst) {
+            Err(Error::invalid(format!("table {} was dropped", self.name)))
+        } else {
+            Ok(())
         }
     }
 

@@ -236,9 +236,10 @@ impl Reader {
         if end != END || trailer != *TRAILER {
             return Err(Stop::Unsound("its end is missing"));
         }
-        match sum.digest() == stored {
-            true => Ok(number),
-            false => Err(Stop::Unsound("its checksum does not match")),
+        if sum.digest() == stored {
+            Ok(number)
+        } else {
+            Err(Stop::Unsound("its checksum does not match"))
         }
     }
 

@@ -205,12 +205,11 @@ fn by_files(dir: &Path, empty: Runs, unreadable: &mut Vec<Damage>) -> Result<(Ru
             // The engine's reader asserts what a file with a right checksum has.
             let read = catch_unwind(AssertUnwindSafe(|| {
                 let file = Named::found(&folder, number, table)?;
-                match table {
-                    true => spans.push((file.span()?, file)),
-                    false => {
-                        file.open_values()?;
-                        values.push(file);
-                    }
+                if table {
+                    spans.push((file.span()?, file))
+                } else {
+                    file.open_values()?;
+                    values.push(file);
                 }
                 Ok(())
             }));

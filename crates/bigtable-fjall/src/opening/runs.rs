@@ -91,9 +91,10 @@ impl Runs {
 
     /// The same manifest with the files of another, if both have as many levels.
     pub(super) fn with_files_of(self, other: Runs) -> Result<Runs, Runs> {
-        match self.levels.len() == other.levels.len() {
-            true => Ok(Runs { levels: other.levels, values: other.values, ..self }),
-            false => Err(self),
+        if self.levels.len() == other.levels.len() {
+            Ok(Runs { levels: other.levels, values: other.values, ..self })
+        } else {
+            Err(self)
         }
     }
 
@@ -200,9 +201,10 @@ impl Named {
     }
 
     fn verify(&self) -> Result<(), Damage> {
-        match checksum_of(&self.path)? == self.checksum {
-            true => Ok(()),
-            false => Err(Damage::new(&self.path, "its checksum is not the one in the manifest")),
+        if checksum_of(&self.path)? == self.checksum {
+            Ok(())
+        } else {
+            Err(Damage::new(&self.path, "its checksum is not the one in the manifest"))
         }
     }
 }

@@ -28,9 +28,10 @@ pub(crate) fn visit(
             let Some(newest) = newest.get(column)? else { return Ok(()) };
             let newest = Pack::decode(newest)?;
             let left = newest.visit(time, versions_max, &mut see)?;
-            match left > 0 && newest.older() {
-                true => history::visit(history, column, time, left, see),
-                false => Ok(()),
+            if left > 0 && newest.older() {
+                history::visit(history, column, time, left, see)
+            } else {
+                Ok(())
             }
         }
     }

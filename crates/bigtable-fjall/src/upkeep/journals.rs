@@ -113,12 +113,11 @@ impl Journals {
             let number = number.expect("the engine names a keyspace's directory by its number");
             self.inventory.keyspaces.insert(number, keyspace.name().to_string());
         }
-        match self.inventory.keyspaces.len() > known {
-            true => {
-                may_wait("writing the inventory");
-                self.inventory.write(&self.dir)
-            }
-            false => Ok(()),
+        if self.inventory.keyspaces.len() > known {
+            may_wait("writing the inventory");
+            self.inventory.write(&self.dir)
+        } else {
+            Ok(())
         }
     }
 
@@ -168,17 +167,16 @@ impl Journals {
         let Written { bytes, number, end, calm } = *batch;
         let batch = bytes + BATCH_BYTES;
         self.bytes += batch;
-        self.reaches = match !calm && self.bytes > JOURNAL_BYTES_MIN && self.has_next() {
-            false => Some(number),
-            true => {
-                self.sealed.push(Sealed { number: self.newest, bytes: self.bytes, end });
-                self.grown = true;
-                self.go_on()?;
-                self.release()?;
-                // The batch may be in either journal.
-                self.bytes = batch;
-                None
-            }
+        self.reaches = if !calm && self.bytes > JOURNAL_BYTES_MIN && self.has_next() {
+            self.sealed.push(Sealed { number: self.newest, bytes: self.bytes, end });
+            self.grown = true;
+            self.go_on()?;
+            self.release()?;
+            // The batch may be in either journal.
+            self.bytes = batch;
+            None
+        } else {
+            Some(number)
         };
         Ok(())
     }

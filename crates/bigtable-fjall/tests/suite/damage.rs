@@ -330,9 +330,10 @@ fn harms(name: &Path, data: &[u8]) -> Vec<Harm> {
     let length = data.len();
     let mut harms = vec![Harm::Remove, Harm::Cut(0), Harm::Cut(length / 2), Harm::Zero(0..length)];
     let is_journal = name.extension().is_some_and(|e| e == "jnl") && name.starts_with("engine");
-    let places = match is_journal {
-        true => places(data, every()),
-        false => (0..length).step_by(every().max(length / 5).max(1)).collect(),
+    let places = if is_journal {
+        places(data, every())
+    } else {
+        (0..length).step_by(every().max(length / 5).max(1)).collect()
     };
     for (count, at) in places.into_iter().enumerate() {
         harms.push(match count % 2 {

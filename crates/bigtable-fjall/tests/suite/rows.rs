@@ -84,12 +84,11 @@ fn read<'a>(
         .fold(Selection::default(), |select, family| select.family(family, TimeRange::ALL, 9));
     let select = Selection { above: above.map(ts), ..select };
     Box::pin(async move {
-        let rows = match scans {
-            true => {
-                let range = RowRange::row(row);
-                table.scan(&range, &select, PageLimit::default()).await.unwrap().rows
-            }
-            false => vec![table.read_row(&RowKey::from(row), &select).await.unwrap()],
+        let rows = if scans {
+            let range = RowRange::row(row);
+            table.scan(&range, &select, PageLimit::default()).await.unwrap().rows
+        } else {
+            vec![table.read_row(&RowKey::from(row), &select).await.unwrap()]
         };
         rows.iter().flat_map(|row| &row.cells).map(|cell| cell.timestamp.as_u64()).collect()
     })

@@ -73,9 +73,10 @@ impl Condition {
         let selects = |changes: &Result<Changes, Status>| {
             changes.as_ref().is_ok_and(|changes| !changes.select().columns.is_empty())
         };
-        let select = match selects(&then) || selects(&other) {
-            true => layout::everything(),
-            false => predicate_selection(&predicate, schema),
+        let select = if selects(&then) || selects(&other) {
+            layout::everything()
+        } else {
+            predicate_selection(&predicate, schema)
         };
         let bytes = then.iter().chain(&other).map(Changes::bytes).sum();
         let finding = Finding::new();

@@ -220,9 +220,10 @@ async fn newest(
     let select: Selection = column(f, b"q", TimeRange::up_to(s), 1).above(s);
     let mut seen = [None; 2];
     for (seen, table) in seen.iter_mut().zip(tables) {
-        let row = match scans {
-            true => super::fixture::scan(&**table, &RowRange::all(), &select).await.pop(),
-            false => Some(read(&**table, b"r", &select).await),
+        let row = if scans {
+            super::fixture::scan(&**table, &RowRange::all(), &select).await.pop()
+        } else {
+            Some(read(&**table, b"r", &select).await)
         };
         *seen = row.and_then(|row| row.newest(f, b"q").map(|cell| cell.timestamp));
     }

@@ -47,10 +47,7 @@ impl Cell {
             let what = format!("{}/{row}/{column} was never written", table.name());
             return Err(Failure::no(what, "`percolator scan` lists the cells that are there"));
         }
-        let older = match self.history {
-            true => 0,
-            false => moments.len().saturating_sub(NEWEST),
-        };
+        let older = if self.history { 0 } else { moments.len().saturating_sub(NEWEST) };
         moments.truncate(moments.len() - older);
         let out = context.out;
         if out.json {

@@ -56,9 +56,12 @@ impl View {
     fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let config = load()?;
         if context.out.json {
-            let settings = config.settings().map(|(key, value, source)| match self.sources {
-                true => (key.to_owned(), json!({ "value": value, "source": source })),
-                false => (key.to_owned(), json!(value)),
+            let settings = config.settings().map(|(key, value, source)| {
+                if self.sources {
+                    (key.to_owned(), json!({ "value": value, "source": source }))
+                } else {
+                    (key.to_owned(), json!(value))
+                }
             });
             context.out.json(&settings.collect::<Value>())?;
             return Ok(Exit::Done);

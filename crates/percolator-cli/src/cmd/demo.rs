@@ -93,13 +93,12 @@ impl Demo {
             index.stop().await;
             return Ok(Exit::Interrupted);
         };
-        match out.json {
-            true => out.json(&json_of(&source, &outcome))?,
-            false => {
-                summary(out, &outcome)?;
-                examples(out, &index).await?;
-                next_steps(out, self.data.as_deref(), &index).await;
-            }
+        if out.json {
+            out.json(&json_of(&source, &outcome))?
+        } else {
+            summary(out, &outcome)?;
+            examples(out, &index).await?;
+            next_steps(out, self.data.as_deref(), &index).await;
         }
         index.stop().await;
         Ok(if outcome.verify.is_ok() { Exit::Done } else { Exit::Violated })

@@ -212,9 +212,10 @@ impl Retire {
             return Ok(Exit::No);
         }
         let retired = db.retire_observer(&self.name).await?;
-        match context.out.json {
-            true => context.out.json(&json!({ "retired": retired }))?,
-            false => context.out.note(&format!("retired {}", self.name)),
+        if context.out.json {
+            context.out.json(&json!({ "retired": retired }))?
+        } else {
+            context.out.note(&format!("retired {}", self.name))
         }
         Ok(Exit::Done)
     }

@@ -53,9 +53,10 @@ impl Get {
             value["timestamp"] = snapshot.timestamp().as_u64().into();
             out.json(&value)?;
         } else if let ([_], [(_, value)]) = (self.columns.as_slice(), found.cells.as_slice()) {
-            match std::io::stdout().is_terminal() {
-                true => out.line(&keys::text(value))?,
-                false => out.bytes(value)?,
+            if std::io::stdout().is_terminal() {
+                out.line(&keys::text(value))?
+            } else {
+                out.bytes(value)?
             }
         } else {
             for (column, value) in &found.cells {

@@ -40,27 +40,24 @@ impl Wait {
         let place = self.store.place()?;
         let db = self.store.open_existing_at(&place).await?;
         // A directory is open in one process at a time: what nobody handles here, nobody handles.
-        let index = match webindex::is_in(&db).await? {
-            true => Some(webindex::Index::at(db.clone(), &place).await?),
-            false => None,
+        let index = if webindex::is_in(&db).await? {
+            Some(webindex::Index::at(db.clone(), &place).await?)
+        } else {
+            None
         };
         let elsewhere = matches!(place, Place::Cluster(_));
         let handled = elsewhere || index.is_some() || db.backlog().await?.is_empty();
-        let (report, waited) = match handled {
-            // This process runs no observers, so it misses none.
-            false => {
-                let set_aside = db.set_aside().await?;
-                (IdleReport { idle: false, set_aside, missing: Vec::new() }, None)
-            }
-            true => match self.idle(context, &db).await? {
+        let (report, waited) = if handled {
+            match self.idle(context, &db).await? {
                 Some(report) => (report, Some(self.timeout)),
                 None => return Ok(Exit::Interrupted),
-            },
+            }
+        } else {
+            // This process runs no observers, so it misses none.
+            let set_aside = db.set_aside().await?;
+            (IdleReport { idle: false, set_aside, missing: Vec::new() }, None)
         };
-        let left = match report.idle {
-            true => Vec::new(),
-            false => db.backlog().await?,
-        };
+        let left = if report.idle { Vec::new() } else { db.backlog().await? };
         if context.out.json {
             context.out.json(&json!({
                 "idle": report.idle,

@@ -134,11 +134,10 @@ impl Worker {
         };
         let worker = webindex::Worker::start(db.clone(), search, options).await?;
         let incarnation = db.incarnation().to_string();
-        match out.json {
-            true => out.line(&json!({ "worker": incarnation }).to_string())?,
-            false => {
-                out.line(&format!("worker {incarnation} runs the observers of the web index"))?
-            }
+        if out.json {
+            out.line(&json!({ "worker": incarnation }).to_string())?
+        } else {
+            out.line(&format!("worker {incarnation} runs the observers of the web index"))?
         }
         asked_to_end(&context.interrupt).await?;
         worker.stop().await;

@@ -37,9 +37,10 @@ impl Set {
             Ok(tx.start_ts())
         };
         let start_ts = db.transact(write).await?;
-        match context.out.json {
-            true => context.out.json(&json!({ "start_ts": start_ts.as_u64(), "cells": 1 }))?,
-            false => context.out.note(&format!("written by transaction {start_ts}")),
+        if context.out.json {
+            context.out.json(&json!({ "start_ts": start_ts.as_u64(), "cells": 1 }))?
+        } else {
+            context.out.note(&format!("written by transaction {start_ts}"))
         }
         Ok(Exit::Done)
     }
@@ -85,9 +86,10 @@ impl Delete {
             };
             return Err(Failure::no(what, "`percolator scan` lists what is there"));
         }
-        match context.out.json {
-            true => context.out.json(&json!({ "start_ts": start_ts.as_u64(), "cells": cells }))?,
-            false => context.out.note(&format!("{cells} deleted by transaction {start_ts}")),
+        if context.out.json {
+            context.out.json(&json!({ "start_ts": start_ts.as_u64(), "cells": cells }))?
+        } else {
+            context.out.note(&format!("{cells} deleted by transaction {start_ts}"))
         }
         Ok(Exit::Done)
     }

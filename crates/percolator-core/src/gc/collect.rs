@@ -125,9 +125,10 @@ impl Client {
         let mut select = Selection::default()
             .family(WRITE, TimeRange::up_to(bounds.safe_point), VERSIONS_MAX)
             .family(ROLLBACK, below, u32::MAX);
-        match table.notifies_apart() {
-            true => self.collect_notifications(table, bounds, pace, counts).await?,
-            false => select = select.family(NOTIFY, below, u32::MAX),
+        if table.notifies_apart() {
+            self.collect_notifications(table, bounds, pace, counts).await?
+        } else {
+            select = select.family(NOTIFY, below, u32::MAX)
         }
         let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
         let mut left = Some(RowRange::all());

@@ -126,14 +126,14 @@ impl Client {
             }
             (samples.stored.clone().unwrap_or_default(), samples.encode(now_ms, wall_ms))
         };
-        match replace(self.system(), SAMPLES, &old, new.clone()).await? {
-            true => self.collection().samples().stored = Some(new),
+        if replace(self.system(), SAMPLES, &old, new.clone()).await? {
+            self.collection().samples().stored = Some(new)
+        } else {
             // Another client stores its own, or a reply was lost: take in what is there, and store
             // the union with the next sample.
-            false => {
-                let value = read(self.system(), SAMPLES).await?.unwrap_or_default();
-                self.merge_samples(&value)?;
-            }
+
+            let value = read(self.system(), SAMPLES).await?.unwrap_or_default();
+            self.merge_samples(&value)?;
         }
         Ok(latest)
     }

@@ -207,9 +207,10 @@ impl Client {
     /// # Errors
     /// [`Error::TooOld`] when collection may have been faster.
     pub(crate) fn check_held(&self, s: Timestamp) -> Result<()> {
-        match self.readers().holds(s) || off(mutants::LAPSED_READS) {
-            true => Ok(()),
-            false => Err(Error::TooOld { asked: s, floor: self.readers().last() }),
+        if self.readers().holds(s) || off(mutants::LAPSED_READS) {
+            Ok(())
+        } else {
+            Err(Error::TooOld { asked: s, floor: self.readers().last() })
         }
     }
 
@@ -244,9 +245,10 @@ impl Client {
         let wanted = readers.to_register();
         readers.narrow(wanted);
         let Some(oldest) = wanted else {
-            return match stored.is_some() {
-                true => self.write_registration(&mut stored, None).await,
-                false => Ok(()),
+            return if stored.is_some() {
+                self.write_registration(&mut stored, None).await
+            } else {
+                Ok(())
             };
         };
         self.write_registration(&mut stored, Some(self.registration(oldest))).await?;

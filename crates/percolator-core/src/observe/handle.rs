@@ -251,9 +251,12 @@ async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Resul
     let s = tx.start_ts();
     let versions = tx.client.read_acknowledged(table, row, &both, s, Patience::GiveUp).await?;
     let of = |column: &Column| versions.iter().find(|version| version.column == *column);
-    let acked = of(&ack.column).and_then(|version| match off(mutants::ACK_IS_COMMIT_TS) {
-        true => Some(version.commit_ts),
-        false => acknowledged(version.value.as_deref()),
+    let acked = of(&ack.column).and_then(|version| {
+        if off(mutants::ACK_IS_COMMIT_TS) {
+            Some(version.commit_ts)
+        } else {
+            acknowledged(version.value.as_deref())
+        }
     });
     let acked = acked.filter(|_| !off(mutants::ACK_UNREAD));
     let changed = of(column);

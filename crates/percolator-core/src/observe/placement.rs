@@ -82,10 +82,7 @@ impl Table {
 
     /// The key that a row's notifications lie under.
     pub(crate) fn notify_key(&self, row: &RowKey) -> RowKey {
-        match self.notifies_apart() {
-            false => row.clone(),
-            true => sharded(row.as_bytes()),
-        }
+        if self.notifies_apart() { sharded(row.as_bytes()) } else { row.clone() }
     }
 
     /// The row whose notifications lie under a key.

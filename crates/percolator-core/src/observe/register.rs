@@ -54,9 +54,12 @@ impl Client {
     /// Stores observers in the schema, if they are not in it, and finds what they have missed. A
     /// sweep that a crash cut short is done again by the next who registers.
     pub(crate) async fn register(&self, wanted: &[Observed]) -> Result<()> {
-        self.change_schema(|old| match wanted.iter().all(|e| old.entries.contains_key(e)) {
-            true => Ok(None),
-            false => old.with(wanted).map(Some),
+        self.change_schema(|old| {
+            if wanted.iter().all(|e| old.entries.contains_key(e)) {
+                Ok(None)
+            } else {
+                old.with(wanted).map(Some)
+            }
         })
         .await?;
         let schema = Schema::read(self.system()).await?;
@@ -182,12 +185,11 @@ impl Client {
             self.check_held(s)?;
             let mut dirty = Vec::new();
             for found in &page.rows {
-                let versions = match found.cells.iter().any(|cell| cell.family == LOCK) {
-                    true => {
-                        let (row, patience) = (&found.key, Patience::Wait);
-                        self.read_acknowledged(&table, row, &columns, s, patience).await?
-                    }
-                    false => self.versions(&table, found, s, Column::is_ack).await?,
+                let versions = if found.cells.iter().any(|cell| cell.family == LOCK) {
+                    let (row, patience) = (&found.key, Patience::Wait);
+                    self.read_acknowledged(&table, row, &columns, s, patience).await?
+                } else {
+                    self.versions(&table, found, s, Column::is_ack).await?
                 };
                 let of = |column: &Column| versions.iter().find(|v| v.column == *column);
                 let acked = of(&ack).and_then(|v| acknowledged(v.value.as_deref()));

@@ -81,10 +81,7 @@ impl Failures {
         let doubled = options.failure_delay.saturating_mul(factor);
         let delay = doubled.min(options.failure_delay_max);
         failure.not_before = now + delay;
-        match failure.attempts >= options.failures_max {
-            true => Delay::SetAside,
-            false => Delay::Until(delay),
-        }
+        if failure.attempts >= options.failures_max { Delay::SetAside } else { Delay::Until(delay) }
     }
 
     pub(super) fn forget(&self, cell: &Cell, observer: &str) {

@@ -357,9 +357,10 @@ impl Context {
     fn scanned(&self, found: bool) {
         let now = self.runtime().now();
         let mut scans = self.scans();
-        scans.pause = match found {
-            true => self.options.scan_period,
-            false => (scans.pause * 2).min(self.options.idle_max),
+        scans.pause = if found {
+            self.options.scan_period
+        } else {
+            (scans.pause * 2).min(self.options.idle_max)
         };
         scans.next = now + scans.pause;
     }

@@ -55,10 +55,7 @@ const _: () = assert!(LEASE_WAIT.as_millis() <= Syncing::SILENCE.as_millis());
 
 /// How long a successor waits on its own clock.
 pub(super) fn lease_wait() -> Duration {
-    match off(mutants::WAITS_LESS_THAN_A_LEASE) {
-        true => Duration::from_millis(1950),
-        false => LEASE_WAIT,
-    }
+    if off(mutants::WAITS_LESS_THAN_A_LEASE) { Duration::from_millis(1950) } else { LEASE_WAIT }
 }
 
 /// The oracle of a single process.

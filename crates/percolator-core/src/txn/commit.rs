@@ -97,9 +97,10 @@ impl Transaction {
         client.take_turn(ROWS_OF_A_COMMIT).await;
         client.check_open()?;
         let Some(plan) = Plan::of(&mut self).await? else {
-            return match self.notifications.is_empty() {
-                true => Ok(self.start_ts()),
-                false => client.finish(self.commit_notifications()).await,
+            return if self.notifications.is_empty() {
+                Ok(self.start_ts())
+            } else {
+                client.finish(self.commit_notifications()).await
             };
         };
         let tried = match client.try_one_step(&plan, &self.notifications) {
@@ -151,9 +152,10 @@ impl Transaction {
         let Transaction { client, notifications, .. } = self;
         client.check_limits(&plan)?;
         let mut pulse = Pulse::new(&plan, client.runtime().now());
-        let early = match off(mutants::COMMIT_TS_FIRST) {
-            true => client.oracle().timestamp().await.ok(),
-            false => None,
+        let early = if off(mutants::COMMIT_TS_FIRST) {
+            client.oracle().timestamp().await.ok()
+        } else {
+            None
         };
         let locked = {
             let prewrite = pin!(client.prewrite(&plan));
@@ -302,10 +304,11 @@ impl Client {
         // Whether an earlier request may have committed, or may yet.
         let mut asked = false;
         loop {
-            let answer = match self.may_commit(start_ts) {
-                true => row.table.store().check_and_mutate_row(request.clone()).await,
+            let answer = if self.may_commit(start_ts) {
+                row.table.store().check_and_mutate_row(request.clone()).await
+            } else {
                 // As a floor would refuse it.
-                false => Err(bigtable::Error::TooOld { asked: start_ts, floor: start_ts }),
+                Err(bigtable::Error::TooOld { asked: start_ts, floor: start_ts })
             };
             let settled = match answer {
                 Ok(true) => return Ok(commit_ts),

@@ -183,9 +183,10 @@ impl Client {
         self.counters().reads.bump();
         let found = table.store().read_rows(rows, select).await.map_err(too_old)?;
         let versions = rows.iter().zip(found).map(async |(row, found)| {
-            match found.cells.iter().any(|cell| cell.family == LOCK) {
-                true => self.read_row(table, row, select, s, patience).await,
-                false => self.versions(table, &found, s, |_| true).await,
+            if found.cells.iter().any(|cell| cell.family == LOCK) {
+                self.read_row(table, row, select, s, patience).await
+            } else {
+                self.versions(table, &found, s, |_| true).await
             }
         });
         try_join_all(versions).await

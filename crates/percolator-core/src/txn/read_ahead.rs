@@ -86,10 +86,7 @@ impl Predictor {
     fn after(&self, table: &Table, lead: &Column) -> Vec<Column> {
         let leads = self.leads();
         let Some(lead) = leads.get(&(table.shared_name(), lead.clone())) else { return Vec::new() };
-        match lead.is_wasteful() {
-            true => Vec::new(),
-            false => lead.scores.keys().cloned().collect(),
-        }
+        if lead.is_wasteful() { Vec::new() } else { lead.scores.keys().cloned().collect() }
     }
 
     fn learn(&self, table: &Table, row: &KeptRow) {
@@ -250,9 +247,10 @@ impl Client {
     ) -> Result<Vec<(Column, Option<Bytes>)>> {
         let columns: BTreeSet<Column> = ahead.iter().chain([column]).cloned().collect();
         let columns: Vec<Column> = columns.into_iter().collect();
-        let select = match off(mutants::UNLOCKED_AHEAD) {
-            false => selection(&columns, s),
-            true => without_locks(selection(std::slice::from_ref(column), s), ahead, s),
+        let select = if off(mutants::UNLOCKED_AHEAD) {
+            without_locks(selection(std::slice::from_ref(column), s), ahead, s)
+        } else {
+            selection(&columns, s)
         };
         self.take_turn(0).await;
         self.counters().reads.bump();

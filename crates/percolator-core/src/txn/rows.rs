@@ -216,9 +216,10 @@ pub(crate) fn roll_back_missing_primary(
 ) -> ConditionalMutation {
     ConditionalMutation {
         predicate: vec![primary_lock(start_ts), committed(primary, start_ts)],
-        otherwise: match off(mutants::NO_TOMB_ON_MISSING_PRIMARY) {
-            true => Vec::new(),
-            false => vec![tomb(primary, start_ts)],
+        otherwise: if off(mutants::NO_TOMB_ON_MISSING_PRIMARY) {
+            Vec::new()
+        } else {
+            vec![tomb(primary, start_ts)]
         },
         ..ConditionalMutation::new(row)
     }

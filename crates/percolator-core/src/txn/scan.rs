@@ -181,9 +181,10 @@ impl<'a> Scan<'a> {
 
     /// Whether a column belongs into the result: the asked for, or all but acknowledgements.
     fn wants(&self, column: &Column) -> bool {
-        match self.columns.is_empty() {
-            true => !column.is_ack(),
-            false => self.columns.binary_search(column).is_ok(),
+        if self.columns.is_empty() {
+            !column.is_ack()
+        } else {
+            self.columns.binary_search(column).is_ok()
         }
     }
 

@@ -356,9 +356,10 @@ impl Store for FaultyStore {
     }
 
     fn limits(&self) -> Limits {
-        match self.shared.states_limits.load(Ordering::SeqCst) {
-            true => self.inner.limits(),
-            false => Limits::default(),
+        if self.shared.states_limits.load(Ordering::SeqCst) {
+            self.inner.limits()
+        } else {
+            Limits::default()
         }
     }
 }
@@ -530,10 +531,7 @@ impl Table for FaultyTable {
         }
         let result = self.inner.check_and_mutate_row(request).await;
         self.delay().await;
-        match self.one_in(weather.drop_reply) {
-            true => Err(unknown()),
-            false => result,
-        }
+        if self.one_in(weather.drop_reply) { Err(unknown()) } else { result }
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {

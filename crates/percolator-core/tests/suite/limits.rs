@@ -95,10 +95,8 @@ fn one_transaction_spans_tables() {
                 tx.set(table, "s", &B, value).unwrap();
             }
             let prewritten = tx.prewrite().await.unwrap();
-            let decided = match forward {
-                true => Some(prewritten.commit_primary().await.unwrap()),
-                false => None,
-            };
+            let decided =
+                if forward { Some(prewritten.commit_primary().await.unwrap()) } else { None };
             drop(decided);
             world.declare_dead(&owner);
             let tx = other.begin().await.unwrap();

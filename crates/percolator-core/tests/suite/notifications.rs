@@ -83,19 +83,16 @@ fn h47_clearing_a_notification_spares_the_one_of_a_concurrent_write() {
             let workers = observe(&worker, "o", counting(COUNT)).await;
             clear.arrived().await;
             let prewritten = late.prewrite().await.unwrap();
-            let commit_ts = match prewrites_only {
-                false => {
-                    let decided = prewritten.commit_primary().await.unwrap();
-                    clear.release();
-                    decided.commit_ts()
-                }
-                true => {
-                    clear.release();
-                    world.sleep_ms(1).await;
-                    let at_s = world.raw(&table, "r", NOTIFY, &BAL).await.contains(&s);
-                    assert_ne!(at_s, world.is_apart(&NOTIFY));
-                    prewritten.commit_primary().await.unwrap().commit_ts()
-                }
+            let commit_ts = if prewrites_only {
+                clear.release();
+                world.sleep_ms(1).await;
+                let at_s = world.raw(&table, "r", NOTIFY, &BAL).await.contains(&s);
+                assert_ne!(at_s, world.is_apart(&NOTIFY));
+                prewritten.commit_primary().await.unwrap().commit_ts()
+            } else {
+                let decided = prewritten.commit_primary().await.unwrap();
+                clear.release();
+                decided.commit_ts()
             };
             assert!(world.raw(&table, "r", NOTIFY, &BAL).await.contains(&commit_ts));
             idle(&world, &worker).await;
@@ -305,9 +302,10 @@ fn h53_a_program_without_one_of_the_observers_deletes_nothing() {
             register(&new, "new").await;
             let first = observer(move |tx, change| {
                 Box::pin(async move {
-                    match fails {
-                        true => Err(percolator_core::Error::application("never works")),
-                        false => add(tx, &change.table, &change.row, &OTHER, 1).await,
+                    if fails {
+                        Err(percolator_core::Error::application("never works"))
+                    } else {
+                        add(tx, &change.table, &change.row, &OTHER, 1).await
                     }
                 })
             });

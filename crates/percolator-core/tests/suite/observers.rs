@@ -130,9 +130,10 @@ fn h47_h56_setting_a_change_aside_spares_the_notification_of_a_later_write() {
         let failing = observer(move |tx, change| {
             let broken = observer_broken.load(SeqCst);
             Box::pin(async move {
-                match broken {
-                    true => Err(Error::application("it was told to fail")),
-                    false => add(tx, &change.table, &change.row, &COUNT, 1).await,
+                if broken {
+                    Err(Error::application("it was told to fail"))
+                } else {
+                    add(tx, &change.table, &change.row, &COUNT, 1).await
                 }
             })
         });

@@ -259,10 +259,7 @@ fn h37_a_transaction_reads_its_own_writes_unless_told_otherwise() {
             tx.read_own_writes(own);
             let text = |value: Option<percolator_core::Bytes>| value.map(|v| v.to_vec());
             let (old, new) = (Some(b"old".to_vec()), Some(b"own".to_vec()));
-            let expected = match own {
-                true => [new.clone(), None, new],
-                false => [old.clone(), old, None],
-            };
+            let expected = if own { [new.clone(), None, new] } else { [old.clone(), old, None] };
             let rows = ["a".into(), "b".into(), "c".into()];
             let many = tx.get_many(&table, &rows, &[BAL]).await.unwrap();
             let scanned = tx.scan(&table).collect().await.unwrap();

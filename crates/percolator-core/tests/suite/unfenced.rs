@@ -414,23 +414,20 @@ fn h35_who_begins_to_read_the_past_is_seen_by_the_round_or_refused() {
             let read_table = table.clone();
             let read = async move { at(&at_work, &read_table, "a", past).await };
             let round = async move { collector.gc(TERM).await.unwrap() };
-            let (read, round) = match held_of_round {
-                true => {
-                    let round = world.beside(round);
-                    world.sleep_ms(10).await;
-                    let read = world.beside(read);
-                    world.sleep_ms(10).await;
-                    held.release();
-                    (read, round)
-                }
-                false => {
-                    let read = world.beside(read);
-                    world.sleep_ms(10).await;
-                    let round = world.beside(round);
-                    world.sleep_ms(10).await;
-                    held.release();
-                    (read, round)
-                }
+            let (read, round) = if held_of_round {
+                let round = world.beside(round);
+                world.sleep_ms(10).await;
+                let read = world.beside(read);
+                world.sleep_ms(10).await;
+                held.release();
+                (read, round)
+            } else {
+                let read = world.beside(read);
+                world.sleep_ms(10).await;
+                let round = world.beside(round);
+                world.sleep_ms(10).await;
+                held.release();
+                (read, round)
             };
             let (read, round) = (read.await.unwrap(), round.await.unwrap());
             match read {

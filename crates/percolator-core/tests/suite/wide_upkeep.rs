@@ -189,9 +189,10 @@ async fn cleared(world: &World, batched: bool) {
     let count = notify_too_often(world, &client, &table).await;
     let runs = Arc::new(AtomicUsize::new(0));
     let counting = Counting(runs.clone());
-    let registration = match batched {
-        true => Registration::batched("o", "t", BAL, Batch::default(), counting),
-        false => Registration::weak("o", "t", BAL, counting),
+    let registration = if batched {
+        Registration::batched("o", "t", BAL, Batch::default(), counting)
+    } else {
+        Registration::weak("o", "t", BAL, counting)
     };
     let workers = client.observe(vec![registration], one_thread()).await.unwrap();
     let report = client.wait_idle(Some(Duration::from_secs(100))).await.unwrap();
@@ -228,9 +229,10 @@ fn h70_more_notifications_than_one_request_can_delete_are_set_aside_and_replayed
         let (broken, runs) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
         let (is_broken, ran) = (broken.clone(), runs.clone());
         let failing = observer(move |_, _| {
-            let result = match is_broken.load(SeqCst) {
-                true => Err(Error::application("it was told to fail")),
-                false => Ok(()),
+            let result = if is_broken.load(SeqCst) {
+                Err(Error::application("it was told to fail"))
+            } else {
+                Ok(())
             };
             ran.fetch_add(usize::from(result.is_ok()), SeqCst);
             Box::pin(async { result })

@@ -268,9 +268,10 @@ impl Inner {
         let ttl = i64::try_from(seconds).expect("at most ten minutes");
         let request = proto::LeaseGrantRequest { ttl, id: 0 };
         let granted = self.leases().lease_grant(request).await.map_err(unreachable)?.into_inner();
-        match granted.error.is_empty() {
-            true => Ok(granted.id),
-            false => Err(unavailable(format!("etcd granted no lease: {}", granted.error))),
+        if granted.error.is_empty() {
+            Ok(granted.id)
+        } else {
+            Err(unavailable(format!("etcd granted no lease: {}", granted.error)))
         }
     }
 

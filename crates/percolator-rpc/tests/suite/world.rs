@@ -70,9 +70,10 @@ struct CutTable {
 }
 
 fn check(cut: &AtomicBool) -> bigtable::Result<()> {
-    match cut.load(Ordering::SeqCst) {
-        true => Err(bigtable::Error::Unavailable { why: "cut off".to_owned() }),
-        false => Ok(()),
+    if cut.load(Ordering::SeqCst) {
+        Err(bigtable::Error::Unavailable { why: "cut off".to_owned() })
+    } else {
+        Ok(())
     }
 }
 

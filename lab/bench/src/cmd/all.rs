@@ -80,18 +80,20 @@ impl All {
         if let Some(report) = &self.report {
             publish(report, &found, &checked)?;
         }
-        match context.out.json {
-            true => context.out.json(&told)?,
-            false => check::print(context.out, &checked)?,
+        if context.out.json {
+            context.out.json(&told)?
+        } else {
+            check::print(context.out, &checked)?
         }
         failed.extend(complaints(&checked));
-        match failed.is_empty() {
-            true => Ok(Exit::Done),
-            false => Err(Failure::error(
+        if failed.is_empty() {
+            Ok(Exit::Done)
+        } else {
+            Err(Failure::error(
                 Exit::Missed,
                 format!("{} things are not as they must be:{}", failed.len(), listed(&failed)),
                 format!("NAME.txt and NAME.json in {} say more", self.out.display()),
-            )),
+            ))
         }
     }
 

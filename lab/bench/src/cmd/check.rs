@@ -30,14 +30,16 @@ impl Check {
             ));
         }
         let checked = check::all(&self.dir);
-        match context.out.json {
-            true => context.out.json(&check::json(&checked))?,
-            false => check::print(context.out, &checked)?,
+        if context.out.json {
+            context.out.json(&check::json(&checked))?
+        } else {
+            check::print(context.out, &checked)?
         }
         let complaints = complaints(&checked);
-        match complaints.is_empty() {
-            true => Ok(Exit::Done),
-            false => Err(Failure::error(
+        if complaints.is_empty() {
+            Ok(Exit::Done)
+        } else {
+            Err(Failure::error(
                 Exit::Missed,
                 format!(
                     "{} goals are missed or not measured:{}",
@@ -45,7 +47,7 @@ impl Check {
                     listed(&complaints)
                 ),
                 "`percolator-bench all --out DIR` measures everything",
-            )),
+            ))
         }
     }
 }

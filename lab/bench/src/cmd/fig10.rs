@@ -53,9 +53,10 @@ impl Fig10 {
         let plot = fig10::chart(&settings, &outcome);
         let plots = plot.map(|chart| ("fig10.svg".to_owned(), chart.svg())).into_iter().collect();
         self.common.write("fig10", &figures, plots)?;
-        match context.out.json {
-            true => context.out.json(&figures)?,
-            false => fig10::print(context.out, &settings, &outcome)?,
+        if context.out.json {
+            context.out.json(&figures)?
+        } else {
+            fig10::print(context.out, &settings, &outcome)?
         }
         match outcome.void(&settings) {
             None => Ok(Exit::Done),

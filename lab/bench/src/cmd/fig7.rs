@@ -81,9 +81,10 @@ impl Fig7 {
         };
         let json = fig7::json(&settings, &result);
         self.common.write("fig7", &json, fig7::plots(&settings, &result))?;
-        match context.out.json {
-            true => context.out.json(&json)?,
-            false => fig7::print(context.out, &settings, &result)?,
+        if context.out.json {
+            context.out.json(&json)?
+        } else {
+            fig7::print(context.out, &settings, &result)?
         }
         for missing in &result.missing {
             context.out.warn(&format!("left out: {missing}"));

@@ -63,9 +63,10 @@ impl Fig8 {
                         report anything else with the settings above";
             return Err(Failure::error(Exit::Violated, broken.join("; "), help));
         }
-        match context.out.json {
-            true => context.out.json(&json)?,
-            false => fig8::print(context.out, &settings, &result)?,
+        if context.out.json {
+            context.out.json(&json)?
+        } else {
+            fig8::print(context.out, &settings, &result)?
         }
         for missing in &result.missing {
             context.out.warn(&format!("left out: {missing}"));

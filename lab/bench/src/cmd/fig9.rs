@@ -68,9 +68,10 @@ impl Fig9 {
         let figures = fig9::json(&settings, &outcome);
         let plot = fig9::chart(&settings, &outcome).svg();
         self.common.write("fig9", &figures, vec![("fig9.svg".to_owned(), plot)])?;
-        match context.out.json {
-            true => context.out.json(&figures)?,
-            false => fig9::print(context.out, &settings, &outcome)?,
+        if context.out.json {
+            context.out.json(&figures)?
+        } else {
+            fig9::print(context.out, &settings, &outcome)?
         }
         match outcome.void() {
             None => Ok(Exit::Done),

@@ -45,9 +45,10 @@ impl Measure {
         let json = findings.json();
         let plot = findings.plot.clone().map(|svg| (format!("{}.svg", findings.name), svg));
         self.common.write(findings.name, &json, plot.into_iter().collect())?;
-        match context.out.json {
-            true => context.out.json(&json)?,
-            false => findings.print(context.out)?,
+        if context.out.json {
+            context.out.json(&json)?
+        } else {
+            findings.print(context.out)?
         }
         let broken: Vec<String> =
             findings.broken().map(|c| format!("\n  {}: {}", c.name, c.found)).collect();

@@ -191,9 +191,10 @@ impl Oracle {
         let figures = oracle::json(&settings, &result);
         let plot = oracle::plot(&settings, &result);
         self.common.write("oracle", &figures, vec![("oracle.svg".to_owned(), plot)])?;
-        match context.out.json {
-            true => context.out.json(&figures)?,
-            false => oracle::print(context.out, &settings, &result)?,
+        if context.out.json {
+            context.out.json(&figures)?
+        } else {
+            oracle::print(context.out, &settings, &result)?
         }
         if let Some((what, help)) = result.void() {
             return Err(Failure::error(Exit::Violated, what, help));
@@ -256,9 +257,10 @@ impl Rpc {
         let figures = rpc::json(&settings, &result);
         let plot = rpc::plot(&settings, &result);
         self.common.write("rpc", &figures, vec![("rpc.svg".to_owned(), plot)])?;
-        match context.out.json {
-            true => context.out.json(&figures)?,
-            false => rpc::print(context.out, &settings, &result)?,
+        if context.out.json {
+            context.out.json(&figures)?
+        } else {
+            rpc::print(context.out, &settings, &result)?
         }
         if !result.check.is_ok() {
             return Err(Failure::error(
@@ -312,9 +314,10 @@ impl Webindex {
         };
         let runs = measured(context, webindex::run(context, &settings)).await?;
         let Some((full, half)) = runs else { return Ok(Exit::Interrupted) };
-        match context.out.json {
-            true => context.out.json(&webindex::json(&settings, &full, &half))?,
-            false => webindex::print(context.out, &settings, &full, &half)?,
+        if context.out.json {
+            context.out.json(&webindex::json(&settings, &full, &half))?
+        } else {
+            webindex::print(context.out, &settings, &full, &half)?
         }
         let differences = full.differences.len() + half.differences.len();
         if differences > 0 {

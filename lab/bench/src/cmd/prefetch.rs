@@ -38,9 +38,10 @@ impl Prefetch {
         let figures = prefetch::json(&outcome);
         let plot = ("prefetch.svg".to_owned(), prefetch::plot(&outcome));
         self.common.write("prefetch", &figures, vec![plot])?;
-        match context.out.json {
-            true => context.out.json(&figures)?,
-            false => prefetch::print(context.out, &outcome)?,
+        if context.out.json {
+            context.out.json(&figures)?
+        } else {
+            prefetch::print(context.out, &outcome)?
         }
         if outcome.wrong > 0 {
             return Err(Failure::error(

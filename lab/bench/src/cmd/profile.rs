@@ -92,9 +92,10 @@ impl Profile {
         let figures = outcome.json();
         let plot = outcome.plot().map(|svg| ("profile.svg".to_owned(), svg));
         self.common.write("profile", &figures, plot.into_iter().collect())?;
-        match context.out.json {
-            true => context.out.json(&figures)?,
-            false => outcome.print(context.out)?,
+        if context.out.json {
+            context.out.json(&figures)?
+        } else {
+            outcome.print(context.out)?
         }
         if outcome.wrong > 0 {
             return Err(Failure::error(

@@ -74,9 +74,10 @@ impl Scan {
                 "the figures are void; please report this with the settings above",
             ));
         }
-        match context.out.json {
-            true => context.out.json(&json)?,
-            false => scan::print(context.out, &settings, &result)?,
+        if context.out.json {
+            context.out.json(&json)?
+        } else {
+            scan::print(context.out, &settings, &result)?
         }
         Ok(Exit::Done)
     }

@@ -94,9 +94,10 @@ pub(super) async fn raw(
     name: &str,
     newest_apart: bool,
 ) -> anyhow::Result<Place> {
-    let (group, family) = match newest_apart {
-        true => (LocalityGroup::on_disk("newest", Layout::NewestApart), NEWEST),
-        false => (LocalityGroup::on_disk("versions", Layout::Versions), VERSIONS),
+    let (group, family) = if newest_apart {
+        (LocalityGroup::on_disk("newest", Layout::NewestApart), NEWEST)
+    } else {
+        (LocalityGroup::on_disk("versions", Layout::Versions), VERSIONS)
     };
     let table = store.open_table(name, &TableSchema { groups: vec![group] }).await?;
     Ok(Place::Raw { table, family })

@@ -103,10 +103,7 @@ fn short(value: f64) -> String {
 
 /// The classes of a bar: the paper's own are pale.
 fn look(role: super::Role) -> String {
-    match is_hollow(role) {
-        true => format!("{} pale", class(role)),
-        false => class(role),
-    }
+    if is_hollow(role) { format!("{} pale", class(role)) } else { class(role) }
 }
 
 #[cfg(test)]

@@ -220,10 +220,7 @@ pub(super) fn legend<'a>(
 }
 
 fn marker_class(role: Role) -> String {
-    match is_hollow(role) {
-        true => format!("{} hollow", class(role)),
-        false => class(role),
-    }
+    if is_hollow(role) { format!("{} hollow", class(role)) } else { class(role) }
 }
 
 /// Which form of marker.

@@ -152,10 +152,7 @@ impl<T: Wire> Wire for Option<T> {
     }
 
     fn take(input: &mut Bytes) -> Option<Self> {
-        match bool::take(input)? {
-            true => T::take(input).map(Some),
-            false => Some(None),
-        }
+        if bool::take(input)? { T::take(input).map(Some) } else { Some(None) }
     }
 }
 
@@ -169,10 +166,7 @@ impl<T: Wire, E: Wire> Wire for Result<T, E> {
     }
 
     fn take(input: &mut Bytes) -> Option<Self> {
-        match bool::take(input)? {
-            true => T::take(input).map(Ok),
-            false => E::take(input).map(Err),
-        }
+        if bool::take(input)? { T::take(input).map(Ok) } else { E::take(input).map(Err) }
     }
 }
 

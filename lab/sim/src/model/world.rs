@@ -115,10 +115,8 @@ pub(super) struct World {
 impl World {
     /// The model's first state.
     pub(super) fn new(model: &Model) -> Result<Self> {
-        let store = match model.apart {
-            true => MemoryStore::without_locality_groups(),
-            false => MemoryStore::new(),
-        };
+        let store =
+            if model.apart { MemoryStore::without_locality_groups() } else { MemoryStore::new() };
         let (store, log) = (Arc::new(store), Log::default());
         let actors = model.programs.len();
         let exchange = Exchange::new(actors + 1);
@@ -316,10 +314,7 @@ impl World {
     /// What decides everything that can still happen.
     pub(super) fn fingerprint(&self) -> u64 {
         // How far writers are is in what they do.
-        let workers = match self.workers.is_empty() {
-            true => &[][..],
-            false => &self.delivered,
-        };
+        let workers = if self.workers.is_empty() { &[][..] } else { &self.delivered };
         let budget = (self.copies, workers, &self.died, &self.vanished);
         // Workers forget what they did, but an end is judged by it.
         let seen = if self.workers.is_empty() { Vec::new() } else { self.log.seen() };

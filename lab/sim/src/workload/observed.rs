@@ -128,10 +128,11 @@ impl Observer for Numbered {
 
 /// Fails in one way or another.
 fn fail(world: &World) -> Result<()> {
-    match world.one_in(2) {
-        true => Err(Error::application("it was told to fail")),
+    if world.one_in(2) {
+        Err(Error::application("it was told to fail"))
+    } else {
         // Not `panic!`: nothing is to be printed.
-        false => std::panic::resume_unwind(Box::new("it was told to panic")),
+        std::panic::resume_unwind(Box::new("it was told to panic"))
     }
 }
 
@@ -188,9 +189,10 @@ pub(crate) async fn observe(session: &Session, observers: Observers) -> Workers 
         idle_max: Duration::from_millis(world.between(300, 1500)),
         row_lock_lifetime: Duration::from_millis(world.between(50, 2000)),
         // Without renewal two runs of one change meet more often (H52).
-        run_max: match world.one_in(2) {
-            true => Duration::ZERO,
-            false => Duration::from_millis(world.between(0, 4000)),
+        run_max: if world.one_in(2) {
+            Duration::ZERO
+        } else {
+            Duration::from_millis(world.between(0, 4000))
         },
         failure_delay: Duration::from_millis(world.between(1, 20)),
         failure_delay_max: Duration::from_millis(500),

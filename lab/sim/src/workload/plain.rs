@@ -24,10 +24,7 @@ pub(super) async fn mixed(session: &Session, table: u8, rows: u64) -> Result<()>
             7 => tx.delete(at)?,
             _ => {
                 let to = at.row + world.between(1, 40) as u16;
-                let limit = match world.one_in(3) {
-                    true => world.between(1, 5) as usize,
-                    false => usize::MAX,
-                };
+                let limit = if world.one_in(3) { world.between(1, 5) as usize } else { usize::MAX };
                 drop(tx.scan(at, to, limit).await?);
             }
         }
@@ -95,10 +92,7 @@ pub(super) async fn large(session: &Session) -> Result<()> {
     for n in 0..count {
         let table = if n % 16 == 0 { 0 } else { LARGE };
         let at = cell(table, (first + n / 2) % 48, (n % 2) as u8);
-        match world.one_in(8) {
-            true => tx.delete(at)?,
-            false => tx.set(at, &body(session))?,
-        }
+        if world.one_in(8) { tx.delete(at)? } else { tx.set(at, &body(session))? }
     }
     if world.one_in(3) {
         drop(tx.scan(cell(LARGE, 0, 0), u16::MAX, usize::MAX).await?);

@@ -171,12 +171,13 @@ fn completed(books: &Books, found: &mut Found) {
 
 /// Whether a trade of this type may have been in these states, one after the other.
 fn is_legal(tt: u8, states: &[u8]) -> bool {
-    let whole: &[&[u8]] = match kind::is_market(tt) {
-        true => &[&[status::SUBMITTED, status::COMPLETED]],
-        false => &[
+    let whole: &[&[u8]] = if kind::is_market(tt) {
+        &[&[status::SUBMITTED, status::COMPLETED]]
+    } else {
+        &[
             &[status::PENDING, status::SUBMITTED, status::COMPLETED],
             &[status::PENDING, status::SUBMITTED, status::CANCELLED],
-        ],
+        ]
     };
     !states.is_empty() && whole.iter().any(|whole| whole.starts_with(states))
 }

@@ -152,9 +152,10 @@ async fn in_statements(
         Request::TradeUpdate(lookup) => lookups::trade_update(db, sql, lookup).await?,
         Request::DataMaintenance(change) => maintenance::run(db, sql, change).await?,
     };
-    match answer.unchanged {
-        true => transaction.rollback().await?,
-        false => transaction.commit().await?,
+    if answer.unchanged {
+        transaction.rollback().await?
+    } else {
+        transaction.commit().await?
     }
     Ok(answer)
 }

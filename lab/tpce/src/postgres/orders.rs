@@ -65,9 +65,10 @@ pub(super) async fn trade_order(
     let price = if is_market { last } else { order.bid };
     let worth = worth.map_or(0, |row| row.get::<_, i64>(0));
     let closes = if is_sell { position > 0 } else { position < 0 };
-    let owed = match closes && taxed(tax_status as u8).0 {
-        true => estimated_tax(db, sql, (order, c, symb), price).await?,
-        false => 0,
+    let owed = if closes && taxed(tax_status as u8).0 {
+        estimated_tax(db, sql, (order, c, symb), price).await?
+    } else {
+        0
     };
     let commission = share(order.qty * price, rate);
     for says in [price, owed, commission, charge, worth, broker.len() as i64] {
@@ -208,9 +209,10 @@ pub(super) async fn trade_result(
     };
     let settled = settle(&held, fill);
     let (taxable, withheld) = taxed(row.get::<_, i16>(9) as u8);
-    let tax = match taxable && settled.gain() > 0 {
-        true => share(settled.gain(), db.query_one(&sql.tax_rates, &[&c]).await?.get(0)),
-        false => 0,
+    let tax = if taxable && settled.gain() > 0 {
+        share(settled.gain(), db.query_one(&sql.tax_rates, &[&c]).await?.get(0))
+    } else {
+        0
     };
     let commission = share(qty * execution.price, rate.get(0));
     let amt = settlement(fill, charge, commission, if withheld { tax } else { 0 });

@@ -112,9 +112,10 @@ impl<'a> Draft<'a> {
         group.bounds.split(versions, &mut |part| {
             let Some((oldest, _)) = part.last() else { return };
             let (key, pack) = (Slice::new(&column.at(*oldest)), Pack::encode(part, false));
-            match replaced == Some(&key) {
-                true => self.replace(history, key, pack),
-                false => self.put(history, key, Some(pack)),
+            if replaced == Some(&key) {
+                self.replace(history, key, pack)
+            } else {
+                self.put(history, key, Some(pack))
             }
         });
     }
@@ -206,9 +207,10 @@ impl<'a> Draft<'a> {
 /// The pack under a key of the history.
 fn decode(key: &[u8], stored: Option<Slice>) -> Result<Pack, Fault> {
     let pack = Pack::decode(stored.ok_or(Fault::Damaged("a pack without its value"))?)?;
-    match pack.extent()?.1 == timestamp_of(key)? {
-        true => Ok(pack),
-        false => Err(Fault::Damaged("a pack is not under the time of its oldest version")),
+    if pack.extent()?.1 == timestamp_of(key)? {
+        Ok(pack)
+    } else {
+        Err(Fault::Damaged("a pack is not under the time of its oldest version"))
     }
 }
 

@@ -51,9 +51,10 @@ impl Image {
             let journal = newest_journal(dir);
             let mut files = BTreeMap::new();
             for path in listing.keys() {
-                let data = match path == &journal {
-                    true => data_of(path),
-                    false => fs::read(path).unwrap_or_default(),
+                let data = if path == &journal {
+                    data_of(path)
+                } else {
+                    fs::read(path).unwrap_or_default()
                 };
                 files.insert(path.strip_prefix(dir).unwrap().to_owned(), data);
             }

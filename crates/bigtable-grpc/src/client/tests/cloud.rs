@@ -23,10 +23,11 @@ struct Source(AtomicBool);
 #[async_trait]
 impl TokenSource for Arc<Source> {
     async fn token(&self) -> Result<Token, String> {
-        match self.0.load(Ordering::SeqCst) {
-            true => Err("the key was revoked".to_owned()),
+        if self.0.load(Ordering::SeqCst) {
+            Err("the key was revoked".to_owned())
+        } else {
             // It is not good for long: each request asks again.
-            false => Ok(Token { text: SECRET.to_owned(), valid_for: Duration::ZERO }),
+            Ok(Token { text: SECRET.to_owned(), valid_for: Duration::ZERO })
         }
     }
 }

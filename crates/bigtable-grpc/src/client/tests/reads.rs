@@ -272,12 +272,11 @@ fn columns(random: &mut StdRng) -> Selection {
         };
         let family = Family::from_static(["f", "g"][random.random_range(0..2)]);
         let versions = random.random_range(1..4);
-        selection = match random.random_ratio(1, 3) {
-            true => selection.family(family, time, versions),
-            false => {
-                let qualifier = ["p", "q", "absent"][random.random_range(0..3)];
-                selection.column(family, qualifier, time, versions)
-            }
+        selection = if random.random_ratio(1, 3) {
+            selection.family(family, time, versions)
+        } else {
+            let qualifier = ["p", "q", "absent"][random.random_range(0..3)];
+            selection.column(family, qualifier, time, versions)
         };
     }
     selection

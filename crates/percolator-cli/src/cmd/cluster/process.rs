@@ -128,9 +128,10 @@ impl Started {
                 return Ok(());
             }
             if !alive || begun.elapsed() > READY_MAX {
-                let what = match alive {
-                    true => format!("{} was not ready within {} s", self.role, READY_MAX.as_secs()),
-                    false => format!("{} ended before it was ready", self.role),
+                let what = if alive {
+                    format!("{} was not ready within {} s", self.role, READY_MAX.as_secs())
+                } else {
+                    format!("{} ended before it was ready", self.role)
                 };
                 let said = self.said(place)?;
                 let log = place.log(self.role).display().to_string();

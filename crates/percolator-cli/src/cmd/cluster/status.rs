@@ -32,10 +32,7 @@ pub(crate) struct Status {
 impl Status {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let (place, plan) = Place::find(&self.data)?;
-        match show(context, &place, &plan).await? {
-            true => Ok(Exit::Done),
-            false => Ok(Exit::No),
-        }
+        if show(context, &place, &plan).await? { Ok(Exit::Done) } else { Ok(Exit::No) }
     }
 }
 

@@ -85,9 +85,10 @@ impl Oracle {
             plaintext_beyond_loopback: self.tls.insecure,
         };
         let server = OracleServer::start(node, listener, options)?;
-        match context.out.json {
-            true => context.out.line(&json!({ "address": address.to_string() }).to_string())?,
-            false => context.out.line(&address.to_string())?,
+        if context.out.json {
+            context.out.line(&json!({ "address": address.to_string() }).to_string())?
+        } else {
+            context.out.line(&address.to_string())?
         }
         asked_to_end(&context.interrupt).await?;
         server.stop().await?;

@@ -44,9 +44,10 @@ pub(crate) struct Search {
 impl Search {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let found = search_only(&self.store).await?.find(&self.query, self.offset, self.limit)?;
-        match context.out.json {
-            true => context.out.json(&json!(found))?,
-            false => print_found(context.out, &found)?,
+        if context.out.json {
+            context.out.json(&json!(found))?
+        } else {
+            print_found(context.out, &found)?
         }
         Ok(if found.total == 0 { Exit::No } else { Exit::Done })
     }
@@ -106,9 +107,10 @@ impl Page {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let index = Index::open_existing(&self.store).await?;
         let page = index.page(&self.url).await?.ok_or_else(|| not_there(&self.url))?;
-        match context.out.json {
-            true => context.out.json(&json!(page))?,
-            false => print_page(context.out, &page)?,
+        if context.out.json {
+            context.out.json(&json!(page))?
+        } else {
+            print_page(context.out, &page)?
         }
         index.stop().await;
         Ok(Exit::Done)
@@ -116,10 +118,8 @@ impl Page {
 }
 
 fn print_page(out: Out, page: &PageView) -> std::io::Result<()> {
-    let canonical = match page.canonical == page.url {
-        true => "itself".to_owned(),
-        false => printable(&page.canonical),
-    };
+    let canonical =
+        if page.canonical == page.url { "itself".to_owned() } else { printable(&page.canonical) };
     let indexed = match &page.skipped {
         Some(reason) => format!("not indexed: {}", printable(reason)),
         None => format!("{} bytes of text", grouped(page.text_bytes as u64)),
@@ -142,9 +142,10 @@ fn print_page(out: Out, page: &PageView) -> std::io::Result<()> {
     };
     let header =
         [Column::left("from"), Column::left("anchors"), Column::left("names the duplicate")];
-    match page.anchors.is_empty() {
-        true => Ok(()),
-        false => out.table(&header, page.anchors.iter().map(row).collect()),
+    if page.anchors.is_empty() {
+        Ok(())
+    } else {
+        out.table(&header, page.anchors.iter().map(row).collect())
     }
 }
 
@@ -163,9 +164,10 @@ impl Cluster {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let index = Index::open_existing(&self.store).await?;
         let cluster = index.cluster(&self.url).await?.ok_or_else(|| not_there(&self.url))?;
-        match context.out.json {
-            true => context.out.json(&json!(cluster))?,
-            false => print_cluster(context.out, &cluster)?,
+        if context.out.json {
+            context.out.json(&json!(cluster))?
+        } else {
+            print_cluster(context.out, &cluster)?
         }
         index.stop().await;
         Ok(Exit::Done)
@@ -199,9 +201,10 @@ impl Stats {
     pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let index = Index::open_existing(&self.store).await?;
         let stats = index.stats().await?;
-        match context.out.json {
-            true => context.out.json(&json!(stats))?,
-            false => print_stats(context.out, &stats)?,
+        if context.out.json {
+            context.out.json(&json!(stats))?
+        } else {
+            print_stats(context.out, &stats)?
         }
         index.stop().await;
         Ok(Exit::Done)

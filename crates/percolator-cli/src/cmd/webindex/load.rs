@@ -79,10 +79,7 @@ impl Load {
             exclude: self.exclude.clone(),
             limit: self.limit,
             pages_per_s: self.rate,
-            mirror: self.mirror.then_some(match self.yes {
-                true => Mirror::All,
-                false => Mirror::ATenth,
-            }),
+            mirror: self.mirror.then_some(if self.yes { Mirror::All } else { Mirror::ATenth }),
         };
         let progress = Progress::default();
         let started = Instant::now();
@@ -95,23 +92,21 @@ impl Load {
         index.database().sync().await?;
         let seconds = started.elapsed().as_secs_f64();
         warn_of(context.out, &report);
-        match context.out.json {
-            true => context.out.json(&json!({
+        if context.out.json {
+            context.out.json(&json!({
                 "found": report.found, "loaded": report.loaded, "unchanged": report.unchanged,
                 "bytes": report.bytes, "retracted": report.retracted, "mirror": report.mirror,
                 "unmatched": report.unmatched, "warnings": report.warnings,
                 "skipped": report.skipped,
                 "stopped": report.stopped, "idle": idle, "seconds": seconds,
                 "counters": counters(&index),
-            }))?,
-            false => context.out.line(&load_table(&report, seconds))?,
+            }))?
+        } else {
+            context.out.line(&load_table(&report, seconds))?
         }
         index.stop().await;
         let refused = report.mirror.is_some_and(|mirror| mirror.refused.is_some());
-        Ok(match refused || (report.warnings > 0 && self.strict) {
-            true => Exit::No,
-            false => Exit::Done,
-        })
+        Ok(if refused || (report.warnings > 0 && self.strict) { Exit::No } else { Exit::Done })
     }
 }
 
@@ -136,9 +131,10 @@ fn load_table(report: &LoadReport, seconds: f64) -> String {
 pub(crate) fn warn_of(out: Out, report: &LoadReport) {
     for skipped in report.skipped.iter().take(NAMED_MAX) {
         // The reason names the file where the system says so.
-        match skipped.reason.contains(&skipped.path) {
-            true => out.warn(&skipped.reason),
-            false => out.warn(&format!("{}: {}", skipped.path, skipped.reason)),
+        if skipped.reason.contains(&skipped.path) {
+            out.warn(&skipped.reason)
+        } else {
+            out.warn(&format!("{}: {}", skipped.path, skipped.reason))
         }
     }
     if report.warnings > NAMED_MAX {
@@ -180,23 +176,17 @@ impl Remove {
         let index = Index::open_existing(&self.store.synced_at_end()).await?;
         let (mut removed, mut missing) = (Vec::new(), Vec::new());
         for url in &self.urls {
-            match index.remove(url).await? {
-                true => removed.push(url),
-                false => missing.push(url),
-            }
+            if index.remove(url).await? { removed.push(url) } else { missing.push(url) }
         }
         let idle = wait(context, &index).await?;
         index.database().sync().await?;
         for url in &missing {
             context.out.warn(&format!("{url}: no such page is stored; URLs are written in full"));
         }
-        match context.out.json {
-            true => context
-                .out
-                .json(&json!({ "removed": removed, "missing": missing, "idle": idle }))?,
-            false => {
-                context.out.line(&format!("{} pages removed", grouped(removed.len() as u64)))?
-            }
+        if context.out.json {
+            context.out.json(&json!({ "removed": removed, "missing": missing, "idle": idle }))?
+        } else {
+            context.out.line(&format!("{} pages removed", grouped(removed.len() as u64)))?
         }
         index.stop().await;
         Ok(if missing.is_empty() { Exit::Done } else { Exit::No })

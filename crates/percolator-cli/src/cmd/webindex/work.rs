@@ -35,15 +35,16 @@ impl Rank {
         let report = drive(context, "ranking", &progress, index.rank(&progress)).await?;
         let idle = wait(context, &index).await?;
         index.database().sync().await?;
-        match context.out.json {
-            true => context.out.json(&json!({ "rank": report, "idle": idle }))?,
-            false => context.out.line(&format!(
+        if context.out.json {
+            context.out.json(&json!({ "rank": report, "idle": idle }))?
+        } else {
+            context.out.line(&format!(
                 "{} pages ranked over {} links in {} rounds, {} changed",
                 grouped(report.pages as u64),
                 grouped(report.edges as u64),
                 report.iterations,
                 grouped(report.changed as u64),
-            ))?,
+            ))?
         }
         index.stop().await;
         Ok(Exit::Done)
@@ -74,15 +75,16 @@ impl Recrawl {
         let report = drive(context, "recrawling", &progress, recrawl).await?;
         let idle = wait(context, &index).await?;
         index.database().sync().await?;
-        match context.out.json {
-            true => context.out.json(&json!({ "recrawl": report, "idle": idle }))?,
-            false => context.out.line(&format!(
+        if context.out.json {
+            context.out.json(&json!({ "recrawl": report, "idle": idle }))?
+        } else {
+            context.out.line(&format!(
                 "of {} pages {} edited, {} deleted, {} loaded again",
                 grouped(report.pages as u64),
                 grouped(report.edited as u64),
                 grouped(report.deleted as u64),
                 grouped(report.unchanged as u64),
-            ))?,
+            ))?
         }
         index.stop().await;
         Ok(Exit::Done)
@@ -111,24 +113,23 @@ impl Verify {
             return Ok(Exit::Interrupted);
         };
         let report = report?;
-        match context.out.json {
-            true => context.out.json(&json!({ "verify_ok": report.is_ok(), "verify": report }))?,
-            false => {
-                for difference in &report.named {
-                    context.out.line(difference)?;
-                }
-                context.out.line(&format!(
-                    "{} documents, {} clusters, {} attached links, {} searchable pages: {}",
-                    grouped(report.documents as u64),
-                    grouped(report.clusters as u64),
-                    grouped(report.attached_links as u64),
-                    grouped(report.searchable as u64),
-                    match report.differences {
-                        0 => "no difference".to_owned(),
-                        n => format!("{} differences", grouped(n as u64)),
-                    },
-                ))?;
+        if context.out.json {
+            context.out.json(&json!({ "verify_ok": report.is_ok(), "verify": report }))?
+        } else {
+            for difference in &report.named {
+                context.out.line(difference)?;
             }
+            context.out.line(&format!(
+                "{} documents, {} clusters, {} attached links, {} searchable pages: {}",
+                grouped(report.documents as u64),
+                grouped(report.clusters as u64),
+                grouped(report.attached_links as u64),
+                grouped(report.searchable as u64),
+                match report.differences {
+                    0 => "no difference".to_owned(),
+                    n => format!("{} differences", grouped(n as u64)),
+                },
+            ))?;
         }
         index.stop().await;
         Ok(if report.is_ok() { Exit::Done } else { Exit::Violated })
@@ -207,18 +208,12 @@ pub async fn wait(context: &Context, index: &WebIndex) -> anyhow::Result<bool> {
                 context.out.note(&format!(
                     "interrupted with {} changes left for observers; nothing is lost, {}",
                     grouped(left(index).await?),
-                    match elsewhere {
-                        true => "the workers go on with them",
-                        false => "the next command on this store goes on with them",
-                    }
+                    if elsewhere { "the workers go on with them" } else { "the next command on this store goes on with them" }
                 ));
                 return Ok(false);
             }
             _ = look.tick() => {
-                let waiting = match elsewhere {
-                    true => left(index).await?,
-                    false => index.database().hints_waiting() as u64,
-                };
+                let waiting = if elsewhere { left(index).await? } else { index.database().hints_waiting() as u64 };
                 let waiting = grouped(waiting);
                 bar.say(0, &format!("observers at work, {waiting} changes wait"));
             }

@@ -204,9 +204,7 @@ async fn collect(
         let cells = row.cells.iter().map(|(column, value)| format!(" {column}={}", shown(value)));
         format!("{}{}", row.row, cells.collect::<String>())
     });
-    let text = match rows.is_empty() {
-        true => "nothing".to_owned(),
-        false => lines.collect::<Vec<_>>().join("\n"),
-    };
+    let text =
+        if rows.is_empty() { "nothing".to_owned() } else { lines.collect::<Vec<_>>().join("\n") };
     Ok((text.clone(), ("scan".to_owned(), text.replace('\n', ", "))))
 }

@@ -47,10 +47,7 @@ pub(super) async fn dump(world: &World, client: &Client, table: &Table) -> Strin
         }
     }
     let tables: Vec<String> = cells.iter().map(|(column, rows)| draw(column, rows)).collect();
-    match tables.is_empty() {
-        true => "nothing".to_owned(),
-        false => tables.join("\n"),
-    }
+    if tables.is_empty() { "nothing".to_owned() } else { tables.join("\n") }
 }
 
 fn add_row(key: &RowKey, row: &bigtable::Row, locks: &[LockView], cells: &mut Cells) {

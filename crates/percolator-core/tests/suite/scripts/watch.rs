@@ -70,9 +70,10 @@ impl Watch {
             })
         });
         let (name, column) = (self.name.clone(), self.column.clone());
-        match self.weak {
-            true => Registration::weak(name, "t", column, run),
-            false => Registration::strong(name, "t", column, run),
+        if self.weak {
+            Registration::weak(name, "t", column, run)
+        } else {
+            Registration::strong(name, "t", column, run)
         }
     }
 }

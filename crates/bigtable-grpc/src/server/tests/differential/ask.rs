@@ -224,10 +224,7 @@ async fn read(world: &mut World, request: ReadRowsRequest) -> Result<Vec<String>
 
 /// A cell without the server's own time.
 fn timeless(cell: &Shown) -> String {
-    let at = match NOW.contains(&cell.micros) {
-        true => "now".to_owned(),
-        false => cell.micros.to_string(),
-    };
+    let at = if NOW.contains(&cell.micros) { "now".to_owned() } else { cell.micros.to_string() };
     let Shown { row, family, qualifier, labels, value, .. } = cell;
     format!("{row}/{family}:{qualifier}@{at} {labels:?} = {}", value.escape_ascii())
 }

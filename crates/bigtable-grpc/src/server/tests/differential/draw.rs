@@ -88,9 +88,10 @@ impl Draw {
     pub(super) fn requests(&mut self, count: usize) -> Vec<Request> {
         let mut requests = Draw::first();
         while requests.len() < count {
-            match self.one_in(40) && !self.emulator.old {
-                true => requests.extend(self.family_that_goes()),
-                false => requests.push(self.request()),
+            if self.one_in(40) && !self.emulator.old {
+                requests.extend(self.family_that_goes())
+            } else {
+                requests.push(self.request())
             }
         }
         requests
