@@ -10,8 +10,9 @@
 //!   (`memory.rs`).
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use bigtable::sync::locked;
 use bigtable::{Layout, LocalityGroup};
 use fjall::config::FilterPolicy;
 use fjall::{Database, Keyspace};
@@ -78,7 +79,7 @@ impl Group {
     /// What was written to the write buffer, where that is counted. The holder of the commit lock
     /// alone asks.
     pub(crate) fn churn(&self) -> Option<MutexGuard<'_, Churn>> {
-        self.churn.as_ref().map(|churn| churn.lock().unwrap_or_else(PoisonError::into_inner))
+        self.churn.as_ref().map(locked)
     }
 
     /// The group's keyspace, or that of its history.

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
+use bigtable::sync::locked;
 use fjall::{Keyspace, Readable, Slice, Snapshot};
 
 use crate::commit::recent::{Recent, using};
@@ -58,7 +59,7 @@ impl<'a> Cells<'a> {
             Cells::Disk(snapshot, keyspace) => snapshot.get(*keyspace, key),
             Cells::Live(keyspace) => keyspace.get(key),
             Cells::Recent(recent, keyspace) => {
-                let lock = || recent.lock().unwrap_or_else(PoisonError::into_inner);
+                let lock = || locked(recent);
                 if let Some(value) = using(lock(), |recent| recent.get(key)) {
                     return Ok(value);
                 }

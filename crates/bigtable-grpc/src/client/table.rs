@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
+use bigtable::sync::locked;
 use bigtable::{ConditionalMutation, Error, Page, PageLimit, RequestSize, Result, Row, RowKey};
 use bigtable::{RowMutation, RowRange, Selection, Syncing, Table};
 use tonic::Code;
@@ -106,7 +107,7 @@ impl Table for GrpcTable {
             if let Err(status) = &answer
                 && let error @ Error::Unknown { .. } = of_mutation(status)
             {
-                *unknown.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                *locked(&unknown) = Some(error);
             }
             answer
         });
