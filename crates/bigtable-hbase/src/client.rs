@@ -6,9 +6,10 @@
 //! names the server of each region.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bytes::Bytes;
 use prost::Message;
 use rand::Rng;
@@ -122,7 +123,7 @@ impl Client {
         timeout: Duration,
     ) -> Result<Arc<Connection>, Failure> {
         let slot = {
-            let mut all = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = locked(&self.connections);
             all.entry((address.to_owned(), service)).or_default().clone()
         };
         let mut open = slot.lock().await;

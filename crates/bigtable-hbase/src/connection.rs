@@ -13,9 +13,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -52,13 +53,13 @@ struct Calls {
 
 impl Calls {
     fn take(&self, call_id: u32) -> Option<oneshot::Sender<Answer>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&call_id)
+        locked(&self.waiting).remove(&call_id)
     }
 
     /// Ends all calls: the connection is gone.
     fn end(&self, why: &str) {
         self.broken.store(true, Ordering::SeqCst);
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&self.waiting);
         for (_, call) in waiting.drain() {
             let _ = call.send(Err(Failure::Lost(why.to_owned())));
         }
@@ -122,7 +123,7 @@ impl Connection {
         let frame = frame(&header, message);
         let (sender, receiver) = oneshot::channel();
         let calls = &self.calls;
-        calls.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(call_id, sender);
+        locked(&calls.waiting).insert(call_id, sender);
         // `end` may have drained the calls before this one was there.
         if self.is_broken() {
             calls.take(call_id);

@@ -5,8 +5,9 @@
 //! elsewhere.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use bigtable::sync::locked;
 use bytes::Bytes;
 use prost::Message;
 
@@ -80,14 +81,14 @@ pub(crate) struct Regions {
 impl Regions {
     /// The region that holds a row, if it is known.
     pub(crate) fn of(&self, table: &Bytes, row: &[u8]) -> Option<Arc<Region>> {
-        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let tables = locked(&self.tables);
         let (_, region) = tables.get(table)?.range(..=Bytes::copy_from_slice(row)).next_back()?;
         region.contains(row).then(|| region.clone())
     }
 
     /// Puts a region in, unless a younger one overlaps it.
     pub(crate) fn put(&self, table: &Bytes, region: &Arc<Region>) {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = locked(&self.tables);
         let regions = tables.entry(table.clone()).or_default();
         let overlapping = |other: &&Arc<Region>| other.overlaps(region);
         let rivals: Vec<Arc<Region>> = regions.values().filter(overlapping).cloned().collect();
@@ -102,7 +103,7 @@ impl Regions {
 
     /// Forgets a region, unless another one has taken its place.
     pub(crate) fn forget(&self, table: &Bytes, region: &Region) {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = locked(&self.tables);
         if let Some(regions) = tables.get_mut(table)
             && regions.get(&region.start).is_some_and(|known| **known == *region)
         {

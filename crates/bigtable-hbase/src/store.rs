@@ -1,10 +1,11 @@
 //! The store: tables of one namespace, created with the attributes that Percolator relies on.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bigtable::sync::locked;
 use bigtable::{Error, Layout, Result, Store, Table, TableSchema, Timestamp, check_table_name};
 use bytes::Bytes;
 
@@ -157,7 +158,7 @@ impl HbaseStore {
     }
 
     fn opened(&self) -> Vec<Arc<HbaseTable>> {
-        let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let tables = locked(&self.tables);
         tables.values().cloned().collect()
     }
 
@@ -219,7 +220,7 @@ impl Store for HbaseStore {
             #[cfg(test)]
             Deletions::OfLaterCellsToo => {}
         }
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = locked(&self.tables);
         let table = tables.entry(name.to_owned()).or_insert_with(|| {
             let client = self.client.clone();
             Arc::new(HbaseTable::new(name, self.id(name), schema.clone(), client))

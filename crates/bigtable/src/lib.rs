@@ -37,6 +37,8 @@ pub mod conformance;
 mod memory;
 #[doc(hidden)]
 pub mod mutants;
+#[doc(hidden)]
+pub mod sync;
 
 pub use bytes::Bytes;
 pub use commit_rows::{AtCommit, COMMIT_ROWS_MAX, CommitRow, CommitRows, RowsOutcome};

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use clap::{Args, ValueEnum};
 use percolator::{Cluster, CommitPath, Config, OpenOptions, Options, Percolator, Table};
 
@@ -225,13 +226,13 @@ pub(crate) async fn open_directory(dir: &Path, options: OpenOptions) -> anyhow::
 }
 
 fn opened(db: Percolator) -> Percolator {
-    OPENED.lock().unwrap_or_else(PoisonError::into_inner).push(db.clone());
+    locked(&OPENED).push(db.clone());
     db
 }
 
 /// Closes what the command has opened: nothing that it has committed is left for others to finish.
 pub(crate) async fn close_all() -> anyhow::Result<()> {
-    let all = std::mem::take(&mut *OPENED.lock().unwrap_or_else(PoisonError::into_inner));
+    let all = std::mem::take(&mut *locked(&OPENED));
     for db in all {
         db.close_within(CLOSING_MAX).await?;
     }

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Poll, Waker};
+
+use bigtable::sync::locked;
 
 /// Counts how often it was rung, and wakes whoever waits for the next time.
 #[derive(Debug, Default)]
@@ -19,7 +21,7 @@ struct State {
 
 impl Bell {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// How often it was rung. To be asked before looking at what it is rung for: a change that

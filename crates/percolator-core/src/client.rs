@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use bigtable::sync::locked;
 use bigtable::{Store, Timestamp};
 
 use crate::close::Closing;
@@ -404,7 +405,7 @@ impl Client {
     /// The schema as it is in the store, or a newer one.
     pub(crate) async fn learn_schema(&self) -> Result<Arc<Schema>> {
         let read = Arc::new(Schema::read(self.system()).await?);
-        let mut schema = self.inner.schema.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut schema = locked(&self.inner.schema);
         if read.version > schema.version {
             *schema = read;
         }
@@ -413,11 +414,11 @@ impl Client {
 
     /// The schema this client knows without asking.
     pub(crate) fn known_schema(&self) -> Arc<Schema> {
-        self.inner.schema.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.inner.schema).clone()
     }
 
     fn tables(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Table>> {
-        self.inner.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.inner.tables)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use futures::future::{Either, select};
 
 use crate::gc::Slot;
@@ -42,7 +43,7 @@ pub struct CloseReport {
 
 impl Closing {
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.open)
     }
 
     /// Notes workers that are about to start.

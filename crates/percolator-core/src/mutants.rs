@@ -151,7 +151,9 @@ pub(crate) const fn ask_ahead(_: crate::Incarnation, _: crate::Stamp) -> Option<
 #[cfg(mutants)]
 pub(crate) fn ask_ahead(client: crate::Incarnation, stamp: crate::Stamp) -> Option<crate::Stamp> {
     use std::collections::BTreeMap;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::Mutex;
+
+    use bigtable::sync::locked;
     static AHEAD: Mutex<BTreeMap<crate::Incarnation, crate::Stamp>> = Mutex::new(BTreeMap::new());
-    AHEAD.lock().unwrap_or_else(PoisonError::into_inner).insert(client, stamp)
+    locked(&AHEAD).insert(client, stamp)
 }

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bigtable::{MemoryStore, Store};
 use futures::future::BoxFuture;
 use futures::task::ArcWake;
@@ -58,7 +59,7 @@ impl VirtualRuntime {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// How often a sleep has woken somebody.

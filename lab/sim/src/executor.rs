@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use futures::future::BoxFuture;
 use futures::task::ArcWake;
 
@@ -99,7 +100,7 @@ impl Executor {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Virtual time.
@@ -253,10 +254,10 @@ impl Executor {
             WORLD,
             Box::pin(async move {
                 let value = main.await;
-                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+                *locked(&place) = Some(value);
             }),
         );
-        let take = || result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let take = || locked(&result).take();
         while self.steps() < steps_max {
             if let Some(value) = take() {
                 return Some(value);

@@ -7,9 +7,10 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bigtable::{ConditionalMutation, Error, Result, Row};
 use bytes::Bytes;
 use futures::channel::oneshot;
@@ -109,7 +110,7 @@ impl<R: Together> Gathered<R> {
     }
 
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<Bytes, Vec<Waiting<R>>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.waiting)
     }
 
     fn take(&self, table: &Bytes) -> Vec<Waiting<R>> {

@@ -5,9 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bytes::Bytes;
 use futures::FutureExt;
 use percolator_core::{Error, Holder, Incarnation, LockService, ProcessLocks, Result, async_trait};
@@ -51,7 +52,7 @@ impl LockServer {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Ends the sessions of a process, after a while if it is dead; a living one makes new ones

@@ -3,10 +3,11 @@
 //! Time is a counter that every event of the history advances, so that what happened before what is
 //! never in doubt.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bigtable::Timestamp;
+use bigtable::sync::locked;
 use percolator_core::{Client, Column, Error, Oracle, Result, Stamp, Table, async_trait};
 
 use crate::check::raw::{Dump, RawCell};
@@ -51,7 +52,7 @@ struct State {
 
 impl Log {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     fn tick(&self) -> Duration {

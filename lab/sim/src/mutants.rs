@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use bigtable::mutants::Mutant;
+use bigtable::sync::locked;
 use clap::ValueEnum;
 #[cfg(mutants)]
 use percolator_sim::{check::property, history::Finding};
@@ -185,7 +186,7 @@ impl Build {
                 });
                 if let Err(error) = result {
                     next.store(wanted.len(), Ordering::Relaxed);
-                    *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    *locked(&failure) = Some(error);
                 }
             }
         };
@@ -249,7 +250,7 @@ impl Build {
 
     /// Makes sure, once, that a means finds nothing with every defence in place.
     fn expect_nothing(&self, means: Means, seeds: u64) -> anyhow::Result<()> {
-        let mut unmutated = self.unmutated.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unmutated = locked(&self.unmutated);
         if let Entry::Vacant(unknown) = unmutated.entry(means) {
             if let Some(Caught { by, .. }) = self.look(None, means, seeds)? {
                 bail!("with every defence in place: {by}");

@@ -7,10 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bigtable::Timestamp;
+use bigtable::sync::locked;
 use bytes::Bytes;
 use percolator_core::{
     Error, Oracle, OracleNode, OracleOptions, OracleRole, Result, Runtime, Stamp, WindowOracle,
@@ -96,14 +97,14 @@ impl OracleServer {
 
     fn lead(&self, oracle: Arc<WindowOracle>) {
         if let Part::Rival(leading) = &self.part {
-            *leading.lock().unwrap_or_else(PoisonError::into_inner) = Some(oracle);
+            *locked(leading) = Some(oracle);
         }
     }
 
     /// The oracle that it serves with, if it leads.
     pub(crate) fn leading(&self) -> Option<Arc<WindowOracle>> {
         match &self.part {
-            Part::Rival(leading) => leading.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Part::Rival(leading) => locked(leading).clone(),
             Part::Node(node) => match node.role() {
                 OracleRole::Leads(oracle) => Some(oracle),
                 OracleRole::StandsBy { .. } => None,
@@ -179,7 +180,7 @@ impl Known {
 
 impl Oracles {
     fn state(&self) -> MutexGuard<'_, Known> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Adds an oracle, and returns one that clients know no more.

@@ -12,9 +12,10 @@
 //! part of what waited may have been written, every caller is told that the outcome is unknown, and
 //! the store refuses everything until it is started again.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bigtable::{AtCommit, Error, Glance, Mutation, RowKey, RowRange, Timestamp};
 use bytes::Bytes;
 
@@ -40,14 +41,14 @@ struct Taken {
 
 impl Taken {
     fn commit_ts(&self) -> Option<Timestamp> {
-        *self.commit_ts.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.commit_ts)
     }
 }
 
 impl AtCommit for Taken {
     fn timestamp(&self) -> Option<Timestamp> {
         let taken = self.at.timestamp();
-        *self.commit_ts.lock().unwrap_or_else(PoisonError::into_inner) = taken;
+        *locked(&self.commit_ts) = taken;
         // For now nothing is written.
         None
     }

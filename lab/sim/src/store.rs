@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bigtable::{
     AtCommit, CommitRow, CommitRows, ConditionalMutation, Error, Glance, Glanced, MemoryStore,
     Mutation, PageLimit, Row, RowKey, RowRange, RowsOutcome, Selection, Store, Table, TimeRange,
@@ -118,11 +119,11 @@ impl StoreServer {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.journal)
     }
 
     /// The store itself, for looking at it without a network in between.

@@ -10,10 +10,11 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bytes::Bytes;
 
 use crate::executor::{Executor, ProcessId, Sleep};
@@ -92,7 +93,7 @@ impl Transport {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.shared.state)
     }
 
     pub(crate) fn set_weather(&self, weather: Weather) {
@@ -310,7 +311,7 @@ struct Waiting {
 
 impl Slot {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// The first reply counts; nobody looks at a later one.

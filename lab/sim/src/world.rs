@@ -3,9 +3,10 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use futures::future::{Either, select};
 use percolator_core::{Client, Error, LockService, Result, Services, TableLocks};
 
@@ -94,11 +95,11 @@ impl World {
     }
 
     pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.book)
     }
 
     fn members_mut(&self) -> MutexGuard<'_, Vec<ProcessRuntime>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.members)
     }
 
     pub(crate) fn now(&self) -> Duration {

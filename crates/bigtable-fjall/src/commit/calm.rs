@@ -19,8 +19,9 @@
 //! comes only after a seal that is known here.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use bigtable::sync::locked;
 use fjall::{AbstractTree, Keyspace};
 
 use crate::engine::{Engine, Lead};
@@ -44,7 +45,7 @@ struct Sealed {
 
 impl Calm {
     fn sealed(&self) -> MutexGuard<'_, Vec<Sealed>> {
-        self.sealed.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.sealed)
     }
 
     /// To be called under the commit lock, before a buffer of the keyspace is sealed.

@@ -22,8 +22,9 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard, TryLockError};
 
+use bigtable::sync::locked;
 use bigtable::{CommitRows, Error, Result, RowsOutcome};
 use fjall::PersistMode;
 use smallvec::SmallVec;
@@ -397,7 +398,7 @@ impl Engine {
             self.stop(&fjall::Error::Io(error));
         }
         self.forget_snapshot();
-        using(self.recent.lock().unwrap_or_else(PoisonError::into_inner), |recent| {
+        using(locked(&self.recent), |recent| {
             for (key, value) in newest {
                 recent.set(key, value);
             }

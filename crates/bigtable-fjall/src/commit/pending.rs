@@ -10,9 +10,10 @@
 //! the reads under way.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use bigtable::Timestamp;
+use bigtable::sync::locked;
 use futures::channel::oneshot;
 
 use crate::layout::key::Key;
@@ -58,7 +59,7 @@ impl Drop for Placed<'_> {
 impl Pending {
     fn state(&self) -> MutexGuard<'_, State> {
         // What panicked under this lock has left the list whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Has readers wait for these rows. To be called under the commit lock.

@@ -5,8 +5,9 @@
 //! look.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use bigtable::sync::locked;
 use futures::channel::oneshot;
 
 /// Whether a store takes writes.
@@ -78,7 +79,7 @@ struct State {
 
 impl Watched {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// A request was admitted: the usual case, which costs a look at an atomic.

@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bigtable::sync::locked;
 use bigtable::{Error, Result, TableSchema};
 use fjall::AbstractTree;
 use futures::channel::oneshot;
@@ -167,7 +168,7 @@ impl Running {
     pub(crate) fn slot(&self, engine: &Arc<Engine>, info: Arc<TableInfo>) -> Arc<TableSlot> {
         let (name, schema) = (info.name.clone(), info.schema.clone());
         let slot = Arc::new(TableSlot { name, schema, open: Slot::new(engine.clone(), info) });
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = locked(&self.tables);
         tables.retain(|table| table.strong_count() > 0);
         tables.push(Arc::downgrade(&slot));
         slot
@@ -260,7 +261,7 @@ impl Running {
 
     /// Waits while a thread opens the engine anew.
     fn wait_for_engine(&self) -> Result<()> {
-        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let keeper = locked(&self.keeper);
         keeper.halted.clone().map_or(Ok(()), Err)
     }
 
@@ -271,13 +272,13 @@ impl Running {
     /// Closes the engine under all handles, once what is in flight is done.
     pub(crate) fn close(&self) -> Result<()> {
         may_wait("closing the store");
-        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keeper = locked(&self.keeper);
         let Some(Opened { engine, .. }) = self.open.take() else { return Ok(()) };
         keeper.halted = Some(fault::closed(&self.path));
         engine.write_out_at_end.store(true, Ordering::Relaxed);
         engine.queue.close();
         self.reclaiming.stop();
-        let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let committer = locked(&self.committer).take();
         if let Some(committer) = committer {
             // Had it panicked, its callers would have learnt of it.
             let _ = committer.join();
@@ -288,7 +289,7 @@ impl Running {
 
     /// Opens the engine anew, unless another thread has.
     fn reopen(&self, generation: u64, must: bool) -> Result<()> {
-        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keeper = locked(&self.keeper);
         if let Some(halted) = &keeper.halted {
             return Err(halted.clone());
         }
@@ -348,7 +349,7 @@ impl Running {
             return Err(Replace::Never("the store is closed".to_owned()));
         };
         self.reclaiming.stop();
-        let committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let committer = locked(&self.committer).take();
         if let Some(committer) = committer {
             // Had it panicked, its callers would have learnt of it.
             let _ = committer.join();
@@ -369,7 +370,7 @@ impl Running {
         let opened = closed.open(&named, &of_handles, keeper.not_before());
         let (engine, infos) = opened.map_err(|error| Replace::Never(error.to_string()))?;
         let thread = spawn_committer(&engine).map_err(|error| Replace::Never(error.to_string()))?;
-        *self.committer.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        *locked(&self.committer) = Some(thread);
         keeper.generation = engine.generation;
         for (table, info) in tables.iter().zip(infos) {
             table.open.put(engine.clone(), info);
@@ -385,7 +386,7 @@ impl Running {
 
     /// The tables that somebody has a handle of.
     fn tables(&self) -> Vec<Arc<TableSlot>> {
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = locked(&self.tables);
         tables.retain(|table| table.strong_count() > 0);
         tables.iter().filter_map(Weak::upgrade).collect()
     }
@@ -444,7 +445,7 @@ impl Engine {
 fn find_tail(engine: &Engine) -> io::Result<Tail> {
     // Who wrote has found the engine failed, and has left; what a panic has left behind is looked
     // at by nobody here.
-    let lead = engine.lead.lock().unwrap_or_else(PoisonError::into_inner);
+    let lead = locked(&engine.lead);
     let mut acknowledged = Acknowledged::default();
     for keyspace in lead.keyspaces().chain([&engine.catalog.0]) {
         let tree = &keyspace.tree;
@@ -502,7 +503,7 @@ fn close(mut engine: Arc<Engine>) -> std::result::Result<Closed, String> {
         }
         std::thread::sleep(LOOK_EVERY);
     };
-    let ids_from = engine.lead.lock().unwrap_or_else(PoisonError::into_inner).ids_from;
+    let ids_from = locked(&engine.lead).ids_from;
     Ok(Closed {
         path: engine.path.clone(),
         options: engine.options.clone(),
@@ -532,7 +533,7 @@ impl Closed {
         engine.generation = generation + 1;
         let mut infos: Vec<Arc<TableInfo>> = Vec::new();
         {
-            let mut lead = engine.lead.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut lead = locked(&engine.lead);
             lead.ids_from = ids_from;
             lead.room.rest_until(not_before);
             for table in named.iter().chain(of_handles) {

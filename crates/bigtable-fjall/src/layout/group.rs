@@ -12,8 +12,9 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use bigtable::sync::locked;
 use bigtable::{Layout, LocalityGroup};
 use fjall::config::{
     BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy, PartitioningPolicy,
@@ -92,7 +93,7 @@ impl Group {
     /// What was written to the write buffer, where that is counted. The holder of the commit lock
     /// alone asks.
     pub(crate) fn churn(&self) -> Option<MutexGuard<'_, Churn>> {
-        self.churn.as_ref().map(|churn| churn.lock().unwrap_or_else(PoisonError::into_inner))
+        self.churn.as_ref().map(locked)
     }
 
     /// The group's keyspace, or that of its history.
@@ -227,7 +228,7 @@ impl<'a> Cells<'a> {
             Cells::Disk(snapshot, keyspace) => snapshot.get(*keyspace, key),
             Cells::Live(keyspace) => keyspace.get(key),
             Cells::Recent(recent, keyspace) => {
-                let lock = || recent.lock().unwrap_or_else(PoisonError::into_inner);
+                let lock = || locked(recent);
                 if let Some(value) = using(lock(), |recent| recent.get(key)) {
                     return Ok(value);
                 }

@@ -11,11 +11,12 @@
 //! waits for the keyspace at hand; that is why large ones are left to the merges of every day.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bigtable::Result;
+use bigtable::sync::locked;
 use fjall::Keyspace;
 use futures::channel::oneshot;
 
@@ -46,7 +47,7 @@ pub(crate) struct Reclaiming {
 
 impl Reclaiming {
     fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.thread)
     }
 
     /// Starts the work, unless it is under way.

@@ -8,9 +8,10 @@
 //! the runtime that opened the store: that of a caller may end while others wait.
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bigtable::{ConditionalMutation, Error, Result};
 use cluster_net::Moment;
 use tokio::runtime::Handle;
@@ -73,7 +74,7 @@ impl<R: Together> Gather<R> {
     }
 
     fn take(&self) -> Vec<Waiting<R>> {
-        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *locked(&self.waiting))
     }
 
     /// Sends a request together with those of others, and waits for its answer.
@@ -101,7 +102,7 @@ impl<R: Together> Gather<R> {
         request: R,
     ) -> oneshot::Receiver<Result<R::Answer>> {
         let (tell, answer) = oneshot::channel();
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&self.waiting);
         waiting.push(Waiting { request, tell });
         let count = waiting.len();
         let full = (count >= self.entries_max).then(|| std::mem::take(&mut *waiting));

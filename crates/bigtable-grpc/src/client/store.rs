@@ -1,10 +1,11 @@
 //! Opening a store behind the API, and its tables.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bigtable::sync::locked;
 use bigtable::{Error, Result, Store, TableSchema, Timestamp, check_table_name};
 use cluster_net::Tls;
 use tokio::runtime::Handle;
@@ -416,7 +417,7 @@ impl GrpcStore {
     /// # Errors
     /// `InvalidRequest` if it was not.
     pub fn bare_table(&self, name: &str) -> Result<BareTable> {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = locked(&self.opened);
         let schema = opened.get(name).ok_or_else(|| {
             Error::invalid(format!("table {name} is not open: open it with its schema first"))
         })?;
@@ -450,7 +451,7 @@ impl GrpcStore {
             mutations: self.limits.entries_max.map(|max| Gather::new(delay, max, runtime)),
             reads: Some(Gather::new(delay, reads_max, runtime)),
         };
-        let mut all = self.gathers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.gathers);
         all.entry(name.to_owned()).or_insert_with(gathers).clone()
     }
 
@@ -466,7 +467,7 @@ impl GrpcStore {
 
     /// Checks a schema against those that were opened before; `add`: and remembers it.
     fn remember(&self, name: &str, schema: &TableSchema, add: bool) -> Result<()> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = locked(&self.opened);
         match opened.get(name) {
             Some(known) if known == schema => return Ok(()),
             Some(_) => {

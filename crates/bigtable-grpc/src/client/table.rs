@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use bigtable::sync::locked;
 use bigtable::{ConditionalMutation, Error, Mutation, Page, PageLimit, RequestSize};
 use bigtable::{Result, Row, RowKey};
 use bigtable::{RowMutation, RowRange, Selection, Syncing, Table, TableSchema, TimeRange};
@@ -312,7 +313,7 @@ impl Table for GrpcTable {
             if let Err(status) = &answer
                 && let error @ Error::Unknown { .. } = of_mutation(status)
             {
-                *unknown.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                *locked(&unknown) = Some(error);
             }
             answer
         });

@@ -1,7 +1,8 @@
 //! CheckAndMutateRow: a filter decides which mutations apply.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use bigtable::sync::locked;
 use bigtable::{Bytes, Selection, Syncing};
 use bigtable_fjall::RowEdit;
 use tonic::Status;
@@ -31,12 +32,12 @@ impl<T> Finding<T> {
     }
 
     pub(crate) fn set(&self, found: T) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        *locked(&self.0) = Some(found);
     }
 
     /// What was found by an edit that was applied.
     pub(crate) fn take(&self) -> Result<T, Status> {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let found = locked(&self.0).take();
         found.ok_or_else(|| Status::internal("the edit was applied without a decision"))
     }
 }

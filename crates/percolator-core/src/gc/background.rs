@@ -6,11 +6,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bigtable::Timestamp;
+use bigtable::sync::locked;
 use futures::future::{BoxFuture, join};
 
 use crate::gc::pace::Pace;
@@ -97,7 +98,7 @@ impl Drop for Collector {
 /// Ends a collection where it is.
 pub(crate) fn end(task: &Slot) {
     // Not under the lock: what it held may take others with it.
-    let mut work = task.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut work = locked(task);
     let (future, waker) = (work.future.take(), work.waker.take());
     drop(work);
     drop(future);
@@ -113,7 +114,7 @@ impl Future for Task {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut work = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut work = locked(&self.0);
         work.waker = Some(cx.waker().clone());
         let Some(future) = &mut work.future else { return Poll::Ready(()) };
         let polled = future.as_mut().poll(cx);

@@ -24,10 +24,11 @@ mod safe_point;
 mod sweep;
 mod unfenced;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bigtable::Timestamp;
+use bigtable::sync::locked;
 
 use crate::mutants::{self, off};
 use crate::{Client, LockView, Result, Runtime};
@@ -69,19 +70,19 @@ impl Collection {
     }
 
     fn longest_life(&self) -> MutexGuard<'_, Duration> {
-        self.longest_life.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.longest_life)
     }
 
     fn lived(&self) -> MutexGuard<'_, Samples> {
-        self.lived.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.lived)
     }
 
     fn samples(&self) -> MutexGuard<'_, Samples> {
-        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.samples)
     }
 
     fn watched(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.watched)
     }
 }
 

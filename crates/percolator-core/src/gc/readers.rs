@@ -14,9 +14,10 @@
 //! itself (`unfenced.rs`), and the token counts for nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bigtable::{
     ConditionalMutation, Mutation, PageLimit, Probe, RowKey, RowRange, Selection, TimeRange,
     Timestamp,
@@ -77,7 +78,7 @@ impl OpenReaders {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// The time, where it matters.

@@ -4,9 +4,10 @@
 //! *same* claim was seen for longer than its lifetime. No clock of another process counts (H18).
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bigtable::{RowKey, TimeRange, Timestamp};
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -117,7 +118,7 @@ impl Watches {
     }
 
     fn watches(&self) -> MutexGuard<'_, BTreeMap<Place, Watch>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }
 

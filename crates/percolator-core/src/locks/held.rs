@@ -5,8 +5,10 @@
 //! request.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
+
+use bigtable::sync::locked;
 
 use super::Holder;
 use super::claim::Claim;
@@ -70,7 +72,7 @@ impl Held {
 
 impl HeldLocks {
     fn locks(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Held>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// Takes a lock that was given up here a moment ago, refuses one that is used here, and

@@ -9,10 +9,11 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bigtable::sync::locked;
 
 use crate::mutants::{self, off};
 use crate::records::lock::Incarnation;
@@ -107,7 +108,7 @@ impl ProcessLocks {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 }
 

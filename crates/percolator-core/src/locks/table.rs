@@ -11,10 +11,11 @@
 //! next renewal; safety depends on neither.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bigtable::sync::locked;
 use bigtable::{
     ConditionalMutation, Family, Layout, LocalityGroup, Mutation, PageLimit, Probe, RowMutation,
     RowRange, Selection, Store, Syncing, Table, TableSchema, TimeRange,
@@ -249,7 +250,7 @@ async fn renew(inner: Weak<Inner>, owner: Incarnation, token: Arc<Token>) {
 
 impl Inner {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     async fn read(&self, place: &Place) -> Result<Option<Claim>> {

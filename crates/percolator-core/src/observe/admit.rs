@@ -16,9 +16,10 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bigtable::{PageLimit, RowRange, Selection, TimeRange};
 
 use crate::mutants::{self, off};
@@ -77,7 +78,7 @@ struct Looked {
 
 impl Admission {
     fn looked(&self) -> MutexGuard<'_, Looked> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }
 

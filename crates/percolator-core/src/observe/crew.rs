@@ -7,9 +7,10 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use futures::future::{AbortHandle, Either, abortable, select};
 
 use crate::Runtime;
@@ -42,7 +43,7 @@ impl Drop for Member {
 
 impl Crew {
     fn tasks(&self) -> MutexGuard<'_, Vec<AbortHandle>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.tasks)
     }
 
     /// Starts a task.

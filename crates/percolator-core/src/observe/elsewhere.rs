@@ -8,10 +8,11 @@
 //! [`retire_observer`](crate::Client::retire_observer).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bigtable::Timestamp;
+use bigtable::sync::locked;
 
 use crate::mutants::{self, off};
 use crate::observe::observer::Registration;
@@ -44,7 +45,7 @@ struct Rest {
 
 impl Elsewhere {
     fn cells(&self) -> MutexGuard<'_, BTreeMap<Cell, Rest>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// Whether a scan that has found this notification leaves the cell alone for now.

@@ -12,10 +12,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Poll, Waker};
 
 use bigtable::RowKey;
+use bigtable::sync::locked;
 
 use crate::bell::Bell;
 use crate::observe::crew::Crew;
@@ -126,7 +127,7 @@ impl State {
 
 impl Hints {
     fn queues(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Queue>>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.queues)
     }
 
     /// Begins to keep hints at changes of the columns `each`, which may have so many runs at a
@@ -208,7 +209,7 @@ impl Hints {
 
 impl Queue {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     pub(crate) fn push(&self, hint: &Hint) {

@@ -8,9 +8,10 @@
 //! longest delay (H53).
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bigtable::{
     ConditionalMutation, Mutation, PageLimit, Probe, RowKey, RowRange, Selection, TimeRange,
     Timestamp,
@@ -48,7 +49,7 @@ struct Failure {
 
 impl Failures {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<(Cell, String), Failure>> {
-        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.of)
     }
 
     /// How long the observer must still wait before it may try the cell again.

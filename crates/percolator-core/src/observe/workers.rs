@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use futures::future::select;
 
 use crate::bell::Bell;
@@ -329,15 +330,15 @@ impl Context {
     }
 
     fn scans(&self) -> MutexGuard<'_, Scans> {
-        self.scans.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.scans)
     }
 
     pub(super) fn known_tablets(&self) -> MutexGuard<'_, Tablets> {
-        self.tablets.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.tablets)
     }
 
     pub(super) fn unwalked(&self) -> MutexGuard<'_, Unwalked> {
-        self.unwalked.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.unwalked)
     }
 
     /// Whether it is time for a scan, and no other worker begins it.
@@ -489,7 +490,7 @@ impl Context {
     /// store that is away fails every look for work.
     pub(super) fn report(&self, error: &Error) {
         let now = self.runtime().now();
-        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reports = locked(&self.reports);
         if now < reports.not_before {
             reports.untold += 1;
             return;

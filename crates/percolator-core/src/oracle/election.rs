@@ -13,9 +13,10 @@
 //! that; a later renewal would have changed it, and then the conditional write would have failed. A
 //! fifth is added for clocks that run unevenly (H41).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bigtable::{Store, Table};
 
 use crate::client::fresh_incarnation;
@@ -190,7 +191,7 @@ impl OracleNode {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// Begins to lead, unless it has resigned.

@@ -6,10 +6,11 @@
 //! the dead (H18).
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bigtable::Timestamp;
+use bigtable::sync::locked;
 
 use crate::options::believed_lifetime;
 
@@ -41,7 +42,7 @@ impl Suspects {
         lock: &crate::records::lock::Lock,
         now: Duration,
     ) -> bool {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = locked(&self.watched);
         if watched.len() >= WATCHED_MAX && !watched.contains_key(&(start_ts, primary)) {
             make_room(&mut watched, now);
         }
@@ -56,7 +57,7 @@ impl Suspects {
 
     /// Forgets a transaction that is decided.
     pub(crate) fn forget(&self, start_ts: Timestamp) {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = locked(&self.watched);
         watched.remove(&(start_ts, true));
         watched.remove(&(start_ts, false));
     }

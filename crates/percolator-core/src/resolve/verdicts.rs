@@ -4,9 +4,10 @@
 //! Invariant: only verdicts that the primary's row decided are kept, never "still alive" (H34).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bigtable::Timestamp;
+use bigtable::sync::locked;
 
 use crate::mutants::{self, off};
 
@@ -36,7 +37,7 @@ struct State {
 
 impl Verdicts {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     pub(crate) fn of(&self, start_ts: Timestamp) -> Option<Verdict> {

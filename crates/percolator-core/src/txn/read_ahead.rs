@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bigtable::sync::locked;
 use bigtable::{Row, RowKey, Selection, TimeRange, Timestamp};
 use bytes::Bytes;
 
@@ -79,7 +80,7 @@ struct KeptCell {
 
 impl Predictor {
     fn leads(&self) -> MutexGuard<'_, BTreeMap<(Arc<str>, Column), Lead>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// The columns that are worth fetching with the first one of a row.
@@ -145,7 +146,7 @@ impl Cache {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.kept)
     }
 
     /// What is kept of a cell.

@@ -2,8 +2,10 @@
 
 use std::future::Future;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use bigtable::sync::locked;
 
 use crate::runtime::Backoff;
 use crate::{Client, Error, Result, Transaction};
@@ -37,7 +39,7 @@ impl DerefMut for Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = self.tx.take();
+        *locked(&self.home) = self.tx.take();
     }
 }
 
@@ -101,7 +103,7 @@ impl Client {
         let home = Arc::new(Mutex::new(None));
         let tx = Some(self.begin().await?);
         let value = work(Attempt { tx, home: home.clone() }).await?;
-        let tx = home.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tx = locked(&home).take();
         let kept = || Error::Invalid("the closure kept its transaction: let go of it".to_owned());
         tx.ok_or_else(kept)?.commit().await?;
         Ok(value)

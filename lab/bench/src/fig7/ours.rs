@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bigtable::sync::locked;
 use bigtable_fjall::FjallStore;
 use clustering::{Check, Corpus, Lookups, Repository};
 use percolator::{Collector, GcOptions, Options, Percolator, WorkerOptions, Workers};
@@ -309,7 +310,7 @@ struct Arrivals {
 
 impl Arrivals {
     fn error(&self) -> Option<percolator::Error> {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).take()
+        locked(&self.error).take()
     }
 }
 
@@ -357,7 +358,7 @@ impl Generator {
             self.runtime.spawn(async move {
                 let _permit = permits.acquire().await;
                 if let Err(error) = repository.load(&corpus.document(id), corpus.body(id)).await {
-                    let mut first = arrivals.error.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut first = locked(&arrivals.error);
                     first.get_or_insert(error);
                 }
             });

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -39,13 +40,13 @@ struct Place {
 
 impl Place {
     fn hand(&self, to: Turn) {
-        *self.turn.lock().unwrap_or_else(PoisonError::into_inner) = to;
+        *locked(&self.turn) = to;
         self.changed.notify_one();
     }
 
     /// Waits until it is no longer the other's turn.
     fn await_while(&self, theirs: Turn) -> Turn {
-        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = locked(&self.turn);
         let waited = self.changed.wait_while(turn, |turn| *turn == theirs);
         *waited.unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use percolator::{
     Change, Column, Observer, Percolator, Registration, Table, Transaction, WorkerOptions,
     async_trait,
@@ -57,18 +58,14 @@ impl Observer for Slow {
         let since = std::time::Instant::now();
         let key = std::str::from_utf8(change.row.as_bytes()).ok();
         let row = key.and_then(|key| key.parse().ok()).unwrap_or_default();
-        lock(&self.0).enter(row);
+        locked(&self.0).enter(row);
         tx.get(&change.table, &change.row, &change.column).await?;
         tokio::time::sleep(SLOW).await;
-        let mut line = lock(&self.0);
+        let mut line = locked(&self.0);
         line.at.remove(&row);
         line.latencies.push(nanos(since.elapsed()));
         Ok(())
     }
-}
-
-fn lock(line: &Mutex<Line>) -> std::sync::MutexGuard<'_, Line> {
-    line.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Line {
@@ -107,7 +104,7 @@ impl Scanners {
         };
         // The schema knows the observer before the rows are written.
         self.db.observe(vec![observer()], options.clone()).await?.stop().await;
-        *lock(&line) = Line::default();
+        *locked(&line) = Line::default();
         for first in (0..ROWS).step_by(AT_ONCE as usize) {
             let mut tx = self.stranger.begin().await?;
             for row in first..first + AT_ONCE {
@@ -119,11 +116,11 @@ impl Scanners {
         let workers = self.db.observe(vec![observer()], options).await?;
         tokio::time::sleep(length).await;
         // On a busy machine the first one may not have come to its end.
-        while lock(&line).latencies.is_empty() && start.at().elapsed() < PATIENCE {
+        while locked(&line).latencies.is_empty() && start.at().elapsed() < PATIENCE {
             tokio::time::sleep(SLOW).await;
         }
         let spent = start.spent();
-        let ended = std::mem::take(&mut *lock(&line));
+        let ended = std::mem::take(&mut *locked(&line));
         workers.stop().await;
         let mut block =
             Block { operations: ended.latencies.len() as u64, spent, latencies: histogram() };

@@ -1,8 +1,9 @@
 //! The requests of transactions, noted down instead of sent.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anyhow::Context;
+use bigtable::sync::locked;
 use bigtable::{ConditionalMutation, MemoryStore, Page, PageLimit, Row, RowMutation, RowRange};
 use bigtable::{Selection, Store, TableSchema, Timestamp};
 use percolator::{Bytes, Client, Options, RowKey, Services, Table, async_trait};
@@ -43,7 +44,7 @@ impl Template {
         let mut tx = self.client.begin().await?;
         tx.set(&self.table, row, &COLUMN, value)?;
         tx.commit().await?;
-        let noted = std::mem::take(&mut *lock(&self.noted.conditional));
+        let noted = std::mem::take(&mut *locked(&self.noted.conditional));
         noted.try_into().ok().context("a transaction on one cell has two requests")
     }
 
@@ -51,14 +52,10 @@ impl Template {
     pub(super) async fn read(&self) -> anyhow::Result<Selection> {
         self.client.snapshot().await?.get(&self.table, "any", &COLUMN).await?;
         let noted: Result<[Selection; 1], _> =
-            std::mem::take(&mut *lock(&self.noted.reads)).try_into();
+            std::mem::take(&mut *locked(&self.noted.reads)).try_into();
         let [selection] = noted.ok().context("a read of one cell has one request")?;
         Ok(selection)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A store in memory that says of itself what one behind the API says, so that clients make the
@@ -111,7 +108,7 @@ impl bigtable::Table for Recorded {
     }
 
     async fn read_row(&self, row: &RowKey, select: &Selection) -> bigtable::Result<Row> {
-        lock(&self.noted.reads).push(select.clone());
+        locked(&self.noted.reads).push(select.clone());
         self.table.read_row(row, select).await
     }
 
@@ -129,7 +126,7 @@ impl bigtable::Table for Recorded {
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> bigtable::Result<bool> {
-        lock(&self.noted.conditional).push(request.clone());
+        locked(&self.noted.conditional).push(request.clone());
         self.table.check_and_mutate_row(request).await
     }
 }

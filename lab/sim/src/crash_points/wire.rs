@@ -3,9 +3,10 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
+use bigtable::sync::locked;
 use bigtable::{
     ConditionalMutation, Error, MemoryStore, Page, PageLimit, Result, Row, RowKey, RowMutation,
     RowRange, Selection, Store, Table, TableSchema, Timestamp,
@@ -91,7 +92,7 @@ impl Wire {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// The numbered requests so far.
@@ -148,7 +149,7 @@ impl End {
     }
 
     fn state(&self) -> MutexGuard<'_, EndState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// From now on the requests of this client are numbered; `task` is what dies with it.

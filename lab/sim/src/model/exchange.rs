@@ -10,10 +10,11 @@ use std::fmt;
 use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bigtable::sync::locked;
 use bigtable::{ConditionalMutation, RowKey, Table};
 use futures::future::BoxFuture;
 use futures::task::ArcWake;
@@ -143,11 +144,11 @@ impl Exchange {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     fn ready(&self) -> MutexGuard<'_, VecDeque<usize>> {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.ready)
     }
 
     /// From now on requests wait, or from now on they do not.

@@ -7,9 +7,10 @@
 use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
+use bigtable::sync::locked;
 use bigtable::{
     CommitRows, ConditionalMutation, Error, Glance, Glanced, Mutation, Page, PageLimit, Row,
     RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema, TimeRange,
@@ -51,7 +52,7 @@ pub(super) struct Noted {
 
 impl Events {
     pub(super) fn noted(&self) -> MutexGuard<'_, Noted> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// The time, later than any before.
