@@ -27,8 +27,8 @@
 //!     x: Axis::linear("crawl rate", Unit::Percent),
 //!     y: Axis::log("median delay", Unit::Seconds),
 //!     series: vec![
-//!         Series::line("Percolator", Role::Ours(0), vec![Point::at(1.0, 0.002).between(0.001,
-//!         0.02)]), Series::dashed("Percolator, 2010", Role::Paper(0), vec![Point::at(1.0, 2.0)]),
+//!         Series::line("Percolator", Role::Ours(0), ours),
+//!         Series::dashed("Percolator, 2010", Role::Paper(0), vec![Point::at(1.0, 2.0)]),
 //!     ],
 //!     references: vec![Reference::x(40.0, "the paper's knee")],
 //! };

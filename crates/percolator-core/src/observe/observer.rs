@@ -40,9 +40,9 @@ pub struct Change {
 /// #[async_trait]
 /// impl Observer for CountWords {
 ///     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-///         let text = tx.get(&change.table, &change.row,
-///         &change.column).await?.unwrap_or_default(); let words = text.split(|b| *b == b'
-///         ').count().to_string(); tx.set(&change.table, &change.row, &WORDS, words)
+///         let text = tx.get(&change.table, &change.row, &change.column).await?;
+///         let words = text.unwrap_or_default().split(|b| *b == b' ').count().to_string();
+///         tx.set(&change.table, &change.row, &WORDS, words)
 ///     }
 /// }
 ///
