@@ -1,4 +1,4 @@
-//! What the holder of the commit lock reads: the published state, without a snapshot of the engine.
+//! The committer's view: the published state, read without a snapshot of the engine.
 //!
 //! Invariant: only the holder of the commit lock reads like this. Anybody else might see a part of
 //! a batch that is not published yet.
@@ -17,7 +17,7 @@ use crate::read::cells::Stored;
 use crate::read::column::{any_in_family, visit};
 use crate::read::row::read_column;
 
-/// What the holder of the commit lock sees: exactly the published state.
+/// The published state, as the holder of the commit lock reads it.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) memory: &'a Memory,
