@@ -190,7 +190,7 @@ impl Engine {
 
     /// Whether the disk has room for all that lies in write buffers.
     pub(crate) fn has_room_for_buffers(&self) -> bool {
-        self.disk.free() > self.db.write_buffer_size().saturating_add(FILES_BYTES)
+        self.disk.free() >= Reserve::new(&self.options, self.db.write_buffer_size(), 0).upkeep
     }
 
     /// Looks whether the disk has room for writes. If requests are being committed they find out.
