@@ -22,6 +22,7 @@
 mod bell;
 mod client;
 mod close;
+mod closing;
 mod error;
 mod gc;
 mod locks;
@@ -33,6 +34,7 @@ mod oracle;
 mod records;
 mod resolve;
 mod runtime;
+mod shared;
 mod stats;
 mod txn;
 
@@ -43,13 +45,18 @@ pub use async_trait::async_trait;
 pub use bigtable::{RowKey, RowRange, Timestamp};
 pub use bytes::Bytes;
 
-pub use client::{Client, Services, WeakClient, fresh_incarnation};
+pub use client::{Client, WeakClient};
 pub use close::CloseReport;
 pub use error::{AbortReason, Conflict, Error, Result};
-pub use gc::{Collector, GcCounts, GcOptions, GcReport, GcStatus, LastRound, OldestReader};
+pub use gc::background::{Collector, GcOptions};
+pub use gc::readers::OldestReader;
+pub use gc::report::{GcCounts, GcReport, GcStatus, LastRound};
 pub use locks::{Holder, LockService, ProcessLocks, TableLocks};
+pub use observe::idle::{Backlog, IdleReport};
 pub use observe::observer::{Batch, BatchObserver, Change, Observer, Registration};
-pub use observe::{Backlog, IdleReport, SetAside, WorkerOptions, Workers};
+pub use observe::options::WorkerOptions;
+pub use observe::set_aside::SetAside;
+pub use observe::workers::Workers;
 pub use options::{CommitPath, Options, ROW_KEY_BYTES_MAX, Secondaries};
 pub use options::{TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
 pub use oracle::{Oracle, OracleNode, OracleOptions, OracleRole, Stamp, StampRange};
@@ -60,7 +67,8 @@ pub use records::layout::{notify_schema, table_schema, upkeep_tables};
 pub use records::lock::Incarnation;
 pub use records::schema::{Observed, Strength};
 pub use resolve::inspect::{LockFate, LockView, Moment, WriteView};
-pub use runtime::Runtime;
+pub use runtime::{Runtime, fresh_incarnation};
+pub use shared::Services;
 pub use stats::Stats;
 #[doc(hidden)]
 pub use testing::doc_test;

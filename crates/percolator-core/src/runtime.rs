@@ -3,14 +3,12 @@
 //! Nothing in this crate reads a clock, sleeps, spawns or draws a random number but through this
 //! trait. Production and simulation differ only here and in the store.
 
+use crate::records::lock::Incarnation;
 use std::fmt::Debug;
-use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-
-use crate::Client;
 
 /// Time, sleep, tasks and randomness for a [`Client`](crate::Client).
 ///
@@ -50,18 +48,12 @@ pub trait Runtime: Send + Sync + Debug {
     }
 }
 
-/// Rows of a page that count as one read.
-const ROWS_OF_A_TURN: usize = 8;
 /// A commit takes as long as a page of so many rows.
 pub(crate) const ROWS_OF_A_COMMIT: usize = 128;
 
-impl Client {
-    /// Lets other tasks have their turn, if it is time: for one read, or one page of so many rows.
-    pub(crate) async fn take_turn(&self, rows: usize) {
-        for _ in 0..=rows / ROWS_OF_A_TURN {
-            poll_fn(|context| self.runtime().poll_turn(context)).await;
-        }
-    }
+/// A name for a new life of a client (H17).
+pub fn fresh_incarnation(runtime: &dyn Runtime) -> Incarnation {
+    Incarnation(u128::from(runtime.random()) << 64 | u128::from(runtime.random()))
 }
 
 /// Waiting times that grow: doubled each time up to a bound, with jitter of half their length, so

@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use futures::task::ArcWake;
 
 use crate::{Client, Options, ProcessLocks, Result, Runtime, Services, WindowOracle};
-use crate::{client::fresh_incarnation, oracle::Oracle};
+use crate::{oracle::Oracle, runtime::fresh_incarnation};
 
 /// The runtime; see the module.
 #[derive(Debug, Clone)]

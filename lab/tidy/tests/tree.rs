@@ -10,15 +10,13 @@ const CIRCLES: &[(&str, usize)] = &[
     ("apps/webindex", 8),
     ("crates/bigtable-fjall", 26),
     ("crates/bigtable-grpc", 7),
-    ("crates/percolator-core", 29),
     ("lab/bench", 9),
     ("lab/sim", 9),
     ("lab/tpce", 4),
 ];
 
 /// How many files outside of a type's folder extend it, where it is more than three.
-const ROOMS: &[(&str, &str, usize)] =
-    &[("crates/bigtable-fjall", "Engine", 11), ("crates/percolator-core", "Client", 27)];
+const ROOMS: &[(&str, &str, usize)] = &[("crates/bigtable-fjall", "Engine", 11)];
 
 fn tree() -> Tree {
     Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))

@@ -4,19 +4,20 @@
 //! wait for it, it lives where its handle can reach it: dropping the handle drops the task where it
 //! rests, at once, and takes with it whatever the task held.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bigtable::Timestamp;
-use bigtable::sync::locked;
 use futures::future::{BoxFuture, join};
 
 use crate::gc::pace::Pace;
-use crate::gc::readers::LIFETIME;
-use crate::{Client, Holder, Result};
+use crate::gc::readers::renew_registration;
+use crate::gc::registration::LIFETIME;
+use crate::gc::round::run;
+use crate::gc::safe_point::{beyond_retention, sample};
+use crate::gc::slot::{self, Slot, Task, Work};
+use crate::shared::Shared;
+use crate::{Holder, Result};
 
 /// How often a registration is renewed, and the collector looks at least.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(LIFETIME.as_secs() / 3);
@@ -39,7 +40,8 @@ const LOCK_LIFETIME: Duration = Duration::from_secs(600);
 pub struct GcOptions {
     /// How long old versions stay readable. What is read for longer holds them back by itself, if
     /// its client runs a [`Collector`]. On a store without a floor, at least
-    /// [`retention_min`](Client::retention_min): else nothing is collected, and each look logs why.
+    /// [`retention_min`](crate::Client::retention_min): else nothing is collected, and each look
+    /// logs why.
     pub retention: Duration,
     /// The shortest time from one round to the next.
     pub interval: Duration,
@@ -62,19 +64,10 @@ impl Default for GcOptions {
 /// A running garbage collection. Dropping it ends it at once, in the middle of a round if need be;
 /// the next round does again what is left.
 ///
-/// See [`Client::collect_in_background`].
+/// See [`Client::collect_in_background`](crate::Client::collect_in_background).
 #[must_use = "dropping it ends the collection"]
 pub struct Collector {
     task: Arc<Slot>,
-}
-
-pub(crate) type Slot = Mutex<Work>;
-
-#[derive(Default)]
-pub(crate) struct Work {
-    future: Option<BoxFuture<'static, ()>>,
-    /// Of the task, so that it ends when the work is taken away.
-    waker: Option<Waker>,
 }
 
 impl std::fmt::Debug for Collector {
@@ -83,80 +76,24 @@ impl std::fmt::Debug for Collector {
     }
 }
 
-impl std::fmt::Debug for Work {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Work").field("runs", &self.future.is_some()).finish()
-    }
-}
-
 impl Drop for Collector {
     fn drop(&mut self) {
-        end(&self.task);
+        slot::end(&self.task);
     }
 }
 
-/// Ends a collection where it is.
-pub(crate) fn end(task: &Slot) {
-    // Not under the lock: what it held may take others with it.
-    let mut work = locked(task);
-    let (future, waker) = (work.future.take(), work.waker.take());
-    drop(work);
-    drop(future);
-    if let Some(waker) = waker {
-        waker.wake();
-    }
-}
-
-/// The task, as the runtime sees it.
-struct Task(Arc<Slot>);
-
-impl Future for Task {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut work = locked(&self.0);
-        work.waker = Some(cx.waker().clone());
-        let Some(future) = &mut work.future else { return Poll::Ready(()) };
-        let polled = future.as_mut().poll(cx);
-        if polled.is_ready() {
-            work.future.take();
-        }
-        polled
-    }
-}
-
-impl Client {
-    /// Collects garbage in the background from now on, and keeps this client registered as a reader
-    /// of what it has open. A database that nobody writes to costs nothing and gets no timestamps.
-    ///
-    /// ```
-    /// # percolator_core::doc_test(|client| async move {
-    /// use percolator_core::{Column, GcOptions};
-    /// use std::time::Duration;
-    /// let second = Duration::from_secs(1);
-    /// let options = GcOptions { retention: second, interval: second, ..GcOptions::default() };
-    /// let collector = client.collect_in_background(options);
-    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
-    /// for balance in ["$10", "$3"] {
-    ///     client.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, balance)).await?;
-    /// }
-    /// client.runtime().sleep(Duration::from_secs(5)).await;
-    /// assert_eq!(client.cell_history(&accounts, "Bob", &bal).await?.len(), 2);
-    /// drop(collector);
-    /// # Ok(()) });
-    /// ```
-    pub fn collect_in_background(&self, options: GcOptions) -> Collector {
-        let client = self.clone();
-        let future: BoxFuture<'static, ()> = Box::pin(collect(client, options));
-        let task = Arc::new(Mutex::new(Work { future: Some(future), waker: None }));
-        self.closing().add_collector(&task);
-        self.runtime().spawn(Box::pin(Task(task.clone())));
-        Collector { task }
-    }
+/// Collects garbage in the background from now on, and keeps this client registered as a reader
+/// of what it has open. A database that nobody writes to costs nothing and gets no timestamps.
+pub(crate) fn collect_in_background(shared: &Arc<Shared>, options: GcOptions) -> Collector {
+    let future: BoxFuture<'static, ()> = Box::pin(collect(shared.clone(), options));
+    let task = Arc::new(Mutex::new(Work::new(future)));
+    shared.closing().add_collector(&task);
+    shared.runtime().spawn(Box::pin(Task(task.clone())));
+    Collector { task }
 }
 
 /// Gives the advisory lock back, also when the task is dropped in the middle of a round.
-struct Alone<'a>(&'a Client, Holder);
+struct Alone<'a>(&'a Shared, Holder);
 
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
@@ -173,67 +110,65 @@ struct Memory {
 }
 
 /// Registers and collects, side by side: a round may take longer than a registration lives.
-async fn collect(client: Client, options: GcOptions) {
-    match client.unfenced() {
-        None => drop(join(client.keep_registered(), client.keep_collecting(&options)).await),
+async fn collect(shared: Arc<Shared>, options: GcOptions) {
+    match shared.unfenced() {
+        None => drop(join(keep_registered(&shared), keep_collecting(&shared, &options)).await),
         // Every client of such a store registers, whether it collects or not.
-        Some(_) => client.keep_collecting(&options).await,
+        Some(_) => keep_collecting(&shared, &options).await,
     }
 }
 
-impl Client {
-    /// Renews this client's registration as a reader.
-    async fn keep_registered(&self) {
-        let mut before = Timestamp::ZERO;
-        let mut registered = false;
-        // A registration of an earlier collector of this client must not look like this one's.
-        let mut renewals = self.runtime().random() >> 1;
-        loop {
-            let renewed = async {
-                let latest = self.oracle().peek().await?;
-                registered = self.renew_registration(before, renewals, registered).await?;
-                before = latest;
-                Ok::<(), crate::Error>(())
-            };
-            if let Err(error) = renewed.await {
-                tracing::warn!(target: "percolator::gc", event = "registration_error", %error);
-            }
-            renewals += 1;
-            self.runtime().sleep(LOOK_EVERY_MAX).await;
+/// Renews this client's registration as a reader.
+async fn keep_registered(shared: &Shared) {
+    let mut before = Timestamp::ZERO;
+    let mut registered = false;
+    // A registration of an earlier collector of this client must not look like this one's.
+    let mut renewals = shared.runtime().random() >> 1;
+    loop {
+        let renewed = async {
+            let latest = shared.oracle().peek().await?;
+            registered = renew_registration(shared, before, renewals, registered).await?;
+            before = latest;
+            Ok::<(), crate::Error>(())
+        };
+        if let Err(error) = renewed.await {
+            tracing::warn!(target: "percolator::gc", event = "registration_error", %error);
         }
+        renewals += 1;
+        shared.runtime().sleep(LOOK_EVERY_MAX).await;
     }
+}
 
-    async fn keep_collecting(&self, options: &GcOptions) {
-        let look_every = (options.retention / STEPS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX);
-        let mut memory = Memory::default();
-        loop {
-            if let Err(error) = self.look(options, &mut memory).await {
-                // It is tried again at the next look.
-                tracing::warn!(target: "percolator::gc", event = "gc_error", %error);
-            }
-            self.runtime().sleep(look_every).await;
+async fn keep_collecting(shared: &Shared, options: &GcOptions) {
+    let look_every = (options.retention / STEPS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX);
+    let mut memory = Memory::default();
+    loop {
+        if let Err(error) = look(shared, options, &mut memory).await {
+            // It is tried again at the next look.
+            tracing::warn!(target: "percolator::gc", event = "gc_error", %error);
         }
+        shared.runtime().sleep(look_every).await;
     }
+}
 
-    async fn look(&self, options: &GcOptions, memory: &mut Memory) -> Result<()> {
-        let latest = self.sample().await?;
-        let wanted = self.beyond_retention(options.retention, latest);
-        if wanted <= memory.collected || self.runtime().now() < memory.not_before {
-            return Ok(());
-        }
-        let holder = self.next_holder();
-        if !self.locks().try_lock(LOCK, holder, LOCK_LIFETIME).await? {
-            return Ok(());
-        }
-        let alone = Alone(self, holder);
-        let pace = Pace::share(options.share, self.runtime().now());
-        let round = self.round(options.retention, pace).await;
-        drop(alone);
-        memory.not_before = self.runtime().now() + options.interval;
-        let round = round?;
-        if round.blocked_by.is_none() {
-            memory.collected = round.safe_point;
-        }
-        Ok(())
+async fn look(shared: &Shared, options: &GcOptions, memory: &mut Memory) -> Result<()> {
+    let latest = sample(shared).await?;
+    let wanted = beyond_retention(shared, options.retention, latest);
+    if wanted <= memory.collected || shared.runtime().now() < memory.not_before {
+        return Ok(());
     }
+    let holder = shared.next_holder();
+    if !shared.locks().try_lock(LOCK, holder, LOCK_LIFETIME).await? {
+        return Ok(());
+    }
+    let alone = Alone(shared, holder);
+    let pace = Pace::share(options.share, shared.runtime().now());
+    let round = run(shared, options.retention, pace).await;
+    drop(alone);
+    memory.not_before = shared.runtime().now() + options.interval;
+    let round = round?;
+    if round.blocked_by.is_none() {
+        memory.collected = round.safe_point;
+    }
+    Ok(())
 }

@@ -42,16 +42,18 @@ use bigtable::{
     TimeRange, Timestamp,
 };
 
-use crate::gc::GcCounts;
+use crate::gc::notifications::collect_notifications;
 use crate::gc::pace::Pace;
+use crate::gc::report::GcCounts;
 use crate::mutants::{self, off};
-use crate::observe::acknowledged;
+use crate::observe::register::acknowledged;
 use crate::records::layout::{DATA, NOTIFY, ROLLBACK, WRITE};
 use crate::records::lock::Kind;
 use crate::records::schema::{Schema, Strength};
 use crate::records::write::Write;
-use crate::txn::get::Patience;
-use crate::{Client, Column, Error, Result, Table};
+use crate::shared::Shared;
+use crate::txn::get::{Patience, read_acknowledged};
+use crate::{Column, Error, Result, Table};
 
 /// Most rows of one page.
 const PAGE_ROWS: usize = 256;
@@ -97,211 +99,207 @@ pub(super) struct Bounds {
     schema: Schema,
 }
 
-impl Client {
-    /// Drops what lies hidden at the safe point, in all tables.
-    pub(super) async fn collect_tables(
-        &self,
-        safe_point: Timestamp,
-        pace: &mut Pace,
-        counts: &mut GcCounts,
-    ) -> Result<()> {
-        // Read after the safe point was chosen: it names every observer that a writer below knew.
-        let bounds = Bounds { safe_point, schema: Schema::read(self.system()).await? };
-        for name in self.table_names().await? {
-            let table = self.table(&name).await?;
-            self.collect_table(&table, &bounds, pace, counts).await?;
-        }
-        Ok(())
+/// Drops what lies hidden at the safe point, in all tables.
+pub(super) async fn collect_tables(
+    shared: &Shared,
+    safe_point: Timestamp,
+    pace: &mut Pace,
+    counts: &mut GcCounts,
+) -> Result<()> {
+    // Read after the safe point was chosen: it names every observer that a writer below knew.
+    let bounds = Bounds { safe_point, schema: Schema::read(shared.system()).await? };
+    for name in shared.table_names().await? {
+        let table = shared.table(&name).await?;
+        collect_table(shared, &table, &bounds, pace, counts).await?;
     }
+    Ok(())
+}
 
-    async fn collect_table(
-        &self,
-        table: &Table,
-        bounds: &Bounds,
-        pace: &mut Pace,
-        counts: &mut GcCounts,
-    ) -> Result<()> {
-        let below = TimeRange::below(bounds.safe_point);
-        let mut select = Selection::default()
-            .family(WRITE, TimeRange::up_to(bounds.safe_point), VERSIONS_MAX)
-            .family(ROLLBACK, below, u32::MAX);
-        if table.notifies_apart() {
-            self.collect_notifications(table, bounds, pace, counts).await?
+async fn collect_table(
+    shared: &Shared,
+    table: &Table,
+    bounds: &Bounds,
+    pace: &mut Pace,
+    counts: &mut GcCounts,
+) -> Result<()> {
+    let below = TimeRange::below(bounds.safe_point);
+    let mut select = Selection::default()
+        .family(WRITE, TimeRange::up_to(bounds.safe_point), VERSIONS_MAX)
+        .family(ROLLBACK, below, u32::MAX);
+    if table.notifies_apart() {
+        collect_notifications(shared, table, bounds, pace, counts).await?
+    } else {
+        select = select.family(NOTIFY, below, u32::MAX)
+    }
+    let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
+    let mut left = Some(RowRange::all());
+    while let Some(range) = left {
+        let page = table.store().scan(&range, &select, limit).await?;
+        shared.take_turn(page.rows.len()).await;
+        let mut requests = Vec::new();
+        for row in &page.rows {
+            let plan = plan(shared, table, row, bounds, counts).await?;
+            requests.extend(drop_first(shared, table, &row.key, plan, pace).await?);
+        }
+        for result in table.store().check_and_mutate_rows(requests).await {
+            result?;
+        }
+        left = page.resume;
+        pace.pause(shared).await;
+    }
+    Ok(())
+}
+
+/// Applies a plan up to its last request, which it returns.
+async fn drop_first(
+    shared: &Shared,
+    table: &Table,
+    row: &RowKey,
+    plan: Plan,
+    pace: &mut Pace,
+) -> Result<Option<ConditionalMutation>> {
+    let limits = shared.limits();
+    let empty = RequestSize::of_row(row.as_bytes());
+    let mut requests = plan.first;
+    let (mut last, mut size) = (Vec::new(), empty);
+    let notifications = plan.notifications.into_iter().map(|delete| vec![delete]);
+    for mut mutations in plan.cells.into_values().chain(notifications) {
+        let of_cell = |size| mutations.iter().fold(size, RequestSize::and);
+        let grown = of_cell(size);
+        let fits = grown.mutations <= MUTATIONS_MAX && limits.check(grown).is_ok();
+        size = if fits { grown } else { of_cell(empty) };
+        if !fits && !last.is_empty() {
+            requests.push(std::mem::take(&mut last));
+        }
+        last.append(&mut mutations);
+    }
+    let request = |otherwise| ConditionalMutation { otherwise, ..ConditionalMutation::new(row) };
+    for mutations in requests {
+        table.store().check_and_mutate_row(request(mutations)).await?;
+        pace.pause(shared).await;
+    }
+    Ok((!last.is_empty()).then(|| request(last)))
+}
+
+/// Decides what goes from one row.
+async fn plan(
+    shared: &Shared,
+    table: &Table,
+    found: &Row,
+    bounds: &Bounds,
+    counts: &mut GcCounts,
+) -> Result<Plan> {
+    let mut plan = Plan::default();
+    let columns = committed(shared, table, found, bounds).await?;
+    let clean = clean_columns(shared, table, found, &columns, bounds).await?;
+    // The newest stays, unless it says "deleted" to everybody who asked.
+    let stays = |column: &Column, newest: &Version| !(newest.delete && clean.contains(column));
+    let living = columns.iter().filter(|(column, v)| !column.is_ack() && stays(column, &v[0]));
+    let living: BTreeSet<&Column> = living.map(|(column, _)| column).collect();
+    for (column, versions) in &columns {
+        let of = column.acknowledges();
+        let cell = of.as_ref().unwrap_or(column);
+        // One whose cell cannot be told is left as it is.
+        let kept = living.contains(cell) || (column.is_ack() && of.is_none());
+        if kept && !off(mutants::GC_DROPS_NEWEST) {
+            plan.drop_versions(column, cell, &versions[1..], counts);
         } else {
-            select = select.family(NOTIFY, below, u32::MAX)
+            plan.drop_versions(column, cell, versions, counts);
+            counts.acknowledgements += u64::from(of.is_some());
         }
-        let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
-        let mut left = Some(RowRange::all());
-        while let Some(range) = left {
-            let page = table.store().scan(&range, &select, limit).await?;
-            self.take_turn(page.rows.len()).await;
-            let mut requests = Vec::new();
-            for row in &page.rows {
-                let plan = self.plan(table, row, bounds, counts).await?;
-                requests.extend(self.drop_first(table, &row.key, plan, pace).await?);
-            }
-            for result in table.store().check_and_mutate_rows(requests).await {
-                result?;
-            }
-            left = page.resume;
-            pace.pause(self).await;
-        }
-        Ok(())
     }
+    plan.drop_hints(found, &clean, counts);
+    counts.cells += plan.cells.len() as u64;
+    Ok(plan)
+}
 
-    /// Applies a plan up to its last request, which it returns.
-    async fn drop_first(
-        &self,
-        table: &Table,
-        row: &RowKey,
-        plan: Plan,
-        pace: &mut Pace,
-    ) -> Result<Option<ConditionalMutation>> {
-        let limits = self.limits();
-        let empty = RequestSize::of_row(row.as_bytes());
-        let mut requests = plan.first;
-        let (mut last, mut size) = (Vec::new(), empty);
-        let notifications = plan.notifications.into_iter().map(|delete| vec![delete]);
-        for mut mutations in plan.cells.into_values().chain(notifications) {
-            let of_cell = |size| mutations.iter().fold(size, RequestSize::and);
-            let grown = of_cell(size);
-            let fits = grown.mutations <= MUTATIONS_MAX && limits.check(grown).is_ok();
-            size = if fits { grown } else { of_cell(empty) };
-            if !fits && !last.is_empty() {
-                requests.push(std::mem::take(&mut last));
-            }
-            last.append(&mut mutations);
-        }
-        let request =
-            |otherwise| ConditionalMutation { otherwise, ..ConditionalMutation::new(row) };
-        for mutations in requests {
-            table.store().check_and_mutate_row(request(mutations)).await?;
-            pace.pause(self).await;
-        }
-        Ok((!last.is_empty()).then(|| request(last)))
-    }
-
-    /// Decides what goes from one row.
-    async fn plan(
-        &self,
-        table: &Table,
-        found: &Row,
-        bounds: &Bounds,
-        counts: &mut GcCounts,
-    ) -> Result<Plan> {
-        let mut plan = Plan::default();
-        let columns = self.committed(table, found, bounds).await?;
-        let clean = self.clean_columns(table, found, &columns, bounds).await?;
-        // The newest stays, unless it says "deleted" to everybody who asked.
-        let stays = |column: &Column, newest: &Version| !(newest.delete && clean.contains(column));
-        let living = columns.iter().filter(|(column, v)| !column.is_ack() && stays(column, &v[0]));
-        let living: BTreeSet<&Column> = living.map(|(column, _)| column).collect();
-        for (column, versions) in &columns {
-            let of = column.acknowledges();
-            let cell = of.as_ref().unwrap_or(column);
-            // One whose cell cannot be told is left as it is.
-            let kept = living.contains(cell) || (column.is_ack() && of.is_none());
-            if kept && !off(mutants::GC_DROPS_NEWEST) {
-                plan.drop_versions(column, cell, &versions[1..], counts);
-            } else {
-                plan.drop_versions(column, cell, versions, counts);
-                counts.acknowledgements += u64::from(of.is_some());
+/// The committed versions of each column of the row, newest first.
+async fn committed(
+    _shared: &Shared,
+    table: &Table,
+    found: &Row,
+    bounds: &Bounds,
+) -> Result<Vec<(Column, Vec<Version>)>> {
+    let writes = found.cells.iter().filter(|cell| cell.family == WRITE);
+    let writes: Vec<_> = writes.collect();
+    let mut columns = Vec::new();
+    for cells in writes.chunk_by(|a, b| a.qualifier == b.qualifier) {
+        let column = Column::from_stored(cells[0].qualifier.clone());
+        let versions = cells.iter().map(|cell| Version::decode(cell));
+        let mut versions = versions.collect::<Result<Vec<_>>>()?;
+        // A column with more versions than one read returns.
+        let mut more = cells.len() == VERSIONS_MAX as usize;
+        while more && let Some(oldest) = versions.last() {
+            let older = TimeRange::below(oldest.commit_ts);
+            let select = Selection::default().column(WRITE, column.to_bytes(), older, VERSIONS_MAX);
+            let read = table.store().read_row(&found.key, &select).await?;
+            more = read.cells.len() == VERSIONS_MAX as usize;
+            for cell in &read.cells {
+                versions.push(Version::decode(cell)?);
             }
         }
-        plan.drop_hints(found, &clean, counts);
-        counts.cells += plan.cells.len() as u64;
-        Ok(plan)
+        debug_assert!(versions.iter().all(|v| v.commit_ts <= bounds.safe_point));
+        columns.push((column, versions));
     }
+    Ok(columns)
+}
 
-    /// The committed versions of each column of the row, newest first.
-    async fn committed(
-        &self,
-        table: &Table,
-        found: &Row,
-        bounds: &Bounds,
-    ) -> Result<Vec<(Column, Vec<Version>)>> {
-        let writes = found.cells.iter().filter(|cell| cell.family == WRITE);
-        let writes: Vec<_> = writes.collect();
-        let mut columns = Vec::new();
-        for cells in writes.chunk_by(|a, b| a.qualifier == b.qualifier) {
-            let column = Column::from_stored(cells[0].qualifier.clone());
-            let versions = cells.iter().map(|cell| Version::decode(cell));
-            let mut versions = versions.collect::<Result<Vec<_>>>()?;
-            // A column with more versions than one read returns.
-            let mut more = cells.len() == VERSIONS_MAX as usize;
-            while more && let Some(oldest) = versions.last() {
-                let older = TimeRange::below(oldest.commit_ts);
-                let select =
-                    Selection::default().column(WRITE, column.to_bytes(), older, VERSIONS_MAX);
-                let read = table.store().read_row(&found.key, &select).await?;
-                more = read.cells.len() == VERSIONS_MAX as usize;
-                for cell in &read.cells {
-                    versions.push(Version::decode(cell)?);
-                }
-            }
-            debug_assert!(versions.iter().all(|v| v.commit_ts <= bounds.safe_point));
-            columns.push((column, versions));
+/// Of the row's columns that are deleted or notified, those that nobody is interested in: not
+/// observed, or every observer has acknowledged the newest write.
+async fn clean_columns(
+    shared: &Shared,
+    table: &Table,
+    found: &Row,
+    columns: &[(Column, Vec<Version>)],
+    bounds: &Bounds,
+) -> Result<BTreeSet<Column>> {
+    let deleted = columns.iter().filter(|(_, versions)| versions[0].delete);
+    let mut asked: BTreeSet<Column> = deleted.map(|(column, _)| column.clone()).collect();
+    let notified = found.cells.iter().filter(|cell| cell.family == NOTIFY);
+    asked.extend(notified.map(|cell| Column::from_stored(cell.qualifier.clone())));
+    let mut clean = BTreeSet::new();
+    for column in asked {
+        if is_clean(shared, table, &found.key, &column, bounds).await? {
+            clean.insert(column);
         }
-        Ok(columns)
     }
+    Ok(clean)
+}
 
-    /// Of the row's columns that are deleted or notified, those that nobody is interested in: not
-    /// observed, or every observer has acknowledged the newest write.
-    async fn clean_columns(
-        &self,
-        table: &Table,
-        found: &Row,
-        columns: &[(Column, Vec<Version>)],
-        bounds: &Bounds,
-    ) -> Result<BTreeSet<Column>> {
-        let deleted = columns.iter().filter(|(_, versions)| versions[0].delete);
-        let mut asked: BTreeSet<Column> = deleted.map(|(column, _)| column.clone()).collect();
-        let notified = found.cells.iter().filter(|cell| cell.family == NOTIFY);
-        asked.extend(notified.map(|cell| Column::from_stored(cell.qualifier.clone())));
-        let mut clean = BTreeSet::new();
-        for column in asked {
-            if self.is_clean(table, &found.key, &column, bounds).await? {
-                clean.insert(column);
-            }
-        }
-        Ok(clean)
+/// Whether nobody is interested in a column of a row: see
+/// [`clean_columns`].
+pub(super) async fn is_clean(
+    shared: &Shared,
+    table: &Table,
+    row: &RowKey,
+    column: &Column,
+    Bounds { schema, .. }: &Bounds,
+) -> Result<bool> {
+    match schema.strength(table.name(), column) {
+        _ if off(mutants::GC_DROPS_UNSEEN_DELETES) => return Ok(true),
+        None => return Ok(true),
+        // Its notifications are all there is.
+        Some(Strength::Weak) => return Ok(false),
+        Some(Strength::Strong) => {}
     }
-
-    /// Whether nobody is interested in a column of a row: see
-    /// [`clean_columns`](Client::clean_columns).
-    pub(super) async fn is_clean(
-        &self,
-        table: &Table,
-        row: &RowKey,
-        column: &Column,
-        Bounds { schema, .. }: &Bounds,
-    ) -> Result<bool> {
-        match schema.strength(table.name(), column) {
-            _ if off(mutants::GC_DROPS_UNSEEN_DELETES) => return Ok(true),
-            None => return Ok(true),
-            // Its notifications are all there is.
-            Some(Strength::Weak) => return Ok(false),
-            Some(Strength::Strong) => {}
-        }
-        let acks = schema.of(table.name(), column).map(|entry| column.ack_of(&entry.observer));
-        let acks: Vec<_> = acks.collect();
-        let mut all = acks.clone();
-        all.push(column.clone());
-        // The newest of all time: what is acknowledged stays so.
-        let now = Timestamp::MAX;
-        let versions = match self.read_acknowledged(table, row, &all, now, Patience::GiveUp).await {
-            Ok(versions) => versions,
-            // Somebody is at work on it: the next round will look again.
-            Err(Error::Locked { .. }) => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        let of = |column: &Column| versions.iter().find(|version| version.column == *column);
-        let newest = of(column).map(|version| version.commit_ts);
-        let acked = |ack: &Column| of(ack).and_then(|v| acknowledged(v.value.as_deref()));
-        Ok(newest.is_none_or(|newest| {
-            acks.iter().all(|ack| acked(ack).is_some_and(|acked| acked >= newest))
-        }))
-    }
+    let acks = schema.of(table.name(), column).map(|entry| column.ack_of(&entry.observer));
+    let acks: Vec<_> = acks.collect();
+    let mut all = acks.clone();
+    all.push(column.clone());
+    // The newest of all time: what is acknowledged stays so.
+    let now = Timestamp::MAX;
+    let versions = match read_acknowledged(shared, table, row, &all, now, Patience::GiveUp).await {
+        Ok(versions) => versions,
+        // Somebody is at work on it: the next round will look again.
+        Err(Error::Locked { .. }) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let of = |column: &Column| versions.iter().find(|version| version.column == *column);
+    let newest = of(column).map(|version| version.commit_ts);
+    let acked = |ack: &Column| of(ack).and_then(|v| acknowledged(v.value.as_deref()));
+    Ok(newest.is_none_or(|newest| {
+        acks.iter().all(|ack| acked(ack).is_some_and(|acked| acked >= newest))
+    }))
 }
 
 impl Plan {

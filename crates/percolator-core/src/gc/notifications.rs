@@ -6,66 +6,65 @@
 
 use bigtable::{ConditionalMutation, Mutation, PageLimit, Row, RowRange, Selection, TimeRange};
 
-use crate::gc::GcCounts;
-use crate::gc::collect::Bounds;
+use crate::gc::collect::{Bounds, is_clean};
 use crate::gc::pace::Pace;
+use crate::gc::report::GcCounts;
 use crate::records::layout::NOTIFY;
+use crate::shared::Shared;
 use crate::txn::limits::in_requests;
-use crate::{Client, Column, Result, Table};
+use crate::{Column, Result, Table};
 
 /// Most rows of one page.
 const PAGE_ROWS: usize = 256;
 
-impl Client {
-    /// Drops the notifications below the safe point of cells that are not dirty.
-    pub(super) async fn collect_notifications(
-        &self,
-        table: &Table,
-        bounds: &Bounds,
-        pace: &mut Pace,
-        counts: &mut GcCounts,
-    ) -> Result<()> {
-        let below = TimeRange::below(bounds.safe_point);
-        let select = Selection::default().family(NOTIFY, below, u32::MAX);
-        let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
-        let mut left = Some(RowRange::all());
-        while let Some(range) = left {
-            let page = table.notify_store().scan(&range, &select, limit).await?;
-            self.take_turn(page.rows.len()).await;
-            let mut requests = Vec::new();
-            for found in &page.rows {
-                requests.extend(self.drop_stale(table, found, bounds, counts).await?);
-            }
-            for result in table.notify_store().check_and_mutate_rows(requests).await {
-                result?;
-            }
-            left = page.resume;
-            pace.pause(self).await;
+/// Drops the notifications below the safe point of cells that are not dirty.
+pub(super) async fn collect_notifications(
+    shared: &Shared,
+    table: &Table,
+    bounds: &Bounds,
+    pace: &mut Pace,
+    counts: &mut GcCounts,
+) -> Result<()> {
+    let below = TimeRange::below(bounds.safe_point);
+    let select = Selection::default().family(NOTIFY, below, u32::MAX);
+    let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
+    let mut left = Some(RowRange::all());
+    while let Some(range) = left {
+        let page = table.notify_store().scan(&range, &select, limit).await?;
+        shared.take_turn(page.rows.len()).await;
+        let mut requests = Vec::new();
+        for found in &page.rows {
+            requests.extend(drop_stale(shared, table, found, bounds, counts).await?);
         }
-        Ok(())
+        for result in table.notify_store().check_and_mutate_rows(requests).await {
+            result?;
+        }
+        left = page.resume;
+        pace.pause(shared).await;
     }
+    Ok(())
+}
 
-    /// The requests that drop a row's stale notifications, those that were seen and no others.
-    async fn drop_stale(
-        &self,
-        table: &Table,
-        found: &Row,
-        bounds: &Bounds,
-        counts: &mut GcCounts,
-    ) -> Result<Vec<ConditionalMutation>> {
-        let row = table.notified_row(&found.key)?;
-        let mut otherwise = Vec::new();
-        for versions in found.cells.chunk_by(|a, b| a.qualifier == b.qualifier) {
-            let column = Column::from_stored(versions[0].qualifier.clone());
-            if !self.is_clean(table, &row, &column, bounds).await? {
-                continue;
-            }
-            counts.cells += 1;
-            counts.notifications += versions.len() as u64;
-            otherwise.extend(versions.iter().map(|version| {
-                Mutation::delete(NOTIFY, column.to_bytes(), TimeRange::at(version.timestamp))
-            }));
+/// The requests that drop a row's stale notifications, those that were seen and no others.
+async fn drop_stale(
+    shared: &Shared,
+    table: &Table,
+    found: &Row,
+    bounds: &Bounds,
+    counts: &mut GcCounts,
+) -> Result<Vec<ConditionalMutation>> {
+    let row = table.notified_row(&found.key)?;
+    let mut otherwise = Vec::new();
+    for versions in found.cells.chunk_by(|a, b| a.qualifier == b.qualifier) {
+        let column = Column::from_stored(versions[0].qualifier.clone());
+        if !is_clean(shared, table, &row, &column, bounds).await? {
+            continue;
         }
-        Ok(in_requests(&self.limits(), &found.key, otherwise))
+        counts.cells += 1;
+        counts.notifications += versions.len() as u64;
+        otherwise.extend(versions.iter().map(|version| {
+            Mutation::delete(NOTIFY, column.to_bytes(), TimeRange::at(version.timestamp))
+        }));
     }
+    Ok(in_requests(&shared.limits(), &found.key, otherwise))
 }

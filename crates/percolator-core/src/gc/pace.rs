@@ -1,10 +1,9 @@
 //! How fast a round goes: as fast as it can, or with a share of one core.
 
+use crate::shared::Shared;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
-
-use crate::Client;
 
 /// The smallest share there is.
 const SHARE_MIN: f64 = 0.001;
@@ -34,8 +33,8 @@ impl Pace {
     }
 
     /// To be called after each piece of work.
-    pub(super) async fn pause(&mut self, client: &Client) {
-        let runtime = client.runtime();
+    pub(super) async fn pause(&mut self, shared: &Shared) {
+        let runtime = shared.runtime();
         match self.rest {
             None => yield_now().await,
             Some(rest) => {

@@ -9,64 +9,63 @@ use std::collections::BTreeSet;
 
 use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 
-use crate::gc::GcCounts;
 use crate::gc::pace::Pace;
+use crate::gc::report::GcCounts;
 use crate::records::layout::LOCK;
-use crate::resolve::{MetLock, Resolved};
-use crate::{Client, LockView, Result, Table};
+use crate::resolve::{MetLock, Resolved, resolve};
+use crate::shared::Shared;
+use crate::{LockView, Result, Table};
 
 /// Most rows of one page.
 const PAGE_ROWS: usize = 256;
 
-impl Client {
-    /// Resolves every lock below the safe point, in all tables; returns the first whose owner
-    /// lives.
-    pub(super) async fn sweep_locks(
-        &self,
-        safe_point: Timestamp,
-        pace: &mut Pace,
-        counts: &mut GcCounts,
-    ) -> Result<Option<LockView>> {
-        for name in self.table_names().await? {
-            let table = self.table(&name).await?;
-            if let Some(alive) = self.sweep_table(&table, safe_point, pace, counts).await? {
-                return Ok(Some(alive));
-            }
+/// Resolves every lock below the safe point, in all tables; returns the first whose owner
+/// lives.
+pub(super) async fn sweep_locks(
+    shared: &Shared,
+    safe_point: Timestamp,
+    pace: &mut Pace,
+    counts: &mut GcCounts,
+) -> Result<Option<LockView>> {
+    for name in shared.table_names().await? {
+        let table = shared.table(&name).await?;
+        if let Some(alive) = sweep_table(shared, &table, safe_point, pace, counts).await? {
+            return Ok(Some(alive));
         }
-        Ok(None)
     }
+    Ok(None)
+}
 
-    async fn sweep_table(
-        &self,
-        table: &Table,
-        safe_point: Timestamp,
-        pace: &mut Pace,
-        counts: &mut GcCounts,
-    ) -> Result<Option<LockView>> {
-        let below = TimeRange::below(safe_point);
-        let select = Selection::default().family(LOCK, below, u32::MAX);
-        let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
-        let mut left = Some(RowRange::all());
-        while let Some(range) = left {
-            let page = table.store().scan(&range, &select, limit).await?;
-            self.take_turn(page.rows.len()).await;
-            for row in &page.rows {
-                // With a lock go all others that its transaction has in the row.
-                let mut gone = BTreeSet::new();
-                for cell in &row.cells {
-                    if !gone.contains(&cell.timestamp) {
-                        let met = MetLock::decode(table, &row.key, cell)?;
-                        if self.resolve(&met).await? == Resolved::Alive {
-                            return crate::resolve::inspect::view(table, &row.key, cell).map(Some);
-                        }
-                        gone.insert(cell.timestamp);
+async fn sweep_table(
+    shared: &Shared,
+    table: &Table,
+    safe_point: Timestamp,
+    pace: &mut Pace,
+    counts: &mut GcCounts,
+) -> Result<Option<LockView>> {
+    let below = TimeRange::below(safe_point);
+    let select = Selection::default().family(LOCK, below, u32::MAX);
+    let limit = PageLimit { rows_max: PAGE_ROWS, ..PageLimit::default() };
+    let mut left = Some(RowRange::all());
+    while let Some(range) = left {
+        let page = table.store().scan(&range, &select, limit).await?;
+        shared.take_turn(page.rows.len()).await;
+        for row in &page.rows {
+            // With a lock go all others that its transaction has in the row.
+            let mut gone = BTreeSet::new();
+            for cell in &row.cells {
+                if !gone.contains(&cell.timestamp) {
+                    let met = MetLock::decode(table, &row.key, cell)?;
+                    if resolve(shared, &met).await? == Resolved::Alive {
+                        return crate::resolve::inspect::view(table, &row.key, cell).map(Some);
                     }
-                    counts.locks += 1;
+                    gone.insert(cell.timestamp);
                 }
+                counts.locks += 1;
             }
-            left = page.resume;
-            pace.pause(self).await;
         }
-        Ok(None)
+        left = page.resume;
+        pace.pause(shared).await;
     }
+    Ok(None)
 }

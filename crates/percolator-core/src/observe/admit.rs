@@ -16,16 +16,15 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use bigtable::sync::locked;
 use bigtable::{PageLimit, RowRange, Selection, TimeRange};
 
 use crate::mutants::{self, off};
 use crate::records::layout::NOTIFY;
 use crate::records::schema::Observed;
-use crate::{Client, Error, Result};
+use crate::shared::Shared;
+use crate::{Error, Result};
 
 /// How often somebody who waits looks again.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -64,143 +63,99 @@ pub(crate) async fn in_observer<T>(run: impl Future<Output = T>) -> T {
     .await
 }
 
-/// What a client knows of the store's backlog.
-#[derive(Debug, Default)]
-pub(crate) struct Admission(Mutex<Looked>);
-
-#[derive(Debug, Default)]
-struct Looked {
-    /// When the store is to be looked at again.
-    next: Duration,
-    /// Why nobody is to be admitted.
-    full: Option<String>,
-}
-
-impl Admission {
-    fn looked(&self) -> MutexGuard<'_, Looked> {
-        locked(&self.0)
+/// Waits while too much waits for observers, or while the store is short of room for new locks
+/// and notifications. Those who bring in new work call it before each piece.
+pub(crate) async fn admit(shared: &Shared) -> Result<()> {
+    if IN_OBSERVER.get() && !off(mutants::ADMIT_WAITS_INSIDE) {
+        return Ok(());
+    }
+    let since = shared.runtime().now();
+    loop {
+        shared.check_open()?;
+        let Some(why) = refuses(shared).await else { return Ok(()) };
+        let waited = shared.runtime().now().saturating_sub(since);
+        if waited >= shared.options().admit_wait_max {
+            return Err(Error::Overloaded { waited, why: why() });
+        }
+        shared.runtime().sleep(PAUSE).await;
     }
 }
 
-impl Client {
-    /// Waits while too much waits for observers, or while the store is short of room for new locks
-    /// and notifications. Those who bring in new work call it before each piece.
-    ///
-    /// The backlog is bounded by [`backlog_max`](crate::Options::backlog_max). Changes count that
-    /// wait for workers of this client, as far as such workers are there. With
-    /// [`backlog_of_store`](crate::Options::backlog_of_store), which is set in a cluster, all
-    /// notifications in the store count, as of half a second ago at most. Changes for a batching
-    /// observer of this client count only in the store.
-    ///
-    /// Called by an observer, also through other functions, it returns at once: observers are what
-    /// clears the backlog. A task that an observer has spawned is not known for one.
-    ///
-    /// ```
-    /// # percolator_core::doc_test(|client| async move {
-    /// use percolator_core::Column;
-    /// let (docs, text) = (client.table("docs").await?, Column::literal("doc:text"));
-    /// for n in 0..10_000u32 {
-    ///     client.admit().await?;
-    ///     client.transact(async |mut tx| tx.set(&docs, n.to_string(), &text, "..")).await?;
-    /// }
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Overloaded`] after [`admit_wait_max`](crate::Options::admit_wait_max); it says what
-    /// waits, and what helps. [`Error::Closed`].
-    pub async fn admit(&self) -> Result<()> {
-        if IN_OBSERVER.get() && !off(mutants::ADMIT_WAITS_INSIDE) {
-            return Ok(());
-        }
-        let since = self.runtime().now();
-        loop {
-            self.check_open()?;
-            let Some(why) = self.refuses().await else { return Ok(()) };
-            let waited = self.runtime().now().saturating_sub(since);
-            if waited >= self.options().admit_wait_max {
-                return Err(Error::Overloaded { waited, why: why() });
-            }
-            self.runtime().sleep(PAUSE).await;
-        }
+/// Why no new work is admitted now, if so.
+async fn refuses(shared: &Shared) -> Option<Box<dyn FnOnce() -> String + Send>> {
+    let max = shared.options().backlog_max;
+    let waiting = shared.hints().len_at_work();
+    if waiting > max {
+        return Some(Box::new(move || {
+            format!(
+                "{waiting} changes wait for observers of this process, more than {max}, and they are \
+                 not handled fast enough; look for slow or failing observers, give the workers more \
+                 threads, or raise `backlog_max`"
+            )
+        }));
     }
+    let pressure = shared.services().store.pressure();
+    if pressure >= PRESSURE_MAX {
+        return Some(Box::new(move || {
+            format!(
+                "the store's room for locks and notifications is taken to {:.0} %; see whether \
+                 observers run, and whether clients have died in the middle of large transactions",
+                100.0 * pressure
+            )
+        }));
+    }
+    if !shared.options().backlog_of_store || max == usize::MAX {
+        return None;
+    }
+    let full = store_is_full(shared, max).await?;
+    Some(Box::new(move || full))
+}
 
-    /// Why no new work is admitted now, if so.
-    async fn refuses(&self) -> Option<Box<dyn FnOnce() -> String + Send>> {
-        let max = self.options().backlog_max;
-        let waiting = self.hints().len_at_work();
-        if waiting > max {
-            return Some(Box::new(move || {
-                format!(
-                    "{waiting} changes wait for observers of this process, more than {max}, and they are \
-                     not handled fast enough; look for slow or failing observers, give the workers more \
-                     threads, or raise `backlog_max`"
-                )
-            }));
+/// Whether more than `max` notifications are in the store, as far as anybody has looked lately.
+async fn store_is_full(shared: &Shared, max: usize) -> Option<String> {
+    {
+        let now = shared.runtime().now();
+        let mut looked = shared.admission().looked();
+        if now < looked.next {
+            return looked.full.clone();
         }
-        let pressure = self.services().store.pressure();
-        if pressure >= PRESSURE_MAX {
-            return Some(Box::new(move || {
-                format!(
-                    "the store's room for locks and notifications is taken to {:.0} %; see whether \
-                     observers run, and whether clients have died in the middle of large transactions",
-                    100.0 * pressure
-                )
-            }));
-        }
-        if !self.options().backlog_of_store || max == usize::MAX {
-            return None;
-        }
-        let full = self.store_is_full(max).await?;
-        Some(Box::new(move || full))
+        // Callers that come meanwhile go by the look before this one.
+        looked.next = now + LOOK_EVERY;
     }
+    let full = match look_at_store(shared, max).await {
+        Ok(full) => full,
+        Err(error) => {
+            // The loader's own requests will say so.
+            tracing::debug!(target: "percolator::worker", event = "backlog_unknown", %error);
+            None
+        }
+    };
+    shared.admission().looked().full.clone_from(&full);
+    full
+}
 
-    /// Whether more than `max` notifications are in the store, as far as anybody has looked lately.
-    async fn store_is_full(&self, max: usize) -> Option<String> {
-        {
-            let now = self.runtime().now();
-            let mut looked = self.admission().looked();
-            if now < looked.next {
-                return looked.full.clone();
+async fn look_at_store(shared: &Shared, max: usize) -> Result<Option<String>> {
+    let mut observed: Vec<Observed> = shared.known_schema().entries.keys().cloned().collect();
+    observed.dedup_by(|a, b| (&a.table, &a.column) == (&b.table, &b.column));
+    let mut waiting = 0;
+    for Observed { table: name, column, observer, .. } in observed {
+        let table = shared.table(&name).await?;
+        let select = Selection::default().column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
+        let mut left = Some(RowRange::all());
+        while let Some(range) = left {
+            let limit = PageLimit { rows_max: max - waiting + 1, ..PageLimit::default() };
+            let page = table.notify_store().scan(&range, &select, limit).await?;
+            shared.take_turn(page.rows.len()).await;
+            waiting += page.rows.len();
+            if waiting > max {
+                return Ok(Some(format!(
+                    "more than {max} changes wait in the store, for example of {name}/{column} for \
+                     the observer {observer}; see whether a worker that runs it is alive, retire it \
+                     if none is to run it any more, or raise `backlog_max`"
+                )));
             }
-            // Callers that come meanwhile go by the look before this one.
-            looked.next = now + LOOK_EVERY;
+            left = page.resume;
         }
-        let full = match self.look_at_store(max).await {
-            Ok(full) => full,
-            Err(error) => {
-                // The loader's own requests will say so.
-                tracing::debug!(target: "percolator::worker", event = "backlog_unknown", %error);
-                None
-            }
-        };
-        self.admission().looked().full.clone_from(&full);
-        full
     }
-
-    async fn look_at_store(&self, max: usize) -> Result<Option<String>> {
-        let mut observed: Vec<Observed> = self.known_schema().entries.keys().cloned().collect();
-        observed.dedup_by(|a, b| (&a.table, &a.column) == (&b.table, &b.column));
-        let mut waiting = 0;
-        for Observed { table: name, column, observer, .. } in observed {
-            let table = self.table(&name).await?;
-            let select = Selection::default().column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
-            let mut left = Some(RowRange::all());
-            while let Some(range) = left {
-                let limit = PageLimit { rows_max: max - waiting + 1, ..PageLimit::default() };
-                let page = table.notify_store().scan(&range, &select, limit).await?;
-                self.take_turn(page.rows.len()).await;
-                waiting += page.rows.len();
-                if waiting > max {
-                    return Ok(Some(format!(
-                        "more than {max} changes wait in the store, for example of {name}/{column} for \
-                         the observer {observer}; see whether a worker that runs it is alive, retire it \
-                         if none is to run it any more, or raise `backlog_max`"
-                    )));
-                }
-                left = page.resume;
-            }
-        }
-        Ok(None)
-    }
+    Ok(None)
 }

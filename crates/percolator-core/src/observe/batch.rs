@@ -16,13 +16,18 @@ use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 use futures::future::select;
 
 use crate::mutants::{self, off};
-use crate::observe::clear;
-use crate::observe::handle::{Delay, is_of_the_services, run_guarded};
+use crate::observe::context::Context;
+use crate::observe::failures::Delay;
+use crate::observe::handle::{is_of_the_services, note_failure, run_guarded};
+use crate::observe::idle::hints_waiting;
+use crate::observe::notified::clear;
 use crate::observe::observer::{Batch, BatchObserver, Change, Registration, Runner};
-use crate::observe::workers::Context;
+use crate::observe::row_lock::lock;
+use crate::observe::set_aside::move_aside;
 use crate::records::column::{Cell, Table};
 use crate::records::layout::NOTIFY;
 use crate::records::schema::Observed;
+use crate::txn::begin::begin;
 use crate::{Error, Result};
 
 /// When so many changes of a batch have failed or conflicted, each by itself, before any was
@@ -68,255 +73,252 @@ impl Delivered<'_> {
     }
 }
 
-impl Context {
-    /// Runs a batching observer every interval until the workers stop. Where nothing comes, the
-    /// rests grow up to the longest pause of idle workers; a change by this client ends a long one.
-    pub(super) async fn batch_loop(self: Arc<Self>, registration: Arc<Registration>) {
-        let Runner::Batch(batch, observer) = registration.runner.clone() else { return };
-        let mut resume = None;
-        let mut pause = batch.interval;
-        while !self.is_stopping() {
-            let rung = self.client.hints().collected.rung();
-            let round = match self.round(&registration, batch, &*observer, &mut resume).await {
-                Ok(round) => round,
-                Err(error) => {
-                    self.report(&error);
-                    Round::Some
-                }
-            };
-            pause = match round {
-                // More are waiting; a round that wrapped around starts over.
-                Round::Full => continue,
-                Round::Some => batch.interval,
-                Round::Nothing => (pause * 2).min(self.options.idle_max).max(batch.interval),
-            };
-            self.until_due(batch.interval, pause, rung).await;
-        }
-    }
-
-    /// Waits for the pause to pass, or for the interval if there was a change by this client since
-    /// the bell was rung so often; or until somebody waits for idleness and nothing but batches is
-    /// left to do.
-    async fn until_due(&self, interval: Duration, pause: Duration, mut rung: u64) {
-        let bell = &self.client.hints().collected;
-        let begun = self.runtime().now();
-        let mut due = begun + pause;
-        while !self.is_stopping() {
-            let mut left = due.saturating_sub(self.runtime().now());
-            if self.client.is_awaited() {
-                left = left.min(LOOK_EVERY);
-            }
-            select(pin!(self.rest(left)), pin!(bell.after(rung))).await;
-            if bell.rung() > rung {
-                rung = bell.rung();
-                due = due.min(begun + interval);
-            }
-            let now = self.runtime().now();
-            let hurry = self.client.is_awaited() && self.client.hints_waiting() == 0;
-            if now >= due || (hurry && now >= begun + LOOK_EVERY) {
-                return;
-            }
-        }
-    }
-
-    /// Collects and handles one batch.
-    async fn round(
-        &self,
-        registration: &Registration,
-        batch: Batch,
-        observer: &dyn BatchObserver,
-        resume: &mut Option<RowRange>,
-    ) -> Result<Round> {
-        // Mostly nothing is there, and then nobody need take the lock.
-        if resume.is_none() && !self.is_notified(registration).await? {
-            return Ok(Round::Nothing);
-        }
-        let observed = &registration.observed;
-        let lock = format!("batch/{}/{}/{}", observed.table, observed.column, observed.observer)
-            .into_bytes();
-        let Some(lock) = self.lock(lock).await? else { return Ok(Round::Some) };
-        // As long as batches are full; then another worker may have its turn.
-        let rounds = async {
-            loop {
-                let full = self.round_locked(registration, batch, observer, resume).await;
-                let goes_on = matches!(full, Ok(true)) && !self.is_stopping();
-                if !goes_on || lock.age() >= self.options.row_lock_lifetime / 2 {
-                    break full;
-                }
+/// Runs a batching observer every interval until the workers stop. Where nothing comes, the
+/// rests grow up to the longest pause of idle workers; a change by this client ends a long one.
+pub(super) async fn batch_loop(context: Arc<Context>, registration: Arc<Registration>) {
+    let Runner::Batch(batch, observer) = registration.runner.clone() else { return };
+    let mut resume = None;
+    let mut pause = batch.interval;
+    while !context.is_stopping() {
+        let rung = context.shared.hints().collected.rung();
+        let round = match round(&context, &registration, batch, &*observer, &mut resume).await {
+            Ok(round) => round,
+            Err(error) => {
+                context.report(&error);
+                Round::Some
             }
         };
-        let full = lock.during(rounds).await?;
-        Ok(if full { Round::Full } else { Round::Some })
+        pause = match round {
+            // More are waiting; a round that wrapped around starts over.
+            Round::Full => continue,
+            Round::Some => batch.interval,
+            Round::Nothing => (pause * 2).min(context.options.idle_max).max(batch.interval),
+        };
+        until_due(&context, batch.interval, pause, rung).await;
     }
+}
 
-    /// Whether the observer's column is notified in any row.
-    async fn is_notified(&self, registration: &Registration) -> Result<bool> {
-        let Observed { table, column, .. } = &registration.observed;
-        let table = self.client.table(table).await?;
-        let select = Selection::default().column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
-        let limit = PageLimit { rows_max: 1, ..PageLimit::default() };
-        let mut left = Some(RowRange::all());
-        while let Some(range) = left {
-            let page = table.notify_store().scan(&range, &select, limit).await?;
-            self.client.take_turn(page.rows.len()).await;
-            if !page.rows.is_empty() {
-                return Ok(true);
-            }
-            left = page.resume;
+/// Waits for the pause to pass, or for the interval if there was a change by this client since
+/// the bell was rung so often; or until somebody waits for idleness and nothing but batches is
+/// left to do.
+async fn until_due(context: &Context, interval: Duration, pause: Duration, mut rung: u64) {
+    let bell = &context.shared.hints().collected;
+    let begun = context.runtime().now();
+    let mut due = begun + pause;
+    while !context.is_stopping() {
+        let mut left = due.saturating_sub(context.runtime().now());
+        if context.shared.is_awaited() {
+            left = left.min(LOOK_EVERY);
         }
-        Ok(false)
+        select(pin!(context.rest(left)), pin!(bell.after(rung))).await;
+        if bell.rung() > rung {
+            rung = bell.rung();
+            due = due.min(begun + interval);
+        }
+        let now = context.runtime().now();
+        let hurry = context.shared.is_awaited() && hints_waiting(&context.shared) == 0;
+        if now >= due || (hurry && now >= begun + LOOK_EVERY) {
+            return;
+        }
     }
+}
 
-    /// Returns whether there was as much as a batch may hold.
-    async fn round_locked(
-        &self,
-        registration: &Registration,
-        batch: Batch,
-        observer: &dyn BatchObserver,
-        resume: &mut Option<RowRange>,
-    ) -> Result<bool> {
-        let table = self.client.table(&registration.observed.table).await?;
-        let changes = self.collect(registration, &table, batch, resume).await?;
-        if changes.is_empty() {
-            return Ok(false);
-        }
-        let full = changes.len() >= batch.changes_max;
-        let delivered = self.deliver_all(registration, &table, observer, &changes).await?;
-        if delivered.is_complete() {
-            return Ok(full);
-        }
-        if delivered.is_hopeless() {
-            return Ok(false);
-        }
-        for ((change, seen), error) in delivered.failed {
-            let cell = Cell::new(&change.table, &change.row, &change.column);
-            let name = &registration.observed.observer;
-            let aside = self.note_failure(&cell, name, &error) == Delay::SetAside;
-            if aside && self.runs_all_of(&change.table, &change.column) {
-                self.set_aside(&cell, seen).await?;
-            }
-        }
-        Ok(false)
+/// Collects and handles one batch.
+async fn round(
+    context: &Context,
+    registration: &Registration,
+    batch: Batch,
+    observer: &dyn BatchObserver,
+    resume: &mut Option<RowRange>,
+) -> Result<Round> {
+    // Mostly nothing is there, and then nobody need take the lock.
+    if resume.is_none() && !is_notified(context, registration).await? {
+        return Ok(Round::Nothing);
     }
-
-    /// Delivers changes: all at once if that works. A conflict halves what ran into it. A failure
-    /// of the observer means that one change is poison, and finds it by delivering one at a time.
-    /// If none gets through, what the observer feeds is down, and that is no fault of the changes.
-    async fn deliver_all<'a>(
-        &self,
-        registration: &Registration,
-        table: &Table,
-        observer: &dyn BatchObserver,
-        changes: &'a [Seen],
-    ) -> Result<Delivered<'a>> {
-        let mut delivered = Delivered::default();
-        // The last one is tried next.
-        let mut parts = vec![changes];
-        while let Some(part) = parts.pop() {
-            if self.is_stopping() || delivered.is_hopeless() {
-                break;
-            }
-            match (self.deliver(registration, table, observer, part).await, part) {
-                (Ok(()), _) => delivered.any = true,
-                // Its notification stays, for the next round.
-                (Err(error), [_]) if is_conflict(&error) => delivered.contended += 1,
-                (Err(error), _) if is_conflict(&error) => {
-                    let (first, second) = part.split_at(part.len() / 2);
-                    parts.extend([second, first]);
-                }
-                (Err(error), _) if says_nothing_of_the_observer(&error) => return Err(error),
-                (Err(error), [one]) => delivered.failed.push((one, error)),
-                (Err(error), _) => {
-                    self.report(&error);
-                    parts.extend(part.chunks(1).rev());
-                }
+    let observed = &registration.observed;
+    let name =
+        format!("batch/{}/{}/{}", observed.table, observed.column, observed.observer).into_bytes();
+    let Some(lock) = lock(context, name).await? else { return Ok(Round::Some) };
+    // As long as batches are full; then another worker may have its turn.
+    let rounds = async {
+        loop {
+            let full = round_locked(context, registration, batch, observer, resume).await;
+            let goes_on = matches!(full, Ok(true)) && !context.is_stopping();
+            if !goes_on || lock.age() >= context.options.row_lock_lifetime / 2 {
+                break full;
             }
         }
-        Ok(delivered)
-    }
+    };
+    let full = lock.during(rounds).await?;
+    Ok(if full { Round::Full } else { Round::Some })
+}
 
-    /// Up to a batch of notified rows, going on where the last round ended.
-    async fn collect(
-        &self,
-        registration: &Registration,
-        table: &Table,
-        batch: Batch,
-        resume: &mut Option<RowRange>,
-    ) -> Result<Vec<Seen>> {
-        let column = &registration.observed.column;
+/// Whether the observer's column is notified in any row.
+async fn is_notified(context: &Context, registration: &Registration) -> Result<bool> {
+    let Observed { table, column, .. } = &registration.observed;
+    let table = context.shared.table(table).await?;
+    let select = Selection::default().column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
+    let limit = PageLimit { rows_max: 1, ..PageLimit::default() };
+    let mut left = Some(RowRange::all());
+    while let Some(range) = left {
+        let page = table.notify_store().scan(&range, &select, limit).await?;
+        context.shared.take_turn(page.rows.len()).await;
+        if !page.rows.is_empty() {
+            return Ok(true);
+        }
+        left = page.resume;
+    }
+    Ok(false)
+}
+
+/// Returns whether there was as much as a batch may hold.
+async fn round_locked(
+    context: &Context,
+    registration: &Registration,
+    batch: Batch,
+    observer: &dyn BatchObserver,
+    resume: &mut Option<RowRange>,
+) -> Result<bool> {
+    let table = context.shared.table(&registration.observed.table).await?;
+    let changes = collect(context, registration, &table, batch, resume).await?;
+    if changes.is_empty() {
+        return Ok(false);
+    }
+    let full = changes.len() >= batch.changes_max;
+    let delivered = deliver_all(context, registration, &table, observer, &changes).await?;
+    if delivered.is_complete() {
+        return Ok(full);
+    }
+    if delivered.is_hopeless() {
+        return Ok(false);
+    }
+    for ((change, seen), error) in delivered.failed {
+        let cell = Cell::new(&change.table, &change.row, &change.column);
         let name = &registration.observed.observer;
-        let select =
-            Selection::default().column(NOTIFY, column.to_bytes(), TimeRange::ALL, u32::MAX);
-        let mut changes = Vec::new();
-        let mut left = Some(resume.take().unwrap_or_else(RowRange::all));
-        while let Some(range) = left {
-            let rows_max = batch.changes_max - changes.len();
-            let limit = PageLimit { rows_max, ..PageLimit::default() };
-            let page = table.notify_store().scan(&range, &select, limit).await?;
-            self.client.take_turn(page.rows.len()).await;
-            for row in page.rows {
-                let notified = table.notified_row(&row.key)?;
-                let cell = Cell::new(table, &notified, column);
-                if self.failures.delay(&cell, name, self.runtime().now()).is_some() {
-                    continue;
-                }
-                let change = Change { table: table.clone(), row: notified, column: column.clone() };
-                changes.push((change, row.cells.iter().map(|cell| cell.timestamp).collect()));
-            }
-            left = page.resume;
-            if changes.len() >= batch.changes_max {
-                *resume = left;
-                break;
-            }
+        let aside = note_failure(context, &cell, name, &error) == Delay::SetAside;
+        if aside && context.runs_all_of(&change.table, &change.column) {
+            move_aside(context, &cell, seen).await?;
         }
-        Ok(changes)
     }
+    Ok(false)
+}
 
-    /// Hands changes to the observer, commits, and clears their notifications up to `s`.
-    async fn deliver(
-        &self,
-        registration: &Registration,
-        table: &Table,
-        observer: &dyn BatchObserver,
-        changes: &[Seen],
-    ) -> Result<()> {
-        let mut tx = self.client.begin().await?;
-        tx.crew = Some(self.crew.clone());
-        let s = tx.start_ts();
-        let only: Vec<Change> = changes.iter().map(|(change, _)| change.clone()).collect();
-        let name = &registration.observed.observer;
-        tracing::debug!(
-            target: "percolator::observer", event = "batch_started", observer = %name,
-            changes = only.len(), start_ts = s.as_u64(),
-        );
-        self.client.counters().observer_runs.bump();
-        run_guarded(observer.observe(&mut tx, &only)).await?;
-        let committed = tx.commit().await;
-        if !off(mutants::BATCH_CLEARS_UNCOMMITTED) {
-            committed?;
+/// Delivers changes: all at once if that works. A conflict halves what ran into it. A failure
+/// of the observer means that one change is poison, and finds it by delivering one at a time.
+/// If none gets through, what the observer feeds is down, and that is no fault of the changes.
+async fn deliver_all<'a>(
+    context: &Context,
+    registration: &Registration,
+    table: &Table,
+    observer: &dyn BatchObserver,
+    changes: &'a [Seen],
+) -> Result<Delivered<'a>> {
+    let mut delivered = Delivered::default();
+    // The last one is tried next.
+    let mut parts = vec![changes];
+    while let Some(part) = parts.pop() {
+        if context.is_stopping() || delivered.is_hopeless() {
+            break;
         }
-        for change in &only {
-            let cell = Cell::new(&change.table, &change.row, &change.column);
-            self.failures.forget(&cell, name);
+        match (deliver(context, registration, table, observer, part).await, part) {
+            (Ok(()), _) => delivered.any = true,
+            // Its notification stays, for the next round.
+            (Err(error), [_]) if is_conflict(&error) => delivered.contended += 1,
+            (Err(error), _) if is_conflict(&error) => {
+                let (first, second) = part.split_at(part.len() / 2);
+                parts.extend([second, first]);
+            }
+            (Err(error), _) if says_nothing_of_the_observer(&error) => return Err(error),
+            (Err(error), [one]) => delivered.failed.push((one, error)),
+            (Err(error), _) => {
+                context.report(&error);
+                parts.extend(part.chunks(1).rev());
+            }
         }
-        if !self.runs_all_of(table, &registration.observed.column) {
-            // Another program's observer of the same column has not seen them yet (H53).
-            return Ok(());
-        }
-        let limits = self.client.limits();
-        let requests = changes.iter().flat_map(|(change, seen)| {
-            clear(&limits, &Cell::new(&change.table, &change.row, &change.column), seen, s)
-        });
-        let requests = requests.collect();
-        for result in table.notify_store().check_and_mutate_rows(requests).await {
-            result?;
-        }
-        tracing::debug!(
-            target: "percolator::observer", event = "batch_committed", observer = %name,
-            changes = only.len(), start_ts = s.as_u64(),
-        );
-        Ok(())
     }
+    Ok(delivered)
+}
+
+/// Up to a batch of notified rows, going on where the last round ended.
+async fn collect(
+    context: &Context,
+    registration: &Registration,
+    table: &Table,
+    batch: Batch,
+    resume: &mut Option<RowRange>,
+) -> Result<Vec<Seen>> {
+    let column = &registration.observed.column;
+    let name = &registration.observed.observer;
+    let select = Selection::default().column(NOTIFY, column.to_bytes(), TimeRange::ALL, u32::MAX);
+    let mut changes = Vec::new();
+    let mut left = Some(resume.take().unwrap_or_else(RowRange::all));
+    while let Some(range) = left {
+        let rows_max = batch.changes_max - changes.len();
+        let limit = PageLimit { rows_max, ..PageLimit::default() };
+        let page = table.notify_store().scan(&range, &select, limit).await?;
+        context.shared.take_turn(page.rows.len()).await;
+        for row in page.rows {
+            let notified = table.notified_row(&row.key)?;
+            let cell = Cell::new(table, &notified, column);
+            if context.failures.delay(&cell, name, context.runtime().now()).is_some() {
+                continue;
+            }
+            let change = Change { table: table.clone(), row: notified, column: column.clone() };
+            changes.push((change, row.cells.iter().map(|cell| cell.timestamp).collect()));
+        }
+        left = page.resume;
+        if changes.len() >= batch.changes_max {
+            *resume = left;
+            break;
+        }
+    }
+    Ok(changes)
+}
+
+/// Hands changes to the observer, commits, and clears their notifications up to `s`.
+async fn deliver(
+    context: &Context,
+    registration: &Registration,
+    table: &Table,
+    observer: &dyn BatchObserver,
+    changes: &[Seen],
+) -> Result<()> {
+    let mut tx = begin(&context.shared).await?;
+    tx.crew = Some(context.crew.clone());
+    let s = tx.start_ts();
+    let only: Vec<Change> = changes.iter().map(|(change, _)| change.clone()).collect();
+    let name = &registration.observed.observer;
+    tracing::debug!(
+        target: "percolator::observer", event = "batch_started", observer = %name,
+        changes = only.len(), start_ts = s.as_u64(),
+    );
+    context.shared.counters().observer_runs.bump();
+    run_guarded(observer.observe(&mut tx, &only)).await?;
+    let committed = tx.commit().await;
+    if !off(mutants::BATCH_CLEARS_UNCOMMITTED) {
+        committed?;
+    }
+    for change in &only {
+        let cell = Cell::new(&change.table, &change.row, &change.column);
+        context.failures.forget(&cell, name);
+    }
+    if !context.runs_all_of(table, &registration.observed.column) {
+        // Another program's observer of the same column has not seen them yet (H53).
+        return Ok(());
+    }
+    let limits = context.shared.limits();
+    let requests = changes.iter().flat_map(|(change, seen)| {
+        clear(&limits, &Cell::new(&change.table, &change.row, &change.column), seen, s)
+    });
+    let requests = requests.collect();
+    for result in table.notify_store().check_and_mutate_rows(requests).await {
+        result?;
+    }
+    tracing::debug!(
+        target: "percolator::observer", event = "batch_committed", observer = %name,
+        changes = only.len(), start_ts = s.as_u64(),
+    );
+    Ok(())
 }
 
 /// Whether the transaction ran into another one, so that fewer changes at once may get through.

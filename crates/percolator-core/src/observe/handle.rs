@@ -16,15 +16,19 @@ use futures::FutureExt;
 
 use crate::mutants::{self, off};
 use crate::observe::admit::in_observer;
+use crate::observe::context::Context;
+use crate::observe::elsewhere::{handled_elsewhere, waits_for_others};
+use crate::observe::failures::Delay;
+use crate::observe::notified::{clear, notifications};
 use crate::observe::observer::{Change, Observer, Registration, Runner};
 use crate::observe::register::acknowledged;
-use crate::observe::row_lock::of_row;
-use crate::observe::workers::Context;
-use crate::observe::{clear, notifications};
+use crate::observe::row_lock::{lock, of_row};
+use crate::observe::set_aside::move_aside;
 use crate::records::column::Cell;
 use crate::records::schema::Strength;
 use crate::runtime::Backoff;
-use crate::txn::get::Patience;
+use crate::txn::begin::begin;
+use crate::txn::get::{Patience, read_acknowledged};
 use crate::txn::limits::leave_room;
 use crate::txn::rows::clear_seen;
 use crate::{AbortReason, Column, Error, Result, Transaction};
@@ -57,178 +61,169 @@ enum Ran {
     Failed(Delay),
 }
 
-/// What the bookkeeping of failures says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Delay {
-    Until(Duration),
-    SetAside,
+/// Visits a cell that may be dirty. `at`: a notification that this process has left there
+/// itself.
+pub(super) async fn visit(context: &Context, cell: &Cell, at: Option<Timestamp>) -> Result<Visit> {
+    let Some(observers) = context.observers_of(cell) else { return Ok(Visit::Done) };
+    let seen = match at.filter(|_| is_known(cell, &observers)) {
+        Some(at) => vec![at],
+        None => notifications(cell).await?,
+    };
+    if seen.is_empty() {
+        return Ok(Visit::Done);
+    }
+    let Some(lock) = lock(context, of_row(&cell.table, &cell.row)).await? else {
+        return Ok(Visit::Met);
+    };
+    lock.during(run_all(context, cell, &observers, &seen)).await
 }
 
-impl Context {
-    /// Visits a cell that may be dirty. `at`: a notification that this process has left there
-    /// itself.
-    pub(super) async fn visit(&self, cell: &Cell, at: Option<Timestamp>) -> Result<Visit> {
-        let Some(observers) = self.observers_of(cell) else { return Ok(Visit::Done) };
-        let seen = match at.filter(|_| is_known(cell, &observers)) {
-            Some(at) => vec![at],
-            None => notifications(cell).await?,
-        };
-        if seen.is_empty() {
+async fn run_all(
+    context: &Context,
+    cell: &Cell,
+    observers: &[Arc<Registration>],
+    seen: &[Timestamp],
+) -> Result<Visit> {
+    let mut bound = Timestamp::MAX;
+    let mut later: Option<Duration> = None;
+    let mut failed = false;
+    let alone = (observers.len() == 1).then_some(seen);
+    for registration in observers {
+        match run(context, cell, registration, alone).await? {
+            Ran::Acknowledged(s) => bound = bound.min(s),
+            Ran::Cleared => return Ok(Visit::Done),
+            Ran::Busy => later = Some(LOCKED_DELAY),
+            Ran::Failed(Delay::Until(delay)) => {
+                later = Some(later.map_or(delay, |other| other.min(delay)));
+            }
+            Ran::Failed(Delay::SetAside) => failed = true,
+        }
+    }
+    if let Some(delay) = later
+        && !off(mutants::CLEARS_FOR_OTHERS)
+    {
+        return Ok(Visit::Later(delay));
+    }
+    if !context.runs_all_of(&cell.table, &cell.column) {
+        if failed {
+            // It is not set aside, and tried again at the longest delay.
             return Ok(Visit::Done);
         }
-        let Some(lock) = self.lock(of_row(&cell.table, &cell.row)).await? else {
-            return Ok(Visit::Met);
+        let Some(upto) = handled_elsewhere(context, cell, observers).await? else {
+            let newest = seen.iter().max().copied().unwrap_or(Timestamp::ZERO);
+            waits_for_others(context, cell, newest);
+            return Ok(Visit::Done);
         };
-        lock.during(self.run_all(cell, &observers, &seen)).await
+        bound = bound.min(upto);
     }
+    context.elsewhere.forget(cell);
+    if failed {
+        move_aside(context, cell, seen).await?;
+    } else {
+        for request in clear(&context.shared.limits(), cell, seen, bound) {
+            cell.table.notify_store().check_and_mutate_row(request).await?;
+        }
+    }
+    Ok(Visit::Done)
+}
 
-    async fn run_all(
-        &self,
-        cell: &Cell,
-        observers: &[Arc<Registration>],
-        seen: &[Timestamp],
-    ) -> Result<Visit> {
-        let mut bound = Timestamp::MAX;
-        let mut later: Option<Duration> = None;
-        let mut failed = false;
-        let alone = (observers.len() == 1).then_some(seen);
-        for registration in observers {
-            match self.run(cell, registration, alone).await? {
-                Ran::Acknowledged(s) => bound = bound.min(s),
-                Ran::Cleared => return Ok(Visit::Done),
-                Ran::Busy => later = Some(LOCKED_DELAY),
-                Ran::Failed(Delay::Until(delay)) => {
-                    later = Some(later.map_or(delay, |other| other.min(delay)));
-                }
-                Ran::Failed(Delay::SetAside) => failed = true,
-            }
-        }
-        if let Some(delay) = later
-            && !off(mutants::CLEARS_FOR_OTHERS)
-        {
-            return Ok(Visit::Later(delay));
-        }
-        if !self.runs_all_of(&cell.table, &cell.column) {
-            if failed {
-                // It is not set aside, and tried again at the longest delay.
-                return Ok(Visit::Done);
-            }
-            let Some(upto) = self.handled_elsewhere(cell, observers).await? else {
-                let newest = seen.iter().max().copied().unwrap_or(Timestamp::ZERO);
-                self.waits_for_others(cell, newest);
-                return Ok(Visit::Done);
-            };
-            bound = bound.min(upto);
-        }
-        self.elsewhere.forget(cell);
-        if failed {
-            self.set_aside(cell, seen).await?;
-        } else {
-            for request in clear(&self.client.limits(), cell, seen, bound) {
-                cell.table.notify_store().check_and_mutate_row(request).await?;
-            }
-        }
-        Ok(Visit::Done)
+/// Runs one observer on a cell, if it is dirty for it. `alone`: this process has no other one
+/// for the column, and these versions of the notification were seen.
+async fn run(
+    context: &Context,
+    cell: &Cell,
+    registration: &Registration,
+    alone: Option<&[Timestamp]>,
+) -> Result<Ran> {
+    let name = &registration.observed.observer;
+    if let Some(delay) = context.failures.delay(cell, name, context.runtime().now()) {
+        return Ok(Ran::Failed(Delay::Until(delay)));
     }
+    let Runner::Each(observer) = &registration.runner else { return Ok(Ran::Busy) };
+    let mut backoff = Backoff::new(Duration::from_micros(500), Duration::from_millis(20));
+    for _ in 0..CONFLICTS_MAX {
+        let error = match attempt(context, cell, registration, &**observer, alone).await {
+            Ok(ran) => {
+                context.failures.forget(cell, name);
+                return Ok(ran);
+            }
+            Err(error) => error,
+        };
+        match error {
+            Error::Locked { .. } => return Ok(Ran::Busy),
+            // Whether it committed, the acknowledgement will say.
+            Error::Unknown { .. } => return Ok(Ran::Busy),
+            error if error.is_retryable() => {}
+            error if is_of_the_services(&error) => return Err(error),
+            error => return Ok(Ran::Failed(note_failure(context, cell, name, &error))),
+        }
+        context.runtime().sleep(backoff.step(&**context.runtime())).await;
+    }
+    Ok(Ran::Busy)
+}
 
-    /// Runs one observer on a cell, if it is dirty for it. `alone`: this process has no other one
-    /// for the column, and these versions of the notification were seen.
-    async fn run(
-        &self,
-        cell: &Cell,
-        registration: &Registration,
-        alone: Option<&[Timestamp]>,
-    ) -> Result<Ran> {
-        let name = &registration.observed.observer;
-        if let Some(delay) = self.failures.delay(cell, name, self.runtime().now()) {
-            return Ok(Ran::Failed(Delay::Until(delay)));
-        }
-        let Runner::Each(observer) = &registration.runner else { return Ok(Ran::Busy) };
-        let mut backoff = Backoff::new(Duration::from_micros(500), Duration::from_millis(20));
-        for _ in 0..CONFLICTS_MAX {
-            let error = match self.attempt(cell, registration, &**observer, alone).await {
-                Ok(ran) => {
-                    self.failures.forget(cell, name);
-                    return Ok(ran);
-                }
-                Err(error) => error,
-            };
-            match error {
-                Error::Locked { .. } => return Ok(Ran::Busy),
-                // Whether it committed, the acknowledgement will say.
-                Error::Unknown { .. } => return Ok(Ran::Busy),
-                error if error.is_retryable() => {}
-                error if is_of_the_services(&error) => return Err(error),
-                error => return Ok(Ran::Failed(self.note_failure(cell, name, &error))),
-            }
-            self.runtime().sleep(backoff.step(&**self.runtime())).await;
-        }
-        Ok(Ran::Busy)
+async fn attempt(
+    context: &Context,
+    cell: &Cell,
+    registration: &Registration,
+    observer: &dyn Observer,
+    alone: Option<&[Timestamp]>,
+) -> Result<Ran> {
+    let mut tx = begin(&context.shared).await?;
+    tx.crew = Some(context.crew.clone());
+    let mut ran = Ran::Acknowledged(tx.start_ts());
+    let strong = registration.observed.strength == Strength::Strong;
+    let name = &registration.observed.observer;
+    if strong && !acknowledge(&mut tx, cell, name).await? {
+        context.shared.counters().notifications_stale.bump();
+        return Ok(if off(mutants::STALE_STAYS) { Ran::Busy } else { ran });
     }
+    // What lies apart is in another row; what others have to handle stays (H53).
+    if let Some(seen) = alone.filter(|_| tx.primary.is_some() && !cell.table.notifies_apart())
+        && (context.runs_all_of(&cell.table, &cell.column)
+            || off(mutants::COMMIT_CLEARS_FOR_OTHERS))
+    {
+        // In the row of its acknowledgement, which is the primary. Where there are too many for
+        // the commit's request, requests of their own clear them after it.
+        let handled = clear_seen(&cell.column, seen, tx.start_ts());
+        if leave_room(&context.shared.limits(), &cell.row, &handled) {
+            tx.handled = handled;
+            ran = Ran::Cleared;
+        }
+    }
+    let Cell { table, row, column } = cell.clone();
+    let start_ts = tx.start_ts().as_u64();
+    tracing::debug!(
+        target: "percolator::observer", event = "observer_started", observer = %name,
+        table = table.name(), row = %row, start_ts,
+    );
+    context.shared.counters().observer_runs.bump();
+    let change = Change { table, row, column };
+    run_guarded(observer.observe(&mut tx, &change)).await?;
+    let commit_ts = tx.commit().await?.as_u64();
+    tracing::debug!(
+        target: "percolator::observer", event = "observer_committed", observer = %name,
+        table = change.table.name(), row = %change.row, start_ts, commit_ts,
+    );
+    Ok(ran)
+}
 
-    async fn attempt(
-        &self,
-        cell: &Cell,
-        registration: &Registration,
-        observer: &dyn Observer,
-        alone: Option<&[Timestamp]>,
-    ) -> Result<Ran> {
-        let mut tx = self.client.begin().await?;
-        tx.crew = Some(self.crew.clone());
-        let mut ran = Ran::Acknowledged(tx.start_ts());
-        let strong = registration.observed.strength == Strength::Strong;
-        let name = &registration.observed.observer;
-        if strong && !acknowledge(&mut tx, cell, name).await? {
-            self.client.counters().notifications_stale.bump();
-            return Ok(if off(mutants::STALE_STAYS) { Ran::Busy } else { ran });
-        }
-        // What lies apart is in another row; what others have to handle stays (H53).
-        if let Some(seen) = alone.filter(|_| tx.primary.is_some() && !cell.table.notifies_apart())
-            && (self.runs_all_of(&cell.table, &cell.column)
-                || off(mutants::COMMIT_CLEARS_FOR_OTHERS))
-        {
-            // In the row of its acknowledgement, which is the primary. Where there are too many for
-            // the commit's request, requests of their own clear them after it.
-            let handled = clear_seen(&cell.column, seen, tx.start_ts());
-            if leave_room(&self.client.limits(), &cell.row, &handled) {
-                tx.handled = handled;
-                ran = Ran::Cleared;
-            }
-        }
-        let Cell { table, row, column } = cell.clone();
-        let start_ts = tx.start_ts().as_u64();
-        tracing::debug!(
-            target: "percolator::observer", event = "observer_started", observer = %name,
-            table = table.name(), row = %row, start_ts,
-        );
-        self.client.counters().observer_runs.bump();
-        let change = Change { table, row, column };
-        run_guarded(observer.observe(&mut tx, &change)).await?;
-        let commit_ts = tx.commit().await?.as_u64();
-        tracing::debug!(
-            target: "percolator::observer", event = "observer_committed", observer = %name,
-            table = change.table.name(), row = %change.row, start_ts, commit_ts,
-        );
-        Ok(ran)
-    }
-
-    /// Counts a failure: the observer waits longer each time, and is set aside after a bound.
-    pub(super) fn note_failure(&self, cell: &Cell, observer: &str, error: &Error) -> Delay {
-        self.client.counters().observer_failures.bump();
-        let (now, options) = (self.runtime().now(), &self.options);
-        let delay = self.failures.note(cell, observer, error, now, options);
-        let table = cell.table.name();
-        tracing::warn!(
-            target: "percolator::observer", event = "observer_failed", observer, table, %error,
-            next = ?delay,
-        );
-        // Keys are told to those alone who ask for them.
-        tracing::debug!(
-            target: "percolator::observer", event = "observer_failed_at", observer, table,
-            row = %cell.row,
-        );
-        delay
-    }
+/// Counts a failure: the observer waits longer each time, and is set aside after a bound.
+pub(super) fn note_failure(context: &Context, cell: &Cell, observer: &str, error: &Error) -> Delay {
+    context.shared.counters().observer_failures.bump();
+    let (now, options) = (context.runtime().now(), &context.options);
+    let delay = context.failures.note(cell, observer, error, now, options);
+    let table = cell.table.name();
+    tracing::warn!(
+        target: "percolator::observer", event = "observer_failed", observer, table, %error,
+        next = ?delay,
+    );
+    // Keys are told to those alone who ask for them.
+    tracing::debug!(
+        target: "percolator::observer", event = "observer_failed_at", observer, table,
+        row = %cell.row,
+    );
+    delay
 }
 
 /// Whether a hint's timestamp stands for a read of the cell's notifications. Where notifications
@@ -249,7 +244,7 @@ async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Resul
     // that is still at work will notify again: come back instead of waiting.
     let both = [column.clone(), ack.column.clone()];
     let s = tx.start_ts();
-    let versions = tx.client.read_acknowledged(table, row, &both, s, Patience::GiveUp).await?;
+    let versions = read_acknowledged(&tx.shared, table, row, &both, s, Patience::GiveUp).await?;
     let of = |column: &Column| versions.iter().find(|version| version.column == *column);
     let acked = of(&ack.column).and_then(|version| {
         if off(mutants::ACK_IS_COMMIT_TS) {

@@ -11,17 +11,18 @@ use std::time::Duration;
 use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 
 use crate::mutants::{self, off};
-use crate::observe::set_aside::SetAside;
+use crate::observe::set_aside::{SetAside, set_aside};
 use crate::records::layout::NOTIFY;
 use crate::records::schema::{Observed, Schema};
-use crate::{Client, Column, Result};
+use crate::shared::Shared;
+use crate::{Column, Result};
 
 /// The first and the longest pause between two looks.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// What waiting for idleness came to.
 ///
-/// See [`Client::wait_idle`].
+/// See [`Client::wait_idle`](crate::Client::wait_idle).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleReport {
     /// Whether nothing was dirty; `false` after a time-out.
@@ -30,13 +31,13 @@ pub struct IdleReport {
     pub set_aside: Vec<SetAside>,
     /// Observers that changes may wait for, and that no worker of this client runs; empty if it
     /// runs none at all. Either another process runs them, or they are to be
-    /// [retired](Client::retire_observer).
+    /// [retired](crate::Client::retire_observer).
     pub missing: Vec<Observed>,
 }
 
 /// The notifications that wait on one column.
 ///
-/// See [`Client::backlog`].
+/// See [`Client::backlog`](crate::Client::backlog).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backlog {
     /// The table.
@@ -51,135 +52,114 @@ pub struct Backlog {
     pub oldest: Timestamp,
 }
 
-impl Client {
-    /// Waits until nothing is dirty and no timestamp was issued meanwhile, or until `timeout`.
-    /// Issues no timestamps itself. Transactions of clients that are still running are not waited
-    /// for.
-    ///
-    /// ```
-    /// # percolator_core::doc_test(|client| async move {
-    /// let report = client.wait_idle(None).await?;
-    /// assert!(report.idle && report.set_aside.is_empty());
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// Those of store and oracle.
-    pub async fn wait_idle(&self, timeout: Option<Duration>) -> Result<IdleReport> {
-        let since = self.runtime().now();
-        let mut pause = PAUSES.0;
-        let _awaited = self.awaited();
-        loop {
-            if self.is_idle().await? {
-                return self.idle_report(true).await;
+/// Waits until nothing is dirty and no timestamp was issued meanwhile, or until `timeout`.
+/// Issues no timestamps itself. Transactions of clients that are still running are not waited
+/// for.
+pub(crate) async fn wait_idle(shared: &Shared, timeout: Option<Duration>) -> Result<IdleReport> {
+    let since = shared.runtime().now();
+    let mut pause = PAUSES.0;
+    let _awaited = shared.awaited();
+    loop {
+        if is_idle(shared).await? {
+            return idle_report(shared, true).await;
+        }
+        let waited = shared.runtime().now().saturating_sub(since);
+        if timeout.is_some_and(|timeout| waited >= timeout) {
+            return idle_report(shared, false).await;
+        }
+        shared.runtime().sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+async fn idle_report(shared: &Shared, idle: bool) -> Result<IdleReport> {
+    let set_aside = set_aside(shared).await?;
+    // Another client may have registered or retired some.
+    shared.learn_schema().await?;
+    Ok(IdleReport { idle, set_aside, missing: missing_observers(shared) })
+}
+
+/// The observers in the schema that no worker of this client runs, if it runs any.
+pub(crate) fn missing_observers(shared: &Shared) -> Vec<Observed> {
+    let running = shared.hints().running();
+    let missing = |observed: &&Observed| !running.is_empty() && !running.contains(*observed);
+    shared.known_schema().entries.keys().filter(missing).cloned().collect()
+}
+
+/// Whether nothing is dirty at this moment.
+async fn is_idle(shared: &Shared) -> Result<bool> {
+    let before = shared.oracle().peek().await?;
+    // Notifications that a retired observer left behind are nobody's work.
+    let mut fresh = Selection::default();
+    if !off(mutants::IDLE_OVER_PENDING) {
+        fresh = fresh.above(before);
+    }
+    let mut selections: BTreeMap<String, Selection> = BTreeMap::new();
+    let mut columns: Vec<_> = Schema::read(shared.system()).await?.entries.into_keys().collect();
+    columns.dedup_by(|a, b| (&a.table, &a.column) == (&b.table, &b.column));
+    for Observed { table, column, .. } in columns {
+        // At `before`: a commit in one step whose timestamp is taken, but whose notifications
+        // are not written yet, is waited for.
+        let select = selections.entry(table).or_insert_with(|| fresh.clone());
+        *select = std::mem::take(select).column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
+    }
+    for (name, select) in selections {
+        let table = shared.table(&name).await?;
+        let mut left = Some(RowRange::all());
+        while let Some(range) = left {
+            let limit = PageLimit { rows_max: 1, ..PageLimit::default() };
+            let page = match table.notify_store().scan(&range, &select, limit).await {
+                // Timestamps were issued, many of them.
+                Err(bigtable::Error::TooOld { .. }) => return Ok(false),
+                page => page?,
+            };
+            shared.take_turn(page.rows.len()).await;
+            if !page.rows.is_empty() {
+                return Ok(false);
             }
-            let waited = self.runtime().now().saturating_sub(since);
-            if timeout.is_some_and(|timeout| waited >= timeout) {
-                return self.idle_report(false).await;
-            }
-            self.runtime().sleep(pause).await;
-            pause = (pause * 2).min(PAUSES.1);
+            left = page.resume;
         }
     }
+    Ok(shared.oracle().peek().await? == before)
+}
 
-    async fn idle_report(&self, idle: bool) -> Result<IdleReport> {
-        let set_aside = self.set_aside().await?;
-        // Another client may have registered or retired some.
-        self.learn_schema().await?;
-        Ok(IdleReport { idle, set_aside, missing: self.missing_observers() })
-    }
-
-    /// The observers in the schema that no worker of this client runs, if it runs any.
-    pub(crate) fn missing_observers(&self) -> Vec<Observed> {
-        let running = self.hints().running();
-        let missing = |observed: &&Observed| !running.is_empty() && !running.contains(*observed);
-        self.known_schema().entries.keys().filter(missing).cloned().collect()
-    }
-
-    /// Whether nothing is dirty at this moment.
-    async fn is_idle(&self) -> Result<bool> {
-        let before = self.oracle().peek().await?;
-        // Notifications that a retired observer left behind are nobody's work.
-        let mut fresh = Selection::default();
-        if !off(mutants::IDLE_OVER_PENDING) {
-            fresh = fresh.above(before);
-        }
-        let mut selections: BTreeMap<String, Selection> = BTreeMap::new();
-        let mut columns: Vec<_> = Schema::read(self.system()).await?.entries.into_keys().collect();
-        columns.dedup_by(|a, b| (&a.table, &a.column) == (&b.table, &b.column));
-        for Observed { table, column, .. } in columns {
-            // At `before`: a commit in one step whose timestamp is taken, but whose notifications
-            // are not written yet, is waited for.
-            let select = selections.entry(table).or_insert_with(|| fresh.clone());
-            *select = std::mem::take(select).column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
-        }
-        for (name, select) in selections {
-            let table = self.table(&name).await?;
-            let mut left = Some(RowRange::all());
-            while let Some(range) = left {
-                let limit = PageLimit { rows_max: 1, ..PageLimit::default() };
-                let page = match table.notify_store().scan(&range, &select, limit).await {
-                    // Timestamps were issued, many of them.
-                    Err(bigtable::Error::TooOld { .. }) => return Ok(false),
-                    page => page?,
-                };
-                self.take_turn(page.rows.len()).await;
-                if !page.rows.is_empty() {
-                    return Ok(false);
+/// Counts the notifications that wait, by column.
+pub(crate) async fn backlog(shared: &Shared) -> Result<Vec<Backlog>> {
+    let schema = Schema::read(shared.system()).await?;
+    let select = Selection::default().family(NOTIFY, TimeRange::ALL, u32::MAX);
+    let mut backlog: BTreeMap<(String, Column), Backlog> = BTreeMap::new();
+    for name in shared.table_names().await? {
+        let table = shared.table(&name).await?;
+        let mut left = Some(RowRange::all());
+        while let Some(range) = left {
+            let page = table.notify_store().scan(&range, &select, PageLimit::default()).await?;
+            shared.take_turn(page.rows.len()).await;
+            for row in &page.rows {
+                let columns = row.cells.chunk_by(|a, b| a.qualifier == b.qualifier);
+                for versions in columns {
+                    let column = Column::from_stored(versions[0].qualifier.clone());
+                    let observers = || schema.of(&name, &column).map(|e| e.observer.clone());
+                    let fresh = || Backlog {
+                        table: name.clone(),
+                        column: column.clone(),
+                        observers: observers().collect(),
+                        cells: 0,
+                        oldest: Timestamp::MAX,
+                    };
+                    let key = (name.clone(), column.clone());
+                    let entry = backlog.entry(key).or_insert_with(fresh);
+                    entry.cells += 1;
+                    let oldest = versions.iter().map(|cell| cell.timestamp).min();
+                    entry.oldest = entry.oldest.min(oldest.unwrap_or(Timestamp::MAX));
                 }
-                left = page.resume;
             }
+            left = page.resume;
         }
-        Ok(self.oracle().peek().await? == before)
     }
+    Ok(backlog.into_values().collect())
+}
 
-    /// Counts the notifications that wait, by column.
-    ///
-    /// ```
-    /// # percolator_core::doc_test(|client| async move {
-    /// assert!(client.backlog().await?.is_empty());
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn backlog(&self) -> Result<Vec<Backlog>> {
-        let schema = Schema::read(self.system()).await?;
-        let select = Selection::default().family(NOTIFY, TimeRange::ALL, u32::MAX);
-        let mut backlog: BTreeMap<(String, Column), Backlog> = BTreeMap::new();
-        for name in self.table_names().await? {
-            let table = self.table(&name).await?;
-            let mut left = Some(RowRange::all());
-            while let Some(range) = left {
-                let page = table.notify_store().scan(&range, &select, PageLimit::default()).await?;
-                self.take_turn(page.rows.len()).await;
-                for row in &page.rows {
-                    let columns = row.cells.chunk_by(|a, b| a.qualifier == b.qualifier);
-                    for versions in columns {
-                        let column = Column::from_stored(versions[0].qualifier.clone());
-                        let observers = || schema.of(&name, &column).map(|e| e.observer.clone());
-                        let fresh = || Backlog {
-                            table: name.clone(),
-                            column: column.clone(),
-                            observers: observers().collect(),
-                            cells: 0,
-                            oldest: Timestamp::MAX,
-                        };
-                        let key = (name.clone(), column.clone());
-                        let entry = backlog.entry(key).or_insert_with(fresh);
-                        entry.cells += 1;
-                        let oldest = versions.iter().map(|cell| cell.timestamp).min();
-                        entry.oldest = entry.oldest.min(oldest.unwrap_or(Timestamp::MAX));
-                    }
-                }
-                left = page.resume;
-            }
-        }
-        Ok(backlog.into_values().collect())
-    }
-
-    /// How many hints wait for this process's workers: a cheap measure of how far they are behind.
-    pub fn hints_waiting(&self) -> usize {
-        self.hints().len()
-    }
+/// How many hints wait for this process's workers: a cheap measure of how far they are behind.
+pub(crate) fn hints_waiting(shared: &Shared) -> usize {
+    shared.hints().len()
 }

@@ -12,56 +12,28 @@
 //! batch      the same for many weak notifications at once
 //! set_aside  failing observers: growing delay, then out of the way, durably, and back by replay
 //! row_lock   the advisory lock on what a worker is at, renewed while its observers run
-//! placement  where notify cells lie: in the row, or in a table of their own
+//! leave      leaving notifications, in the row or in the table beside it
+//! notified   reading and clearing the notifications of a cell
 //! idle       nothing dirty, and no timestamp issued meanwhile
 //! ```
 
+pub(crate) mod admission;
 pub(crate) mod admit;
 mod batch;
+pub(crate) mod context;
 pub(crate) mod crew;
 mod elsewhere;
+pub(crate) mod failures;
 mod find;
 mod handle;
 pub(crate) mod hints;
-mod idle;
+pub(crate) mod idle;
+pub(crate) mod leave;
+pub(crate) mod notified;
 pub(crate) mod observer;
-pub(crate) mod placement;
-mod register;
+pub(crate) mod options;
+pub(crate) mod register;
+mod resting;
 mod row_lock;
-mod set_aside;
-mod workers;
-
-pub(crate) use register::acknowledged;
-
-pub use idle::{Backlog, IdleReport};
-pub use set_aside::SetAside;
-pub use workers::{WorkerOptions, Workers};
-
-use bigtable::{ConditionalMutation, Limits, Selection, TimeRange, Timestamp};
-
-use crate::Result;
-use crate::records::column::Cell;
-use crate::records::layout::NOTIFY;
-use crate::txn::limits::in_requests;
-use crate::txn::rows;
-
-/// The versions of a cell's notification, newest first.
-pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {
-    let column = cell.column.to_bytes();
-    let select = Selection::default().column(NOTIFY, column, TimeRange::ALL, u32::MAX);
-    let key = cell.table.notify_key(&cell.row);
-    let row = cell.table.notify_store().read_row(&key, &select).await?;
-    Ok(row.cells.iter().map(|cell| cell.timestamp).collect())
-}
-
-/// Deletes the versions of a notification that were seen and are not above `bound`. A cell that is
-/// notified while nobody works has more versions than one request can delete.
-pub(crate) fn clear(
-    limits: &Limits,
-    cell: &Cell,
-    seen: &[Timestamp],
-    bound: Timestamp,
-) -> Vec<ConditionalMutation> {
-    let mutations = rows::clear_seen(&cell.column, seen, bound);
-    in_requests(limits, &cell.table.notify_key(&cell.row), mutations)
-}
+pub(crate) mod set_aside;
+pub(crate) mod workers;

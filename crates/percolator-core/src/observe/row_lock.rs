@@ -1,6 +1,6 @@
 //! The advisory lock on what a worker is at (paper section 2.4).
 //!
-//! The lock lasts for [`row_lock_lifetime`](super::WorkerOptions::row_lock_lifetime), so that a
+//! The lock lasts for [`row_lock_lifetime`](crate::WorkerOptions::row_lock_lifetime), so that a
 //! worker that hangs or dies holds nobody up for longer. While its observers run, a worker renews
 //! the lock, three times within that time: an observer that takes longer than the lock lasts does
 //! not run beside itself.
@@ -19,7 +19,7 @@ use futures::future::{Either, select};
 use crate::Result;
 use crate::locks::Holder;
 use crate::mutants::{self, off};
-use crate::observe::workers::Context;
+use crate::observe::context::Context;
 use crate::records::column::Table;
 
 /// How often a lock is renewed within its lifetime.
@@ -43,14 +43,12 @@ pub(super) fn of_row(table: &Table, row: &RowKey) -> Vec<u8> {
     name
 }
 
-impl Context {
-    /// Takes the advisory lock of a name; `None` while another worker has it.
-    pub(super) async fn lock(&self, name: Vec<u8>) -> Result<Option<RowLock<'_>>> {
-        let (holder, since) = (self.client.next_holder(), self.runtime().now());
-        let lifetime = self.options.row_lock_lifetime;
-        let taken = self.client.locks().try_lock(&name, holder, lifetime).await?;
-        Ok(taken.then(|| RowLock { context: self, name, holder, since }))
-    }
+/// Takes the advisory lock of a name; `None` while another worker has it.
+pub(super) async fn lock(context: &Context, name: Vec<u8>) -> Result<Option<RowLock<'_>>> {
+    let (holder, since) = (context.shared.next_holder(), context.runtime().now());
+    let lifetime = context.options.row_lock_lifetime;
+    let taken = context.shared.locks().try_lock(&name, holder, lifetime).await?;
+    Ok(taken.then(|| RowLock { context, name, holder, since }))
 }
 
 impl RowLock<'_> {
@@ -70,15 +68,15 @@ impl RowLock<'_> {
     /// Renews the lock until another worker has it, or the longest run is over.
     async fn renew(&self) {
         let options = &self.context.options;
-        let (client, runtime) = (&self.context.client, self.context.runtime());
+        let (shared, runtime) = (&self.context.shared, self.context.runtime());
         loop {
             runtime.sleep(options.row_lock_lifetime / RENEWALS).await;
             if self.age() > options.run_max || off(mutants::ROW_LOCK_UNRENEWED) {
                 return;
             }
-            let renewed = client.locks().renew(&self.name, self.holder, options.row_lock_lifetime);
+            let renewed = shared.locks().renew(&self.name, self.holder, options.row_lock_lifetime);
             match renewed.await {
-                Ok(true) => client.counters().row_locks_renewed.bump(),
+                Ok(true) => shared.counters().row_locks_renewed.bump(),
                 Ok(false) => return,
                 // The next renewal may get a reply, and is conditional all the same.
                 Err(error) => self.context.report(&error),
@@ -89,6 +87,6 @@ impl RowLock<'_> {
 
 impl Drop for RowLock<'_> {
     fn drop(&mut self) {
-        self.context.client.locks().unlock(&self.name, self.holder);
+        self.context.shared.locks().unlock(&self.name, self.holder);
     }
 }

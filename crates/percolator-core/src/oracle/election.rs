@@ -19,10 +19,10 @@ use std::time::Duration;
 use bigtable::sync::locked;
 use bigtable::{Store, Table};
 
-use crate::client::fresh_incarnation;
 use crate::mutants::{self, off};
 use crate::oracle::record::{ADDRESS_BYTES_MAX, Record, read};
 use crate::oracle::window::{Lease, WindowOracle, lease_wait, open_table};
+use crate::runtime::fresh_incarnation;
 use crate::{Error, Result, Runtime};
 
 /// How often who stands by looks at the record, and once more when the lease is over that it saw

@@ -12,8 +12,8 @@ use bigtable::{
     ConditionalMutation, Mutation, Probe, RowKey, Selection, Syncing, Table, TimeRange, Timestamp,
 };
 
-use crate::observe::placement::Placement;
 use crate::records::layout::{SYSTEM, SYSTEM_TABLE};
+use crate::records::placement::Placement;
 use crate::{Error, Result};
 
 const ROW: &str = "format";

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! On stores without locality groups `notify` and `failed` lie in a table of their own beside each
-//! of the application's (see [`placement`](crate::observe::placement)); there is no notification at
+//! of the application's (see [`placement`](crate::records::placement)); there is no notification at
 //! `s` then.
 //!
 //! Invariant: `lock`, `write` and `rollback` of one cell change only by the single-row operations

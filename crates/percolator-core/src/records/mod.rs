@@ -8,6 +8,7 @@
 //! write    the value of a write record, with a short value inside
 //! schema   which observers a database has, and the version of that list
 //! format   the format of a database, checked when a client begins
+//! placement   where notifications lie: in the row, or in a table of their own
 //! codec    numbers and lists in bytes
 //! ```
 
@@ -16,5 +17,6 @@ pub(crate) mod column;
 pub(crate) mod format;
 pub(crate) mod layout;
 pub(crate) mod lock;
+pub(crate) mod placement;
 pub(crate) mod schema;
 pub(crate) mod write;

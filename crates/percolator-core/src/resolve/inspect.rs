@@ -4,14 +4,15 @@
 use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange, Timestamp};
 use bytes::Bytes;
 
-use crate::observe::notifications;
+use crate::observe::notified::notifications;
 use crate::records::column::{Cell, CellName, Table};
 use crate::records::layout::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 use crate::records::lock::{Kind, Lock};
 use crate::records::write::Write;
-use crate::resolve::OwnStatus;
 use crate::resolve::verdicts::Verdict;
-use crate::{Client, Column, Incarnation, Result};
+use crate::resolve::{OwnStatus, own_status};
+use crate::shared::Shared;
+use crate::{Column, Incarnation, Result};
 
 /// What a cell holds at one timestamp, in Percolator's own columns.
 ///
@@ -76,7 +77,7 @@ pub struct LockView {
 
 /// What will become of a lock.
 ///
-/// See [`Client::lock_fate`].
+/// See [`Client::lock_fate`](crate::Client::lock_fate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockFate {
     /// Its transaction is committed: the next who meets it rolls it forward.
@@ -89,114 +90,91 @@ pub enum LockFate {
     OwnerAlive,
 }
 
-impl Client {
-    /// Everything Percolator keeps of a cell, newest first.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn cell_history(
-        &self,
-        table: &Table,
-        row: impl Into<RowKey>,
-        column: &Column,
-    ) -> Result<Vec<Moment>> {
-        let row = row.into();
-        crate::txn::transaction::check_row(&row)?;
-        let mut select = Selection::default();
-        for family in [DATA, LOCK, WRITE, ROLLBACK, NOTIFY] {
-            select = select.column(family, column.to_bytes(), TimeRange::ALL, u32::MAX);
-        }
-        let found = table.store().read_row(&row, &select).await?;
-        let mut moments = std::collections::BTreeMap::<Timestamp, Moment>::new();
-        let mut inline = Vec::new();
-        for cell in &found.cells {
-            let timestamp = cell.timestamp;
-            let fresh = || Moment { timestamp, ..Moment::default() };
-            let moment = moments.entry(timestamp).or_insert_with(fresh);
-            if cell.family == DATA {
-                moment.data = Some(cell.value.clone());
-            } else if cell.family == LOCK {
-                let lock = view(table, &row, cell)?;
-                moment.data = moment.data.take().or(lock.short_value.clone());
-                moment.lock = Some(lock);
-            } else if cell.family == WRITE {
-                let write = Write::decode(&cell.value)?;
-                let (start_ts, delete) = (write.start_ts, write.kind == Kind::Delete);
-                moment.write = Some(WriteView { start_ts, delete });
-                inline.extend(write.short_value.map(|value| (start_ts, value)));
-            } else if cell.family == ROLLBACK {
-                moment.rolled_back = true;
-            } else {
-                moment.notify = true;
-            }
-        }
-        if table.notifies_apart() {
-            for timestamp in notifications(&Cell::new(table, &row, column)).await? {
-                let fresh = || Moment { timestamp, ..Moment::default() };
-                moments.entry(timestamp).or_insert_with(fresh).notify = true;
-            }
-        }
-        for (timestamp, value) in inline {
-            let fresh = || Moment { timestamp, ..Moment::default() };
-            moments.entry(timestamp).or_insert_with(fresh).data = Some(value);
-        }
-        Ok(moments.into_values().rev().collect())
+/// Everything Percolator keeps of a cell, newest first.
+pub(crate) async fn cell_history(
+    _shared: &Shared,
+    table: &Table,
+    row: impl Into<RowKey>,
+    column: &Column,
+) -> Result<Vec<Moment>> {
+    let row = row.into();
+    crate::txn::transaction::check_row(&row)?;
+    let mut select = Selection::default();
+    for family in [DATA, LOCK, WRITE, ROLLBACK, NOTIFY] {
+        select = select.column(family, column.to_bytes(), TimeRange::ALL, u32::MAX);
     }
+    let found = table.store().read_row(&row, &select).await?;
+    let mut moments = std::collections::BTreeMap::<Timestamp, Moment>::new();
+    let mut inline = Vec::new();
+    for cell in &found.cells {
+        let timestamp = cell.timestamp;
+        let fresh = || Moment { timestamp, ..Moment::default() };
+        let moment = moments.entry(timestamp).or_insert_with(fresh);
+        if cell.family == DATA {
+            moment.data = Some(cell.value.clone());
+        } else if cell.family == LOCK {
+            let lock = view(table, &row, cell)?;
+            moment.data = moment.data.take().or(lock.short_value.clone());
+            moment.lock = Some(lock);
+        } else if cell.family == WRITE {
+            let write = Write::decode(&cell.value)?;
+            let (start_ts, delete) = (write.start_ts, write.kind == Kind::Delete);
+            moment.write = Some(WriteView { start_ts, delete });
+            inline.extend(write.short_value.map(|value| (start_ts, value)));
+        } else if cell.family == ROLLBACK {
+            moment.rolled_back = true;
+        } else {
+            moment.notify = true;
+        }
+    }
+    if table.notifies_apart() {
+        for timestamp in notifications(&Cell::new(table, &row, column)).await? {
+            let fresh = || Moment { timestamp, ..Moment::default() };
+            moments.entry(timestamp).or_insert_with(fresh).notify = true;
+        }
+    }
+    for (timestamp, value) in inline {
+        let fresh = || Moment { timestamp, ..Moment::default() };
+        moments.entry(timestamp).or_insert_with(fresh).data = Some(value);
+    }
+    Ok(moments.into_values().rev().collect())
+}
 
-    /// The locks in all tables, at most `limit`, in order of table and cell.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn held_locks(&self, limit: usize) -> Result<Vec<LockView>> {
-        let select = Selection::default().family(LOCK, TimeRange::ALL, u32::MAX);
-        let mut locks = Vec::new();
-        for name in self.table_names().await? {
-            let table = self.table(&name).await?;
-            let mut left = Some(RowRange::all());
-            while let Some(range) = left {
-                let page = table.store().scan(&range, &select, PageLimit::default()).await?;
-                self.take_turn(page.rows.len()).await;
-                for row in &page.rows {
-                    for cell in &row.cells {
-                        if locks.len() >= limit {
-                            return Ok(locks);
-                        }
-                        locks.push(view(&table, &row.key, cell)?);
+/// The locks in all tables, at most `limit`, in order of table and cell.
+pub(crate) async fn held_locks(shared: &Shared, limit: usize) -> Result<Vec<LockView>> {
+    let select = Selection::default().family(LOCK, TimeRange::ALL, u32::MAX);
+    let mut locks = Vec::new();
+    for name in shared.table_names().await? {
+        let table = shared.table(&name).await?;
+        let mut left = Some(RowRange::all());
+        while let Some(range) = left {
+            let page = table.store().scan(&range, &select, PageLimit::default()).await?;
+            shared.take_turn(page.rows.len()).await;
+            for row in &page.rows {
+                for cell in &row.cells {
+                    if locks.len() >= limit {
+                        return Ok(locks);
                     }
+                    locks.push(view(&table, &row.key, cell)?);
                 }
-                left = page.resume;
             }
+            left = page.resume;
         }
-        Ok(locks)
     }
+    Ok(locks)
+}
 
-    /// What will become of a lock, as far as its primary's row and the lock service say.
-    ///
-    /// ```
-    /// # percolator_core::doc_test(|client| async move {
-    /// use percolator_core::{Column, LockFate};
-    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
-    /// let mut tx = client.begin().await?;
-    /// tx.set(&accounts, "Bob", &bal, "$3")?;
-    /// let prewritten = tx.prewrite().await?;
-    /// let locks = client.held_locks(10).await?;
-    /// assert_eq!(client.lock_fate(&locks[0]).await?, LockFate::OwnerAlive);
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// Those of store and lock service.
-    pub async fn lock_fate(&self, lock: &LockView) -> Result<LockFate> {
-        let name = lock.primary.as_ref().unwrap_or(&lock.cell);
-        let table = self.table(&name.table).await?;
-        let primary = Cell { table, row: name.row.clone(), column: name.column.clone() };
-        Ok(match self.own_status(&primary, lock.start_ts).await? {
-            OwnStatus::Decided(Verdict::Committed(commit_ts)) => LockFate::RollForward(commit_ts),
-            OwnStatus::Decided(Verdict::RolledBack) => LockFate::RollBack,
-            _ if self.locks().is_alive(lock.owner).await? => LockFate::OwnerAlive,
-            _ => LockFate::OwnerDead,
-        })
-    }
+/// What will become of a lock, as far as its primary's row and the lock service say.
+pub(crate) async fn lock_fate(shared: &Shared, lock: &LockView) -> Result<LockFate> {
+    let name = lock.primary.as_ref().unwrap_or(&lock.cell);
+    let table = shared.table(&name.table).await?;
+    let primary = Cell { table, row: name.row.clone(), column: name.column.clone() };
+    Ok(match own_status(shared, &primary, lock.start_ts).await? {
+        OwnStatus::Decided(Verdict::Committed(commit_ts)) => LockFate::RollForward(commit_ts),
+        OwnStatus::Decided(Verdict::RolledBack) => LockFate::RollBack,
+        _ if shared.locks().is_alive(lock.owner).await? => LockFate::OwnerAlive,
+        _ => LockFate::OwnerDead,
+    })
 }
 
 pub(crate) fn view(table: &Table, row: &RowKey, cell: &bigtable::Cell) -> Result<LockView> {

@@ -15,7 +15,7 @@
 //! transactions, and `inspect` shows records and locks without changing anything.
 //!
 //! On a store without a floor a lock from below the last collection is none of this: see
-//! [`is_late`](Client::is_late).
+//! [`is_late`].
 
 pub(crate) mod inspect;
 pub(crate) mod suspects;
@@ -23,6 +23,7 @@ pub(crate) mod verdicts;
 
 use bigtable::{RowKey, Selection, TimeRange, Timestamp};
 
+use crate::gc::unfenced::{is_late, verdict_on_locks_seen};
 use crate::mutants::{self, off};
 use crate::observe::hints::Hint;
 use crate::records::column::{Cell, Table};
@@ -30,8 +31,9 @@ use crate::records::layout::{LOCK, ROLLBACK, WRITE};
 use crate::records::lock::Lock;
 use crate::records::write::Write;
 use crate::resolve::verdicts::Verdict;
+use crate::shared::Shared;
 use crate::txn::rows::{self, LockedCell, size};
-use crate::{Client, Column, Result};
+use crate::{Column, Result};
 
 /// What resolving a lock came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,180 +69,183 @@ enum Status {
     Nothing,
 }
 
-impl Client {
-    /// Finds out what became of the lock's transaction, decides it if its owner is dead, and
-    /// applies the verdict to the row where the lock was met.
-    pub(crate) async fn resolve(&self, met: &MetLock) -> Result<Resolved> {
-        self.counters().locks_met.bump();
-        if self.is_late(met.start_ts).await? {
-            // What became of its transaction may be collected, in part or all of it.
-            self.apply(met, Verdict::RolledBack).await?;
-            return Ok(Resolved::Gone);
-        }
-        let flight = self.verdicts().flight(met.start_ts);
-        let verdict = {
-            let _alone = flight.lock().await;
-            match self.verdicts().of(met.start_ts) {
-                Some(verdict) => Some(verdict),
-                None => self.decide(met).await?,
-            }
-        };
-        let Some(verdict) = verdict else {
-            if off(mutants::ALIVE_IS_REMEMBERED) {
-                self.verdicts().remember(met.start_ts, Verdict::RolledBack);
-            }
-            return Ok(Resolved::Alive);
-        };
-        self.verdicts().remember(met.start_ts, verdict);
-        self.suspects().forget(met.start_ts);
-        self.apply(met, verdict).await?;
-        Ok(Resolved::Gone)
+/// Finds out what became of the lock's transaction, decides it if its owner is dead, and
+/// applies the verdict to the row where the lock was met.
+pub(crate) async fn resolve(shared: &Shared, met: &MetLock) -> Result<Resolved> {
+    shared.counters().locks_met.bump();
+    if is_late(shared, met.start_ts).await? {
+        // What became of its transaction may be collected, in part or all of it.
+        apply(shared, met, Verdict::RolledBack).await?;
+        return Ok(Resolved::Gone);
     }
+    let flight = shared.verdicts().flight(met.start_ts);
+    let verdict = {
+        let _alone = flight.lock().await;
+        match shared.verdicts().of(met.start_ts) {
+            Some(verdict) => Some(verdict),
+            None => decide(shared, met).await?,
+        }
+    };
+    let Some(verdict) = verdict else {
+        if off(mutants::ALIVE_IS_REMEMBERED) {
+            shared.verdicts().remember(met.start_ts, Verdict::RolledBack);
+        }
+        return Ok(Resolved::Alive);
+    };
+    shared.verdicts().remember(met.start_ts, verdict);
+    shared.suspects().forget(met.start_ts);
+    apply(shared, met, verdict).await?;
+    Ok(Resolved::Gone)
+}
 
-    /// The transaction's verdict; `None` while its owner is not suspect.
-    async fn decide(&self, met: &MetLock) -> Result<Option<Verdict>> {
-        let primary = match &met.lock.primary {
-            Some(name) => {
-                let table = self.table(&name.table).await?;
-                Cell { table, row: name.row.clone(), column: name.column.clone() }
+/// The transaction's verdict; `None` while its owner is not suspect.
+async fn decide(shared: &Shared, met: &MetLock) -> Result<Option<Verdict>> {
+    let primary = match &met.lock.primary {
+        Some(name) => {
+            let table = shared.table(&name.table).await?;
+            Cell { table, row: name.row.clone(), column: name.column.clone() }
+        }
+        None => met.cell.clone(),
+    };
+    loop {
+        let (request, won) = match status(shared, &primary, met.start_ts).await? {
+            Status::Decided(verdict) => return Ok(Some(verdict)),
+            Status::Locked(lock) => {
+                if !is_suspect(shared, met.start_ts, true, &lock).await? {
+                    return Ok(None);
+                }
+                let (row, column) = (&primary.row, &primary.column);
+                (rows::roll_back_primary_lock(row, column, met.start_ts, &lock), true)
             }
-            None => met.cell.clone(),
+            Status::Nothing => {
+                // A parallel prewrite of the primary may be on its way (H02); an owner that is
+                // gone or whose lock outlived itself will not be waited for (H03).
+                let waits = off(mutants::MISSING_PRIMARY_WAITS);
+                if waits || !is_suspect(shared, met.start_ts, false, &met.lock).await? {
+                    return Ok(None);
+                }
+                let (row, column) = (&primary.row, &primary.column);
+                (rows::roll_back_missing_primary(row, column, met.start_ts), false)
+            }
         };
-        loop {
-            let (request, won) = match self.status(&primary, met.start_ts).await? {
-                Status::Decided(verdict) => return Ok(Some(verdict)),
-                Status::Locked(lock) => {
-                    if !self.is_suspect(met.start_ts, true, &lock).await? {
-                        return Ok(None);
-                    }
-                    let (row, column) = (&primary.row, &primary.column);
-                    (rows::roll_back_primary_lock(row, column, met.start_ts, &lock), true)
-                }
-                Status::Nothing => {
-                    // A parallel prewrite of the primary may be on its way (H02); an owner that is
-                    // gone or whose lock outlived itself will not be waited for (H03).
-                    let waits = off(mutants::MISSING_PRIMARY_WAITS);
-                    if waits || !self.is_suspect(met.start_ts, false, &met.lock).await? {
-                        return Ok(None);
-                    }
-                    let (row, column) = (&primary.row, &primary.column);
-                    (rows::roll_back_missing_primary(row, column, met.start_ts), false)
-                }
-            };
-            if primary.table.store().check_and_mutate_row(request).await? == won {
-                self.counters().rolled_back.bump();
+        if primary.table.store().check_and_mutate_row(request).await? == won {
+            shared.counters().rolled_back.bump();
+            tracing::debug!(
+                target: "percolator::resolve", event = "rolled_back",
+                start_ts = met.start_ts.as_u64(), primary = %primary.location(),
+            );
+            return Ok(Some(Verdict::RolledBack));
+        }
+    }
+}
+
+/// What the primary's row holds of the transaction. A lock of another transaction, or one whose
+/// primary is elsewhere, is nothing of it (H11).
+async fn status(_shared: &Shared, primary: &Cell, start_ts: Timestamp) -> Result<Status> {
+    let q = || primary.column.to_bytes();
+    let at = TimeRange::at(start_ts);
+    let locks = if off(mutants::ANY_LOCK_IS_THE_PRIMARY) { TimeRange::ALL } else { at };
+    let records_max = if off(mutants::NEWEST_RECORD_ONLY) { 1 } else { u32::MAX };
+    let select = Selection::default()
+        .column(LOCK, q(), locks, 1)
+        .column(ROLLBACK, q(), at, 1)
+        .column(WRITE, q(), TimeRange::since(start_ts), records_max);
+    let row = primary.table.store().read_row(&primary.row, &select).await?;
+    for cell in row.versions(&WRITE, &primary.column.to_bytes()) {
+        if Write::decode(&cell.value)?.start_ts == start_ts {
+            return Ok(Status::Decided(Verdict::Committed(cell.timestamp)));
+        }
+    }
+    if row.newest(&ROLLBACK, &primary.column.to_bytes()).is_some() {
+        return Ok(Status::Decided(Verdict::RolledBack));
+    }
+    let lock = row.newest(&LOCK, &primary.column.to_bytes());
+    let lock = lock.map(|cell| Lock::decode(&cell.value)).transpose()?;
+    Ok(match lock {
+        Some(lock) if lock.primary.is_none() => Status::Locked(lock),
+        _ => Status::Nothing,
+    })
+}
+
+/// Whether the owner of a lock may be taken for dead: its liveness token is gone, or the lock
+/// has stayed unchanged for longer than its lifetime on this client's clock.
+async fn is_suspect(
+    shared: &Shared,
+    start_ts: Timestamp,
+    primary: bool,
+    lock: &Lock,
+) -> Result<bool> {
+    let expired = shared.suspects().expired(start_ts, primary, lock, shared.runtime().now());
+    let expired = expired && !off(mutants::EXPIRY_FOR_TOKENS_ONLY);
+    Ok(expired || !shared.locks().is_alive(lock.owner).await?)
+}
+
+/// Applies a verdict to every cell of the met row that holds a lock of the transaction. No lock
+/// of it is left there then: a sweep believes so.
+async fn apply(shared: &Shared, met: &MetLock, verdict: Verdict) -> Result<()> {
+    while !apply_to_locks_seen(shared, met, verdict).await? {}
+    Ok(())
+}
+
+/// Applies it to what is there now; `false` when too long has passed since that was seen, or
+/// when there is more than one request takes.
+async fn apply_to_locks_seen(shared: &Shared, met: &MetLock, verdict: Verdict) -> Result<bool> {
+    let Cell { table, row, .. } = &met.cell;
+    let select = Selection::default().family(LOCK, TimeRange::at(met.start_ts), 1);
+    let looked = shared.runtime().now();
+    let found = table.store().read_row(row, &select).await?;
+    let mut cells = Vec::with_capacity(found.cells.len());
+    for cell in &found.cells {
+        let column = Column::from_stored(cell.qualifier.clone());
+        cells.push(LockedCell { column, lock: Lock::decode(&cell.value)? });
+    }
+    if cells.is_empty() {
+        return Ok(true);
+    }
+    let locked = cells.len();
+    let mut part = |of| cells.truncate(size::fitting(&shared.limits(), row, &cells, of));
+    match verdict_on_locks_seen(shared, met.start_ts, verdict, looked).await? {
+        None => return Ok(off(mutants::TOO_LATE_IS_DONE)),
+        Some(Verdict::RolledBack) => {
+            part(size::roll_back_of_cell);
+            let request = rows::roll_back(row, met.start_ts, &cells);
+            table.store().check_and_mutate_row(request).await?;
+        }
+        Some(Verdict::Committed(commit_ts)) => {
+            part(size::commit_of_cell);
+            if off(mutants::ROLL_FORWARD_FORGETS_NOTIFY) {
+                cells.iter_mut().for_each(|cell| cell.lock.notify = false);
+            }
+            let request = rows::commit(row, met.start_ts, commit_ts, &cells);
+            if table.store().check_and_mutate_row(request).await? {
+                shared.counters().rolled_forward.bump();
                 tracing::debug!(
-                    target: "percolator::resolve", event = "rolled_back",
-                    start_ts = met.start_ts.as_u64(), primary = %primary.location(),
+                    target: "percolator::resolve", event = "rolled_forward",
+                    start_ts = met.start_ts.as_u64(), commit_ts = commit_ts.as_u64(),
+                    table = table.name(), row = %row,
                 );
-                return Ok(Some(Verdict::RolledBack));
-            }
-        }
-    }
-
-    /// What the primary's row holds of the transaction. A lock of another transaction, or one whose
-    /// primary is elsewhere, is nothing of it (H11).
-    async fn status(&self, primary: &Cell, start_ts: Timestamp) -> Result<Status> {
-        let q = || primary.column.to_bytes();
-        let at = TimeRange::at(start_ts);
-        let locks = if off(mutants::ANY_LOCK_IS_THE_PRIMARY) { TimeRange::ALL } else { at };
-        let records_max = if off(mutants::NEWEST_RECORD_ONLY) { 1 } else { u32::MAX };
-        let select = Selection::default()
-            .column(LOCK, q(), locks, 1)
-            .column(ROLLBACK, q(), at, 1)
-            .column(WRITE, q(), TimeRange::since(start_ts), records_max);
-        let row = primary.table.store().read_row(&primary.row, &select).await?;
-        for cell in row.versions(&WRITE, &primary.column.to_bytes()) {
-            if Write::decode(&cell.value)?.start_ts == start_ts {
-                return Ok(Status::Decided(Verdict::Committed(cell.timestamp)));
-            }
-        }
-        if row.newest(&ROLLBACK, &primary.column.to_bytes()).is_some() {
-            return Ok(Status::Decided(Verdict::RolledBack));
-        }
-        let lock = row.newest(&LOCK, &primary.column.to_bytes());
-        let lock = lock.map(|cell| Lock::decode(&cell.value)).transpose()?;
-        Ok(match lock {
-            Some(lock) if lock.primary.is_none() => Status::Locked(lock),
-            _ => Status::Nothing,
-        })
-    }
-
-    /// Whether the owner of a lock may be taken for dead: its liveness token is gone, or the lock
-    /// has stayed unchanged for longer than its lifetime on this client's clock.
-    async fn is_suspect(&self, start_ts: Timestamp, primary: bool, lock: &Lock) -> Result<bool> {
-        let expired = self.suspects().expired(start_ts, primary, lock, self.runtime().now());
-        let expired = expired && !off(mutants::EXPIRY_FOR_TOKENS_ONLY);
-        Ok(expired || !self.locks().is_alive(lock.owner).await?)
-    }
-
-    /// Applies a verdict to every cell of the met row that holds a lock of the transaction. No lock
-    /// of it is left there then: a sweep believes so.
-    async fn apply(&self, met: &MetLock, verdict: Verdict) -> Result<()> {
-        while !self.apply_to_locks_seen(met, verdict).await? {}
-        Ok(())
-    }
-
-    /// Applies it to what is there now; `false` when too long has passed since that was seen, or
-    /// when there is more than one request takes.
-    async fn apply_to_locks_seen(&self, met: &MetLock, verdict: Verdict) -> Result<bool> {
-        let Cell { table, row, .. } = &met.cell;
-        let select = Selection::default().family(LOCK, TimeRange::at(met.start_ts), 1);
-        let looked = self.runtime().now();
-        let found = table.store().read_row(row, &select).await?;
-        let mut cells = Vec::with_capacity(found.cells.len());
-        for cell in &found.cells {
-            let column = Column::from_stored(cell.qualifier.clone());
-            cells.push(LockedCell { column, lock: Lock::decode(&cell.value)? });
-        }
-        if cells.is_empty() {
-            return Ok(true);
-        }
-        let locked = cells.len();
-        let mut part = |of| cells.truncate(size::fitting(&self.limits(), row, &cells, of));
-        match self.verdict_on_locks_seen(met.start_ts, verdict, looked).await? {
-            None => return Ok(off(mutants::TOO_LATE_IS_DONE)),
-            Some(Verdict::RolledBack) => {
-                part(size::roll_back_of_cell);
-                let request = rows::roll_back(row, met.start_ts, &cells);
-                table.store().check_and_mutate_row(request).await?;
-            }
-            Some(Verdict::Committed(commit_ts)) => {
-                part(size::commit_of_cell);
-                if off(mutants::ROLL_FORWARD_FORGETS_NOTIFY) {
-                    cells.iter_mut().for_each(|cell| cell.lock.notify = false);
-                }
-                let request = rows::commit(row, met.start_ts, commit_ts, &cells);
-                if table.store().check_and_mutate_row(request).await? {
-                    self.counters().rolled_forward.bump();
-                    tracing::debug!(
-                        target: "percolator::resolve", event = "rolled_forward",
-                        start_ts = met.start_ts.as_u64(), commit_ts = commit_ts.as_u64(),
-                        table = table.name(), row = %row,
-                    );
-                    for LockedCell { column, .. } in cells.iter().filter(|c| c.lock.notify) {
-                        let cell = Cell::new(table, row, column);
-                        self.hints().push(&Hint { cell, at: None });
-                    }
+                for LockedCell { column, .. } in cells.iter().filter(|c| c.lock.notify) {
+                    let cell = Cell::new(table, row, column);
+                    shared.hints().push(&Hint { cell, at: None });
                 }
             }
         }
-        Ok(cells.len() == locked)
     }
+    Ok(cells.len() == locked)
+}
 
-    /// The verdict that the primary's row holds, for an owner who lost the reply of its commit.
-    /// `None`: the lock is still there, or nothing is.
-    pub(crate) async fn own_status(
-        &self,
-        primary: &Cell,
-        start_ts: Timestamp,
-    ) -> Result<OwnStatus> {
-        Ok(match self.status(primary, start_ts).await? {
-            Status::Decided(verdict) => OwnStatus::Decided(verdict),
-            Status::Locked(_) => OwnStatus::Locked,
-            Status::Nothing => OwnStatus::Nothing,
-        })
-    }
+/// The verdict that the primary's row holds, for an owner who lost the reply of its commit.
+/// `None`: the lock is still there, or nothing is.
+pub(crate) async fn own_status(
+    shared: &Shared,
+    primary: &Cell,
+    start_ts: Timestamp,
+) -> Result<OwnStatus> {
+    Ok(match status(shared, primary, start_ts).await? {
+        Status::Decided(verdict) => OwnStatus::Decided(verdict),
+        Status::Locked(_) => OwnStatus::Locked,
+        Status::Nothing => OwnStatus::Nothing,
+    })
 }
 
 /// What an owner finds of its own transaction on its primary.

@@ -1,7 +1,8 @@
 //! Abort by the owner: the primary first, with its tomb, then the others (H01, H24).
 
-use crate::Client;
+use crate::shared::Shared;
 use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::prewrite::mutate_rows;
 use crate::txn::rows;
 
 /// What an abort came to.
@@ -15,26 +16,24 @@ pub(crate) enum Abort {
     Unreachable,
 }
 
-impl Client {
-    /// Takes back what prewrite may have placed: the primary decides, the rest is best effort, and
-    /// whatever stays is cleaned up by the next who meets it.
-    pub(crate) async fn abort(&self, plan: &Plan) -> Abort {
-        let (primary, start_ts) = (&plan.primary, plan.start_ts);
-        let lock = plan.primary_lock();
-        let request = rows::abort_primary(&primary.row, &primary.column, start_ts, lock);
-        match primary.table.store().check_and_mutate_row(request).await {
-            Ok(false) => {}
-            Ok(true) => return Abort::AlreadyCommitted,
-            // Undecided: removing the secondaries now could halve a transaction (H10).
-            Err(_) => return Abort::Unreachable,
-        }
-        self.abort_secondaries(plan).await;
-        Abort::Done
+/// Takes back what prewrite may have placed: the primary decides, the rest is best effort, and
+/// whatever stays is cleaned up by the next who meets it.
+pub(crate) async fn abort(shared: &Shared, plan: &Plan) -> Abort {
+    let (primary, start_ts) = (&plan.primary, plan.start_ts);
+    let lock = plan.primary_lock();
+    let request = rows::abort_primary(&primary.row, &primary.column, start_ts, lock);
+    match primary.table.store().check_and_mutate_row(request).await {
+        Ok(false) => {}
+        Ok(true) => return Abort::AlreadyCommitted,
+        // Undecided: removing the secondaries now could halve a transaction (H10).
+        Err(_) => return Abort::Unreachable,
     }
+    abort_secondaries(shared, plan).await;
+    Abort::Done
+}
 
-    /// Takes the locks back whose transaction the primary says was rolled back.
-    pub(crate) async fn abort_secondaries(&self, plan: &Plan) {
-        let request = |row: &RowPlan| rows::roll_back(&row.row, plan.start_ts, &row.locked());
-        self.mutate_rows(&plan.rows, request).await;
-    }
+/// Takes the locks back whose transaction the primary says was rolled back.
+pub(crate) async fn abort_secondaries(shared: &Shared, plan: &Plan) {
+    let request = |row: &RowPlan| rows::roll_back(&row.row, plan.start_ts, &row.locked());
+    mutate_rows(shared, &plan.rows, request).await;
 }

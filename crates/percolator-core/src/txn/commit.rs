@@ -18,15 +18,21 @@ use std::time::Duration;
 
 use crate::mutants::{self, off};
 use crate::observe::hints::Hint;
+use crate::observe::leave::leave_notifications;
 use crate::options::Secondaries;
 use crate::records::column::Cell;
 use crate::runtime::{Backoff, ROWS_OF_A_COMMIT};
-use crate::txn::heartbeat::Pulse;
-use crate::txn::one_step::Tried;
+use crate::shared::Shared;
+use crate::txn::abort::{abort, abort_secondaries};
+use crate::txn::heartbeat::{Pulse, with_heartbeat};
+use crate::txn::held::may_commit;
+use crate::txn::limits::check_limits;
+use crate::txn::one_step::{Tried, commit_one_step, try_one_step};
 use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::prewrite::{mutate_rows, prewrite};
 use crate::txn::rows;
-use crate::txn::settle::Settled;
-use crate::{AbortReason, Client, Error, Result, Timestamp, Transaction};
+use crate::txn::settle::{Settled, settle_refused, settle_without_lock};
+use crate::{AbortReason, Error, Result, Timestamp, Transaction};
 
 /// A transaction between its phases: every cell is locked, nothing is decided.
 ///
@@ -49,7 +55,7 @@ use crate::{AbortReason, Client, Error, Result, Timestamp, Transaction};
 /// ```
 #[derive(Debug)]
 pub struct Prewritten {
-    client: Client,
+    shared: Arc<Shared>,
     plan: Plan,
     pulse: Pulse,
     notifications: BTreeSet<Cell>,
@@ -62,7 +68,7 @@ pub struct Prewritten {
 /// See [`Prewritten`] for an example.
 #[derive(Debug)]
 pub struct PrimaryCommitted {
-    client: Client,
+    shared: Arc<Shared>,
     plan: Plan,
     commit_ts: Timestamp,
     /// Weak notifications that no hint was given of yet.
@@ -93,27 +99,27 @@ impl Transaction {
     /// as this process lives: it commits or aborts, and leaves no lock behind. The caller does not
     /// learn which. A future that was never polled does nothing.
     pub async fn commit(mut self) -> Result<Timestamp> {
-        let client = self.client.clone();
-        client.take_turn(ROWS_OF_A_COMMIT).await;
-        client.check_open()?;
+        let shared = self.shared.clone();
+        shared.take_turn(ROWS_OF_A_COMMIT).await;
+        shared.check_open()?;
         let Some(plan) = Plan::of(&mut self).await? else {
             return if self.notifications.is_empty() {
                 Ok(self.start_ts())
             } else {
-                client.finish(self.commit_notifications()).await
+                shared.background().finish(shared.runtime(), self.commit_notifications()).await
             };
         };
-        let tried = match client.try_one_step(&plan, &self.notifications) {
+        let tried = match try_one_step(&shared, &plan, &self.notifications) {
             Some(Tried::Committed(commit_ts)) => return Ok(commit_ts),
             tried => tried,
         };
-        client.finish(self.commit_plan(plan, tried)).await
+        shared.background().finish(shared.runtime(), self.commit_plan(plan, tried)).await
     }
 
     async fn commit_plan(self, plan: Plan, tried: Option<Tried>) -> Result<Timestamp> {
-        let client = self.client.clone();
+        let shared = self.shared.clone();
         if let Some(tried) = tried
-            && let Some(commit_ts) = client.commit_one_step(&plan, tried).await?
+            && let Some(commit_ts) = commit_one_step(&shared, &plan, tried).await?
         {
             return Ok(commit_ts);
         }
@@ -122,11 +128,11 @@ impl Transaction {
         let commit_ts = decided.commit_ts;
         if decided.plan.rows.len() > 1 {
             let secondaries = Box::pin(decided.commit_secondaries());
-            match client.options().secondaries {
+            match shared.options().secondaries {
                 Secondaries::Background => {
-                    let runtime = client.runtime();
+                    let runtime = shared.runtime();
                     // There are too many: their plans are held in memory.
-                    if let Err(work) = client.background().try_start(&**runtime, secondaries) {
+                    if let Err(work) = shared.background().try_start(&**runtime, secondaries) {
                         work.await;
                     }
                 }
@@ -141,7 +147,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::Aborted`]; [`Error::Invalid`] when the transaction wrote nothing.
     pub async fn prewrite(mut self) -> Result<Prewritten> {
-        self.client.check_open()?;
+        self.shared.check_open()?;
         match Plan::of(&mut self).await? {
             Some(plan) => self.prewrite_plan(plan).await,
             None => Err(Error::Invalid("the transaction wrote nothing to prewrite".to_owned())),
@@ -149,30 +155,30 @@ impl Transaction {
     }
 
     async fn prewrite_plan(self, plan: Plan) -> Result<Prewritten> {
-        let Transaction { client, notifications, .. } = self;
-        client.check_limits(&plan)?;
-        let mut pulse = Pulse::new(&plan, client.runtime().now());
+        let Transaction { shared, notifications, .. } = self;
+        check_limits(&shared, &plan)?;
+        let mut pulse = Pulse::new(&plan, shared.runtime().now());
         let early = if off(mutants::COMMIT_TS_FIRST) {
-            client.oracle().timestamp().await.ok()
+            shared.oracle().timestamp().await.ok()
         } else {
             None
         };
         let locked = {
-            let prewrite = pin!(client.prewrite(&plan));
-            client.with_heartbeat(&plan, &mut pulse, prewrite).await
+            let prewrite = pin!(prewrite(&shared, &plan));
+            with_heartbeat(&shared, &plan, &mut pulse, prewrite).await
         };
         if let Err(reason) = locked {
-            return Err(client.give_up(&plan, reason).await);
+            return Err(give_up(&shared, &plan, reason).await);
         }
-        Ok(Prewritten { client, plan, pulse, notifications, early })
+        Ok(Prewritten { shared, plan, pulse, notifications, early })
     }
 
     /// A transaction that only notifies takes a commit timestamp and has no primary.
     async fn commit_notifications(self) -> Result<Timestamp> {
-        let commit_ts = self.client.oracle().timestamp().await?.timestamp;
-        self.client.leave_notifications(&self.notifications, commit_ts).await?;
-        self.client.counters().committed.bump();
-        self.client.hint(self.notifications, commit_ts);
+        let commit_ts = self.shared.oracle().timestamp().await?.timestamp;
+        leave_notifications(&self.shared, &self.notifications, commit_ts).await?;
+        self.shared.counters().committed.bump();
+        hint(&self.shared, self.notifications, commit_ts);
         Ok(commit_ts)
     }
 }
@@ -183,14 +189,14 @@ impl Prewritten {
     /// # Errors
     /// [`Error::Aborted`], [`Error::Unknown`].
     pub async fn commit_primary(self) -> Result<PrimaryCommitted> {
-        let Prewritten { client, plan, mut pulse, notifications, early } = self;
+        let Prewritten { shared, plan, mut pulse, notifications, early } = self;
         let commit_ts = {
-            let decision = pin!(client.decide_own(&plan, &notifications, early));
-            client.with_heartbeat(&plan, &mut pulse, decision).await?
+            let decision = pin!(decide_own(&shared, &plan, &notifications, early));
+            with_heartbeat(&shared, &plan, &mut pulse, decision).await?
         };
-        client.counters().committed.bump();
-        client.hint_row(&plan.rows[plan.primary_row], commit_ts);
-        let mut decided = PrimaryCommitted { client, plan, commit_ts, notifications };
+        shared.counters().committed.bump();
+        hint_row(&shared, &plan.rows[plan.primary_row], commit_ts);
+        let mut decided = PrimaryCommitted { shared, plan, commit_ts, notifications };
         if decided.plan.rows.len() == 1 {
             decided.hint();
         }
@@ -209,15 +215,15 @@ impl PrimaryCommitted {
     pub async fn commit_secondaries(mut self) {
         let (start_ts, commit_ts) = (self.plan.start_ts, self.commit_ts);
         // If not, somebody else has, or will: by now the locks may be copies that came late.
-        if self.client.may_commit(start_ts) {
+        if may_commit(&self.shared, start_ts) {
             let primary_row = self.plan.primary_row;
             Arc::make_mut(&mut self.plan.rows).remove(primary_row);
             let request =
                 |row: &RowPlan| rows::commit(&row.row, start_ts, commit_ts, &row.locked());
-            let results = self.client.mutate_rows(&self.plan.rows, request).await;
+            let results = mutate_rows(&self.shared, &self.plan.rows, request).await;
             for (row, result) in self.plan.rows.iter().zip(results) {
                 if matches!(result, Ok(true)) {
-                    self.client.hint_row(row, commit_ts);
+                    hint_row(&self.shared, row, commit_ts);
                 }
             }
         }
@@ -228,154 +234,152 @@ impl PrimaryCommitted {
     /// that came earlier would meet their locks, and would commit the rows itself.
     fn hint(&mut self) {
         let notifications = std::mem::take(&mut self.notifications);
-        self.client.hint(notifications, self.commit_ts);
+        hint(&self.shared, notifications, self.commit_ts);
     }
 }
 
-impl Client {
-    /// Takes `c` and brings the primary to its decision.
-    async fn decide_own(
-        &self,
-        plan: &Plan,
-        notifications: &BTreeSet<Cell>,
-        early: Option<crate::Stamp>,
-    ) -> Result<Timestamp> {
-        let stamp = match early {
-            Some(early) => Ok(early),
-            None => self.oracle().timestamp().await,
+/// Takes `c` and brings the primary to its decision.
+async fn decide_own(
+    shared: &Shared,
+    plan: &Plan,
+    notifications: &BTreeSet<Cell>,
+    early: Option<crate::Stamp>,
+) -> Result<Timestamp> {
+    let stamp = match early {
+        Some(early) => Ok(early),
+        None => shared.oracle().timestamp().await,
+    };
+    let stamp = match stamp {
+        Ok(stamp) => stamp,
+        Err(error) => {
+            let reason = AbortReason::Oracle(error.to_string());
+            return Err(give_up(shared, plan, reason).await);
+        }
+    };
+    if off(mutants::WEAK_AFTER_COMMIT) {
+        let commit_ts = commit_point(shared, plan, stamp.timestamp).await?;
+        // A failure changes nothing any more.
+        drop(notify_before(shared, plan, notifications, stamp).await);
+        return Ok(commit_ts);
+    }
+    if let Err(error) = notify_before(shared, plan, notifications, stamp).await {
+        let reason = match error {
+            Error::Store(error) => AbortReason::Store(error),
+            error => AbortReason::Oracle(error.to_string()),
         };
-        let stamp = match stamp {
-            Ok(stamp) => stamp,
+        return Err(give_up(shared, plan, reason).await);
+    }
+    let commit_ts = commit_point(shared, plan, stamp.timestamp).await?;
+    if off(mutants::NOTIFY_APART_AFTER_COMMIT) {
+        let late = plan.notified_apart().into_iter().collect();
+        leave_notifications(shared, &late, commit_ts).await?;
+    }
+    Ok(commit_ts)
+}
+
+/// Leaves what must exist before the commit point: weak notifications, those for observers that
+/// were registered after the transaction placed its locks (H57, H59), and all where they lie
+/// apart (H48).
+async fn notify_before(
+    shared: &Shared,
+    plan: &Plan,
+    notifications: &BTreeSet<Cell>,
+    stamp: crate::Stamp,
+) -> Result<()> {
+    let mut cells = Cow::Borrowed(notifications);
+    if stamp.schema_version > plan.schema_version && !off(mutants::SCHEMA_OF_BEGIN) {
+        let schema = shared.schema(stamp.schema_version).await?;
+        cells.to_mut().extend(plan.unnotified(&schema));
+    }
+    let apart = plan.notified_apart();
+    if !apart.is_empty() && !off(mutants::NOTIFY_APART_AFTER_COMMIT) {
+        cells.to_mut().extend(apart);
+    }
+    leave_notifications(shared, &cells, stamp.timestamp).await
+}
+
+/// Commits the primary's row, and finds out what happened when the reply is lost.
+async fn commit_point(shared: &Shared, plan: &Plan, commit_ts: Timestamp) -> Result<Timestamp> {
+    let row = &plan.rows[plan.primary_row];
+    let (runtime, started) = (shared.runtime(), shared.runtime().now());
+    let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
+    let (start_ts, cells) = (plan.start_ts, row.locked());
+    let mut request = rows::commit_primary(&row.row, start_ts, commit_ts, &cells);
+    request.then.extend(row.handled.iter().cloned());
+    // Whether an earlier request may have committed, or may yet.
+    let mut asked = false;
+    loop {
+        let answer = if may_commit(shared, start_ts) {
+            row.table.store().check_and_mutate_row(request.clone()).await
+        } else {
+            // As a floor would refuse it.
+            Err(bigtable::Error::TooOld { asked: start_ts, floor: start_ts })
+        };
+        let settled = match answer {
+            Ok(true) => return Ok(commit_ts),
+            Ok(false) if off(mutants::NO_LOCK_MEANS_ABORTED) => {
+                Ok(Settled::Aborted(AbortReason::RolledBack))
+            }
+            Ok(false) => Box::pin(settle_without_lock(shared, plan, asked)).await,
+            Err(error) if ends(&error) => {
+                let reason = match error {
+                    bigtable::Error::TooOld { .. } => AbortReason::TooOld,
+                    error => AbortReason::Store(error),
+                };
+                Box::pin(settle_refused(shared, plan, asked, reason)).await
+            }
             Err(error) => {
-                let reason = AbortReason::Oracle(error.to_string());
-                return Err(self.give_up(plan, reason).await);
+                asked |= matches!(error, bigtable::Error::Unknown { .. });
+                Err(Error::Store(error))
             }
         };
-        if off(mutants::WEAK_AFTER_COMMIT) {
-            let commit_ts = self.commit_point(plan, stamp.timestamp).await?;
-            // A failure changes nothing any more.
-            drop(self.notify_before(plan, notifications, stamp).await);
-            return Ok(commit_ts);
-        }
-        if let Err(error) = self.notify_before(plan, notifications, stamp).await {
-            let reason = match error {
-                Error::Store(error) => AbortReason::Store(error),
-                error => AbortReason::Oracle(error.to_string()),
-            };
-            return Err(self.give_up(plan, reason).await);
-        }
-        let commit_ts = self.commit_point(plan, stamp.timestamp).await?;
-        if off(mutants::NOTIFY_APART_AFTER_COMMIT) {
-            let late = plan.notified_apart().into_iter().collect();
-            self.leave_notifications(&late, commit_ts).await?;
-        }
-        Ok(commit_ts)
-    }
-
-    /// Leaves what must exist before the commit point: weak notifications, those for observers that
-    /// were registered after the transaction placed its locks (H57, H59), and all where they lie
-    /// apart (H48).
-    async fn notify_before(
-        &self,
-        plan: &Plan,
-        notifications: &BTreeSet<Cell>,
-        stamp: crate::Stamp,
-    ) -> Result<()> {
-        let mut cells = Cow::Borrowed(notifications);
-        if stamp.schema_version > plan.schema_version && !off(mutants::SCHEMA_OF_BEGIN) {
-            let schema = self.schema(stamp.schema_version).await?;
-            cells.to_mut().extend(plan.unnotified(&schema));
-        }
-        let apart = plan.notified_apart();
-        if !apart.is_empty() && !off(mutants::NOTIFY_APART_AFTER_COMMIT) {
-            cells.to_mut().extend(apart);
-        }
-        self.leave_notifications(&cells, stamp.timestamp).await
-    }
-
-    /// Commits the primary's row, and finds out what happened when the reply is lost.
-    async fn commit_point(&self, plan: &Plan, commit_ts: Timestamp) -> Result<Timestamp> {
-        let row = &plan.rows[plan.primary_row];
-        let (runtime, started) = (self.runtime(), self.runtime().now());
-        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
-        let (start_ts, cells) = (plan.start_ts, row.locked());
-        let mut request = rows::commit_primary(&row.row, start_ts, commit_ts, &cells);
-        request.then.extend(row.handled.iter().cloned());
-        // Whether an earlier request may have committed, or may yet.
-        let mut asked = false;
-        loop {
-            let answer = if self.may_commit(start_ts) {
-                row.table.store().check_and_mutate_row(request.clone()).await
-            } else {
-                // As a floor would refuse it.
-                Err(bigtable::Error::TooOld { asked: start_ts, floor: start_ts })
-            };
-            let settled = match answer {
-                Ok(true) => return Ok(commit_ts),
-                Ok(false) if off(mutants::NO_LOCK_MEANS_ABORTED) => {
-                    Ok(Settled::Aborted(AbortReason::RolledBack))
-                }
-                Ok(false) => Box::pin(self.settle_without_lock(plan, asked)).await,
-                Err(error) if ends(&error) => {
-                    let reason = match error {
-                        bigtable::Error::TooOld { .. } => AbortReason::TooOld,
-                        error => AbortReason::Store(error),
-                    };
-                    Box::pin(self.settle_refused(plan, asked, reason)).await
-                }
-                Err(error) => {
-                    asked |= matches!(error, bigtable::Error::Unknown { .. });
-                    Err(Error::Store(error))
-                }
-            };
-            let why = match settled {
-                Ok(Settled::Committed(commit_ts)) => return Ok(commit_ts),
-                Ok(Settled::Aborted(reason)) => return Err(self.aborted(plan, reason)),
-                Ok(Settled::Unknown(why)) => return Err(self.unknown(plan, why)),
-                Ok(Settled::Open(why)) => why.to_owned(),
-                Err(error) => error.without_advice(),
-            };
-            if runtime.now().saturating_sub(started) > self.options().commit_deadline {
-                if off(mutants::SECONDARIES_UNDECIDED) {
-                    self.abort_secondaries(plan).await;
-                }
-                return Err(self.unknown(plan, why));
+        let why = match settled {
+            Ok(Settled::Committed(commit_ts)) => return Ok(commit_ts),
+            Ok(Settled::Aborted(reason)) => return Err(aborted(shared, plan, reason)),
+            Ok(Settled::Unknown(why)) => return Err(unknown(shared, plan, why)),
+            Ok(Settled::Open(why)) => why.to_owned(),
+            Err(error) => error.without_advice(),
+        };
+        if runtime.now().saturating_sub(started) > shared.options().commit_deadline {
+            if off(mutants::SECONDARIES_UNDECIDED) {
+                abort_secondaries(shared, plan).await;
             }
-            runtime.sleep(backoff.step(&**runtime)).await;
+            return Err(unknown(shared, plan, why));
         }
+        runtime.sleep(backoff.step(&**runtime)).await;
     }
+}
 
-    /// Aborts a transaction whose commit was never asked for.
-    async fn give_up(&self, plan: &Plan, reason: AbortReason) -> Error {
-        self.abort(plan).await;
-        self.aborted(plan, reason)
+/// Aborts a transaction whose commit was never asked for.
+async fn give_up(shared: &Shared, plan: &Plan, reason: AbortReason) -> Error {
+    abort(shared, plan).await;
+    aborted(shared, plan, reason)
+}
+
+pub(crate) fn aborted(shared: &Shared, plan: &Plan, reason: AbortReason) -> Error {
+    shared.counters().aborted.bump();
+    if matches!(reason, AbortReason::Conflict(_)) {
+        shared.counters().conflicts.bump();
     }
+    Error::aborted(plan.start_ts, reason)
+}
 
-    pub(crate) fn aborted(&self, plan: &Plan, reason: AbortReason) -> Error {
-        self.counters().aborted.bump();
-        if matches!(reason, AbortReason::Conflict(_)) {
-            self.counters().conflicts.bump();
-        }
-        Error::aborted(plan.start_ts, reason)
+pub(crate) fn unknown(shared: &Shared, plan: &Plan, why: String) -> Error {
+    shared.counters().unknown.bump();
+    Error::Unknown { start_ts: plan.start_ts, primary: Box::new(plan.primary.location()), why }
+}
+
+/// Tells this process's workers of cells that were just notified.
+fn hint(shared: &Shared, cells: BTreeSet<Cell>, commit_ts: Timestamp) {
+    for cell in cells {
+        shared.hints().push(&Hint { cell, at: Some(commit_ts) });
     }
+}
 
-    pub(crate) fn unknown(&self, plan: &Plan, why: String) -> Error {
-        self.counters().unknown.bump();
-        Error::Unknown { start_ts: plan.start_ts, primary: Box::new(plan.primary.location()), why }
-    }
-
-    /// Tells this process's workers of cells that were just notified.
-    fn hint(&self, cells: BTreeSet<Cell>, commit_ts: Timestamp) {
-        for cell in cells {
-            self.hints().push(&Hint { cell, at: Some(commit_ts) });
-        }
-    }
-
-    /// Tells this process's workers of a row that was just committed.
-    pub(crate) fn hint_row(&self, row: &RowPlan, commit_ts: Timestamp) {
-        for cell in row.cells.iter().filter(|cell| cell.observed) {
-            let cell = Cell::new(&row.table, &row.row, &cell.column);
-            self.hints().push(&Hint { cell, at: Some(commit_ts) });
-        }
+/// Tells this process's workers of a row that was just committed.
+pub(crate) fn hint_row(shared: &Shared, row: &RowPlan, commit_ts: Timestamp) {
+    for cell in row.cells.iter().filter(|cell| cell.observed) {
+        let cell = Cell::new(&row.table, &row.row, &cell.column);
+        shared.hints().push(&Hint { cell, at: Some(commit_ts) });
     }
 }

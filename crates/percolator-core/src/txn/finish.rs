@@ -3,8 +3,8 @@
 //! A future may be dropped at every point: a timeout fires, or a client of somebody's service hangs
 //! up. Between the two phases of a commit that would leave locks whose owner lives, and everybody
 //! else would wait for them as long as a lock lasts. So a commit that has to wait for anything goes
-//! through [`Client::finish`]. Its caller polls it, for as long as the caller is there; a task of
-//! its own polls it from then on.
+//! through [`Background::finish`]. Its caller polls it, for as long as the caller is there; a task
+//! of its own polls it from then on.
 //!
 //! Invariants: work that was begun is polled without a pause until it ends. It may hold a lock that
 //! other commits wait for, or be the next to get one, as with the lock of the oracle's record. Work
@@ -20,9 +20,9 @@ use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 
+use crate::Runtime;
 use crate::bell::Bell;
 use crate::mutants::{self, off};
-use crate::{Client, Runtime};
 
 /// With so many tasks in the background, a commit awaits its secondaries itself.
 const TASKS_MAX: usize = 256;
@@ -71,6 +71,17 @@ impl Background {
         }
     }
 
+    /// Does work to its end: if the caller lets go, in the background.
+    pub(crate) fn finish<T: Send + 'static>(
+        self: &Arc<Self>,
+        runtime: &Arc<dyn Runtime>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Unfinished<T> {
+        let (runtime, background) = (runtime.clone(), self.clone());
+        let _counted = background.count();
+        Unfinished { work: Some(Box::pin(work)), runtime, background, _counted }
+    }
+
     /// Has work go on in a task of its own if there are few; `work` is not begun if not.
     pub(crate) fn try_start(
         self: &Arc<Self>,
@@ -105,18 +116,6 @@ struct Task(Arc<Background>);
 impl Drop for Task {
     fn drop(&mut self) {
         self.0.tasks.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Client {
-    /// Does work to its end: if the caller lets go, in the background.
-    pub(crate) fn finish<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Unfinished<T> {
-        let (runtime, background) = (self.runtime().clone(), self.background().clone());
-        let _counted = background.count();
-        Unfinished { work: Some(Box::pin(work)), runtime, background, _counted }
     }
 }
 

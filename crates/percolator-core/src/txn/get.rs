@@ -12,9 +12,11 @@ use crate::mutants::{self, off};
 use crate::records::layout::{DATA, LOCK, WRITE};
 use crate::records::lock::Kind;
 use crate::records::write::Write;
-use crate::resolve::{MetLock, Resolved};
+use crate::resolve::{MetLock, Resolved, resolve};
 use crate::runtime::Backoff;
-use crate::{Client, Column, Error, Result, Table};
+use crate::shared::Shared;
+use crate::txn::held::check_held;
+use crate::{Column, Error, Result, Table};
 
 use std::time::Duration;
 
@@ -65,237 +67,233 @@ pub(crate) fn selection(columns: &[Column], s: Timestamp) -> Selection {
     select
 }
 
-impl Client {
-    /// Reads the selected columns of a row at `s`, deletions included; absent cells are left out.
-    pub(crate) async fn read_row(
-        &self,
-        table: &Table,
-        row: &RowKey,
-        select: &Selection,
-        s: Timestamp,
-        patience: Patience,
-    ) -> Result<Vec<Version>> {
-        let found = self.read_unlocked(table, row, select, patience).await?;
-        self.versions(table, &found, s, |_| true).await
-    }
+/// Reads the selected columns of a row at `s`, deletions included; absent cells are left out.
+pub(crate) async fn read_row(
+    shared: &Shared,
+    table: &Table,
+    row: &RowKey,
+    select: &Selection,
+    s: Timestamp,
+    patience: Patience,
+) -> Result<Vec<Version>> {
+    let found = read_unlocked(shared, table, row, select, patience).await?;
+    versions(shared, table, &found, s, |_| true).await
+}
 
-    /// The value of one cell at `s`.
-    pub(crate) async fn read_cell(
-        &self,
-        table: &Table,
-        row: &RowKey,
-        column: &Column,
-        s: Timestamp,
-    ) -> Result<Option<Bytes>> {
-        self.take_turn(0).await;
-        // The futures of what is rare lie in boxes of their own: this one is a part of every
-        // observer's future, which is allocated for each run.
-        match self.glance(table, row, column, s)? {
-            // A value that is short, as most are, or absent needs no list of versions.
-            Glanced::Newest(timestamp, value) if Write::lies_apart(&value) => {
-                let cell = Cell { family: WRITE, qualifier: column.to_bytes(), timestamp, value };
-                Box::pin(self.value_of(table, row, cell, s)).await
-            }
-            Glanced::Newest(_, value) => self.short_value(value, s),
-            Glanced::Absent => {
-                self.check_held(s)?;
-                Ok(None)
-            }
-            Glanced::Nothing => Box::pin(self.read_cell_waiting(table, row, column, s)).await,
+/// The value of one cell at `s`.
+pub(crate) async fn read_cell(
+    shared: &Shared,
+    table: &Table,
+    row: &RowKey,
+    column: &Column,
+    s: Timestamp,
+) -> Result<Option<Bytes>> {
+    shared.take_turn(0).await;
+    // The futures of what is rare lie in boxes of their own: this one is a part of every
+    // observer's future, which is allocated for each run.
+    match glance(shared, table, row, column, s)? {
+        // A value that is short, as most are, or absent needs no list of versions.
+        Glanced::Newest(timestamp, value) if Write::lies_apart(&value) => {
+            let cell = Cell { family: WRITE, qualifier: column.to_bytes(), timestamp, value };
+            Box::pin(value_of(shared, table, row, cell, s)).await
         }
+        Glanced::Newest(_, value) => short_value(shared, value, s),
+        Glanced::Absent => {
+            check_held(shared, s)?;
+            Ok(None)
+        }
+        Glanced::Nothing => Box::pin(read_cell_waiting(shared, table, row, column, s)).await,
     }
+}
 
-    /// As [`read_cell`](Client::read_cell), where the store has to be waited for.
-    async fn read_cell_waiting(
-        &self,
-        table: &Table,
-        row: &RowKey,
-        column: &Column,
-        s: Timestamp,
-    ) -> Result<Option<Bytes>> {
-        let select = selection(std::slice::from_ref(column), s);
-        let mut found = self.read_unlocked(table, row, &select, Patience::Wait).await?;
-        debug_assert!(found.cells.len() <= 1, "the newest of one column, and no lock");
-        match found.cells.pop() {
-            Some(cell) if Write::lies_apart(&cell.value) => {
-                self.value_of(table, row, cell, s).await
-            }
-            Some(cell) => self.short_value(cell.value, s),
-            None => {
-                self.check_held(s)?;
-                Ok(None)
-            }
+/// As [`read_cell`], where the store has to be waited for.
+async fn read_cell_waiting(
+    shared: &Shared,
+    table: &Table,
+    row: &RowKey,
+    column: &Column,
+    s: Timestamp,
+) -> Result<Option<Bytes>> {
+    let select = selection(std::slice::from_ref(column), s);
+    let mut found = read_unlocked(shared, table, row, &select, Patience::Wait).await?;
+    debug_assert!(found.cells.len() <= 1, "the newest of one column, and no lock");
+    match found.cells.pop() {
+        Some(cell) if Write::lies_apart(&cell.value) => value_of(shared, table, row, cell, s).await,
+        Some(cell) => short_value(shared, cell.value, s),
+        None => {
+            check_held(shared, s)?;
+            Ok(None)
         }
     }
+}
 
-    /// The value that a write record holds.
-    fn short_value(&self, record: Bytes, s: Timestamp) -> Result<Option<Bytes>> {
-        self.check_held(s)?;
-        Ok(Write::of(record)?.short_value)
-    }
+/// The value that a write record holds.
+fn short_value(shared: &Shared, record: Bytes, s: Timestamp) -> Result<Option<Bytes>> {
+    check_held(shared, s)?;
+    Ok(Write::of(record)?.short_value)
+}
 
-    /// The value that lies apart from its write record.
-    async fn value_of(
-        &self,
-        table: &Table,
-        row: &RowKey,
-        write: Cell,
-        s: Timestamp,
-    ) -> Result<Option<Bytes>> {
-        let found = bigtable::Row::new(row.clone(), vec![write]);
-        let mut versions = self.versions(table, &found, s, |_| true).await?;
-        Ok(versions.pop().and_then(|version| version.value))
-    }
+/// The value that lies apart from its write record.
+async fn value_of(
+    shared: &Shared,
+    table: &Table,
+    row: &RowKey,
+    write: Cell,
+    s: Timestamp,
+) -> Result<Option<Bytes>> {
+    let found = bigtable::Row::new(row.clone(), vec![write]);
+    let mut versions = versions(shared, table, &found, s, |_| true).await?;
+    Ok(versions.pop().and_then(|version| version.value))
+}
 
-    /// The newest write record of a cell at `s`, where the store can tell it without waiting, and
-    /// no lock stands there.
-    fn glance(
-        &self,
-        table: &Table,
-        row: &RowKey,
-        column: &Column,
-        s: Timestamp,
-    ) -> Result<Glanced> {
-        let reads_as_it_should = !off(mutants::READS_EXCLUDE_S)
-            && !off(mutants::READ_BELOW_FLOOR)
-            && !off(mutants::READS_IGNORE_LOCKS);
-        if !reads_as_it_should {
-            return Ok(Glanced::Nothing);
-        }
-        let at = Glance { row, qualifier: column.as_bytes(), family: &WRITE, guard: &LOCK, s };
-        let glanced = table.store().glance(at).map_err(too_old)?;
-        if !matches!(glanced, Glanced::Nothing) {
-            self.counters().reads.bump();
-        }
-        Ok(glanced)
+/// The newest write record of a cell at `s`, where the store can tell it without waiting, and
+/// no lock stands there.
+fn glance(
+    shared: &Shared,
+    table: &Table,
+    row: &RowKey,
+    column: &Column,
+    s: Timestamp,
+) -> Result<Glanced> {
+    let reads_as_it_should = !off(mutants::READS_EXCLUDE_S)
+        && !off(mutants::READ_BELOW_FLOOR)
+        && !off(mutants::READS_IGNORE_LOCKS);
+    if !reads_as_it_should {
+        return Ok(Glanced::Nothing);
     }
+    let at = Glance { row, qualifier: column.as_bytes(), family: &WRITE, guard: &LOCK, s };
+    let glanced = table.store().glance(at).map_err(too_old)?;
+    if !matches!(glanced, Glanced::Nothing) {
+        shared.counters().reads.bump();
+    }
+    Ok(glanced)
+}
 
-    /// As [`read_row`](Client::read_row) for each of several rows, which are asked for together.
-    pub(crate) async fn read_rows(
-        &self,
-        table: &Table,
-        rows: &[RowKey],
-        select: &Selection,
-        s: Timestamp,
-        patience: Patience,
-    ) -> Result<Vec<Vec<Version>>> {
-        self.take_turn(rows.len()).await;
-        self.counters().reads.bump();
-        let found = table.store().read_rows(rows, select).await.map_err(too_old)?;
-        let versions = rows.iter().zip(found).map(async |(row, found)| {
-            if found.cells.iter().any(|cell| cell.family == LOCK) {
-                self.read_row(table, row, select, s, patience).await
-            } else {
-                self.versions(table, &found, s, |_| true).await
-            }
-        });
-        try_join_all(versions).await
-    }
+/// As [`read_row`] for each of several rows, which are asked for together.
+pub(crate) async fn read_rows(
+    shared: &Shared,
+    table: &Table,
+    rows: &[RowKey],
+    select: &Selection,
+    s: Timestamp,
+    patience: Patience,
+) -> Result<Vec<Vec<Version>>> {
+    shared.take_turn(rows.len()).await;
+    shared.counters().reads.bump();
+    let found = table.store().read_rows(rows, select).await.map_err(too_old)?;
+    let versions = rows.iter().zip(found).map(async |(row, found)| {
+        if found.cells.iter().any(|cell| cell.family == LOCK) {
+            read_row(shared, table, row, select, s, patience).await
+        } else {
+            versions(shared, table, &found, s, |_| true).await
+        }
+    });
+    try_join_all(versions).await
+}
 
-    /// As [`read_row`](Client::read_row) for a cell and its acknowledgements, whose commit
-    /// timestamps matter: only of acknowledgements is the value looked for in `data`.
-    pub(crate) async fn read_acknowledged(
-        &self,
-        table: &Table,
-        row: &RowKey,
-        columns: &[Column],
-        s: Timestamp,
-        patience: Patience,
-    ) -> Result<Vec<Version>> {
-        let found = self.read_unlocked(table, row, &selection(columns, s), patience).await?;
-        self.versions(table, &found, s, Column::is_ack).await
-    }
+/// As [`read_row`] for a cell and its acknowledgements, whose commit
+/// timestamps matter: only of acknowledgements is the value looked for in `data`.
+pub(crate) async fn read_acknowledged(
+    shared: &Shared,
+    table: &Table,
+    row: &RowKey,
+    columns: &[Column],
+    s: Timestamp,
+    patience: Patience,
+) -> Result<Vec<Version>> {
+    let found = read_unlocked(shared, table, row, &selection(columns, s), patience).await?;
+    versions(shared, table, &found, s, Column::is_ack).await
+}
 
-    /// Reads a row until it meets no lock in it.
-    async fn read_unlocked(
-        &self,
-        table: &Table,
-        row: &RowKey,
-        select: &Selection,
-        patience: Patience,
-    ) -> Result<bigtable::Row> {
-        let mut wait: Option<LockWait<'_>> = None;
-        loop {
-            self.take_turn(0).await;
-            self.counters().reads.bump();
-            let found = table.store().read_row(row, select).await.map_err(too_old)?;
-            let Some(cell) = found.cells.iter().find(|cell| cell.family == LOCK) else {
-                return Ok(found);
-            };
-            let met = MetLock::decode(table, row, cell)?;
-            wait.get_or_insert_with(|| LockWait::new(self, patience)).settle(&met).await?;
-        }
+/// Reads a row until it meets no lock in it.
+async fn read_unlocked(
+    shared: &Shared,
+    table: &Table,
+    row: &RowKey,
+    select: &Selection,
+    patience: Patience,
+) -> Result<bigtable::Row> {
+    let mut wait: Option<LockWait<'_>> = None;
+    loop {
+        shared.take_turn(0).await;
+        shared.counters().reads.bump();
+        let found = table.store().read_row(row, select).await.map_err(too_old)?;
+        let Some(cell) = found.cells.iter().find(|cell| cell.family == LOCK) else {
+            return Ok(found);
+        };
+        let met = MetLock::decode(table, row, cell)?;
+        wait.get_or_insert_with(|| LockWait::new(shared, patience)).settle(&met).await?;
     }
+}
 
-    /// The versions in a row that was read without meeting a lock. A value that is too long for its
-    /// write record is fetched from `data`, where it does not change once committed, if it is
-    /// wanted of that column. To be called also for a row without cells: it finds out whether
-    /// collection was faster.
-    pub(crate) async fn versions(
-        &self,
-        table: &Table,
-        row: &bigtable::Row,
-        s: Timestamp,
-        wanted: impl Fn(&Column) -> bool,
-    ) -> Result<Vec<Version>> {
-        let mut versions = Vec::with_capacity(row.cells.len());
-        let mut long = Vec::new();
-        for cell in &row.cells {
-            let write = Write::decode(&cell.value)?;
-            let column = Column::from_stored(cell.qualifier.clone());
-            if write.kind == Kind::Put && write.short_value.is_none() && wanted(&column) {
-                long.push((versions.len(), write.start_ts));
-            }
-            versions.push(Version { column, commit_ts: cell.timestamp, value: write.short_value });
+/// The versions in a row that was read without meeting a lock. A value that is too long for its
+/// write record is fetched from `data`, where it does not change once committed, if it is
+/// wanted of that column. To be called also for a row without cells: it finds out whether
+/// collection was faster.
+pub(crate) async fn versions(
+    shared: &Shared,
+    table: &Table,
+    row: &bigtable::Row,
+    s: Timestamp,
+    wanted: impl Fn(&Column) -> bool,
+) -> Result<Vec<Version>> {
+    let mut versions = Vec::with_capacity(row.cells.len());
+    let mut long = Vec::new();
+    for cell in &row.cells {
+        let write = Write::decode(&cell.value)?;
+        let column = Column::from_stored(cell.qualifier.clone());
+        if write.kind == Kind::Put && write.short_value.is_none() && wanted(&column) {
+            long.push((versions.len(), write.start_ts));
         }
-        if long.is_empty() {
-            self.check_held(s)?;
-            return Ok(versions);
-        }
-        let mut select = Selection::default();
-        if !off(mutants::READ_BELOW_FLOOR) && !off(mutants::LONG_VALUE_BELOW_FLOOR) {
-            select = select.above(s);
-        }
-        for (index, start_ts) in &long {
-            let column = versions[*index].column.to_bytes();
-            select = select.column(DATA, column, TimeRange::at(*start_ts), 1);
-        }
-        self.counters().reads.bump();
-        let data = table.store().read_row(&row.key, &select).await.map_err(too_old)?;
-        self.check_held(s)?;
-        for (index, _) in long {
-            let version = &mut versions[index];
-            let cell = data.newest(&DATA, version.column.as_bytes());
-            let missing = || Error::Corrupt { record: "data", bytes: version.column.to_bytes() };
-            version.value = Some(cell.ok_or_else(missing)?.value.clone());
-        }
-        Ok(versions)
+        versions.push(Version { column, commit_ts: cell.timestamp, value: write.short_value });
     }
+    if long.is_empty() {
+        check_held(shared, s)?;
+        return Ok(versions);
+    }
+    let mut select = Selection::default();
+    if !off(mutants::READ_BELOW_FLOOR) && !off(mutants::LONG_VALUE_BELOW_FLOOR) {
+        select = select.above(s);
+    }
+    for (index, start_ts) in &long {
+        let column = versions[*index].column.to_bytes();
+        select = select.column(DATA, column, TimeRange::at(*start_ts), 1);
+    }
+    shared.counters().reads.bump();
+    let data = table.store().read_row(&row.key, &select).await.map_err(too_old)?;
+    check_held(shared, s)?;
+    for (index, _) in long {
+        let version = &mut versions[index];
+        let cell = data.newest(&DATA, version.column.as_bytes());
+        let missing = || Error::Corrupt { record: "data", bytes: version.column.to_bytes() };
+        version.value = Some(cell.ok_or_else(missing)?.value.clone());
+    }
+    Ok(versions)
 }
 
 /// Meets locks until they are gone or patience ends.
 pub(crate) struct LockWait<'a> {
-    client: &'a Client,
+    shared: &'a Shared,
     patience: Patience,
     backoff: Backoff,
     since: Option<Duration>,
 }
 
 impl<'a> LockWait<'a> {
-    pub(crate) fn new(client: &'a Client, patience: Patience) -> Self {
+    pub(crate) fn new(shared: &'a Shared, patience: Patience) -> Self {
         let backoff = Backoff::new(Duration::from_micros(200), Duration::from_millis(100));
-        LockWait { client, patience, backoff, since: None }
+        LockWait { shared, patience, backoff, since: None }
     }
 
     /// Resolves a lock, or waits a moment for its owner.
     pub(crate) async fn settle(&mut self, met: &MetLock) -> Result<()> {
-        if self.client.resolve(met).await? == Resolved::Gone {
+        if resolve(self.shared, met).await? == Resolved::Gone {
             return Ok(());
         }
-        let runtime = self.client.runtime();
+        let runtime = self.shared.runtime();
         let since = *self.since.get_or_insert_with(|| runtime.now());
         let waited = runtime.now().saturating_sub(since);
-        if self.patience == Patience::GiveUp || waited > self.client.options().read_wait_max {
+        if self.patience == Patience::GiveUp || waited > self.shared.options().read_wait_max {
             return Err(Error::Locked {
                 cell: Box::new(met.cell.location()),
                 lock_ts: met.start_ts,

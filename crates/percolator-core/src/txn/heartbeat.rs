@@ -10,14 +10,11 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 
-use crate::Client;
 use crate::mutants::{self, off};
 use crate::records::lock::Lock;
+use crate::shared::Shared;
 use crate::txn::plan::Plan;
 use crate::txn::rows;
-
-/// How many values the primary lock may have before its owner stops renewing it.
-pub(crate) const VALUES_MAX: usize = 16;
 
 /// What a transaction knows of its own primary lock.
 #[derive(Debug)]
@@ -35,50 +32,48 @@ impl Pulse {
     }
 }
 
-impl Client {
-    /// Runs a part of a commit while the primary lock is kept fresh.
-    pub(crate) async fn with_heartbeat<T>(
-        &self,
-        plan: &Plan,
-        pulse: &mut Pulse,
-        work: Pin<&mut impl Future<Output = T>>,
-    ) -> T {
-        let beats = pin!(self.beat(plan, pulse));
-        match select(work, beats).await {
-            Either::Left((value, _)) => value,
-            Either::Right(((), work)) => work.await,
-        }
+/// Runs a part of a commit while the primary lock is kept fresh.
+pub(crate) async fn with_heartbeat<T>(
+    shared: &Shared,
+    plan: &Plan,
+    pulse: &mut Pulse,
+    work: Pin<&mut impl Future<Output = T>>,
+) -> T {
+    let beats = pin!(beat(shared, plan, pulse));
+    match select(work, beats).await {
+        Either::Left((value, _)) => value,
+        Either::Right(((), work)) => work.await,
     }
+}
 
-    /// Renews the primary lock every third of its lifetime, until its owner is too old.
-    async fn beat(&self, plan: &Plan, pulse: &mut Pulse) {
-        let (runtime, options) = (self.runtime(), self.options());
-        let (row, column) = (&plan.primary.row, &plan.primary.column);
-        while let Some(last) = pulse.values.last()
-            && pulse.values.len() <= VALUES_MAX
-        {
-            // Never lower than before, whatever the wall clock does.
-            let mut newer = Lock { wall_ms: last.wall_ms + 1, ..last.clone() };
-            runtime.sleep(options.lock_lifetime() / 3).await;
-            let too_old = runtime.now().saturating_sub(pulse.born) > options.transaction_life_max;
-            if too_old || off(mutants::NO_HEARTBEAT) {
-                return;
+/// Renews the primary lock every third of its lifetime, until its owner is too old.
+async fn beat(shared: &Shared, plan: &Plan, pulse: &mut Pulse) {
+    let (runtime, options) = (shared.runtime(), shared.options());
+    let (row, column) = (&plan.primary.row, &plan.primary.column);
+    while let Some(last) = pulse.values.last()
+        && pulse.values.len() <= rows::HEARTBEAT_VALUES_MAX
+    {
+        // Never lower than before, whatever the wall clock does.
+        let mut newer = Lock { wall_ms: last.wall_ms + 1, ..last.clone() };
+        runtime.sleep(options.lock_lifetime() / 3).await;
+        let too_old = runtime.now().saturating_sub(pulse.born) > options.transaction_life_max;
+        if too_old || off(mutants::NO_HEARTBEAT) {
+            return;
+        }
+        newer.wall_ms = newer.wall_ms.max(runtime.wall_ms());
+        let request = rows::heartbeat(row, column, plan.start_ts, &pulse.values, &newer);
+        // Before it is sent: this part of the commit may end before the reply comes.
+        pulse.values.push(newer);
+        match plan.primary.table.store().check_and_mutate_row(request).await {
+            Ok(true) => {
+                shared.counters().heartbeats.bump();
+                pulse.values.drain(..pulse.values.len() - 1);
             }
-            newer.wall_ms = newer.wall_ms.max(runtime.wall_ms());
-            let request = rows::heartbeat(row, column, plan.start_ts, &pulse.values, &newer);
-            // Before it is sent: this part of the commit may end before the reply comes.
-            pulse.values.push(newer);
-            match plan.primary.table.store().check_and_mutate_row(request).await {
-                Ok(true) => {
-                    self.counters().heartbeats.bump();
-                    pulse.values.drain(..pulse.values.len() - 1);
-                }
-                // Not there yet, or decided: the next beat will tell, and the commit stops it.
-                Ok(false) => drop(pulse.values.pop()),
-                Err(error) if error.is_retryable() => drop(pulse.values.pop()),
-                // It may have arrived, or may yet arrive.
-                Err(_) => {}
-            }
+            // Not there yet, or decided: the next beat will tell, and the commit stops it.
+            Ok(false) => drop(pulse.values.pop()),
+            Err(error) if error.is_retryable() => drop(pulse.values.pop()),
+            // It may have arrived, or may yet arrive.
+            Err(_) => {}
         }
     }
 }

@@ -8,34 +8,28 @@
 use bigtable::{ConditionalMutation, Limits, Mutation, RequestSize, RowKey};
 
 use crate::mutants::{self, off};
+use crate::shared::Shared;
 use crate::txn::plan::{Plan, RowPlan};
 use crate::txn::rows::size;
-use crate::{Client, Error, Result};
+use crate::{Error, Result};
 
-impl Client {
-    /// What the store takes in one request.
-    pub(crate) fn limits(&self) -> Limits {
-        self.services().store.limits()
+/// Checks that the store takes every request that the two phases may make for the rows of a
+/// plan.
+///
+/// # Errors
+/// [`Error::Invalid`] names the row, the request and the limit. Nothing was sent.
+pub(crate) fn check_limits(shared: &Shared, plan: &Plan) -> Result<()> {
+    let limits = shared.limits();
+    if limits == Limits::default() || off(mutants::LIMITS_UNASKED) {
+        return Ok(());
     }
-
-    /// Checks that the store takes every request that the two phases may make for the rows of a
-    /// plan.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] names the row, the request and the limit. Nothing was sent.
-    pub(crate) fn check_limits(&self, plan: &Plan) -> Result<()> {
-        let limits = self.limits();
-        if limits == Limits::default() || off(mutants::LIMITS_UNASKED) {
-            return Ok(());
+    for (index, row) in plan.rows.iter().enumerate() {
+        let primary = (index == plan.primary_row).then_some(plan);
+        for (step, size) in largest(row, primary) {
+            limits.check(size).map_err(|error| too_large(row, step, &error))?;
         }
-        for (index, row) in plan.rows.iter().enumerate() {
-            let primary = (index == plan.primary_row).then_some(plan);
-            for (step, size) in largest(row, primary) {
-                limits.check(size).map_err(|error| too_large(row, step, &error))?;
-            }
-        }
-        Ok(())
     }
+    Ok(())
 }
 
 /// The largest request of each step of a row; `plan` if it is the primary's.

@@ -1,9 +1,11 @@
 //! A transaction, from its start timestamp to its last lock (paper section 2.2, Figure 6).
 //!
 //! ```text
-//! transaction  begin, get, set, delete, notify        snapshot   reads alone
+//! begin        a timestamp, and what is kept for it    open_readers  the timestamps that are open
+//! transaction  get, set, delete, notify                snapshot   reads alone
 //! transact     runs a function again after a conflict
-//! get, scan    one cell, many rows                     read_ahead the rows that come next
+//! get, scan    one cell, many rows                     held       was collection faster?
+//! read_ahead   the columns that come next              predictor  which those are
 //! buffer       writes that are not committed yet
 //! plan         the writes by row, and the primary      limits     do they fit in requests?
 //! prewrite     lock every row                          heartbeat  the locks of a long prewrite
@@ -14,14 +16,18 @@
 //! ```
 
 pub(crate) mod abort;
+pub(crate) mod begin;
 pub(crate) mod buffer;
 pub(crate) mod commit;
 pub(crate) mod finish;
 pub(crate) mod get;
 pub(crate) mod heartbeat;
+pub(crate) mod held;
 pub(crate) mod limits;
 pub(crate) mod one_step;
+pub(crate) mod open_readers;
 pub(crate) mod plan;
+pub(crate) mod predictor;
 pub(crate) mod prewrite;
 pub(crate) mod read_ahead;
 pub(crate) mod rows;

@@ -27,10 +27,13 @@ use crate::options::CommitPath;
 use crate::records::column::{Cell, Table};
 use crate::records::layout::NOTIFY;
 use crate::runtime::Backoff;
+use crate::shared::Shared;
+use crate::txn::commit::{aborted, hint_row, unknown};
 use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::prewrite::clear_dead_locks;
 use crate::txn::rows;
-use crate::txn::settle::Settled;
-use crate::{AbortReason, Client, Column, Error, Oracle, Result, Timestamp};
+use crate::txn::settle::{Settled, settle_without_lock};
+use crate::{AbortReason, Column, Error, Oracle, Result, Timestamp};
 
 /// How often the commit is tried again: after a dead lock was cleared, or the store was busy.
 const TRIES_MAX: u32 = 12;
@@ -94,7 +97,7 @@ impl AtCommit for OneStep {
 }
 
 impl OneStep {
-    fn new(client: &Client, plan: &Plan, notifications: &BTreeSet<Cell>) -> Self {
+    fn new(shared: &Shared, plan: &Plan, notifications: &BTreeSet<Cell>) -> Self {
         let part = |(index, row): (usize, &RowPlan)| Part {
             table: row.table.clone(),
             row: row.row.clone(),
@@ -116,7 +119,7 @@ impl OneStep {
             schema_version: plan.schema_version,
             planned: plan.rows.clone(),
             rows,
-            oracle: client.services().oracle.clone(),
+            oracle: shared.services().oracle.clone(),
         }
     }
 
@@ -153,151 +156,150 @@ pub(crate) enum Tried {
     },
 }
 
-impl Client {
-    /// Begins the commit of a transaction in one step, and ends it if the store needs to wait for
-    /// nothing. `None` if a transaction of this shape has to go through the two phases.
-    pub(crate) fn try_one_step(
-        &self,
-        plan: &Plan,
-        notifications: &BTreeSet<Cell>,
-    ) -> Option<Tried> {
-        if !self.fits_one_step(plan, notifications) {
-            return None;
+/// Begins the commit of a transaction in one step, and ends it if the store needs to wait for
+/// nothing. `None` if a transaction of this shape has to go through the two phases.
+pub(crate) fn try_one_step(
+    shared: &Shared,
+    plan: &Plan,
+    notifications: &BTreeSet<Cell>,
+) -> Option<Tried> {
+    if !fits_one_step(shared, plan, notifications) {
+        return None;
+    }
+    let at = Arc::new(OneStep::new(shared, plan, notifications));
+    Some(match shared.services().store.try_commit_rows(at.request()) {
+        Ok(Ok(RowsOutcome::Committed(commit_ts))) => {
+            Tried::Committed(committed_one_step(shared, &at, commit_ts))
         }
-        let at = Arc::new(OneStep::new(self, plan, notifications));
-        Some(match self.services().store.try_commit_rows(at.request()) {
-            Ok(Ok(RowsOutcome::Committed(commit_ts))) => {
-                Tried::Committed(self.committed_one_step(&at, commit_ts))
-            }
-            first => Tried::Goes { on: at, first },
-        })
-    }
+        first => Tried::Goes { on: at, first },
+    })
+}
 
-    /// Whether a transaction of this shape commits in one step.
-    fn fits_one_step(&self, plan: &Plan, notifications: &BTreeSet<Cell>) -> bool {
-        let services = self.services();
-        self.options().commit_path == CommitPath::OneStep
-            && services.store.commits_rows()
-            && self.unfenced().is_none()
-            && services.oracle.issues_in_memory()
-            && plan.rows.len() + notifications.len() <= COMMIT_ROWS_MAX
-            // Those that lie apart are written before, in two phases.
-            && plan.notified_apart().is_empty()
-            && !notifications.iter().any(|cell| cell.table.notifies_apart())
-            && plan.rows.iter().map(RowPlan::bytes).sum::<usize>() <= BYTES_MAX
-    }
+/// Whether a transaction of this shape commits in one step.
+fn fits_one_step(shared: &Shared, plan: &Plan, notifications: &BTreeSet<Cell>) -> bool {
+    let services = shared.services();
+    shared.options().commit_path == CommitPath::OneStep
+        && services.store.commits_rows()
+        && shared.unfenced().is_none()
+        && services.oracle.issues_in_memory()
+        && plan.rows.len() + notifications.len() <= COMMIT_ROWS_MAX
+        // Those that lie apart are written before, in two phases.
+        && plan.notified_apart().is_empty()
+        && !notifications.iter().any(|cell| cell.table.notifies_apart())
+        && plan.rows.iter().map(RowPlan::bytes).sum::<usize>() <= BYTES_MAX
+}
 
-    /// Commits in one step what was begun; `None` if the transaction must go through the two
-    /// phases.
-    ///
-    /// # Errors
-    /// As [`Transaction::commit`](crate::Transaction::commit).
-    pub(crate) async fn commit_one_step(
-        &self,
-        plan: &Plan,
-        tried: Tried,
-    ) -> Result<Option<Timestamp>> {
-        let (at, mut first) = match tried {
-            Tried::Committed(commit_ts) => return Ok(Some(commit_ts)),
-            Tried::Goes { on, first } => (on, Some(first)),
+/// Commits in one step what was begun; `None` if the transaction must go through the two
+/// phases.
+///
+/// # Errors
+/// As [`Transaction::commit`](crate::Transaction::commit).
+pub(crate) async fn commit_one_step(
+    shared: &Shared,
+    plan: &Plan,
+    tried: Tried,
+) -> Result<Option<Timestamp>> {
+    let (at, mut first) = match tried {
+        Tried::Committed(commit_ts) => return Ok(Some(commit_ts)),
+        Tried::Goes { on, first } => (on, Some(first)),
+    };
+    let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
+    let mut last = bigtable::Error::Unavailable { why: "it was not tried".to_owned() };
+    for _ in 0..TRIES_MAX {
+        let store = &shared.services().store;
+        let answer = match first.take() {
+            Some(Ok(answer)) => answer,
+            Some(Err(request)) => store.commit_rows(request).await,
+            None => store.commit_rows(at.request()).await,
         };
-        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
-        let mut last = bigtable::Error::Unavailable { why: "it was not tried".to_owned() };
-        for _ in 0..TRIES_MAX {
-            let store = &self.services().store;
-            let answer = match first.take() {
-                Some(Ok(answer)) => answer,
-                Some(Err(request)) => store.commit_rows(request).await,
-                None => store.commit_rows(at.request()).await,
-            };
-            match answer {
-                Ok(RowsOutcome::Committed(commit_ts)) => {
-                    return Ok(Some(self.committed_one_step(&at, commit_ts)));
+        match answer {
+            Ok(RowsOutcome::Committed(commit_ts)) => {
+                return Ok(Some(committed_one_step(shared, &at, commit_ts)));
+            }
+            Ok(RowsOutcome::NoTimestamp) => return Ok(None),
+            Ok(RowsOutcome::Rejected { row }) => {
+                let Some(planned) = at.rows[row].planned else { return Ok(None) };
+                if let Err(reason) = Box::pin(clear_dead_locks_from(shared, plan, planned)).await {
+                    return Err(aborted(shared, plan, reason));
                 }
-                Ok(RowsOutcome::NoTimestamp) => return Ok(None),
-                Ok(RowsOutcome::Rejected { row }) => {
-                    let Some(planned) = at.rows[row].planned else { return Ok(None) };
-                    if let Err(reason) = Box::pin(self.clear_dead_locks_from(plan, planned)).await {
-                        return Err(self.aborted(plan, reason));
-                    }
-                    let why = format!("row {} stayed contended", at.rows[row].row);
-                    last = bigtable::Error::Unavailable { why };
-                }
-                Err(bigtable::Error::TooOld { .. }) => {
-                    return Err(self.aborted(plan, AbortReason::TooOld));
-                }
-                Err(bigtable::Error::Unknown { .. })
-                    if off(mutants::UNKNOWN_STEP_MEANS_ABORTED) =>
-                {
-                    return Err(self.aborted(plan, AbortReason::RolledBack));
-                }
-                Err(bigtable::Error::Unknown { why }) => {
-                    let commit_ts = Box::pin(self.settle_one_step(plan, why)).await?;
-                    return Ok(Some(self.committed_one_step(&at, commit_ts)));
-                }
-                Err(error) if !error.is_retryable() => {
-                    return Err(self.aborted(plan, AbortReason::Store(error)));
-                }
-                Err(error) => {
-                    last = error;
-                    self.runtime().sleep(backoff.step(&**self.runtime())).await;
-                }
+                let why = format!("row {} stayed contended", at.rows[row].row);
+                last = bigtable::Error::Unavailable { why };
+            }
+            Err(bigtable::Error::TooOld { .. }) => {
+                return Err(aborted(shared, plan, AbortReason::TooOld));
+            }
+            Err(bigtable::Error::Unknown { .. }) if off(mutants::UNKNOWN_STEP_MEANS_ABORTED) => {
+                return Err(aborted(shared, plan, AbortReason::RolledBack));
+            }
+            Err(bigtable::Error::Unknown { why }) => {
+                let commit_ts = Box::pin(settle_one_step(shared, plan, why)).await?;
+                return Ok(Some(committed_one_step(shared, &at, commit_ts)));
+            }
+            Err(error) if !error.is_retryable() => {
+                return Err(aborted(shared, plan, AbortReason::Store(error)));
+            }
+            Err(error) => {
+                last = error;
+                shared.runtime().sleep(backoff.step(&**shared.runtime())).await;
             }
         }
-        Err(self.aborted(plan, AbortReason::Store(last)))
     }
+    Err(aborted(shared, plan, AbortReason::Store(last)))
+}
 
-    /// Clears dead locks out of the way: of the row that rejected, and then of all behind it, which
-    /// the store has not looked at.
-    async fn clear_dead_locks_from(&self, plan: &Plan, rejected: usize) -> Result<(), AbortReason> {
-        self.clear_dead_locks(plan.start_ts, &plan.rows[rejected]).await?;
-        let behind = plan.rows[rejected + 1..].iter();
-        let clear = behind.map(|row| self.clear_dead_locks(plan.start_ts, row));
-        futures::future::try_join_all(clear).await?;
-        Ok(())
+/// Clears dead locks out of the way: of the row that rejected, and then of all behind it, which
+/// the store has not looked at.
+async fn clear_dead_locks_from(
+    shared: &Shared,
+    plan: &Plan,
+    rejected: usize,
+) -> Result<(), AbortReason> {
+    clear_dead_locks(shared, plan.start_ts, &plan.rows[rejected]).await?;
+    let behind = plan.rows[rejected + 1..].iter();
+    let clear = behind.map(|row| clear_dead_locks(shared, plan.start_ts, row));
+    futures::future::try_join_all(clear).await?;
+    Ok(())
+}
+
+/// Finds out what became of a request whose outcome is unknown. A tomb keeps it out if it has
+/// not arrived.
+async fn settle_one_step(shared: &Shared, plan: &Plan, mut why: String) -> Result<Timestamp> {
+    let (runtime, started) = (shared.runtime(), shared.runtime().now());
+    let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
+    loop {
+        match settle_without_lock(shared, plan, true).await {
+            Ok(Settled::Committed(commit_ts)) => return Ok(commit_ts),
+            Ok(Settled::Aborted(reason)) => return Err(aborted(shared, plan, reason)),
+            Ok(Settled::Unknown(why)) => return Err(unknown(shared, plan, why)),
+            // It arrived a moment ago: the next look finds its record.
+            Ok(Settled::Open(_)) => {}
+            // The store answers nothing any more.
+            Err(
+                error
+                @ Error::Store(bigtable::Error::Files { .. } | bigtable::Error::Halted { .. }),
+            ) => {
+                return Err(unknown(shared, plan, error.without_advice()));
+            }
+            Err(error) => why = error.without_advice(),
+        }
+        if runtime.now().saturating_sub(started) > shared.options().commit_deadline {
+            return Err(unknown(shared, plan, why));
+        }
+        runtime.sleep(backoff.step(&**runtime)).await;
     }
+}
 
-    /// Finds out what became of a request whose outcome is unknown. A tomb keeps it out if it has
-    /// not arrived.
-    async fn settle_one_step(&self, plan: &Plan, mut why: String) -> Result<Timestamp> {
-        let (runtime, started) = (self.runtime(), self.runtime().now());
-        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
-        loop {
-            match self.settle_without_lock(plan, true).await {
-                Ok(Settled::Committed(commit_ts)) => return Ok(commit_ts),
-                Ok(Settled::Aborted(reason)) => return Err(self.aborted(plan, reason)),
-                Ok(Settled::Unknown(why)) => return Err(self.unknown(plan, why)),
-                // It arrived a moment ago: the next look finds its record.
-                Ok(Settled::Open(_)) => {}
-                // The store answers nothing any more.
-                Err(
-                    error @ Error::Store(
-                        bigtable::Error::Files { .. } | bigtable::Error::Halted { .. },
-                    ),
-                ) => {
-                    return Err(self.unknown(plan, error.without_advice()));
-                }
-                Err(error) => why = error.without_advice(),
-            }
-            if runtime.now().saturating_sub(started) > self.options().commit_deadline {
-                return Err(self.unknown(plan, why));
-            }
-            runtime.sleep(backoff.step(&**runtime)).await;
+fn committed_one_step(shared: &Shared, at: &OneStep, commit_ts: Timestamp) -> Timestamp {
+    shared.counters().committed.bump();
+    shared.counters().committed_one_step.bump();
+    for Part { table, row, planned, notified } in &at.rows {
+        if let Some(planned) = planned {
+            hint_row(shared, &at.planned[*planned], commit_ts);
+        }
+        for column in notified {
+            let cell = Cell::new(table, row, column);
+            shared.hints().push(&Hint { cell, at: Some(commit_ts) });
         }
     }
-
-    fn committed_one_step(&self, at: &OneStep, commit_ts: Timestamp) -> Timestamp {
-        self.counters().committed.bump();
-        self.counters().committed_one_step.bump();
-        for Part { table, row, planned, notified } in &at.rows {
-            if let Some(planned) = planned {
-                self.hint_row(&at.planned[*planned], commit_ts);
-            }
-            for column in notified {
-                let cell = Cell::new(table, row, column);
-                self.hints().push(&Hint { cell, at: Some(commit_ts) });
-            }
-        }
-        commit_ts
-    }
+    commit_ts
 }

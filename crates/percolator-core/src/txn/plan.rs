@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use bigtable::{Mutation, RowKey};
 
-use crate::gc::Open;
 use crate::mutants::{self, off};
 use crate::records::column::{Cell, Table};
 use crate::records::lock::{Kind, Lock};
 use crate::records::schema::{Schema, Strength};
+use crate::shared::Shared;
+use crate::txn::open_readers::Open;
 use crate::txn::rows::{LockedCell, NewLock};
-use crate::{Client, Error, Result, Timestamp, Transaction};
+use crate::{Error, Result, Timestamp, Transaction};
 
 /// The rows that a transaction writes, and the cell that decides.
 #[derive(Debug)]
@@ -66,8 +67,8 @@ impl Plan {
     /// Those of reading the observer schema; [`Error::Invalid`] if a written column turned out to
     /// be notify-only.
     pub(crate) async fn of(tx: &mut Transaction) -> Result<Option<Plan>> {
-        let client = tx.client.clone();
-        let schema = client.schema(tx.stamp.schema_version).await?;
+        let shared = tx.shared.clone();
+        let schema = shared.schema(tx.stamp.schema_version).await?;
         let writes = std::mem::take(&mut tx.buffer.writes);
         let Some(first) = writes.first() else { return Ok(None) };
         let primary = tx.primary.clone().unwrap_or_else(|| first.clone());
@@ -78,7 +79,7 @@ impl Plan {
         }
         // One moment for all locks: who watches an orphan of a row that never got its primary must
         // not take a sibling's other wall time for a sign of life (H03).
-        let wall_ms = client.runtime().wall_ms();
+        let wall_ms = shared.runtime().wall_ms();
         let mut rows: Vec<RowPlan> = Vec::new();
         let mut primary_row = 0;
         for (cell, value) in writes {
@@ -93,7 +94,7 @@ impl Plan {
             let index = rows.len() - 1;
             let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
             let short =
-                |value: &bytes::Bytes| value.len() <= client.options().short_value_bytes_max;
+                |value: &bytes::Bytes| value.len() <= shared.options().short_value_bytes_max;
             let (short_value, long_value) = match value {
                 Some(value) if !short(&value) => (None, Some(value)),
                 value => (value, None),
@@ -105,9 +106,9 @@ impl Plan {
                 primary: (!is_primary).then(|| name.clone()),
                 kind,
                 notify,
-                owner: client.incarnation(),
+                owner: shared.incarnation(),
                 wall_ms,
-                lifetime_ms: lifetime_ms(&client),
+                lifetime_ms: lifetime_ms(&shared),
                 short_value,
             };
             rows[index].cells.push(NewLock { column, lock, long_value, observed });
@@ -160,6 +161,6 @@ fn observed(schema: &Schema, cell: &Cell) -> Result<bool> {
     }
 }
 
-fn lifetime_ms(client: &Client) -> u32 {
-    u32::try_from(client.options().lock_lifetime().as_millis()).unwrap_or(u32::MAX)
+fn lifetime_ms(shared: &Shared) -> u32 {
+    u32::try_from(shared.options().lock_lifetime().as_millis()).unwrap_or(u32::MAX)
 }

@@ -14,168 +14,166 @@ use crate::mutants::{self, off};
 use crate::records::column::Cell;
 use crate::records::layout::{LOCK, ROLLBACK, WRITE};
 use crate::records::write::Write;
-use crate::resolve::{MetLock, Resolved};
+use crate::resolve::{MetLock, Resolved, resolve};
 use crate::runtime::Backoff;
+use crate::shared::Shared;
 use crate::txn::plan::{Plan, RowPlan};
 use crate::txn::rows;
-use crate::{AbortReason, Client, Column, Conflict, Error, Result, Timestamp};
+use crate::{AbortReason, Column, Conflict, Error, Result, Timestamp};
 
 /// How often one row is tried again: after a dead lock was cleared, or the store was busy.
 const TRIES_MAX: u32 = 12;
 /// How many rows are looked at at once where prewrite is not one request.
 const LOOKS_MAX: usize = 256;
 
-impl Client {
-    /// Locks every row of the plan.
-    ///
-    /// # Errors
-    /// [`AbortReason`] of the first row that could not be locked. Other rows may be locked: the
-    /// caller aborts.
-    pub(crate) async fn prewrite(&self, plan: &Plan) -> Result<(), AbortReason> {
-        let looks = !self.options().prewrite_in_one_request;
-        if looks {
-            self.look_first(plan).await?;
-        }
-        let request = |row: &RowPlan| {
-            let mut request = rows::prewrite(&row.row, plan.start_ts, &row.cells);
-            if looks && off(mutants::LOOK_IS_BELIEVED) {
-                request.predicate.clear();
-            }
-            if off(mutants::CLEARS_IN_PREWRITE) {
-                request.otherwise.extend(row.handled.iter().cloned());
-            }
-            request
-        };
-        let results = self.mutate_rows(&plan.rows, request).await;
-        if looks {
-            let outrun = results.iter().filter(|result| matches!(result, Ok(true))).count();
-            self.counters().looks_outrun.add(outrun as u64);
-        }
-        let unlocked = plan.rows.iter().zip(results).filter(|(_, result)| !locked(result));
-        let retries = unlocked.map(|(row, result)| self.retry_prewrite(plan.start_ts, row, result));
-        futures::future::try_join_all(retries).await?;
-        Ok(())
+/// Locks every row of the plan.
+///
+/// # Errors
+/// [`AbortReason`] of the first row that could not be locked. Other rows may be locked: the
+/// caller aborts.
+pub(crate) async fn prewrite(shared: &Shared, plan: &Plan) -> Result<(), AbortReason> {
+    let looks = !shared.options().prewrite_in_one_request;
+    if looks {
+        look_first(shared, plan).await?;
     }
+    let request = |row: &RowPlan| {
+        let mut request = rows::prewrite(&row.row, plan.start_ts, &row.cells);
+        if looks && off(mutants::LOOK_IS_BELIEVED) {
+            request.predicate.clear();
+        }
+        if off(mutants::CLEARS_IN_PREWRITE) {
+            request.otherwise.extend(row.handled.iter().cloned());
+        }
+        request
+    };
+    let results = mutate_rows(shared, &plan.rows, request).await;
+    if looks {
+        let outrun = results.iter().filter(|result| matches!(result, Ok(true))).count();
+        shared.counters().looks_outrun.add(outrun as u64);
+    }
+    let unlocked = plan.rows.iter().zip(results).filter(|(_, result)| !locked(result));
+    let retries = unlocked.map(|(row, result)| retry_prewrite(shared, plan.start_ts, row, result));
+    futures::future::try_join_all(retries).await?;
+    Ok(())
+}
 
-    /// Reads what would reject the prewrites, and clears the way, by requests of their own (paper
-    /// section 2.5). It saves a transaction that has lost already its locks, and decides nothing:
-    /// others may lock or write between the look and the prewrite, which is why that keeps its
-    /// condition (H20).
-    async fn look_first(&self, plan: &Plan) -> Result<(), AbortReason> {
-        for rows in plan.rows.chunks(LOOKS_MAX) {
-            self.counters().looks.add(rows.len() as u64);
-            let looks = rows.iter().map(|row| self.clear_dead_locks(plan.start_ts, row));
-            for seen in futures::future::join_all(looks).await {
-                match seen {
-                    // What could not be read, the prewrite's condition sees.
-                    Ok(_) | Err(AbortReason::Store(_)) => {}
-                    Err(reason) => return Err(reason),
-                }
+/// Reads what would reject the prewrites, and clears the way, by requests of their own (paper
+/// section 2.5). It saves a transaction that has lost already its locks, and decides nothing:
+/// others may lock or write between the look and the prewrite, which is why that keeps its
+/// condition (H20).
+async fn look_first(shared: &Shared, plan: &Plan) -> Result<(), AbortReason> {
+    for rows in plan.rows.chunks(LOOKS_MAX) {
+        shared.counters().looks.add(rows.len() as u64);
+        let looks = rows.iter().map(|row| clear_dead_locks(shared, plan.start_ts, row));
+        for seen in futures::future::join_all(looks).await {
+            match seen {
+                // What could not be read, the prewrite's condition sees.
+                Ok(_) | Err(AbortReason::Store(_)) => {}
+                Err(reason) => return Err(reason),
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// One conditional mutation for each row, batched by table.
-    pub(crate) async fn mutate_rows(
-        &self,
-        rows: &[RowPlan],
-        request: impl Fn(&RowPlan) -> ConditionalMutation,
-    ) -> Vec<bigtable::Result<bool>> {
-        if let [row] = rows {
-            return vec![row.table.store().check_and_mutate_row(request(row)).await];
-        }
-        let tables = rows.chunk_by(|a, b| a.table == b.table);
-        let batches = tables.map(|rows| {
-            let requests = rows.iter().map(&request).collect();
-            rows[0].table.store().check_and_mutate_rows(requests)
-        });
-        let results: Vec<_> =
-            futures::future::join_all(batches).await.into_iter().flatten().collect();
-        assert_eq!(results.len(), rows.len(), "the store gave each mutation one result");
-        results
+/// One conditional mutation for each row, batched by table.
+pub(crate) async fn mutate_rows(
+    _shared: &Shared,
+    rows: &[RowPlan],
+    request: impl Fn(&RowPlan) -> ConditionalMutation,
+) -> Vec<bigtable::Result<bool>> {
+    if let [row] = rows {
+        return vec![row.table.store().check_and_mutate_row(request(row)).await];
     }
+    let tables = rows.chunk_by(|a, b| a.table == b.table);
+    let batches = tables.map(|rows| {
+        let requests = rows.iter().map(&request).collect();
+        rows[0].table.store().check_and_mutate_rows(requests)
+    });
+    let results: Vec<_> = futures::future::join_all(batches).await.into_iter().flatten().collect();
+    assert_eq!(results.len(), rows.len(), "the store gave each mutation one result");
+    results
+}
 
-    /// Goes on with a row whose first prewrite did not succeed.
-    async fn retry_prewrite(
-        &self,
-        start_ts: Timestamp,
-        row: &RowPlan,
-        mut result: bigtable::Result<bool>,
-    ) -> Result<(), AbortReason> {
-        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
-        for _ in 1..TRIES_MAX {
-            match result {
-                Ok(false) => return Ok(()),
-                Ok(true) if self.clear_dead_locks(start_ts, row).await? => return Ok(()),
-                Ok(true) => {}
-                Err(bigtable::Error::TooOld { .. }) => return Err(AbortReason::TooOld),
-                Err(error) if is_final(&error) => return Err(AbortReason::Store(error)),
-                // Prewrite can be repeated whatever became of the first request (H23).
-                Err(_) => self.runtime().sleep(backoff.step(&**self.runtime())).await,
-            }
-            let request = rows::prewrite(&row.row, start_ts, &row.cells);
-            result = row.table.store().check_and_mutate_row(request).await;
-        }
+/// Goes on with a row whose first prewrite did not succeed.
+async fn retry_prewrite(
+    shared: &Shared,
+    start_ts: Timestamp,
+    row: &RowPlan,
+    mut result: bigtable::Result<bool>,
+) -> Result<(), AbortReason> {
+    let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
+    for _ in 1..TRIES_MAX {
         match result {
-            Ok(false) => Ok(()),
-            Ok(true) if self.clear_dead_locks(start_ts, row).await? => Ok(()),
-            Ok(true) => Err(AbortReason::Store(bigtable::Error::Unavailable {
-                why: format!("row {} stayed contended", row.row),
-            })),
-            Err(error) => Err(AbortReason::Store(error)),
+            Ok(false) => return Ok(()),
+            Ok(true) if clear_dead_locks(shared, start_ts, row).await? => return Ok(()),
+            Ok(true) => {}
+            Err(bigtable::Error::TooOld { .. }) => return Err(AbortReason::TooOld),
+            Err(error) if is_final(&error) => return Err(AbortReason::Store(error)),
+            // Prewrite can be repeated whatever became of the first request (H23).
+            Err(_) => shared.runtime().sleep(backoff.step(&**shared.runtime())).await,
         }
+        let request = rows::prewrite(&row.row, start_ts, &row.cells);
+        result = row.table.store().check_and_mutate_row(request).await;
     }
+    match result {
+        Ok(false) => Ok(()),
+        Ok(true) if clear_dead_locks(shared, start_ts, row).await? => Ok(()),
+        Ok(true) => Err(AbortReason::Store(bigtable::Error::Unavailable {
+            why: format!("row {} stayed contended", row.row),
+        })),
+        Err(error) => Err(AbortReason::Store(error)),
+    }
+}
 
-    /// Finds out why a row rejected its prewrite: gives up on a conflict, resolves a dead owner's
-    /// lock (H25). Returns whether the row is locked by this very transaction: an earlier request
-    /// whose reply was lost had arrived (H23).
-    pub(crate) async fn clear_dead_locks(
-        &self,
-        start_ts: Timestamp,
-        row: &RowPlan,
-    ) -> Result<bool, AbortReason> {
-        let mut select = Selection::default();
-        for cell in &row.cells {
-            let q = || cell.column.to_bytes();
-            select = select
-                .column(LOCK, q(), TimeRange::ALL, u32::MAX)
-                .column(ROLLBACK, q(), TimeRange::at(start_ts), 1)
-                .column(WRITE, q(), TimeRange::since(start_ts), 1);
-        }
-        let read = row.table.store().read_row(&row.row, &select).await;
-        let read = read.map_err(AbortReason::Store)?;
-        // Before the locks: a primary that was rolled back leaves its row's other locks behind.
-        if read.cells.iter().any(|found| found.family == ROLLBACK) {
-            return Err(AbortReason::RolledBack);
-        }
-        // A row is locked in one mutation, so one lock stands for all.
-        let own = |found: &bigtable::Cell| found.family == LOCK && found.timestamp == start_ts;
-        if read.cells.iter().any(own) && !off(mutants::OWN_LOCK_IS_A_CONFLICT) {
-            return Ok(true);
-        }
-        let mut gone = BTreeSet::new();
-        for found in &read.cells {
-            // With a lock went all others that its transaction had in the row.
-            if found.family == LOCK && gone.contains(&found.timestamp) {
-                continue;
-            }
-            let column = Column::from_stored(found.qualifier.clone());
-            let cell = Cell::new(&row.table, &row.row, &column);
-            if found.family == WRITE {
-                let write = Write::decode(&found.value).map_err(failed)?;
-                return Err(conflict(&cell, write.start_ts, Some(found.timestamp), None));
-            }
-            let met = MetLock::decode(&row.table, &row.row, found).map_err(failed)?;
-            // A newer lock means a newer transaction: it may have read what this one overwrites.
-            let newer = met.start_ts > start_ts || off(mutants::WRITER_CLEANS_NOTHING);
-            if newer || self.resolve(&met).await.map_err(failed)? == Resolved::Alive {
-                return Err(conflict(&cell, met.start_ts, None, Some(met.lock.owner)));
-            }
-            gone.insert(met.start_ts);
-        }
-        Ok(false)
+/// Finds out why a row rejected its prewrite: gives up on a conflict, resolves a dead owner's
+/// lock (H25). Returns whether the row is locked by this very transaction: an earlier request
+/// whose reply was lost had arrived (H23).
+pub(crate) async fn clear_dead_locks(
+    shared: &Shared,
+    start_ts: Timestamp,
+    row: &RowPlan,
+) -> Result<bool, AbortReason> {
+    let mut select = Selection::default();
+    for cell in &row.cells {
+        let q = || cell.column.to_bytes();
+        select = select
+            .column(LOCK, q(), TimeRange::ALL, u32::MAX)
+            .column(ROLLBACK, q(), TimeRange::at(start_ts), 1)
+            .column(WRITE, q(), TimeRange::since(start_ts), 1);
     }
+    let read = row.table.store().read_row(&row.row, &select).await;
+    let read = read.map_err(AbortReason::Store)?;
+    // Before the locks: a primary that was rolled back leaves its row's other locks behind.
+    if read.cells.iter().any(|found| found.family == ROLLBACK) {
+        return Err(AbortReason::RolledBack);
+    }
+    // A row is locked in one mutation, so one lock stands for all.
+    let own = |found: &bigtable::Cell| found.family == LOCK && found.timestamp == start_ts;
+    if read.cells.iter().any(own) && !off(mutants::OWN_LOCK_IS_A_CONFLICT) {
+        return Ok(true);
+    }
+    let mut gone = BTreeSet::new();
+    for found in &read.cells {
+        // With a lock went all others that its transaction had in the row.
+        if found.family == LOCK && gone.contains(&found.timestamp) {
+            continue;
+        }
+        let column = Column::from_stored(found.qualifier.clone());
+        let cell = Cell::new(&row.table, &row.row, &column);
+        if found.family == WRITE {
+            let write = Write::decode(&found.value).map_err(failed)?;
+            return Err(conflict(&cell, write.start_ts, Some(found.timestamp), None));
+        }
+        let met = MetLock::decode(&row.table, &row.row, found).map_err(failed)?;
+        // A newer lock means a newer transaction: it may have read what this one overwrites.
+        let newer = met.start_ts > start_ts || off(mutants::WRITER_CLEANS_NOTHING);
+        if newer || resolve(shared, &met).await.map_err(failed)? == Resolved::Alive {
+            return Err(conflict(&cell, met.start_ts, None, Some(met.lock.owner)));
+        }
+        gone.insert(met.start_ts);
+    }
+    Ok(false)
 }
 
 fn locked(result: &bigtable::Result<bool>) -> bool {

@@ -7,368 +7,90 @@
 //! later commits above `s`. The transaction's own writes lie above what is kept. Columns that are
 //! fetched in vain are fetched no more once they weigh twice what was of use.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
 
-use bigtable::sync::locked;
 use bigtable::{Row, RowKey, Selection, TimeRange, Timestamp};
 use bytes::Bytes;
 
 use crate::mutants::{self, off};
 use crate::records::layout::{LOCK, WRITE};
-use crate::txn::get::selection;
-use crate::{Client, Column, Result, Table};
+use crate::shared::Shared;
+use crate::txn::get::{read_cell, selection, versions};
+use crate::txn::predictor::Cache;
+use crate::{Column, Result, Table};
 
-/// Columns that a client knows what follows after; with one more it begins anew.
-const LEADS_MAX: usize = 1024;
-/// Columns that are remembered, and fetched, after one.
-const FOLLOWERS_MAX: usize = 64;
-/// Cells that a transaction keeps; what it reads beyond is read again when it is asked for again.
-const CELLS_MAX: usize = 4096;
-/// Bytes that it keeps, of values and names.
-const BYTES_MAX: usize = 4 << 20;
-/// A column is fetched as long as its score is above zero. Each row in which it follows adds, each
-/// in which it does not takes away.
-const FOLLOWED: u8 = 2;
-const SCORE_MAX: u8 = 8;
-/// Bytes that may be fetched in vain before anything was of use.
-const WASTE_MIN: u64 = 4096;
-
-/// What a client has learnt from the reads of its transactions.
-#[derive(Debug, Default)]
-pub(crate) struct Predictor(Mutex<BTreeMap<(Arc<str>, Column), Lead>>);
-
-/// What follows after a column that is the first to be read of a row.
-#[derive(Debug, Default)]
-struct Lead {
-    scores: BTreeMap<Column, u8>,
-    used_bytes: u64,
-    wasted_bytes: u64,
-}
-
-/// What a transaction has read.
-#[derive(Debug, Default)]
-pub(crate) struct Cache {
-    /// `None` where nothing is read ahead.
-    predictor: Option<Arc<Predictor>>,
-    kept: Mutex<Kept>,
-}
-
-#[derive(Debug, Default)]
-struct Kept {
-    rows: BTreeMap<(Table, RowKey), KeptRow>,
-    cells: usize,
-    bytes: usize,
-    /// Something did not fit any more: from then on nothing is fetched ahead, and nothing kept.
-    full: bool,
-}
-
-#[derive(Debug)]
-struct KeptRow {
-    /// The first column that was read of it.
-    lead: Column,
-    cells: BTreeMap<Column, KeptCell>,
-}
-
-#[derive(Debug)]
-struct KeptCell {
-    value: Option<Bytes>,
-    /// Whether it was fetched before it was asked for.
-    ahead: bool,
-    asked: bool,
-}
-
-impl Predictor {
-    fn leads(&self) -> MutexGuard<'_, BTreeMap<(Arc<str>, Column), Lead>> {
-        locked(&self.0)
+/// Reads a cell at `s`, out of what the transaction has read already or with what it may read
+/// next.
+pub(crate) async fn read_ahead(
+    shared: &Shared,
+    cache: &Cache,
+    at: (Table, RowKey),
+    column: &Column,
+    s: Timestamp,
+) -> Result<Option<Bytes>> {
+    if let Some(value) = cache.get(&at, column) {
+        shared.counters().reads_saved.bump();
+        return Ok(value);
     }
-
-    /// The columns that are worth fetching with the first one of a row.
-    fn after(&self, table: &Table, lead: &Column) -> Vec<Column> {
-        let leads = self.leads();
-        let Some(lead) = leads.get(&(table.shared_name(), lead.clone())) else { return Vec::new() };
-        if lead.is_wasteful() { Vec::new() } else { lead.scores.keys().cloned().collect() }
+    let ahead = cache.ahead(&at, column);
+    let mut found = Vec::new();
+    if !ahead.is_empty() {
+        // If it fails for what nobody has asked for, it may not for the column alone.
+        found = fetch(shared, &at, column, &ahead, s).await.unwrap_or_default();
     }
-
-    fn learn(&self, table: &Table, row: &KeptRow) {
-        let mut leads = self.leads();
-        let key = (table.shared_name(), row.lead.clone());
-        if leads.len() >= LEADS_MAX && !leads.contains_key(&key) {
-            leads.clear();
+    let own = found.iter().find(|(of, _)| of == column).map(|(_, value)| value.clone());
+    let value = match own {
+        Some(value) => value,
+        // Alone, or with a lock in the way.
+        None => {
+            let value = read_cell(shared, &at.0, &at.1, column, s).await?;
+            found.push((column.clone(), value.clone()));
+            value
         }
-        leads.entry(key).or_default().learn(row);
-    }
+    };
+    cache.keep(at, column, found);
+    Ok(value)
 }
 
-impl Lead {
-    fn is_wasteful(&self) -> bool {
-        self.wasted_bytes > 2 * self.used_bytes + WASTE_MIN
+/// Reads several columns of a row in one request, and leaves out those that are locked.
+async fn fetch(
+    shared: &Shared,
+    (table, row): &(Table, RowKey),
+    column: &Column,
+    ahead: &[Column],
+    s: Timestamp,
+) -> Result<Vec<(Column, Option<Bytes>)>> {
+    let columns: BTreeSet<Column> = ahead.iter().chain([column]).cloned().collect();
+    let columns: Vec<Column> = columns.into_iter().collect();
+    let select = if off(mutants::UNLOCKED_AHEAD) {
+        without_locks(selection(std::slice::from_ref(column), s), ahead, s)
+    } else {
+        selection(&columns, s)
+    };
+    shared.take_turn(0).await;
+    shared.counters().reads.bump();
+    let read = table.store().read_row(row, &select).await.map_err(crate::txn::get::too_old)?;
+    let locks = read.cells.iter().filter(|cell| cell.family == LOCK);
+    let locked: BTreeSet<Column> =
+        locks.map(|cell| Column::from_stored(cell.qualifier.clone())).collect();
+    if locked.contains(column) {
+        return Ok(Vec::new());
     }
-
-    fn learn(&mut self, row: &KeptRow) {
-        if self.is_wasteful() {
-            // Nothing is fetched any more; after many rows it is worth another try.
-            self.wasted_bytes -= self.wasted_bytes / 64;
-        }
-        self.scores.retain(|column, score| {
-            let followed = row.cells.get(column).is_some_and(|cell| cell.asked);
-            *score -= u8::from(!followed);
-            *score > 0
-        });
-        for (column, cell) in &row.cells {
-            let bytes = cell_bytes(column, &cell.value) as u64;
-            match (cell.ahead, cell.asked) {
-                (true, true) => self.used_bytes += bytes,
-                (true, false) => self.wasted_bytes += bytes,
-                (false, _) => {}
-            }
-            let known = self.scores.len() < FOLLOWERS_MAX || self.scores.contains_key(column);
-            if cell.asked && *column != row.lead && known {
-                let score = self.scores.entry(column.clone()).or_default();
-                *score = (*score + FOLLOWED).min(SCORE_MAX);
-            }
-        }
-    }
-}
-
-fn cell_bytes(column: &Column, value: &Option<Bytes>) -> usize {
-    column.as_bytes().len() + value.as_ref().map_or(0, Bytes::len)
-}
-
-impl Cache {
-    /// A cache that learns and fetches.
-    pub(crate) fn new(predictor: &Arc<Predictor>) -> Self {
-        Cache { predictor: Some(predictor.clone()), kept: Mutex::default() }
-    }
-
-    pub(crate) fn is_on(&self) -> bool {
-        self.predictor.is_some()
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        locked(&self.kept)
-    }
-
-    /// What is kept of a cell.
-    fn get(&self, at: &(Table, RowKey), column: &Column) -> Option<Option<Bytes>> {
-        let mut kept = self.kept();
-        let cell = kept.rows.get_mut(at)?.cells.get_mut(column)?;
-        cell.asked = true;
-        Some(cell.value.clone())
-    }
-
-    /// The columns to fetch together with this one.
-    fn ahead(&self, at: &(Table, RowKey), column: &Column) -> Vec<Column> {
-        let Some(predictor) = &self.predictor else { return Vec::new() };
-        {
-            let kept = self.kept();
-            if kept.full || kept.rows.contains_key(at) {
-                return Vec::new();
-            }
-        }
-        let mut ahead = predictor.after(&at.0, column);
-        ahead.retain(|other| other != column);
-        ahead
-    }
-
-    /// Keeps what was read for `asked`, as far as there is room.
-    fn keep(&self, at: (Table, RowKey), asked: &Column, found: Vec<(Column, Option<Bytes>)>) {
-        let mut kept = self.kept();
-        let Kept { rows, cells, bytes, full } = &mut *kept;
-        let new = || KeptRow { lead: asked.clone(), cells: BTreeMap::new() };
-        for (column, value) in found {
-            let key = if rows.contains_key(&at) { 0 } else { at.1.as_bytes().len() };
-            let length = key + cell_bytes(&column, &value);
-            *full |= *cells >= CELLS_MAX || *bytes + length > BYTES_MAX;
-            if *full {
-                return;
-            }
-            let row = rows.entry(at.clone()).or_insert_with(new);
-            let asked = column == *asked;
-            if row.cells.insert(column, KeptCell { value, ahead: !asked, asked }).is_none() {
-                *cells += 1;
-                *bytes += length;
-            }
-        }
-    }
-}
-
-impl Drop for Cache {
-    /// The transaction is over: what it read says what others may read.
-    fn drop(&mut self) {
-        let Some(predictor) = &self.predictor else { return };
-        let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for ((table, _), row) in &kept.rows {
-            predictor.learn(table, row);
-        }
-    }
-}
-
-impl Client {
-    /// Reads a cell at `s`, out of what the transaction has read already or with what it may read
-    /// next.
-    pub(crate) async fn read_ahead(
-        &self,
-        cache: &Cache,
-        at: (Table, RowKey),
-        column: &Column,
-        s: Timestamp,
-    ) -> Result<Option<Bytes>> {
-        if let Some(value) = cache.get(&at, column) {
-            self.counters().reads_saved.bump();
-            return Ok(value);
-        }
-        let ahead = cache.ahead(&at, column);
-        let mut found = Vec::new();
-        if !ahead.is_empty() {
-            // If it fails for what nobody has asked for, it may not for the column alone.
-            found = self.fetch(&at, column, &ahead, s).await.unwrap_or_default();
-        }
-        let own = found.iter().find(|(of, _)| of == column).map(|(_, value)| value.clone());
-        let value = match own {
-            Some(value) => value,
-            // Alone, or with a lock in the way.
-            None => {
-                let value = self.read_cell(&at.0, &at.1, column, s).await?;
-                found.push((column.clone(), value.clone()));
-                value
-            }
-        };
-        cache.keep(at, column, found);
-        Ok(value)
-    }
-
-    /// Reads several columns of a row in one request, and leaves out those that are locked.
-    async fn fetch(
-        &self,
-        (table, row): &(Table, RowKey),
-        column: &Column,
-        ahead: &[Column],
-        s: Timestamp,
-    ) -> Result<Vec<(Column, Option<Bytes>)>> {
-        let columns: BTreeSet<Column> = ahead.iter().chain([column]).cloned().collect();
-        let columns: Vec<Column> = columns.into_iter().collect();
-        let select = if off(mutants::UNLOCKED_AHEAD) {
-            without_locks(selection(std::slice::from_ref(column), s), ahead, s)
-        } else {
-            selection(&columns, s)
-        };
-        self.take_turn(0).await;
-        self.counters().reads.bump();
-        let read = table.store().read_row(row, &select).await.map_err(crate::txn::get::too_old)?;
-        let locks = read.cells.iter().filter(|cell| cell.family == LOCK);
-        let locked: BTreeSet<Column> =
-            locks.map(|cell| Column::from_stored(cell.qualifier.clone())).collect();
-        if locked.contains(column) {
-            return Ok(Vec::new());
-        }
-        let free = |column: &Column| !locked.contains(column);
-        let written = read.cells.into_iter().filter(|cell| {
-            cell.family == WRITE && free(&Column::from_stored(cell.qualifier.clone()))
-        });
-        let written = Row::new(row.clone(), written.collect());
-        let versions = self.versions(table, &written, s, |_| true).await?;
-        let value = |column: &Column| {
-            let of = versions.iter().find(|version| version.column == *column);
-            of.and_then(|version| version.value.clone())
-        };
-        Ok(columns.into_iter().filter(free).map(|c| (c.clone(), value(&c))).collect())
-    }
+    let free = |column: &Column| !locked.contains(column);
+    let written = read
+        .cells
+        .into_iter()
+        .filter(|cell| cell.family == WRITE && free(&Column::from_stored(cell.qualifier.clone())));
+    let written = Row::new(row.clone(), written.collect());
+    let versions = versions(shared, table, &written, s, |_| true).await?;
+    let value = |column: &Column| {
+        let of = versions.iter().find(|version| version.column == *column);
+        of.and_then(|version| version.value.clone())
+    };
+    Ok(columns.into_iter().filter(free).map(|c| (c.clone(), value(&c))).collect())
 }
 
 fn without_locks(select: Selection, ahead: &[Column], s: Timestamp) -> Selection {
     let upto = TimeRange::up_to(s);
     ahead.iter().fold(select, |select, c| select.column(WRITE, c.to_bytes(), upto, 1))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn row(cells: &[(&'static str, usize, bool)]) -> KeptRow {
-        let lead = Column::literal("f:lead");
-        let cell = |(name, length, asked): &(&'static str, usize, bool)| {
-            let value = Some(Bytes::from(vec![0; *length]));
-            (Column::literal(name), KeptCell { value, ahead: true, asked: *asked })
-        };
-        KeptRow { lead, cells: cells.iter().map(cell).collect() }
-    }
-
-    #[test]
-    fn what_follows_is_learnt_at_once_and_forgotten_soon() {
-        let mut lead = Lead::default();
-        lead.learn(&row(&[("f:lead", 1, true), ("f:a", 1, true), ("f:b", 1, false)]));
-        assert_eq!(lead.scores.keys().collect::<Vec<_>>(), [&Column::literal("f:a")]);
-        lead.learn(&row(&[("f:a", 1, false)]));
-        assert!(!lead.scores.is_empty());
-        lead.learn(&row(&[("f:a", 1, false)]));
-        assert!(lead.scores.is_empty());
-    }
-
-    /// Every second row it is asked for, and then it is short.
-    #[test]
-    fn what_weighs_twice_what_was_of_use_is_fetched_no_more() {
-        let mut lead = Lead::default();
-        for _ in 0..100 {
-            lead.learn(&row(&[("f:a", 10, true)]));
-            lead.learn(&row(&[("f:a", 1000, false)]));
-            if lead.is_wasteful() {
-                break;
-            }
-        }
-        assert!(lead.is_wasteful());
-        assert!(lead.wasted_bytes <= 2 * lead.used_bytes + WASTE_MIN + 1100, "{lead:?}");
-        // After many rows it is tried again.
-        (0..200).for_each(|_| lead.learn(&row(&[])));
-        assert!(!lead.is_wasteful());
-    }
-
-    #[test]
-    fn a_transaction_keeps_no_more_than_it_may() {
-        let (predictor, value) = (Arc::default(), Bytes::from(vec![0; 1 << 20]));
-        let store: Arc<dyn bigtable::Store> = Arc::new(bigtable::MemoryStore::new());
-        let schema = crate::notify_schema();
-        let opened = store.open_table("t", &schema);
-        let opened = futures::executor::block_on(opened).unwrap();
-        let table = Table::new("t", &store, opened, None);
-        let (a, b) = (Column::literal("f:a"), Column::literal("f:b"));
-        let at = |n: usize| (table.clone(), RowKey::from(n.to_string()));
-        for (value, rows_max) in [(None, CELLS_MAX), (Some(value), 4)] {
-            let cache = Cache::new(&predictor);
-            for n in 0..2 * CELLS_MAX {
-                cache.keep(at(n), &a, vec![(a.clone(), value.clone())]);
-            }
-            let kept = cache.kept();
-            assert!(kept.rows.len() <= rows_max, "{} rows", kept.rows.len());
-            assert!(kept.cells <= CELLS_MAX && kept.bytes <= BYTES_MAX);
-            drop(kept);
-            assert_eq!(cache.get(&at(0), &b), None);
-        }
-    }
-
-    #[test]
-    fn what_is_learnt_is_bounded() {
-        let predictor = Predictor::default();
-        let store: Arc<dyn bigtable::Store> = Arc::new(bigtable::MemoryStore::new());
-        let schema = crate::notify_schema();
-        let opened = store.open_table("t", &schema);
-        let opened = futures::executor::block_on(opened).unwrap();
-        let table = Table::new("t", &store, opened, None);
-        for n in 0..=LEADS_MAX {
-            let lead = Column::new(format!("f:{n}")).unwrap();
-            let cells = row(&[("f:a", 1, true)]).cells;
-            predictor.learn(&table, &KeptRow { lead: lead.clone(), cells });
-            assert_eq!(predictor.after(&table, &lead), [Column::literal("f:a")]);
-            assert!(predictor.leads().len() <= LEADS_MAX);
-        }
-        let mut lead = Lead::default();
-        let names: Vec<String> = (0..200).map(|n| format!("f:{n}")).collect();
-        let mut many = row(&[]);
-        for name in &names {
-            let column = Column::new(name.clone()).unwrap();
-            many.cells.insert(column, KeptCell { value: None, ahead: false, asked: true });
-        }
-        lead.learn(&many);
-        assert_eq!(lead.scores.len(), FOLLOWERS_MAX);
-    }
 }

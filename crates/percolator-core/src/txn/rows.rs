@@ -243,6 +243,9 @@ pub(crate) fn abort_primary(
     }
 }
 
+/// How many values the primary lock may have before its owner stops renewing it.
+pub(crate) const HEARTBEAT_VALUES_MAX: usize = 16;
+
 /// Replaces the primary lock by one with a newer wall time, if it is one that its owner wrote since
 /// the last reply; a late or repeated request finds another lock and does nothing (H15).
 pub(crate) fn heartbeat(

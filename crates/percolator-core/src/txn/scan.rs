@@ -11,9 +11,11 @@ use bytes::Bytes;
 
 use crate::mutants::{self, off};
 use crate::records::layout::LOCK;
+use crate::shared::Shared;
 use crate::txn::buffer::Buffer;
-use crate::txn::get::{Patience, selection, too_old};
-use crate::{Client, Column, Result, Table};
+use crate::txn::get::{Patience, read_row, selection, too_old, versions};
+use crate::txn::held::check_held;
+use crate::{Column, Result, Table};
 
 /// A row that a scan returned: its live cells, sorted by column.
 ///
@@ -44,7 +46,7 @@ pub struct ScannedRow {
 /// ```
 #[derive(Debug)]
 pub struct Scan<'a> {
-    client: &'a Client,
+    shared: &'a Shared,
     table: Table,
     s: Timestamp,
     own: Option<&'a Buffer>,
@@ -57,13 +59,13 @@ pub struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     pub(crate) fn new(
-        client: &'a Client,
+        shared: &'a Shared,
         table: &Table,
         s: Timestamp,
         own: Option<&'a Buffer>,
     ) -> Self {
         Scan {
-            client,
+            shared,
             table: table.clone(),
             s,
             own,
@@ -109,7 +111,7 @@ impl<'a> Scan<'a> {
     /// [`Error::Locked`](crate::Error::Locked) when a lock's owner lives too long,
     /// [`Error::TooOld`](crate::Error::TooOld) below the safe point, those of the store.
     pub async fn next(&mut self) -> Result<Option<ScannedRow>> {
-        self.client.check_open()?;
+        self.shared.check_open()?;
         while self.ready.is_empty() && self.limit > 0 {
             // It stays in place until the page was read: who goes on after an error misses nothing.
             let Some(range) = self.left.clone() else { return Ok(None) };
@@ -135,16 +137,16 @@ impl<'a> Scan<'a> {
     }
 
     async fn read_page(&mut self, range: RowRange) -> Result<()> {
-        self.table.check_of(&self.client.services().store)?;
+        self.table.check_of(&self.shared.services().store)?;
         let select = selection(&self.columns, self.s);
         let default = PageLimit::default();
         let limit = PageLimit { rows_max: default.rows_max.min(self.limit), ..default };
         let store = self.table.store();
-        self.client.counters().reads.bump();
+        self.shared.counters().reads.bump();
         let page = store.scan(&range, &select, limit).await.map_err(too_old)?;
-        self.client.take_turn(page.rows.len()).await;
+        self.shared.take_turn(page.rows.len()).await;
         // Also of the rows that are not there.
-        self.client.check_held(self.s)?;
+        check_held(self.shared, self.s)?;
         let mut rows = Vec::with_capacity(page.rows.len());
         for found in page.rows {
             let locked = |all: bool| {
@@ -158,9 +160,9 @@ impl<'a> Scan<'a> {
                 true if off(mutants::SCAN_RESUMES_PAST_LOCKS) => continue,
                 true => {
                     let (row, s) = (&found.key, self.s);
-                    self.client.read_row(&self.table, row, &select, s, Patience::Wait).await?
+                    read_row(self.shared, &self.table, row, &select, s, Patience::Wait).await?
                 }
-                false => self.client.versions(&self.table, &found, self.s, |_| true).await?,
+                false => versions(self.shared, &self.table, &found, self.s, |_| true).await?,
             };
             let live = versions.into_iter().filter(|v| self.wants(&v.column));
             let cells = live.filter_map(|v| Some((v.column, v.value?))).collect();

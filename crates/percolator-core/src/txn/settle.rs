@@ -7,12 +7,14 @@
 use bigtable::ConditionalMutation;
 
 use crate::mutants::{self, off};
-use crate::resolve::OwnStatus;
 use crate::resolve::verdicts::Verdict;
-use crate::txn::abort::Abort;
+use crate::resolve::{OwnStatus, own_status};
+use crate::shared::Shared;
+use crate::txn::abort::{Abort, abort};
+use crate::txn::held::is_outlived;
 use crate::txn::plan::Plan;
 use crate::txn::rows;
-use crate::{AbortReason, Client, Result, Timestamp};
+use crate::{AbortReason, Result, Timestamp};
 
 /// What became of a commit.
 #[derive(Debug)]
@@ -36,77 +38,79 @@ impl Settled {
     }
 }
 
-impl Client {
-    /// Settles a commit whose primary no longer holds its lock: an earlier request whose reply was
-    /// lost has committed it, or somebody has rolled it back.
-    ///
-    /// If the commit was `asked` for before and the floor lies above, a tomb is no evidence: it may
-    /// have been put there after the record of the commit was collected.
-    pub(crate) async fn settle_without_lock(&self, plan: &Plan, asked: bool) -> Result<Settled> {
-        let (primary, start_ts) = (&plan.primary, plan.start_ts);
-        let status = self.own_status(primary, start_ts).await?;
-        // After the look: what was collected since is in it.
-        let outlived = || self.is_outlived(start_ts) && !off(mutants::COLLECTED_MEANS_ABORTED);
-        let rolled_back = match status {
-            OwnStatus::Decided(Verdict::Committed(commit_ts)) => {
-                return Ok(Settled::Committed(commit_ts));
-            }
-            OwnStatus::Decided(Verdict::RolledBack) if !(asked && outlived()) => true,
-            OwnStatus::Locked => false,
-            // The evidence may have been collected (H06).
-            OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing if outlived() => {
-                return Ok(Settled::collected());
-            }
-            OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing => {
-                let (row, column) = (&primary.row, &primary.column);
-                // A request that was asked for may have come, gone through and been collected since
-                // the look; then the floor is above (H06).
-                let request = ConditionalMutation {
-                    above: (asked && !off(mutants::COLLECTED_MEANS_ABORTED)).then_some(start_ts),
-                    ..rows::roll_back_missing_primary(row, column, start_ts)
-                };
-                match primary.table.store().check_and_mutate_row(request).await {
-                    Err(bigtable::Error::TooOld { .. }) => return Ok(Settled::collected()),
-                    // A store without a floor refuses no request, so its answer proves nothing.
-                    Ok(_) if asked && self.unfenced().is_some() && outlived() => {
-                        return Ok(Settled::collected());
-                    }
-                    found => !found?,
+/// Settles a commit whose primary no longer holds its lock: an earlier request whose reply was
+/// lost has committed it, or somebody has rolled it back.
+///
+/// If the commit was `asked` for before and the floor lies above, a tomb is no evidence: it may
+/// have been put there after the record of the commit was collected.
+pub(crate) async fn settle_without_lock(
+    shared: &Shared,
+    plan: &Plan,
+    asked: bool,
+) -> Result<Settled> {
+    let (primary, start_ts) = (&plan.primary, plan.start_ts);
+    let status = own_status(shared, primary, start_ts).await?;
+    // After the look: what was collected since is in it.
+    let outlived = || is_outlived(shared, start_ts) && !off(mutants::COLLECTED_MEANS_ABORTED);
+    let rolled_back = match status {
+        OwnStatus::Decided(Verdict::Committed(commit_ts)) => {
+            return Ok(Settled::Committed(commit_ts));
+        }
+        OwnStatus::Decided(Verdict::RolledBack) if !(asked && outlived()) => true,
+        OwnStatus::Locked => false,
+        // The evidence may have been collected (H06).
+        OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing if outlived() => {
+            return Ok(Settled::collected());
+        }
+        OwnStatus::Decided(Verdict::RolledBack) | OwnStatus::Nothing => {
+            let (row, column) = (&primary.row, &primary.column);
+            // A request that was asked for may have come, gone through and been collected since
+            // the look; then the floor is above (H06).
+            let request = ConditionalMutation {
+                above: (asked && !off(mutants::COLLECTED_MEANS_ABORTED)).then_some(start_ts),
+                ..rows::roll_back_missing_primary(row, column, start_ts)
+            };
+            match primary.table.store().check_and_mutate_row(request).await {
+                Err(bigtable::Error::TooOld { .. }) => return Ok(Settled::collected()),
+                // A store without a floor refuses no request, so its answer proves nothing.
+                Ok(_) if asked && shared.unfenced().is_some() && outlived() => {
+                    return Ok(Settled::collected());
                 }
+                found => !found?,
             }
-        };
-        if !rolled_back {
-            return Ok(Settled::still_locked());
         }
-        self.abort(plan).await;
-        Ok(Settled::Aborted(AbortReason::RolledBack))
+    };
+    if !rolled_back {
+        return Ok(Settled::still_locked());
     }
+    abort(shared, plan).await;
+    Ok(Settled::Aborted(AbortReason::RolledBack))
+}
 
-    /// Ends a transaction whose commit was refused for good: because its start timestamp fell below
-    /// the store's floor, or because the store does not take such a request (H70). If the commit
-    /// was `asked` for before, that request may have committed, and garbage collection may have
-    /// taken the evidence (H06): then only what the primary's row still holds is believed.
-    pub(crate) async fn settle_refused(
-        &self,
-        plan: &Plan,
-        asked: bool,
-        reason: AbortReason,
-    ) -> Result<Settled> {
-        if asked && self.own_status(&plan.primary, plan.start_ts).await? != OwnStatus::Locked {
-            return self.settle_without_lock(plan, asked).await;
+/// Ends a transaction whose commit was refused for good: because its start timestamp fell below
+/// the store's floor, or because the store does not take such a request (H70). If the commit
+/// was `asked` for before, that request may have committed, and garbage collection may have
+/// taken the evidence (H06): then only what the primary's row still holds is believed.
+pub(crate) async fn settle_refused(
+    shared: &Shared,
+    plan: &Plan,
+    asked: bool,
+    reason: AbortReason,
+) -> Result<Settled> {
+    if asked && own_status(shared, &plan.primary, plan.start_ts).await? != OwnStatus::Locked {
+        return settle_without_lock(shared, plan, asked).await;
+    }
+    let aborted = abort(shared, plan).await;
+    // Where no floor refuses an earlier request, it may have come and gone since the look.
+    let unsure = asked && shared.unfenced().is_some() && is_outlived(shared, plan.start_ts);
+    match aborted {
+        Abort::Done if unsure => settle_without_lock(shared, plan, asked).await,
+        Abort::Done => Ok(Settled::Aborted(reason)),
+        Abort::AlreadyCommitted => settle_without_lock(shared, plan, asked).await,
+        // It was never asked for, and will not be: whoever meets the locks rolls them back.
+        Abort::Unreachable if !asked && !matches!(reason, AbortReason::TooOld) => {
+            Ok(Settled::Aborted(reason))
         }
-        let aborted = self.abort(plan).await;
-        // Where no floor refuses an earlier request, it may have come and gone since the look.
-        let unsure = asked && self.unfenced().is_some() && self.is_outlived(plan.start_ts);
-        match aborted {
-            Abort::Done if unsure => self.settle_without_lock(plan, asked).await,
-            Abort::Done => Ok(Settled::Aborted(reason)),
-            Abort::AlreadyCommitted => self.settle_without_lock(plan, asked).await,
-            // It was never asked for, and will not be: whoever meets the locks rolls them back.
-            Abort::Unreachable if !asked && !matches!(reason, AbortReason::TooOld) => {
-                Ok(Settled::Aborted(reason))
-            }
-            Abort::Unreachable => Ok(Settled::Open("its primary cannot be reached")),
-        }
+        Abort::Unreachable => Ok(Settled::Open("its primary cannot be reached")),
     }
 }

@@ -3,9 +3,11 @@
 use bigtable::{RowKey, Timestamp};
 use bytes::Bytes;
 
-use crate::gc::Open;
 use crate::oracle::Stamp;
-use crate::{Client, Column, Result, Scan, Table, Transaction};
+use crate::shared::Shared;
+use crate::txn::open_readers::Open;
+use crate::{Column, Result, Scan, Table, Transaction};
+use std::sync::Arc;
 
 /// A read-only view of the data at one timestamp.
 ///
@@ -25,8 +27,8 @@ use crate::{Client, Column, Result, Scan, Table, Transaction};
 pub struct Snapshot(Transaction);
 
 impl Snapshot {
-    pub(crate) fn new(client: Client, timestamp: Timestamp, open: Open) -> Self {
-        Snapshot(Transaction::new(client, Stamp { timestamp, schema_version: 0 }, open))
+    pub(crate) fn new(shared: Arc<Shared>, timestamp: Timestamp, open: Open) -> Self {
+        Snapshot(Transaction::new(shared, Stamp { timestamp, schema_version: 0 }, open))
     }
 
     /// The timestamp of the view.

@@ -8,14 +8,17 @@ use std::time::Duration;
 use bigtable::sync::locked;
 
 use crate::runtime::Backoff;
-use crate::{Client, Error, Result, Transaction};
+use crate::shared::Shared;
+use crate::txn::begin::begin;
+use crate::{Error, Result, Transaction};
 
-/// One attempt of [`Client::transact`]: the transaction that its closure works with.
+/// One attempt of [`Client::transact`](crate::Client::transact): the transaction that its closure
+/// works with.
 ///
 /// It dereferences to a [`Transaction`]. When the closure has ended it goes back to `transact`,
 /// which commits it; a closure that keeps it makes `transact` fail.
 ///
-/// See [`Client::transact`] for an example.
+/// See [`Client::transact`](crate::Client::transact) for an example.
 #[derive(Debug)]
 pub struct Attempt {
     /// `None` only while it is dropped.
@@ -48,64 +51,40 @@ impl Drop for Attempt {
 /// not (H25).
 const BACKOFF_MAX: Duration = Duration::from_millis(500);
 
-impl Client {
-    /// Runs `work` in a transaction and commits it. After an abort the closure runs again, from
-    /// scratch and with a new start timestamp, so that it reads what the winner wrote (H22); never
-    /// after an unknown outcome.
-    ///
-    /// ```
-    /// # percolator_core::doc_test(|client| async move {
-    /// use percolator_core::{Column, Error};
-    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
-    /// let balance = client.transact(async |mut tx| {
-    ///     let old = tx.get(&accounts, "Bob", &bal).await?.map_or(0, |value| value[0]);
-    ///     tx.set(&accounts, "Bob", &bal, vec![old + 1])?;
-    ///     Ok(old + 1)
-    /// }).await?;
-    /// assert_eq!(balance, 1);
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// Whatever the closure returns; [`Error::Aborted`] of the last attempt when the client's
-    /// `attempts_max` are used up; [`Error::Unknown`].
-    ///
-    /// # Cancellation
-    /// If the future is dropped while the closure runs or between two attempts, nothing was
-    /// written. If it is dropped while an attempt commits, [the commit is
-    /// finished](Transaction::commit) in the background.
-    pub async fn transact<T, F, W>(&self, work: F) -> Result<T>
-    where
-        F: Fn(Attempt) -> W,
-        W: Future<Output = Result<T>>,
-    {
-        let mut backoff = Backoff::new(Duration::from_micros(500), BACKOFF_MAX);
-        let mut attempt = 1;
-        loop {
-            let error = match self.attempt(&work).await {
-                Ok(value) => return Ok(value),
-                Err(error) => error,
-            };
-            if !error.is_retryable() || attempt >= self.options().attempts_max {
-                return Err(error);
-            }
-            attempt += 1;
-            let pause = backoff.step(&**self.runtime());
-            self.runtime().sleep(pause).await;
+/// Runs `work` in a transaction and commits it. After an abort the closure runs again, from
+/// scratch and with a new start timestamp, so that it reads what the winner wrote (H22); never
+/// after an unknown outcome.
+pub(crate) async fn transact<T, F, W>(shared: &Arc<Shared>, work: F) -> Result<T>
+where
+    F: Fn(Attempt) -> W,
+    W: Future<Output = Result<T>>,
+{
+    let mut backoff = Backoff::new(Duration::from_micros(500), BACKOFF_MAX);
+    let mut attempt = 1;
+    loop {
+        let error = match try_once(shared, &work).await {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        if !error.is_retryable() || attempt >= shared.options().attempts_max {
+            return Err(error);
         }
+        attempt += 1;
+        let pause = backoff.step(&**shared.runtime());
+        shared.runtime().sleep(pause).await;
     }
+}
 
-    async fn attempt<T, F, W>(&self, work: &F) -> Result<T>
-    where
-        F: Fn(Attempt) -> W,
-        W: Future<Output = Result<T>>,
-    {
-        let home = Arc::new(Mutex::new(None));
-        let tx = Some(self.begin().await?);
-        let value = work(Attempt { tx, home: home.clone() }).await?;
-        let tx = locked(&home).take();
-        let kept = || Error::Invalid("the closure kept its transaction: let go of it".to_owned());
-        tx.ok_or_else(kept)?.commit().await?;
-        Ok(value)
-    }
+async fn try_once<T, F, W>(shared: &Arc<Shared>, work: &F) -> Result<T>
+where
+    F: Fn(Attempt) -> W,
+    W: Future<Output = Result<T>>,
+{
+    let home = Arc::new(Mutex::new(None));
+    let tx = Some(begin(shared).await?);
+    let value = work(Attempt { tx, home: home.clone() }).await?;
+    let tx = locked(&home).take();
+    let kept = || Error::Invalid("the closure kept its transaction: let go of it".to_owned());
+    tx.ok_or_else(kept)?.commit().await?;
+    Ok(value)
 }

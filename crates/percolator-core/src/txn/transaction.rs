@@ -7,17 +7,19 @@ use std::sync::Arc;
 use bigtable::{Mutation, RowKey, Timestamp, VALUE_BYTES_MAX};
 use bytes::Bytes;
 
-use crate::gc::Open;
 use crate::mutants::{self, off};
 use crate::observe::crew::Crew;
 use crate::options::{ROW_KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX};
 use crate::oracle::Stamp;
 use crate::records::column::Cell;
 use crate::records::schema::Strength;
+use crate::shared::Shared;
 use crate::txn::buffer::Buffer;
-use crate::txn::get::{Patience, selection};
-use crate::txn::read_ahead::Cache;
-use crate::{Client, Column, Error, Result, Scan, Table};
+use crate::txn::get::{Patience, read_cell, read_rows, selection};
+use crate::txn::open_readers::Open;
+use crate::txn::predictor::Cache;
+use crate::txn::read_ahead::read_ahead;
+use crate::{Column, Error, Result, Scan, Table};
 
 /// A transaction with snapshot isolation: it reads the data as of its start timestamp, and its
 /// writes become visible all at once, at its commit timestamp, unless another transaction wrote one
@@ -45,7 +47,7 @@ use crate::{Client, Column, Error, Result, Scan, Table};
 /// ```
 #[derive(Debug)]
 pub struct Transaction {
-    pub(crate) client: Client,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) stamp: Stamp,
     pub(crate) buffer: Buffer,
     /// Weak notifications to leave at the commit timestamp.
@@ -67,10 +69,10 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    pub(crate) fn new(client: Client, stamp: Stamp, open: Open) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, stamp: Stamp, open: Open) -> Self {
         Transaction {
-            cache: client.cache(),
-            client,
+            cache: shared.cache(),
+            shared,
             stamp,
             buffer: Buffer::default(),
             notifications: BTreeSet::new(),
@@ -126,11 +128,6 @@ impl Transaction {
         }
     }
 
-    /// The client that began the transaction.
-    pub fn client(&self) -> &Client {
-        &self.client
-    }
-
     /// Reads a cell.
     ///
     /// # Errors
@@ -145,23 +142,23 @@ impl Transaction {
     ) -> Result<Option<Bytes>> {
         let row = row.into();
         check_row(&row)?;
-        self.client.check_open()?;
-        table.check_of(&self.client.services().store)?;
+        self.shared.check_open()?;
+        table.check_of(&self.shared.services().store)?;
         if let Some(own) = self.own(table, &row, column) {
             return Ok(own);
         }
         if let Some((cell, value)) = &self.looked_at
             && (&cell.table, &cell.row, &cell.column) == (table, &row, column)
         {
-            self.client.counters().reads_saved.bump();
+            self.shared.counters().reads_saved.bump();
             return Ok(Some(value.clone()));
         }
         if self.cache.is_on() {
             let at = (table.clone(), row);
-            let read = self.client.read_ahead(&self.cache, at, column, self.start_ts());
+            let read = read_ahead(&self.shared, &self.cache, at, column, self.start_ts());
             return Box::pin(read).await;
         }
-        self.client.read_cell(table, &row, column, self.start_ts()).await
+        read_cell(&self.shared, table, &row, column, self.start_ts()).await
     }
 
     /// Reads several columns of several rows at once: one inner vector for each row, with one entry
@@ -175,8 +172,8 @@ impl Transaction {
         rows: &[RowKey],
         columns: &[Column],
     ) -> Result<Vec<Vec<Option<Bytes>>>> {
-        self.client.check_open()?;
-        table.check_of(&self.client.services().store)?;
+        self.shared.check_open()?;
+        table.check_of(&self.shared.services().store)?;
         let mut sorted: Vec<Column> = columns.to_vec();
         sorted.sort();
         sorted.dedup();
@@ -184,11 +181,11 @@ impl Transaction {
         if columns.is_empty() {
             return Ok(vec![Vec::new(); rows.len()]);
         }
-        let (client, s) = (&self.client, self.start_ts());
+        let (shared, s) = (&self.shared, self.start_ts());
         let select = selection(&sorted, s);
         let mut results = Vec::with_capacity(rows.len());
         for some in rows.chunks(ROWS_AT_ONCE) {
-            let found = client.read_rows(table, some, &select, s, Patience::Wait).await?;
+            let found = read_rows(shared, table, some, &select, s, Patience::Wait).await?;
             for (row, versions) in some.iter().zip(found) {
                 let value = |column: &Column| match self.own(table, row, column) {
                     Some(own) => own,
@@ -203,7 +200,7 @@ impl Transaction {
     /// Scans a table's rows.
     pub fn scan(&self, table: &Table) -> Scan<'_> {
         let own = self.reads_own_writes.then_some(&self.buffer);
-        Scan::new(&self.client, table, self.start_ts(), own)
+        Scan::new(&self.shared, table, self.start_ts(), own)
     }
 
     /// Writes a cell. Nothing is visible to others before the commit.
@@ -238,9 +235,9 @@ impl Transaction {
         let row = row.into();
         check_row(&row)?;
         check_new_row(&row)?;
-        table.check_of(&self.client.services().store)?;
+        table.check_of(&self.shared.services().store)?;
         table.check_notify_key(&row)?;
-        match self.client.known_schema().strength(table.name(), column) {
+        match self.shared.known_schema().strength(table.name(), column) {
             Some(Strength::Weak) => {}
             Some(Strength::Strong) => {
                 return Err(Error::Invalid(format!(
@@ -282,12 +279,12 @@ impl Transaction {
         if value.is_some() {
             check_new_row(&row)?;
         }
-        table.check_of(&self.client.services().store)?;
+        table.check_of(&self.shared.services().store)?;
         table.check_notify_key(&row)?;
         if column.is_ack() {
             return Err(Error::Invalid(format!("column {column} is Percolator's own")));
         }
-        if self.client.known_schema().strength(table.name(), column) == Some(Strength::Weak) {
+        if self.shared.known_schema().strength(table.name(), column) == Some(Strength::Weak) {
             return Err(Error::Invalid(format!(
                 "{}/{column} only carries notifications: use `notify`, or write another column",
                 table.name()

@@ -270,7 +270,7 @@ fn h53_two_observers_of_one_column_both_run_though_one_is_held_up() {
         let busy = observer(|tx, change| {
             Box::pin(async move {
                 add(tx, &change.table, "shared", &OTHER, 1).await?;
-                let (client, table) = (tx.client().clone(), change.table.clone());
+                let (client, table) = (tx.client(), change.table.clone());
                 if client.stats().conflicts < 3 {
                     client
                         .transact(async |mut tx| add(&mut tx, &table, "shared", &OTHER, 0).await)

@@ -5,11 +5,10 @@
 
 use bigtable::{Family, Limits, Mutation, Probe, RequestSize, RowKey, TimeRange};
 
-use super::{LockedCell, NewLock};
+use super::{HEARTBEAT_VALUES_MAX, LockedCell, NewLock};
 use crate::records::column::Column;
 use crate::records::layout::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 use crate::records::lock::{HEAD_BYTES, Kind, Lock};
-use crate::txn::heartbeat::VALUES_MAX;
 
 /// What commit and roll-back do to one cell.
 pub(crate) type OfCell = fn(RequestSize, &Column, &Lock) -> RequestSize;
@@ -51,7 +50,7 @@ pub(crate) fn roll_back_primary(row: &RowKey, primary: &Column, lock: &Lock) -> 
 /// The heartbeat with the longest predicate.
 pub(crate) fn heartbeat(row: &RowKey, primary: &Column, lock: &Lock) -> RequestSize {
     let q = primary.as_bytes().len();
-    let size = asking(row, VALUES_MAX);
+    let size = asking(row, HEARTBEAT_VALUES_MAX);
     size.and_mutation(LOCK.as_str().len(), q, lock.encoded_len())
 }
 
@@ -155,7 +154,7 @@ mod tests {
         #[test]
         fn no_builder_makes_a_larger_request_than_it_states(
             cells in proptest::collection::vec(cell(), 1..8),
-            unsettled in 1..=VALUES_MAX,
+            unsettled in 1..=HEARTBEAT_VALUES_MAX,
         ) {
             let (row, s) = (RowKey::from("row"), Timestamp::new(7).unwrap());
             let c = Timestamp::new(9).unwrap();

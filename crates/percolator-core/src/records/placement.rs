@@ -28,23 +28,11 @@
 //! looks with a higher `s'` than they asked for. So a cell that is written a thousand times while
 //! nobody looks has one.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
-use bigtable::{ConditionalMutation, Mutation, ROW_KEY_BYTES_MAX, RowKey, Store, TimeRange};
+use bigtable::{ROW_KEY_BYTES_MAX, RowKey, Store};
 use bytes::{BufMut, BytesMut};
-use futures::future::join_all;
 
-use crate::records::column::{Cell, Table};
-use crate::records::layout::NOTIFY;
-use crate::runtime::Backoff;
-use crate::txn::limits::in_requests;
-use crate::txn::prewrite::is_final;
-use crate::txn::rows;
-use crate::{Client, Column, Error, Result, Timestamp};
-
-/// How often one notification is tried.
-const TRIES_MAX: u32 = 12;
+use crate::records::column::Table;
+use crate::{Error, Result};
 
 /// The first part of the name of a table of notifications; no user's table can begin like that.
 const TABLE_PREFIX: &str = "percolator.notify.";
@@ -104,22 +92,6 @@ impl Table {
         self.notifies_apart().then(|| RowKey::from(vec![random().to_be_bytes()[0]]))
     }
 
-    /// Leaves notifications on columns of a row.
-    pub(crate) fn notify(
-        &self,
-        row: &RowKey,
-        columns: &[Column],
-        at: Timestamp,
-    ) -> ConditionalMutation {
-        let mut request = rows::notify(&self.notify_key(row), columns, at);
-        if self.notifies_apart() {
-            let below = TimeRange::below(at);
-            let older = |column: &Column| Mutation::delete(NOTIFY, column.to_bytes(), below);
-            request.otherwise.extend(columns.iter().map(older));
-        }
-        request
-    }
-
     /// Checks that a row of this table can be notified, now or once its columns are observed.
     ///
     /// # Errors
@@ -136,53 +108,7 @@ impl Table {
     }
 }
 
-impl Client {
-    /// Leaves notifications at `at` on cells; returns once all of them are there. A failed request
-    /// is made again, whatever became of it: twice is as good as once.
-    ///
-    /// # Errors
-    /// Those of the store. Some may be there, and are found stale if nothing comes of their
-    /// transaction.
-    pub(crate) async fn leave_notifications(
-        &self,
-        cells: &BTreeSet<Cell>,
-        at: Timestamp,
-    ) -> Result<()> {
-        let cells: Vec<&Cell> = cells.iter().collect();
-        let limits = self.limits();
-        let mut left: Vec<(&Table, ConditionalMutation)> = Vec::new();
-        for cells in cells.chunk_by(|a, b| a.table == b.table && a.row == b.row) {
-            let columns: Vec<_> = cells.iter().map(|cell| cell.column.clone()).collect();
-            let request = cells[0].table.notify(&cells[0].row, &columns, at);
-            let requests = in_requests(&limits, &request.row, request.otherwise);
-            left.extend(requests.into_iter().map(|request| (&cells[0].table, request)));
-        }
-        let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
-        for last in (0..TRIES_MAX).rev().map(|more| more == 0) {
-            let tables = left.chunk_by(|a, b| a.0 == b.0);
-            let batches = tables.map(|rows| {
-                let requests = rows.iter().map(|(_, request)| request.clone()).collect();
-                rows[0].0.notify_store().check_and_mutate_rows(requests)
-            });
-            let results = join_all(batches).await.into_iter().flatten();
-            let mut failed = Vec::new();
-            for (row, result) in left.into_iter().zip(results) {
-                match result {
-                    Ok(_) => {}
-                    Err(error) if last || is_final(&error) => return Err(Error::Store(error)),
-                    Err(_) => failed.push(row),
-                }
-            }
-            if failed.is_empty() {
-                break;
-            }
-            left = failed;
-            self.runtime().sleep(backoff.step(&**self.runtime())).await;
-        }
-        Ok(())
-    }
-}
-
+/// The key of a row in the table of notifications: its shard, then the row.
 fn sharded(row: &[u8]) -> RowKey {
     let mut key = BytesMut::with_capacity(1 + row.len());
     key.put_u8(shard(row));
@@ -203,6 +129,7 @@ mod tests {
     use bigtable::{MemoryStore, RowRange, Store};
     use futures::executor::block_on;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
     use std::ops::Bound;
     use std::sync::Arc;
 

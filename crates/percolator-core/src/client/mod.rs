@@ -1,0 +1,261 @@
+//! The public face: what a program does with a database. Each method calls a function of the room
+//! that does it.
+
+mod observers;
+mod upkeep;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bigtable::Timestamp;
+
+use crate::gc::unfenced::{check_life, keep_held, publish_life};
+use crate::records::format;
+use crate::records::layout::{SYSTEM_TABLE, system_schema};
+use crate::records::placement::Placement;
+use crate::records::schema::Schema;
+use crate::runtime::fresh_incarnation;
+use crate::shared::{Services, Shared};
+use crate::txn::begin::{begin, snapshot, snapshot_at};
+use crate::txn::transact::{self, Attempt};
+use crate::{
+    CloseReport, Incarnation, Options, Oracle, Result, Runtime, Snapshot, Stats, Table,
+    Transaction, close,
+};
+
+/// A client of one store: begins transactions, reads the past, runs observers. Cloning is cheap;
+/// all clones are one client, with one liveness token. The token goes with the last clone.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// use percolator_core::Column;
+/// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+/// let mut tx = client.begin().await?;
+/// tx.set(&accounts, "Bob", &bal, "$10")?;
+/// tx.commit().await?;
+/// let tx = client.begin().await?;
+/// assert_eq!(tx.get(&accounts, "Bob", &bal).await?.as_deref(), Some(&b"$10"[..]));
+/// # Ok(()) });
+/// ```
+#[derive(Debug, Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+/// A client that may be gone: it is not kept open for this.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// assert_eq!(client.downgrade().upgrade().unwrap().incarnation(), client.incarnation());
+/// # Ok(()) });
+/// ```
+#[derive(Debug, Clone)]
+pub struct WeakClient(Weak<Shared>);
+
+impl WeakClient {
+    /// The client, if any handle of it is left.
+    pub fn upgrade(&self) -> Option<Client> {
+        Some(Client { shared: self.0.upgrade()? })
+    }
+}
+
+impl Client {
+    /// Opens a client under a fresh incarnation and registers its liveness token.
+    ///
+    /// # Errors
+    /// [`Error::Store`](crate::Error::Store) when the store holds data of a newer format,
+    /// [`Error::Invalid`](crate::Error::Invalid) when it has no floor and its requests may live too
+    /// long, and those of store and services.
+    pub async fn open(services: Services, options: Options) -> Result<Self> {
+        let incarnation = fresh_incarnation(&*services.runtime);
+        let life = services.store.request_life_max();
+        check_life(life)?;
+        let system = services.store.open_table(SYSTEM_TABLE, &system_schema()).await?;
+        let placement = format::check(&*system, Placement::of(&*services.store)).await?;
+        let schema = Schema::read(&*system).await?;
+        // Last: nobody would give the token up if something failed after it.
+        services.locks.register(incarnation).await?;
+        let shared = Shared::new(services, options, incarnation, system, placement, schema);
+        let shared = Arc::new(shared);
+        if let Some(life) = life {
+            publish_life(&shared, life).await?;
+            keep_held(&shared, life);
+        }
+        Ok(Client { shared })
+    }
+
+    /// Opens a table, creating it if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a malformed name; those of the store.
+    pub async fn table(&self, name: &str) -> Result<Table> {
+        self.shared.table(name).await
+    }
+
+    /// The names of the store's tables, sorted, without Percolator's own.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn table_names(&self) -> Result<Vec<String>> {
+        self.shared.table_names().await
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// [`Error::Oracle`](crate::Error::Oracle) when no timestamp can be had; those of the store
+    /// when observers were registered meanwhile and the schema cannot be read.
+    pub async fn begin(&self) -> Result<Transaction> {
+        begin(&self.shared).await
+    }
+
+    /// A read-only view of the data as it was at `ts`.
+    ///
+    /// # Errors
+    /// [`Error::NotIssued`](crate::Error::NotIssued) above the latest timestamp,
+    /// [`Error::TooOld`](crate::Error::TooOld) below the safe point.
+    pub async fn snapshot_at(&self, ts: Timestamp) -> Result<Snapshot> {
+        snapshot_at(&self.shared, ts).await
+    }
+
+    /// A read-only view of the data as of the latest timestamp issued; issues none itself.
+    ///
+    /// # Errors
+    /// [`Error::Oracle`](crate::Error::Oracle) when the oracle cannot be reached.
+    pub async fn snapshot(&self) -> Result<Snapshot> {
+        snapshot(&self.shared).await
+    }
+
+    /// Runs `work` in a transaction and commits it. After an abort the closure runs again, from
+    /// scratch and with a new start timestamp, so that it reads what the winner wrote (H22); never
+    /// after an unknown outcome.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator_core::{Column, Error};
+    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+    /// let balance = client.transact(async |mut tx| {
+    ///     let old = tx.get(&accounts, "Bob", &bal).await?.map_or(0, |value| value[0]);
+    ///     tx.set(&accounts, "Bob", &bal, vec![old + 1])?;
+    ///     Ok(old + 1)
+    /// }).await?;
+    /// assert_eq!(balance, 1);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// Whatever the closure returns; [`Error::Aborted`](crate::Error::Aborted) of the last attempt
+    /// when the client's `attempts_max` are used up; [`Error::Unknown`](crate::Error::Unknown).
+    ///
+    /// # Cancellation
+    /// If the future is dropped while the closure runs or between two attempts, nothing was
+    /// written. If it is dropped while an attempt commits, [the commit is
+    /// finished](Transaction::commit) in the background.
+    pub async fn transact<T, F, W>(&self, work: F) -> Result<T>
+    where
+        F: Fn(Attempt) -> W,
+        W: Future<Output = Result<T>>,
+    {
+        transact::transact(&self.shared, work).await
+    }
+
+    /// Returns once no power cut can take back a commit that any client was told of before this
+    /// call. A store that syncs each commit has nothing to do. A server behind a network syncs as
+    /// it was started to; it cannot be asked for more.
+    ///
+    /// A program that can repeat its work, such as a bulk load, opens its database with less
+    /// durability, and calls this before it says that it is done.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator_core::Column;
+    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+    /// client.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, "$10")).await?;
+    /// client.sync().await?;
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Store`](crate::Error::Store) when the store cannot write; what was committed is
+    /// still there unless the machine stops, and the next call tries again.
+    ///
+    /// # Cancellation
+    /// The sync goes on, and nothing else depends on it.
+    pub async fn sync(&self) -> Result<()> {
+        self.shared.check_open()?;
+        Ok(self.shared.services().store.sync().await?)
+    }
+
+    /// What this client has done so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.counters().read()
+    }
+
+    /// Ends everything that this client does in the background, and waits for it: workers finish
+    /// the cell they are at, however long that takes; commits whose caller let go, and secondary
+    /// rows, are committed; collectors end where they are. Then the client's liveness token is
+    /// given up.
+    ///
+    /// From then on everything fails with [`Error::Closed`](crate::Error::Closed): what clones of
+    /// this client begin, and reads and commits of transactions that are open. A commit that
+    /// another task is in the middle of is waited for; a caller that holds its future without
+    /// polling it holds up `close`. Other clients of the same store go on. Closing a client that is
+    /// closed does nothing. An observer must not await this: it would wait for itself.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator_core::{Column, Error};
+    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+    /// let open = client.begin().await?;
+    /// client.close().await;
+    /// assert!(matches!(client.begin().await, Err(Error::Closed)));
+    /// assert!(matches!(open.get(&accounts, "Bob", &bal).await, Err(Error::Closed)));
+    /// # Ok(()) });
+    /// ```
+    pub async fn close(&self) {
+        close::close(&self.shared, None).await;
+    }
+
+    /// As [`close`](Client::close), but waits for so long at most, a second more for workers that
+    /// block their thread, and returns what is left.
+    pub async fn close_within(&self, longest: Duration) -> CloseReport {
+        close::close(&self.shared, Some(longest)).await
+    }
+
+    /// This client, for a task that must not keep it alive.
+    pub fn downgrade(&self) -> WeakClient {
+        WeakClient(Arc::downgrade(&self.shared))
+    }
+
+    /// The name of this life of this client.
+    pub fn incarnation(&self) -> Incarnation {
+        self.shared.incarnation()
+    }
+
+    /// What the client stands on.
+    pub fn services(&self) -> &Services {
+        self.shared.services()
+    }
+
+    /// The timestamp oracle.
+    pub fn oracle(&self) -> &dyn Oracle {
+        self.shared.oracle()
+    }
+
+    /// The runtime.
+    pub fn runtime(&self) -> &Arc<dyn Runtime> {
+        self.shared.runtime()
+    }
+
+    /// The options.
+    pub fn options(&self) -> &Options {
+        self.shared.options()
+    }
+}
+
+impl Transaction {
+    /// The client that began the transaction.
+    pub fn client(&self) -> Client {
+        Client { shared: self.shared.clone() }
+    }
+}

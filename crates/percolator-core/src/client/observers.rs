@@ -1,0 +1,156 @@
+//! Observers, seen by a client: running them, registering them, waiting for them.
+
+use std::time::Duration;
+
+use crate::observe::observer::Registration;
+use crate::observe::{admit, idle, register, set_aside, workers};
+use crate::records::schema::{Observed, Schema};
+use crate::{Backlog, Client, IdleReport, Result, SetAside, WorkerOptions, Workers};
+
+impl Client {
+    /// Registers observers in the store's schema and starts workers that run them. Observers that
+    /// are new to the schema also run for what was written before.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for two observers of one name on one column, or a
+    /// column that is to be both strong and weak; those of store and oracle.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, no worker starts. The schema may name the observers already; call
+    /// it again, or [`retire_observer`](Client::retire_observer) for each of them.
+    pub async fn observe(
+        &self,
+        registrations: Vec<Registration>,
+        options: WorkerOptions,
+    ) -> Result<Workers> {
+        workers::observe(&self.shared, registrations, options).await
+    }
+
+    /// Names observers in the store's schema without running them here: from now on what they
+    /// observe is notified, for the processes that [`observe`](Client::observe).
+    ///
+    /// Notifications on a notify-only column that nobody observes are refused, so whoever sends
+    /// some to observers that start later, or elsewhere, declares them first.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator_core::{Column, Observed, Strength};
+    /// let (table, column) = ("docs".to_owned(), Column::literal("doc:text"));
+    /// let observer = "count-words".to_owned();
+    /// client.declare(&[Observed { table, column, observer, strength: Strength::Strong }]).await?;
+    /// assert_eq!(client.observers().await?[0].observer, "count-words");
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for a column that is to be both strong and weak;
+    /// those of store and oracle.
+    pub async fn declare(&self, observers: &[Observed]) -> Result<()> {
+        register::declare(&self.shared, observers).await
+    }
+
+    /// Takes observers out of the schema: their columns no longer get notifications for them, and
+    /// those that are left are dropped. Returns how many registrations had that name.
+    ///
+    /// Registered again under the same name, an observer is told of what changed meanwhile, except
+    /// of deletions that garbage collection has dropped by then.
+    ///
+    /// # Errors
+    /// Those of store and oracle.
+    pub async fn retire_observer(&self, observer: &str) -> Result<usize> {
+        register::retire_observer(&self.shared, observer).await
+    }
+
+    /// The registered observers of the whole store.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn observers(&self) -> Result<Vec<Observed>> {
+        Ok(Schema::read(self.shared.system()).await?.entries.into_keys().collect())
+    }
+
+    /// Waits until nothing is dirty and no timestamp was issued meanwhile, or until `timeout`.
+    /// Issues no timestamps itself. Transactions of clients that are still running are not waited
+    /// for.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// let report = client.wait_idle(None).await?;
+    /// assert!(report.idle && report.set_aside.is_empty());
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// Those of store and oracle.
+    pub async fn wait_idle(&self, timeout: Option<Duration>) -> Result<IdleReport> {
+        idle::wait_idle(&self.shared, timeout).await
+    }
+
+    /// Counts the notifications that wait, by column.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// assert!(client.backlog().await?.is_empty());
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn backlog(&self) -> Result<Vec<Backlog>> {
+        idle::backlog(&self.shared).await
+    }
+
+    /// How many hints wait for this process's workers: a cheap measure of how far they are behind.
+    pub fn hints_waiting(&self) -> usize {
+        idle::hints_waiting(&self.shared)
+    }
+
+    /// The notifications that were set aside because their observers kept failing, in all tables.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn set_aside(&self) -> Result<Vec<SetAside>> {
+        set_aside::set_aside(&self.shared).await
+    }
+
+    /// Brings set-aside notifications of an observer back, to be tried again, and with them those
+    /// of others that failed on the same change; of all observers if none is named. Returns how
+    /// many.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn replay(&self, observer: Option<&str>) -> Result<usize> {
+        set_aside::replay(&self.shared, observer).await
+    }
+
+    /// Waits while too much waits for observers, or while the store is short of room for new locks
+    /// and notifications. Those who bring in new work call it before each piece.
+    ///
+    /// The backlog is bounded by [`backlog_max`](crate::Options::backlog_max). Changes count that
+    /// wait for workers of this client, as far as such workers are there. With
+    /// [`backlog_of_store`](crate::Options::backlog_of_store), which is set in a cluster, all
+    /// notifications in the store count, as of half a second ago at most. Changes for a batching
+    /// observer of this client count only in the store.
+    ///
+    /// Called by an observer, also through other functions, it returns at once: observers are what
+    /// clears the backlog. A task that an observer has spawned is not known for one.
+    ///
+    /// ```
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator_core::Column;
+    /// let (docs, text) = (client.table("docs").await?, Column::literal("doc:text"));
+    /// for n in 0..10_000u32 {
+    ///     client.admit().await?;
+    ///     client.transact(async |mut tx| tx.set(&docs, n.to_string(), &text, "..")).await?;
+    /// }
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`](crate::Error::Overloaded) after
+    /// [`admit_wait_max`](crate::Options::admit_wait_max); it says what waits, and what helps.
+    /// [`Error::Closed`](crate::Error::Closed).
+    pub async fn admit(&self) -> Result<()> {
+        admit::admit(&self.shared).await
+    }
+}

@@ -1,0 +1,58 @@
+//! What a client remembers for garbage collection.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bigtable::sync::locked;
+use bytes::Bytes;
+
+use crate::Runtime;
+use crate::gc::registration::Watched;
+use crate::gc::samples::Samples;
+use crate::txn::open_readers::OpenReaders;
+
+/// What this client's registration says, as far as it knows. The lock is held while it is written.
+pub(crate) type Registered = futures::lock::Mutex<Option<Bytes>>;
+
+/// What a client remembers for garbage collection.
+#[derive(Debug, Default)]
+pub(crate) struct Collection {
+    pub(crate) readers: Arc<OpenReaders>,
+    pub(super) samples: Mutex<Samples>,
+    /// Those of this life alone, for stores without a floor.
+    pub(super) lived: Mutex<Samples>,
+    pub(super) watched: Mutex<Watched>,
+    pub(super) registered: Registered,
+    /// The longest life of a request of any client, as far as this one knows; for stores without a
+    /// floor.
+    pub(super) longest_life: Mutex<Duration>,
+}
+
+impl Collection {
+    /// For a store with a floor; or without one, and requests that live so long at most.
+    pub(crate) fn new(runtime: &Arc<dyn Runtime>, life: Option<Duration>) -> Self {
+        let readers = life.map(|life| OpenReaders::unfenced(runtime.clone(), life));
+        let longest_life = Mutex::new(life.unwrap_or_default());
+        Collection {
+            readers: Arc::new(readers.unwrap_or_default()),
+            longest_life,
+            ..Collection::default()
+        }
+    }
+
+    pub(super) fn longest_life(&self) -> MutexGuard<'_, Duration> {
+        locked(&self.longest_life)
+    }
+
+    pub(super) fn lived(&self) -> MutexGuard<'_, Samples> {
+        locked(&self.lived)
+    }
+
+    pub(super) fn samples(&self) -> MutexGuard<'_, Samples> {
+        locked(&self.samples)
+    }
+
+    pub(super) fn watched(&self) -> MutexGuard<'_, Watched> {
+        locked(&self.watched)
+    }
+}

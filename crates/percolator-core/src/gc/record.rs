@@ -1,0 +1,70 @@
+//! What garbage collection stores in a row of the system table, each under a name.
+
+use bigtable::{
+    ConditionalMutation, Mutation, Probe, RowKey, Selection, Table, TimeRange, Timestamp,
+};
+use bytes::Bytes;
+
+use crate::records::codec::Reader;
+use crate::records::layout::SYSTEM;
+use crate::{Error, Result};
+
+pub(super) const ROW: &str = "gc";
+/// How often a record is written while others write it, too.
+const WRITES_MAX: usize = 8;
+
+/// A timestamp that is stored under a name; zero if none is.
+pub(super) async fn read_record(system: &dyn Table, name: &'static str) -> Result<Timestamp> {
+    stored_timestamp(read(system, name).await?)
+}
+
+fn stored_timestamp(value: Option<Bytes>) -> Result<Timestamp> {
+    let Some(value) = value else { return Ok(Timestamp::ZERO) };
+    let ts = Reader::new(&value).u64().and_then(Timestamp::new);
+    ts.ok_or_else(|| Error::Corrupt { record: "gc", bytes: value.clone() })
+}
+
+/// Stores a timestamp under a name, unless a higher one is there. It never goes back.
+pub(super) async fn raise_record(
+    system: &dyn Table,
+    name: &'static str,
+    ts: Timestamp,
+) -> Result<()> {
+    for _ in 0..WRITES_MAX {
+        let old = read(system, name).await?;
+        if stored_timestamp(old.clone())? >= ts {
+            return Ok(());
+        }
+        let new = Bytes::copy_from_slice(&ts.as_u64().to_be_bytes());
+        if replace(system, name, &old.unwrap_or_default(), new).await? {
+            return Ok(());
+        }
+    }
+    let why = format!("the record of the {name} stayed contended");
+    Err(Error::Store(bigtable::Error::Unavailable { why }))
+}
+
+pub(super) async fn read(system: &dyn Table, qualifier: &'static str) -> Result<Option<Bytes>> {
+    let select = Selection::default().column(SYSTEM, qualifier, TimeRange::ALL, 1);
+    let row = system.read_row(&RowKey::from(ROW), &select).await?;
+    Ok(row.cells.first().map(|cell| cell.value.clone()))
+}
+
+/// Replaces a stored value, empty meaning none; `false` when another one is stored.
+pub(super) async fn replace(
+    system: &dyn Table,
+    qualifier: &'static str,
+    old: &Bytes,
+    new: Bytes,
+) -> Result<bool> {
+    let probe = Probe::new(SYSTEM, qualifier, TimeRange::ALL);
+    let write = vec![Mutation::set(SYSTEM, qualifier, Timestamp::ZERO, new)];
+    let request = ConditionalMutation::new(ROW);
+    if old.is_empty() {
+        let request = ConditionalMutation { predicate: vec![probe], otherwise: write, ..request };
+        return Ok(!system.check_and_mutate_row(request).await?);
+    }
+    let predicate = vec![probe.with_value_prefix(old.clone())];
+    let request = ConditionalMutation { predicate, then: write, ..request };
+    Ok(system.check_and_mutate_row(request).await?)
+}

@@ -1,0 +1,96 @@
+//! A round of garbage collection, from the safe point to what it has dropped.
+
+use std::time::Duration;
+
+use bigtable::Timestamp;
+
+use crate::Result;
+use crate::gc::collect::collect_tables;
+use crate::gc::pace::Pace;
+use crate::gc::readers::oldest_readers;
+use crate::gc::report::{GcCounts, GcReport, GcStatus, LastRound};
+use crate::gc::safe_point::{
+    beyond_retention, last_round, sample, store_round, wait_for_retention,
+};
+use crate::gc::sweep::sweep_locks;
+use crate::gc::unfenced::{
+    check_retention, learn_longest_life, raise_safe_point, safe_point, store_swept,
+};
+use crate::mutants::{self, off};
+use crate::shared::Shared;
+
+/// Collects garbage once: versions that were overwritten or deleted more than `retention` ago
+/// and that nobody has open. Goes as fast as it can;
+/// [`collect_in_background`](crate::Client::collect_in_background) is for every day.
+pub(crate) async fn gc(shared: &Shared, retention: Duration) -> Result<GcReport> {
+    check_retention(shared, retention)?;
+    sample(shared).await?;
+    wait_for_retention(shared, retention).await?;
+    run(shared, retention, Pace::full()).await
+}
+
+/// Where garbage collection stands. Changes no table, and no timestamp is issued; notes when
+/// the latest one was, and takes back registrations that have lapsed.
+pub(crate) async fn gc_status(shared: &Shared, retention: Duration) -> Result<GcStatus> {
+    let latest = sample(shared).await?;
+    let mut readers = oldest_readers(shared, latest).await?;
+    readers.sort_by_key(|reader| reader.oldest);
+    let next = readers.iter().map(|reader| reader.oldest).min().unwrap_or(latest);
+    let safe_point = safe_point(shared).await?;
+    let last = last_round(shared).await?;
+    // Where there is no floor, who began to read below the safe point goes on doing so.
+    let lowest = match shared.unfenced() {
+        None => safe_point,
+        Some(_) => last.as_ref().map_or(Timestamp::ZERO, |last| last.collected),
+    };
+    let next = next.min(beyond_retention(shared, retention, latest)).max(lowest);
+    Ok(GcStatus { safe_point, latest, next, readers, last })
+}
+
+pub(super) async fn run(shared: &Shared, retention: Duration, mut pace: Pace) -> Result<GcReport> {
+    learn_longest_life(shared).await?;
+    check_retention(shared, retention)?;
+    let announced = announce(shared, retention).await?;
+    let GcStatus { next, last, .. } = gc_status(shared, retention).await?;
+    let safe_point = next.min(announced);
+    let collected = last.map_or(Timestamp::ZERO, |last| last.collected);
+    let mut report = GcReport { safe_point, blocked_by: None, counts: GcCounts::default() };
+    if safe_point <= collected {
+        return Ok(report);
+    }
+    let store = &shared.services().store;
+    raise_safe_point(shared, safe_point).await?;
+    let counts = &mut report.counts;
+    if !off(mutants::GC_BEFORE_LOCKS) {
+        report.blocked_by = sweep_locks(shared, safe_point, &mut pace, counts).await?;
+    }
+    let blocked = report.blocked_by.is_some();
+    if !blocked {
+        store_swept(shared, safe_point).await?;
+        collect_tables(shared, safe_point, &mut pace, counts).await?;
+    }
+    let counts = report.counts;
+    let collected = if blocked { collected } else { safe_point };
+    let wall_ms = shared.runtime().wall_ms();
+    store_round(shared, &LastRound { wall_ms, safe_point, collected, blocked, counts }).await?;
+    tracing::info!(
+        target: "percolator::gc", event = "gc_round", safe_point = safe_point.as_u64(), blocked,
+        ?counts,
+    );
+    if counts.dropped() {
+        store.reclaim().await?;
+    }
+    Ok(report)
+}
+
+/// Where the store has no floor: stores how far the round may go before anybody's registration
+/// is read, so that who registers after that finds it. Returns it.
+async fn announce(shared: &Shared, retention: Duration) -> Result<Timestamp> {
+    if shared.unfenced().is_none() {
+        return Ok(Timestamp::MAX);
+    }
+    let latest = sample(shared).await?;
+    let reach = beyond_retention(shared, retention, latest);
+    raise_safe_point(shared, reach).await?;
+    Ok(reach)
+}

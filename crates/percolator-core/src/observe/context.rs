@@ -1,0 +1,272 @@
+//! What the workers of one `observe` share: their observers, when they scan, what they report.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bigtable::RowRange;
+use bigtable::sync::locked;
+use futures::future::select;
+
+use crate::bell::Bell;
+use crate::observe::crew::Crew;
+use crate::observe::failures::Failures;
+use crate::observe::hints::Queue;
+use crate::observe::observer::{Registration, Runner};
+use crate::observe::options::WorkerOptions;
+use crate::observe::resting::Elsewhere;
+use crate::records::column::{Cell, Table};
+use crate::records::schema::Observed;
+use crate::shared::Shared;
+use crate::{Column, Error, Result, Runtime};
+
+/// How often a failure of the machinery is told at most.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+/// The tablets of each scanned table, by its name, and until when they are believed.
+pub(super) type Tablets = BTreeMap<String, (Duration, Vec<RowRange>)>;
+
+/// Of each table, by its name, what the passes of busy workers have left of their round.
+pub(super) type Unwalked = BTreeMap<String, VecDeque<RowRange>>;
+
+/// The observers of each column, by table: to be looked up without a copy of the table's name.
+type Observers = BTreeMap<String, BTreeMap<Column, Arc<[Arc<Registration>]>>>;
+
+/// What the workers of a process share.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) hints: Arc<Queue>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) options: WorkerOptions,
+    pub(super) failures: Failures,
+    pub(super) elsewhere: Elsewhere,
+    pub(super) observers: Observers,
+    /// The tables to scan, with their observed columns; batching observers scan for themselves.
+    scanned: Vec<(Table, Vec<Column>)>,
+    pub(super) crew: Arc<Crew>,
+    pub(super) delayed: AtomicUsize,
+    scans: Mutex<Scans>,
+    tablets: Mutex<Tablets>,
+    unwalked: Mutex<Unwalked>,
+    /// Rung when a scan has found something after a long pause, so that all workers scan.
+    pub(super) stirred: Bell,
+    reports: Mutex<Reports>,
+}
+
+/// When the workers scan next: the one that comes first then, for all of them.
+#[derive(Debug)]
+pub(super) struct Scans {
+    pub(super) next: Duration,
+    pause: Duration,
+}
+
+/// What was told of the machinery's failures.
+#[derive(Debug, Default)]
+struct Reports {
+    /// When the next one may be told.
+    not_before: Duration,
+    /// How many were not, since the last one.
+    untold: u64,
+}
+
+impl Context {
+    pub(super) async fn new(
+        shared: &Arc<Shared>,
+        registrations: Vec<Registration>,
+        options: WorkerOptions,
+        crew: Arc<Crew>,
+    ) -> Result<Self> {
+        let mut observers: BTreeMap<(String, Column), Vec<Arc<Registration>>> = BTreeMap::new();
+        let mut scanned: BTreeMap<String, Vec<Column>> = BTreeMap::new();
+        for registration in registrations {
+            let Observed { table, column, .. } = registration.observed.clone();
+            if let Runner::Each(_) = registration.runner {
+                let columns = scanned.entry(table.clone()).or_default();
+                if !columns.contains(&column) {
+                    columns.push(column.clone());
+                }
+            }
+            observers.entry((table, column)).or_default().push(Arc::new(registration));
+        }
+        for (table, _) in observers.keys() {
+            shared.table(table).await?;
+        }
+        let mut tables = Vec::new();
+        for (name, columns) in scanned {
+            tables.push((shared.table(&name).await?, columns));
+        }
+        let is_batched = |r: &Arc<Registration>| matches!(r.runner, Runner::Batch(..));
+        let (batched, each): (Vec<_>, Vec<_>) =
+            observers.iter().partition(|(_, of)| of.iter().any(is_batched));
+        // The observers of a column run one after the other.
+        let runs_max = |of: &[Arc<Registration>]| {
+            of.iter().map(|r| r.runs_max.unwrap_or(options.runs_max)).min().unwrap_or(usize::MAX)
+        };
+        let each = each.into_iter().map(|(column, of)| (column.clone(), runs_max(of))).collect();
+        let batched = batched.into_iter().map(|(column, _)| column.clone());
+        let running = observers.values().flatten().map(|r| r.observed.clone()).collect();
+        let mut by_table = Observers::new();
+        for ((table, column), of) in &observers {
+            by_table.entry(table.clone()).or_default().insert(column.clone(), of.as_slice().into());
+        }
+        let hints = shared.hints().begin(each, batched, running, &crew);
+        let scan_period = options.scan_period;
+        let context = Context {
+            hints,
+            shared: shared.clone(),
+            options,
+            failures: Failures::default(),
+            elsewhere: Elsewhere::default(),
+            observers: by_table,
+            scanned: tables,
+            crew,
+            delayed: AtomicUsize::new(0),
+            scans: Mutex::new(Scans { next: shared.runtime().now(), pause: scan_period }),
+            tablets: Mutex::default(),
+            unwalked: Mutex::default(),
+            stirred: Bell::default(),
+            reports: Mutex::default(),
+        };
+        context.check_batched_columns()?;
+        Ok(context)
+    }
+
+    pub(super) fn scans(&self) -> MutexGuard<'_, Scans> {
+        locked(&self.scans)
+    }
+
+    pub(super) fn known_tablets(&self) -> MutexGuard<'_, Tablets> {
+        locked(&self.tablets)
+    }
+
+    pub(super) fn unwalked(&self) -> MutexGuard<'_, Unwalked> {
+        locked(&self.unwalked)
+    }
+
+    /// Whether it is time for a scan, and no other worker begins it.
+    pub(super) fn takes_scan(&self) -> bool {
+        let now = self.runtime().now();
+        let mut scans = self.scans();
+        let takes = now >= scans.next;
+        if takes {
+            // If the scan takes longer, another worker begins the next one beside it.
+            scans.next = now + scans.pause;
+        }
+        takes
+    }
+
+    /// After a scan: the next one comes soon if it has found something, and later than the last if
+    /// not.
+    pub(super) fn scanned(&self, found: bool) {
+        let now = self.runtime().now();
+        let mut scans = self.scans();
+        scans.pause = if found {
+            self.options.scan_period
+        } else {
+            (scans.pause * 2).min(self.options.idle_max)
+        };
+        scans.next = now + scans.pause;
+    }
+
+    /// There is something to do: scans are not far apart any more, and all workers are awake.
+    pub(super) fn stir(&self) {
+        let period = self.options.scan_period;
+        let mut scans = self.scans();
+        if scans.pause > period {
+            scans.pause = period;
+            scans.next = scans.next.min(self.runtime().now() + period);
+            drop(scans);
+            self.stirred.ring();
+        }
+    }
+
+    /// Waits for a hint, for something to do, for this long, or for the end of the workers,
+    /// whichever comes first.
+    pub(super) async fn pause(&self, longest: Duration, stirred: u64) {
+        let arrival = pin!(self.hints.arrival());
+        let stirred = pin!(self.stirred.after(stirred));
+        select(select(arrival, stirred), pin!(self.rest(longest))).await;
+    }
+
+    /// Waits for this long, or for the end of the workers.
+    pub(super) async fn rest(&self, longest: Duration) {
+        select(pin!(self.crew.stopping()), self.runtime().sleep(longest)).await;
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.crew.is_stopping()
+    }
+
+    pub(super) fn runtime(&self) -> &Arc<dyn Runtime> {
+        self.shared.runtime()
+    }
+
+    /// A random number below `n`, which must not be zero.
+    pub(super) fn random_below(&self, n: usize) -> usize {
+        (self.runtime().random() % n as u64) as usize
+    }
+
+    /// This process's observers of a cell's column, if any, and unless they are batched.
+    pub(super) fn observers_of(&self, cell: &Cell) -> Option<Arc<[Arc<Registration>]>> {
+        let of = self.own_of(cell.table.name(), &cell.column)?;
+        let each = |r: &Arc<Registration>| matches!(r.runner, Runner::Each(_));
+        of.iter().all(each).then(|| of.clone())
+    }
+
+    fn own_of(&self, table: &str, column: &Column) -> Option<&Arc<[Arc<Registration>]>> {
+        self.observers.get(table)?.get(column)
+    }
+
+    /// Whether these workers run an observer of the column.
+    pub(super) fn has_column(&self, table: &str, column: &Column) -> bool {
+        self.own_of(table, column).is_some()
+    }
+
+    /// Whether this process runs every observer that the schema names for the column; only then may
+    /// it take notifications away (H53). The client knows a schema at least as new as that of any
+    /// transaction it has begun.
+    pub(super) fn runs_all_of(&self, table: &Table, column: &Column) -> bool {
+        let own = self.own_of(table.name(), column);
+        self.are_all_of(table.name(), column, own.map_or(&[], |own| &**own))
+    }
+
+    fn are_all_of(&self, table: &str, column: &Column, own: &[Arc<Registration>]) -> bool {
+        let runs = |entry: &Observed| own.iter().any(|r| r.observed.observer == entry.observer);
+        self.shared.known_schema().of(table, column).all(runs)
+    }
+
+    /// A batching observer and another one cannot share a column: neither would know what the other
+    /// has handled.
+    pub(super) fn check_batched_columns(&self) -> Result<()> {
+        let each = |(table, of)| std::iter::repeat(table).zip(of);
+        for (table, (column, own)) in self.observers.iter().flat_map(each) {
+            let batched = own.iter().any(|r| matches!(r.runner, Runner::Batch(..)));
+            if batched && (own.len() > 1 || !self.are_all_of(table, column, own)) {
+                return Err(Error::Invalid(format!(
+                    "{table}/{column} has a batching observer and another one: give each a column \
+                     of its own, or retire the one that is no longer used"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn scanned_tables(&self) -> Vec<(Table, Vec<Column>)> {
+        self.scanned.clone()
+    }
+
+    /// A failure of the machinery, not of an observer: it is tried again. Told once in a while: a
+    /// store that is away fails every look for work.
+    pub(super) fn report(&self, error: &Error) {
+        let now = self.runtime().now();
+        let mut reports = locked(&self.reports);
+        if now < reports.not_before {
+            reports.untold += 1;
+            return;
+        }
+        let untold = std::mem::take(&mut reports.untold);
+        reports.not_before = now + REPORT_EVERY;
+        tracing::warn!(target: "percolator::worker", event = "worker_error", %error, untold);
+    }
+}

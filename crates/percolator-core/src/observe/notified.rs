@@ -1,0 +1,30 @@
+//! The notifications of one cell: reading them, clearing those that were seen.
+
+use bigtable::{ConditionalMutation, Limits, Selection, TimeRange, Timestamp};
+
+use crate::Result;
+use crate::records::column::Cell;
+use crate::records::layout::NOTIFY;
+use crate::txn::limits::in_requests;
+use crate::txn::rows;
+
+/// The versions of a cell's notification, newest first.
+pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {
+    let column = cell.column.to_bytes();
+    let select = Selection::default().column(NOTIFY, column, TimeRange::ALL, u32::MAX);
+    let key = cell.table.notify_key(&cell.row);
+    let row = cell.table.notify_store().read_row(&key, &select).await?;
+    Ok(row.cells.iter().map(|cell| cell.timestamp).collect())
+}
+
+/// Deletes the versions of a notification that were seen and are not above `bound`. A cell that is
+/// notified while nobody works has more versions than one request can delete.
+pub(crate) fn clear(
+    limits: &Limits,
+    cell: &Cell,
+    seen: &[Timestamp],
+    bound: Timestamp,
+) -> Vec<ConditionalMutation> {
+    let mutations = rows::clear_seen(&cell.column, seen, bound);
+    in_requests(limits, &cell.table.notify_key(&cell.row), mutations)
+}

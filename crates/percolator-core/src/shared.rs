@@ -1,0 +1,317 @@
+//! Shared: what all handles of a client, its transactions and its workers stand on.
+//!
+//! Services, options, caches and counters, and the state that the rooms keep between calls. No file
+//! of the protocol is known here. Steps of the protocol are functions over [`Shared`] in their
+//! rooms; [`Client`](crate::Client) is the public face above them.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bigtable::sync::locked;
+use bigtable::{Limits, Store};
+
+use crate::closing::Closing;
+use crate::gc::collection::Collection;
+use crate::observe::admission::Admission;
+use crate::observe::hints::Hints;
+use crate::records::layout::{notify_schema, table_schema};
+use crate::records::placement::{Placement, notify_table_name};
+use crate::records::schema::Schema;
+use crate::resolve::suspects::Suspects;
+use crate::resolve::verdicts::Verdicts;
+use crate::stats::Counters;
+use crate::txn::finish::Background;
+use crate::txn::open_readers::OpenReaders;
+use crate::txn::predictor::{Cache, Predictor};
+use crate::{Error, Holder, Incarnation, LockService, Options, Oracle, Result, Runtime, Table};
+
+/// Rows of a page that count as one read.
+const ROWS_OF_A_TURN: usize = 8;
+
+/// What all handles of one client share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    services: Services,
+    options: Options,
+    incarnation: Incarnation,
+    system: Arc<dyn bigtable::Table>,
+    placement: Placement,
+    tables: Mutex<BTreeMap<String, Table>>,
+    schema: Mutex<Arc<Schema>>,
+    verdicts: Verdicts,
+    suspects: Suspects,
+    hints: Hints,
+    collection: Collection,
+    /// How many callers wait for idleness.
+    awaited: AtomicUsize,
+    /// How many pieces of work have asked for an advisory lock.
+    works: AtomicU64,
+    admission: Admission,
+    closing: Closing,
+    counters: Counters,
+    background: Arc<Background>,
+    predictor: Arc<Predictor>,
+}
+
+/// Somebody waits for idleness as long as this lives.
+pub(crate) struct Awaited<'a>(&'a AtomicUsize);
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a client stands on.
+///
+/// ```
+/// # percolator_core::doc_test(|client| async move {
+/// let services = client.services().clone();
+/// let second = percolator_core::Client::open(services, Default::default()).await?;
+/// assert_ne!(second.incarnation(), client.incarnation());
+/// # Ok(()) });
+/// ```
+#[derive(Debug, Clone)]
+pub struct Services {
+    /// Where the data is.
+    pub store: Arc<dyn Store>,
+    /// Where timestamps come from.
+    pub oracle: Arc<dyn Oracle>,
+    /// Where liveness tokens and advisory locks are.
+    pub locks: Arc<dyn LockService>,
+    /// Time, tasks, randomness.
+    pub runtime: Arc<dyn Runtime>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.services.locks.unregister(self.incarnation);
+    }
+}
+
+impl Shared {
+    /// The state of a client that has done nothing yet.
+    pub(crate) fn new(
+        services: Services,
+        options: Options,
+        incarnation: Incarnation,
+        system: Arc<dyn bigtable::Table>,
+        placement: Placement,
+        schema: Schema,
+    ) -> Self {
+        let collection = Collection::new(&services.runtime, services.store.request_life_max());
+        Shared {
+            services,
+            options,
+            incarnation,
+            system,
+            placement,
+            tables: Mutex::default(),
+            schema: Mutex::new(Arc::new(schema)),
+            verdicts: Verdicts::default(),
+            suspects: Suspects::default(),
+            hints: Hints::default(),
+            collection,
+            awaited: AtomicUsize::new(0),
+            works: AtomicU64::new(0),
+            admission: Admission::default(),
+            closing: Closing::default(),
+            counters: Counters::default(),
+            background: Arc::default(),
+            predictor: Arc::default(),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Closed`] once the client was closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closing.is_closed() { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Lets other tasks have their turn, if it is time: for one read, or one page of so many rows.
+    pub(crate) async fn take_turn(&self, rows: usize) {
+        for _ in 0..=rows / ROWS_OF_A_TURN {
+            poll_fn(|context| self.runtime().poll_turn(context)).await;
+        }
+    }
+
+    /// The longest life of a request, if the store has no floor.
+    pub(crate) fn unfenced(&self) -> Option<Duration> {
+        self.services.store.request_life_max()
+    }
+
+    /// What the store takes in one request.
+    pub(crate) fn limits(&self) -> Limits {
+        self.services.store.limits()
+    }
+
+    /// The timestamps that this client has open.
+    pub(crate) fn readers(&self) -> &Arc<OpenReaders> {
+        &self.collection.readers
+    }
+
+    /// Opens a table, creating it if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a malformed name; those of the store.
+    pub(crate) async fn table(&self, name: &str) -> Result<Table> {
+        if let Some(table) = self.tables().get(name) {
+            return Ok(table.clone());
+        }
+        self.check_open()?;
+        if name.starts_with("percolator.") {
+            return Err(Error::Invalid(format!(
+                "table name {name:?}: names that begin with `percolator.` are reserved"
+            )));
+        }
+        let store = self.services().store.open_table(name, &table_schema()).await;
+        let store = store.map_err(malformed)?;
+        let apart = match self.placement {
+            Placement::InRow => None,
+            Placement::Apart => {
+                let name = notify_table_name(name);
+                let opened = self.services().store.open_table(&name, &notify_schema()).await;
+                Some(opened.map_err(malformed)?)
+            }
+        };
+        let table = Table::new(name, &self.services().store, store, apart);
+        Ok(self.tables().entry(name.to_owned()).or_insert(table).clone())
+    }
+
+    /// The names of the store's tables, sorted, without Percolator's own.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn table_names(&self) -> Result<Vec<String>> {
+        let mut names = self.services().store.table_names().await?;
+        names.retain(|name| !name.starts_with("percolator."));
+        Ok(names)
+    }
+
+    /// The name of this life of this client.
+    pub(crate) fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// What the client stands on.
+    pub(crate) fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// The timestamp oracle.
+    pub(crate) fn oracle(&self) -> &dyn Oracle {
+        &*self.services.oracle
+    }
+
+    /// The runtime.
+    pub(crate) fn runtime(&self) -> &Arc<dyn Runtime> {
+        &self.services.runtime
+    }
+
+    /// The options.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) fn locks(&self) -> &dyn LockService {
+        &*self.services.locks
+    }
+
+    /// The name under which the next piece of work holds an advisory lock. It is the client's, so
+    /// that the lock goes with the client's token.
+    pub(crate) fn next_holder(&self) -> Holder {
+        let work = self.works.fetch_add(1, Ordering::Relaxed);
+        Holder { owner: self.incarnation(), work }
+    }
+
+    pub(crate) fn system(&self) -> &dyn bigtable::Table {
+        &*self.system
+    }
+
+    pub(crate) fn verdicts(&self) -> &Verdicts {
+        &self.verdicts
+    }
+
+    pub(crate) fn suspects(&self) -> &Suspects {
+        &self.suspects
+    }
+
+    /// Notes that somebody waits for idleness, so that batches do not rest meanwhile.
+    pub(crate) fn awaited(&self) -> Awaited<'_> {
+        self.awaited.fetch_add(1, Ordering::Relaxed);
+        self.hints().collected.ring();
+        Awaited(&self.awaited)
+    }
+
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn collection(&self) -> &Collection {
+        &self.collection
+    }
+
+    /// What a transaction keeps of its reads.
+    pub(crate) fn cache(&self) -> Cache {
+        if self.options().read_ahead { Cache::new(&self.predictor) } else { Cache::default() }
+    }
+
+    pub(crate) fn hints(&self) -> &Hints {
+        &self.hints
+    }
+
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    pub(crate) fn closing(&self) -> &Closing {
+        &self.closing
+    }
+
+    pub(crate) fn background(&self) -> &Arc<Background> {
+        &self.background
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The schema that was in force when a timestamp with this version was issued, or a newer one.
+    pub(crate) async fn schema(&self, version: u64) -> Result<Arc<Schema>> {
+        let known = self.known_schema();
+        if known.version >= version {
+            return Ok(known);
+        }
+        self.learn_schema().await
+    }
+
+    /// The schema as it is in the store, or a newer one.
+    pub(crate) async fn learn_schema(&self) -> Result<Arc<Schema>> {
+        let read = Arc::new(Schema::read(self.system()).await?);
+        let mut schema = locked(&self.schema);
+        if read.version > schema.version {
+            *schema = read;
+        }
+        Ok(schema.clone())
+    }
+
+    /// The schema this client knows without asking.
+    pub(crate) fn known_schema(&self) -> Arc<Schema> {
+        locked(&self.schema).clone()
+    }
+
+    fn tables(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Table>> {
+        locked(&self.tables)
+    }
+}
+
+/// What is wrong with a table's name is the caller's mistake.
+fn malformed(error: bigtable::Error) -> Error {
+    match error {
+        bigtable::Error::InvalidRequest(what) => Error::Invalid(what),
+        error => Error::Store(error),
+    }
+}

@@ -1,0 +1,58 @@
+//! Beginning a transaction or a snapshot: its timestamp, and what keeps collection off it.
+
+use std::sync::Arc;
+
+use bigtable::Timestamp;
+
+use crate::gc::unfenced::hold_past;
+use crate::mutants::{self, off};
+use crate::shared::Shared;
+use crate::{Error, Result, Snapshot, Transaction};
+
+/// Begins a transaction.
+pub(crate) async fn begin(shared: &Arc<Shared>) -> Result<Transaction> {
+    shared.take_turn(0).await;
+    shared.check_open()?;
+    let starting = shared.readers().starting();
+    let mut stamp = shared.oracle().timestamp().await?;
+    if off(mutants::STALE_BEGIN) {
+        // As if it had been asked for ahead, when the transaction before this one began.
+        stamp = match mutants::ask_ahead(shared.incarnation(), stamp) {
+            Some(stale) => stale,
+            None => shared.oracle().timestamp().await?,
+        };
+    }
+    let open = starting.moved_to(stamp.timestamp);
+    // Costs nothing unless observers were registered meanwhile; `notify` must know of them.
+    shared.schema(stamp.schema_version).await?;
+    shared.counters().begun.bump();
+    Ok(Transaction::new(shared.clone(), stamp, open))
+}
+
+/// A read-only view of the data as it was at `ts`.
+pub(crate) async fn snapshot_at(shared: &Arc<Shared>, ts: Timestamp) -> Result<Snapshot> {
+    shared.check_open()?;
+    let latest = shared.oracle().peek().await?;
+    if ts > latest && !off(mutants::FUTURE_IS_READ) {
+        return Err(Error::NotIssued { asked: ts, latest });
+    }
+    // Before the floor is looked at: a round that begins after that will see it.
+    let open = shared.readers().at(ts);
+    if shared.unfenced().is_some() {
+        hold_past(shared, ts).await?;
+        return Ok(Snapshot::new(shared.clone(), ts, open));
+    }
+    let floor = shared.services().store.floor();
+    if ts < floor {
+        return Err(Error::TooOld { asked: ts, floor });
+    }
+    Ok(Snapshot::new(shared.clone(), ts, open))
+}
+
+/// A read-only view of the data as of the latest timestamp issued; issues none itself.
+pub(crate) async fn snapshot(shared: &Arc<Shared>) -> Result<Snapshot> {
+    shared.check_open()?;
+    let starting = shared.readers().starting();
+    let latest = shared.oracle().peek().await?;
+    Ok(Snapshot::new(shared.clone(), latest, starting.moved_to(latest)))
+}
