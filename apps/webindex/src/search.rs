@@ -380,7 +380,7 @@ impl SearchIndex {
 
     /// Tantivy cannot say what it has written when it finds no space; so it does not begin.
     fn check_room(&self) -> Result<(), Error> {
-        let Some(free) = percolator::free_bytes(&self.path) else { return Ok(()) };
+        let Some(free) = percolator::admin::free_bytes(&self.path) else { return Ok(()) };
         let files = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
         let held =
             files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum::<u64>();

@@ -366,7 +366,7 @@ mod tests {
             by_target(&url, &url),
             place(true, 0.5, &url).key(),
         ] {
-            assert!(key.as_bytes().len() <= percolator::ROW_KEY_BYTES_MAX);
+            assert!(key.as_bytes().len() <= percolator::transaction::ROW_KEY_BYTES_MAX);
         }
     }
 }

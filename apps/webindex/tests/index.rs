@@ -315,7 +315,7 @@ async fn a_text_that_is_not_shown_does_not_verify() {
     let (shown, a, b) =
         (percolator::Column::literal("shown"), format!("{BASE}a.html"), format!("{BASE}b.html"));
     let snapshot = db.snapshot().await.unwrap();
-    let rows = snapshot.scan(&clusters).columns([shown.clone()]).collect().await.unwrap();
+    let rows = snapshot.scan(&clusters).columns([&shown]).collect().await.unwrap();
     let of_a = rows.iter().find(|row| row.cells[0].1 == a.as_bytes()).unwrap();
     let change = db.transact(async |mut tx| tx.set(&clusters, &of_a.row, &shown, b.clone()));
     change.await.unwrap();

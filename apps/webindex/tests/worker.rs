@@ -6,7 +6,8 @@ use std::fs;
 use std::sync::Arc;
 
 use bigtable::{MemoryStore, Store, Table, TableSchema};
-use percolator::{Options, Percolator, Timestamp, WorkerOptions, async_trait};
+use percolator::store::async_trait;
+use percolator::{Options, Percolator, Timestamp, WorkerOptions};
 use tokio::sync::Semaphore;
 use webindex::address::Base;
 use webindex::{LoadOptions, Progress, WebIndex, Worker};

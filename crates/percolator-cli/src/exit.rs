@@ -141,7 +141,7 @@ pub fn of_percolator(error: &Error) -> (Exit, &'static str) {
         Error::NotIssued { .. } => {
             (Exit::Usage, "`percolator cell ROW COLUMN --history` lists timestamps of a cell")
         }
-        Error::Invalid(_) => {
+        Error::Invalid { .. } => {
             (Exit::Usage, "`percolator COMMAND --help` shows the form of rows, columns and values")
         }
         Error::Corrupt { .. } => (

@@ -6,7 +6,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use percolator::{Bytes, COLUMN_BYTES_MAX, Column, RowKey, Timestamp};
+use percolator::transaction::COLUMN_BYTES_MAX;
+use percolator::{Bytes, Column, RowKey, Timestamp};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;

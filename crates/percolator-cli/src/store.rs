@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bigtable::sync::locked;
 use clap::{Args, ValueEnum};
-use percolator::{Cluster, CommitPath, Config, OpenOptions, Options, Percolator, Table};
+use percolator::cluster::{Cluster, Config};
+use percolator::transaction::CommitPath;
+use percolator::{OpenOptions, Options, Percolator, Table};
 
 use crate::cmd::config;
 use crate::exit::Failure;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use percolator::{
     Change, Column, Durability, Observer, OpenOptions, Percolator, Registration, Transaction,
-    WorkerOptions, async_trait,
+    WorkerOptions,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -153,7 +153,12 @@ impl Shell {
 fn cells_are_written_read_and_deleted() {
     let shell = Shell::new();
     let set = shell.run(&["set", "Bob", "bal", "$10"]).with(0);
-    assert_eq!((set.stdout.as_str(), set.stderr.as_str()), ("", "written by transaction 1\n"));
+    assert_eq!(
+        (set.stdout.as_str(), set.stderr.as_str()),
+        ("", "1 cell written by transaction 1, committed at 2\n")
+    );
+    let ann = shell.run(&["set", "Ann", "bal", "$7", "--json"]).with(0);
+    assert_eq!(ann.json(), json!({ "start_ts": 3, "commit_ts": 4, "cells": 1 }));
     shell.run(&["set", "Bob", "doc:text", "two words"]).with(0);
     assert_eq!(shell.run(&["get", "Bob", "bal"]).with(0).stdout, "$10\n");
     let row = shell.run(&["get", "Bob"]).with(0);
@@ -164,7 +169,7 @@ fn cells_are_written_read_and_deleted() {
     shell.run(&["delete", "Bob", "bal"]).refused(1, "row Bob has no bal", "percolator scan");
     let past = shell.run(&["get", "Bob", "bal", "--at", "2"]).with(0);
     assert_eq!(past.stdout, "$10\n");
-    assert!(shell.run(&["delete", "Bob"]).with(0).stderr.starts_with("1 deleted"));
+    assert!(shell.run(&["delete", "Bob"]).with(0).stderr.starts_with("1 cell deleted"));
     shell.run(&["get", "Bob"]).refused(1, "no row Bob", "percolator scan");
 }
 
@@ -476,7 +481,6 @@ fn a_reader_that_goes_away_is_no_error() {
 
 struct Fails;
 
-#[async_trait]
 impl Observer for Fails {
     async fn observe(&self, _tx: &mut Transaction, _change: &Change) -> percolator::Result<()> {
         Err(percolator::Error::application("cannot parse"))
@@ -493,7 +497,7 @@ fn observed(shell: &Shell, run: bool) {
             failure_delay: Duration::from_millis(1),
             ..WorkerOptions::default()
         };
-        let parse = Registration::strong("parse", "docs", TEXT, Fails);
+        let parse = Registration::strong("parse", "docs", &TEXT, Fails);
         let workers = db.observe(vec![parse], options).await.unwrap();
         if !run {
             workers.stop().await;
@@ -577,7 +581,7 @@ fn serve(shell: &Shell) -> (std::process::Child, percolator_rpc::Address) {
 /// H40, H41: killed or stopped, whoever serves next does so above all that was served before.
 #[test]
 fn oracle_processes_that_follow_one_another_never_go_back() {
-    use percolator::Oracle;
+    use percolator::cluster::Oracle;
     use percolator_rpc::oracle::RemoteOracle;
 
     let shell = Shell::new();

@@ -7,7 +7,7 @@ use futures::future::{Either, select};
 
 use crate::shared::Shared;
 
-/// What closing has left behind.
+/// Work that was still going on when a client was closed.
 ///
 /// See [`Client::close_within`](crate::Client::close_within).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What has to end before a client is closed: its workers and its collectors.
+//! The workers and collectors of a client: all of them end before the client is closed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -9,7 +9,7 @@ use crate::gc::slot::{self, Slot};
 use crate::observe::crew::Crew;
 use crate::{Error, Result};
 
-/// What has to end before a client is closed.
+/// The workers and collectors of a client.
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     /// Nothing begins any more.

@@ -18,8 +18,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// transaction is or will ever be visible), and [`Error::Unknown`].
 ///
 /// ```
-/// use percolator_core::Error;
-/// assert!(!Error::Invalid("an empty row key".into()).is_retryable());
+/// # use percolator_core::face as percolator;
+/// use percolator::{Error, InvalidKind};
+/// let error = Error::invalid(InvalidKind::RowKey, "an empty row key");
+/// assert!(matches!(error, Error::Invalid { kind: InvalidKind::RowKey, .. }));
+/// assert!(!error.is_retryable());
 /// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -74,8 +77,13 @@ pub enum Error {
         latest: Timestamp,
     },
     /// The request is malformed, breaks a limit, or does not fit the observers' schema.
-    #[error("invalid request: {0}")]
-    Invalid(String),
+    #[error("invalid request: {what}")]
+    Invalid {
+        /// Which part of the request is invalid.
+        kind: InvalidKind,
+        /// What is wrong with it, and what helps.
+        what: String,
+    },
     /// A record in the store does not decode.
     #[error("a {record} record does not decode ({} bytes): the data is damaged or of a newer version", bytes.len())]
     Corrupt {
@@ -112,17 +120,84 @@ pub enum Error {
     Unavailable(String),
 }
 
+/// The part of a request that [`Error::Invalid`] is about.
+///
+/// See [`Error`] for an example.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidKind {
+    /// The key of a row: empty, or too long.
+    RowKey,
+    /// The name of a column: malformed, too long, or Percolator's own.
+    Column,
+    /// A table: its name is malformed or reserved, or another store has opened it.
+    Table,
+    /// A value is too long.
+    Value,
+    /// A transaction: it is too large for its limits or for the store's requests, or is not used as
+    /// it should be.
+    Transaction,
+    /// Observers: the request does not fit the schema that names them, or the names themselves.
+    Observer,
+    /// Options and settings.
+    Options,
+}
+
 impl Error {
-    /// Wraps an error of the application, to be returned from a closure or an observer.
+    /// An invalid request: which part of it, what is wrong with that, and what helps.
+    pub fn invalid(kind: InvalidKind, what: impl Into<String>) -> Self {
+        Error::Invalid { kind, what: what.into() }
+    }
+
+    /// Wraps an error of the application, to be returned from a closure or an observer. A conversion
+    /// makes `?` do so by itself.
     ///
     /// ```
-    /// let error = percolator_core::Error::application("not enough money");
-    /// assert_eq!(error.to_string(), "not enough money");
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::{Column, Error};
+    ///
+    /// #[derive(Debug)]
+    /// struct NotEnough(u64);
+    /// impl std::error::Error for NotEnough {}
+    /// impl std::fmt::Display for NotEnough {
+    ///     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    ///         write!(f, "{} are missing", self.0)
+    ///     }
+    /// }
+    /// impl From<NotEnough> for Error {
+    ///     fn from(error: NotEnough) -> Self {
+    ///         Error::application(error)
+    ///     }
+    /// }
+    /// fn withdraw(balance: u64, amount: u64) -> Result<u64, NotEnough> {
+    ///     balance.checked_sub(amount).ok_or(NotEnough(amount - balance))
+    /// }
+    ///
+    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+    /// let withdrawn = client.transact(async |mut tx| {
+    ///     let left = withdraw(3, 10)?;
+    ///     tx.set(&accounts, "Bob", &bal, left.to_be_bytes())
+    /// }).await;
+    /// let error = withdrawn.unwrap_err();
+    /// assert_eq!(error.to_string(), "7 are missing");
+    /// assert_eq!(error.of_application::<NotEnough>().map(|error| error.0), Some(7));
+    /// # Ok(()) });
     /// ```
     pub fn application(
         error: impl Into<Box<dyn std::error::Error + Send + Sync + 'static>>,
     ) -> Self {
         Error::Application(Arc::from(error.into()))
+    }
+
+    /// The error that the application returned, if it is of this type.
+    ///
+    /// See [`application`](Error::application) for an example.
+    pub fn of_application<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        match self {
+            Error::Application(error) => error.downcast_ref(),
+            _ => None,
+        }
     }
 
     /// What happened, without the store's advice: in a message that gives its own, "repeat" would
@@ -154,7 +229,7 @@ impl Error {
             Error::Unknown { .. } => false,
             // Repeating gives the same answer.
             Error::NotIssued { .. }
-            | Error::Invalid(_)
+            | Error::Invalid { .. }
             | Error::Corrupt { .. }
             | Error::Oracle(_)
             | Error::Application(_)
@@ -168,7 +243,8 @@ impl Error {
 /// Why a transaction aborted.
 ///
 /// ```
-/// use percolator_core::AbortReason;
+/// # use percolator_core::face as percolator;
+/// use percolator::AbortReason;
 /// assert!(AbortReason::RolledBack.is_retryable());
 /// ```
 #[derive(Debug, Clone, thiserror::Error)]
@@ -212,8 +288,9 @@ pub(crate) fn is_passing(error: &bigtable::Error) -> bool {
 /// Which cell two transactions both wanted, and who won.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # percolator_core::doc_test(|client| async move {
-/// use percolator_core::{AbortReason, Column, Error};
+/// use percolator::{AbortReason, Column, Error};
 /// let (table, bal) = (client.table("accounts").await?, Column::literal("bal"));
 /// let (mut first, mut second) = (client.begin().await?, client.begin().await?);
 /// first.set(&table, "Bob", &bal, "3")?;

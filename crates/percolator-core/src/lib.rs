@@ -24,6 +24,8 @@ mod client;
 mod close;
 mod closing;
 mod error;
+#[doc(hidden)]
+pub mod face;
 mod gc;
 mod locks;
 #[doc(hidden)]
@@ -47,7 +49,7 @@ pub use bytes::Bytes;
 
 pub use client::{Client, WeakClient};
 pub use close::CloseReport;
-pub use error::{AbortReason, Conflict, Error, Result};
+pub use error::{AbortReason, Conflict, Error, InvalidKind, Result};
 pub use gc::background::{Collector, GcOptions};
 pub use gc::readers::OldestReader;
 pub use gc::report::{GcCounts, GcReport, GcStatus, LastRound};
@@ -66,6 +68,7 @@ pub use records::layout::{LOCKS_MAX, NOTIFICATIONS_MAX, SYSTEM_TABLE};
 pub use records::layout::{notify_schema, table_schema, upkeep_tables};
 pub use records::lock::Incarnation;
 pub use records::schema::{Observed, Strength};
+pub use records::value::Value;
 pub use resolve::inspect::{LockFate, LockView, Moment, WriteView};
 pub use runtime::{Runtime, fresh_incarnation};
 pub use shared::Services;
@@ -75,5 +78,5 @@ pub use testing::doc_test;
 pub use txn::commit::{Prewritten, PrimaryCommitted};
 pub use txn::scan::{Scan, ScannedRow};
 pub use txn::snapshot::Snapshot;
-pub use txn::transact::Attempt;
+pub use txn::transact::{Attempt, Receipt};
 pub use txn::transaction::Transaction;

@@ -12,7 +12,8 @@ pub const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// What a client may be told at its start. The defaults suit the embedded store.
 ///
 /// ```
-/// use percolator_core::Options;
+/// # use percolator_core::face as percolator;
+/// use percolator::Options;
 /// let lock_lifetime = std::time::Duration::from_secs(3);
 /// let options = Options { lock_lifetime, ..Options::default() };
 /// assert!(options.read_wait_max > options.lock_lifetime);
@@ -20,51 +21,57 @@ pub const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct Options {
     /// How long a lock may stay unchanged before its owner is taken for dead although its liveness
-    /// token is there. A commit that takes longer renews its primary lock.
+    /// token is there. A commit that takes longer renews its primary lock. Default: 10 s.
     pub lock_lifetime: Duration,
-    /// How long a transaction may keep renewing its primary lock.
+    /// How long a transaction may keep renewing its primary lock. Default: 600 s.
     pub transaction_life_max: Duration,
     /// How long a read waits for a lock whose owner lives before it fails with
-    /// [`Error::Locked`](crate::Error::Locked).
+    /// [`Error::Locked`](crate::Error::Locked). Default: 30 s.
     pub read_wait_max: Duration,
     /// How long a commit tries to reach its primary before its outcome is
-    /// [`Error::Unknown`](crate::Error::Unknown).
+    /// [`Error::Unknown`](crate::Error::Unknown). Default: 30 s.
     pub commit_deadline: Duration,
     /// Values up to this length travel inside lock and write records, so that a read needs no
-    /// lookup in the `data` family.
+    /// lookup in the `data` family. Default: 255 bytes.
     pub short_value_bytes_max: usize,
     /// Whether a transaction's read of one cell fetches, in the same request, the columns of its
     /// row that were read after it before, and keeps what it has read. Worth it where a request
     /// goes over a network; in the embedded store a read costs less than what is fetched in vain.
+    /// Default: `false`.
     pub read_ahead: bool,
     /// Whether a prewrite looks for conflicting locks and writes in the request that locks the row:
     /// the conditional mutation that the paper's authors added to Bigtable's interface (section
     /// 2.5). Otherwise each row is read in a request of its own before; the one that locks has its
     /// condition all the same, so nothing is less safe, and a commit in two phases takes a round
-    /// trip more.
+    /// trip more. Default: `true`.
+    #[doc(hidden)]
     pub prewrite_in_one_request: bool,
-    /// [`admit`](crate::Client::admit) waits while more changes than this wait for observers: 2,000
-    /// by default. `usize::MAX` is no bound.
+    /// [`admit`](crate::Client::admit) waits while more changes than this wait for observers.
+    /// `usize::MAX` is no bound. Default: 2,000 changes.
     pub backlog_max: usize,
     /// Whether `admit` counts what waits in the store, of which other processes leave and handle a
     /// part, and not only what waits for workers of this client. Set by
     /// [`over_network`](Options::over_network): a loader in a cluster mostly has no workers of its
-    /// own.
+    /// own. Default: `false`.
     pub backlog_of_store: bool,
-    /// How long `admit` waits before it gives up: 60 s by default.
+    /// How long `admit` waits before it gives up. Default: 60 s.
     pub admit_wait_max: Duration,
     /// How often [`transact`](crate::Client::transact) runs its closure before it gives up.
+    /// Default: 64 times.
     pub attempts_max: u32,
-    /// Whether `commit` returns at the commit point or after the secondaries.
+    /// Whether `commit` returns at the commit point or after the secondaries. Default: `Awaited`.
     pub secondaries: Secondaries,
-    /// Whether commit takes the paper's two phases even where one step would do.
+    /// Whether commit takes the paper's two phases even where one step would do. Default:
+    /// `OneStep`.
     pub commit_path: CommitPath,
 }
 
 /// How a transaction commits.
 ///
 /// ```
-/// use percolator_core::{CommitPath, Options};
+/// # use percolator_core::face as percolator;
+/// use percolator::transaction::CommitPath;
+/// use percolator::Options;
 /// // The paper's protocol, to look at it or to compare with it.
 /// let options = Options { commit_path: CommitPath::TwoPhases, ..Options::default() };
 /// assert_ne!(options.commit_path, Options::default().commit_path);
@@ -98,7 +105,9 @@ impl Options {
     /// The defaults where every request goes over a network.
     ///
     /// ```
-    /// use percolator_core::{Options, Secondaries};
+    /// # use percolator_core::face as percolator;
+    /// use percolator::transaction::Secondaries;
+    /// use percolator::Options;
     /// assert_eq!(Options::over_network().secondaries, Secondaries::Background);
     /// ```
     pub fn over_network() -> Self {

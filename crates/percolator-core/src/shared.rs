@@ -1,6 +1,6 @@
-//! Shared: what all handles of a client, its transactions and its workers stand on.
+//! The state that the handles, transactions and workers of one client share.
 //!
-//! Services, options, caches and counters, and the state that the rooms keep between calls. No file
+//! It holds services, options, caches and counters, and what the rooms keep between calls. No file
 //! of the protocol is known here. Steps of the protocol are functions over [`Shared`] in their
 //! rooms; [`Client`](crate::Client) is the public face above them.
 
@@ -26,12 +26,14 @@ use crate::stats::Counters;
 use crate::txn::finish::Background;
 use crate::txn::open_readers::OpenReaders;
 use crate::txn::predictor::{Cache, Predictor};
-use crate::{Error, Holder, Incarnation, LockService, Options, Oracle, Result, Runtime, Table};
+use crate::{
+    Error, Holder, Incarnation, InvalidKind, LockService, Options, Oracle, Result, Runtime, Table,
+};
 
 /// Rows of a page that count as one read.
 const ROWS_OF_A_TURN: usize = 8;
 
-/// What all handles of one client share.
+/// The state of one client.
 #[derive(Debug)]
 pub(crate) struct Shared {
     services: Services,
@@ -65,12 +67,13 @@ impl Drop for Awaited<'_> {
     }
 }
 
-/// What a client stands on.
+/// The services that a client uses.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # percolator_core::doc_test(|client| async move {
 /// let services = client.services().clone();
-/// let second = percolator_core::Client::open(services, Default::default()).await?;
+/// let second = percolator::Client::open(services, Default::default()).await?;
 /// assert_ne!(second.incarnation(), client.incarnation());
 /// # Ok(()) });
 /// ```
@@ -163,9 +166,10 @@ impl Shared {
         }
         self.check_open()?;
         if name.starts_with("percolator.") {
-            return Err(Error::Invalid(format!(
-                "table name {name:?}: names that begin with `percolator.` are reserved"
-            )));
+            return Err(Error::invalid(
+                InvalidKind::Table,
+                format!("table name {name:?}: names that begin with `percolator.` are reserved"),
+            ));
         }
         let store = self.services().store.open_table(name, &table_schema()).await;
         let store = store.map_err(malformed)?;
@@ -196,7 +200,7 @@ impl Shared {
         self.incarnation
     }
 
-    /// What the client stands on.
+    /// The services that the client uses.
     pub(crate) fn services(&self) -> &Services {
         &self.services
     }
@@ -311,7 +315,7 @@ impl Shared {
 /// What is wrong with a table's name is the caller's mistake.
 fn malformed(error: bigtable::Error) -> Error {
     match error {
-        bigtable::Error::InvalidRequest(what) => Error::Invalid(what),
+        bigtable::Error::InvalidRequest(what) => Error::invalid(InvalidKind::Table, what),
         error => Error::Store(error),
     }
 }

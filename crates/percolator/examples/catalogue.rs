@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use percolator::{
     Change, Column, Durability, Error, Observer, OpenOptions, Options, Percolator, Registration,
-    Result, Table, Transaction, WorkerOptions, async_trait,
+    Result, Table, Transaction, WorkerOptions,
 };
 
 /// As in the command line. With glibc's allocator an offer costs the more, the more offers there
@@ -67,10 +67,9 @@ struct Derive {
     products: Table,
 }
 
-#[async_trait]
 impl Observer for Derive {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-        let stored = tx.get(&change.table, &change.row, &change.column).await?.unwrap_or_default();
+        let stored = change.value(tx).await?.unwrap_or_default();
         let Some((product, price)) = pairs(&stored).next() else { return Ok(()) };
         let (row, offer) = (product_row(product), &change.row.as_bytes()[6..]);
         let offer = u64::from_str_radix(&String::from_utf8_lossy(offer), 16);
@@ -179,7 +178,7 @@ pub async fn run(offers: u64, backlog_max: usize) -> Result<Report> {
     let db = Percolator::open_with(&dir, options).await?;
     let (table, products) = (db.table("offers").await?, db.table("products").await?);
     let derive = Derive { products: products.clone() };
-    let derive = Registration::strong("derive", "offers", OFFER, derive);
+    let derive = Registration::strong("derive", "offers", &OFFER, derive);
     let workers = db.observe(vec![derive], WorkerOptions::default()).await?;
     let report = measure(&db, &table, offers).await?;
     let whole = whole(&db, &products).await?;
@@ -224,7 +223,7 @@ async fn measure(db: &Percolator, table: &Table, offers: u64) -> Result<Report> 
 /// How many products have all their offers.
 async fn whole(db: &Percolator, products: &Table) -> Result<u64> {
     let (now, mut whole) = (db.snapshot().await?, 0);
-    let mut scan = now.scan(products).columns([OFFERS]);
+    let mut scan = now.scan(products).columns([&OFFERS]);
     while let Some(row) = scan.next().await? {
         whole += u64::from(row.cells.iter().all(|(_, all)| pairs(all).count() as u64 == EACH));
     }

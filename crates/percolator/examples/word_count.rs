@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use percolator::{
     Change, Column, Error, Observer, Percolator, Registration, Result, RowRange, Table,
-    Transaction, WorkerOptions, async_trait,
+    Transaction, WorkerOptions,
 };
 
 const TEXT: Column = Column::literal("doc:text");
@@ -35,11 +35,10 @@ fn count(text: &[u8]) -> BTreeMap<String, u64> {
     counts
 }
 
-#[async_trait]
 impl Observer for Count {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-        let Change { table, row, column } = change;
-        let new = tx.get(table, row, column).await?.unwrap_or_default();
+        let Change { table, row, .. } = change;
+        let new = change.value(tx).await?.unwrap_or_default();
         let old = tx.get(table, row, &COUNTED).await?.unwrap_or_default();
         let (now, before) = (count(&new), count(&old));
         let of = Column::new(format!("of:{row}"))?;
@@ -59,7 +58,6 @@ impl Observer for Count {
 
 struct Sum;
 
-#[async_trait]
 impl Observer for Sum {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let Change { table, row, .. } = change;
@@ -80,8 +78,8 @@ pub async fn run() -> Result<BTreeMap<String, u64>> {
     let db = Percolator::in_memory().await?;
     let (docs, words) = (db.table("docs").await?, db.table("words").await?);
     let observers = vec![
-        Registration::strong("count", "docs", TEXT, Count { words: words.clone() }),
-        Registration::weak("sum", "words", CHANGED, Sum),
+        Registration::strong("count", "docs", &TEXT, Count { words: words.clone() }),
+        Registration::weak("sum", "words", &CHANGED, Sum),
     ];
     let workers = db.observe(observers, WorkerOptions::default()).await?;
     for (doc, text) in
@@ -92,7 +90,7 @@ pub async fn run() -> Result<BTreeMap<String, u64>> {
         db.wait_idle(None).await?;
     }
     let mut totals = BTreeMap::new();
-    for row in db.snapshot().await?.scan(&words).columns([TOTAL]).collect().await? {
+    for row in db.snapshot().await?.scan(&words).columns([&TOTAL]).collect().await? {
         let total = String::from_utf8_lossy(&row.cells[0].1).parse().map_err(Error::application)?;
         totals.insert(row.row.to_string(), total);
     }

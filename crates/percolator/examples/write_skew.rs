@@ -11,7 +11,7 @@ const ON_CALL: Column = Column::literal("on-call");
 const GUARD: Column = Column::literal("guard");
 
 async fn others_on_call(tx: &Transaction, doctors: &Table, me: &str) -> Result<bool> {
-    let rows = tx.scan(doctors).columns([ON_CALL]).collect().await?;
+    let rows = tx.scan(doctors).columns([&ON_CALL]).collect().await?;
     let on_call = |row: &percolator::ScannedRow| row.cells[0].1 == "yes";
     Ok(rows.iter().any(|row| row.row != me.into() && on_call(row)))
 }
@@ -42,7 +42,7 @@ async fn both_leave(guarded: bool) -> Result<usize> {
         Err(Error::Aborted { .. }) if guarded => {}
         other => return other.map(|_| 0),
     }
-    let rows = db.snapshot().await?.scan(&doctors).columns([ON_CALL]).collect().await?;
+    let rows = db.snapshot().await?.scan(&doctors).columns([&ON_CALL]).collect().await?;
     Ok(rows.iter().filter(|row| row.cells[0].1 == "yes").count())
 }
 

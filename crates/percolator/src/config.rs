@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use percolator_core::{Error, Result, TableLocks};
+use bigtable_grpc::Address as StoreAddress;
+use percolator_core::{Error, InvalidKind, Result, TableLocks};
 #[cfg(feature = "etcd")]
 use percolator_rpc::etcd::EtcdOptions;
 use percolator_rpc::{Address, Tls};
 use toml::{Table, Value};
 
-use crate::{Cluster, Locks, StoreAddress};
+use crate::connect::{Cluster, Locks};
 
 /// Largest file of settings, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -61,7 +62,7 @@ const KEYS: [(&str, Form); 12] = [
 /// Settings, and where each comes from. Needs the feature `cluster`.
 ///
 /// ```
-/// use percolator::Config;
+/// use percolator::cluster::Config;
 /// let mut config = Config::default();
 /// config.add_text("cluster.toml", r#"oracles = ["10.0.0.1:7070", "10.0.0.2:7070"]"#)?;
 /// config.add_environment([("PERCOLATOR_LOCKS__LIFETIME_MS".into(), "3000".into())])?;
@@ -125,7 +126,9 @@ impl Config {
     /// As [`load`](Config::load).
     pub fn add_file(&mut self, file: &Path) -> Result<()> {
         let name = file.display().to_string();
-        let bad = |why: &dyn std::fmt::Display| Error::Invalid(format!("{name}: {why}"));
+        let bad = |why: &dyn std::fmt::Display| {
+            Error::invalid(InvalidKind::Options, format!("{name}: {why}"))
+        };
         let bytes = std::fs::metadata(file).map_err(|error| bad(&error))?.len();
         if bytes > FILE_BYTES_MAX {
             return Err(bad(&format!("{bytes} bytes, at most {FILE_BYTES_MAX}")));
@@ -140,7 +143,10 @@ impl Config {
     /// As [`load`](Config::load).
     pub fn add_text(&mut self, source: &str, text: &str) -> Result<()> {
         let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            Error::Invalid(format!("{source}: {}", error.to_string().trim_end()))
+            Error::invalid(
+                InvalidKind::Options,
+                format!("{source}: {}", error.to_string().trim_end()),
+            )
         })?;
         let mut found = Vec::new();
         for (key, value) in table {
@@ -189,12 +195,20 @@ impl Config {
             Form::Text => Value::from(text),
             Form::Number => match text.parse::<i64>() {
                 Ok(number) => Value::from(number),
-                Err(_) => return Err(Error::Invalid(format!("{source}: {text:?} is no number"))),
+                Err(_) => {
+                    return Err(Error::invalid(
+                        InvalidKind::Options,
+                        format!("{source}: {text:?} is no number"),
+                    ));
+                }
             },
             Form::Switch => match text.parse::<bool>() {
                 Ok(switch) => Value::from(switch),
                 Err(_) => {
-                    return Err(Error::Invalid(format!("{source}: {text:?} is not true or false")));
+                    return Err(Error::invalid(
+                        InvalidKind::Options,
+                        format!("{source}: {text:?} is not true or false"),
+                    ));
                 }
             },
             Form::List => {
@@ -222,7 +236,8 @@ impl Config {
     /// [`Error::Invalid`] if it is missing or wrong.
     pub fn store(&self) -> Result<StoreAddress> {
         let Some(store) = self.text("store") else {
-            return Err(Error::Invalid(
+            return Err(Error::invalid(
+                InvalidKind::Options,
                 "no store: give `store = \"bigtable://HOST:PORT/PROJECT/INSTANCE\"` in \
                  percolator.toml, or PERCOLATOR_STORE"
                     .to_owned(),
@@ -241,11 +256,13 @@ impl Config {
             (None, None, None) => Ok(None),
             (Some(authority), Some(certificate), Some(key)) => {
                 let tls = Tls::read(authority, certificate, key);
-                Ok(Some(tls.map_err(|error| Error::Invalid(error.to_string()))?))
+                Ok(Some(
+                    tls.map_err(|error| Error::invalid(InvalidKind::Options, error.to_string()))?,
+                ))
             }
             _ => {
                 let what = "tls: give authority, certificate and key, or none of them";
-                Err(Error::Invalid(what.to_owned()))
+                Err(Error::invalid(InvalidKind::Options, what.to_owned()))
             }
         }
     }
@@ -284,7 +301,8 @@ impl Config {
     pub fn cluster(&self) -> Result<Cluster> {
         let mut cluster = Cluster::new(self.addresses("oracles")?);
         if cluster.oracles.is_empty() {
-            return Err(Error::Invalid(
+            return Err(Error::invalid(
+                InvalidKind::Options,
                 "no oracles: give `oracles = [\"HOST:PORT\"]` in percolator.toml, or \
                  PERCOLATOR_ORACLES=HOST:PORT"
                     .to_owned(),
@@ -335,7 +353,7 @@ impl Config {
 
     fn wrong(&self, key: &str, why: &str) -> Error {
         let source = self.settings.get(key).map_or("nowhere", |(_, source)| source);
-        Error::Invalid(format!("{key} (from {source}): {why}"))
+        Error::invalid(InvalidKind::Options, format!("{key} (from {source}): {why}"))
     }
 }
 
@@ -357,10 +375,13 @@ fn known(source: &str, key: &str) -> Result<(String, Form)> {
     found.map(|(key, form)| (key.to_owned(), form)).ok_or_else(|| {
         let keys: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
         let key: String = key.chars().take(80).collect();
-        Error::Invalid(format!(
-            "{source}: no setting {key:?}; there are: {}, and app.* for the application's own",
-            keys.join(", ")
-        ))
+        Error::invalid(
+            InvalidKind::Options,
+            format!(
+                "{source}: no setting {key:?}; there are: {}, and app.* for the application's own",
+                keys.join(", ")
+            ),
+        )
     })
 }
 
@@ -378,14 +399,14 @@ fn check(source: &str, key: &str, value: Value) -> Result<(String, Value)> {
     if right {
         Ok((key, value))
     } else {
-        Err(Error::Invalid(format!("{source}: {key} must be {form}")))
+        Err(Error::invalid(InvalidKind::Options, format!("{source}: {key} must be {form}")))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::LocksIn;
+    use crate::connect::LocksIn;
 
     fn error<T: std::fmt::Debug>(result: Result<T>) -> String {
         result.unwrap_err().to_string()

@@ -12,7 +12,7 @@ use percolator_core::{
     WeakClient, WindowOracle, fresh_incarnation,
 };
 
-use crate::TokioRuntime;
+use crate::tokio_runtime::TokioRuntime;
 
 /// A database in this process. Everything a [`Client`] can do, it can.
 ///

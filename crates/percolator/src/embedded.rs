@@ -18,14 +18,15 @@ use crate::database::Shared;
 /// ```
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
-    /// Whether acknowledged commits survive a power cut, or the end of the process only.
+    /// Whether acknowledged commits survive a power cut, or the end of the process only. Default:
+    /// `Sync`.
     pub durability: bigtable_fjall::Durability,
-    /// Memory for blocks read from disk.
+    /// Memory for blocks read from disk. Default: 134,217,728 bytes.
     pub cache_bytes: u64,
     /// How old versions are collected in the background; `None` keeps them until
-    /// [`gc`](percolator_core::Client::gc) is called.
+    /// [`gc`](percolator_core::Client::gc) is called. Default: that of its type.
     pub gc: Option<GcOptions>,
-    /// The client's own options.
+    /// The client's own options. Default: that of its type.
     pub client: Options,
 }
 

@@ -37,9 +37,10 @@
 //! ([`Percolator::in_memory`]) or in a store of your own ([`Percolator::over`]).
 //!
 //! * `embedded`, the default, adds a database on disk: `Percolator::open`, `open_with` and
-//!   `recovery`; `OpenOptions`, `Durability`, `Recovery`.
+//!   `recovery`; `OpenOptions`, `Durability`, `admin::Recovery`.
 //! * `cluster` adds a database that several processes share: `Percolator::connect` and
-//!   `from_config`; `Cluster`, `Locks`, `Config`, `Address`, `StoreAddress`, `Tls`, `rpc`.
+//!   `from_config`; `Cluster`, `Locks`, `Config`, `Address`, `StoreAddress`, `Tls` and `rpc` in the
+//!   module [`cluster`].
 //! * `etcd` adds the lock service of a cluster in etcd: `Locks::etcd`, `Locks::etcd_with_tls`,
 //!   `rpc::etcd`. It turns `cluster` on.
 //!
@@ -57,28 +58,59 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "cluster")]
-mod cluster;
-#[cfg(feature = "cluster")]
 mod config;
+#[cfg(feature = "cluster")]
+mod connect;
 mod database;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod room;
-mod runtime;
+mod tokio_runtime;
 
 #[cfg(feature = "embedded")]
-pub use bigtable_fjall::{Durability, Recovery};
-#[cfg(feature = "cluster")]
-pub use bigtable_grpc::Address as StoreAddress;
-#[cfg(feature = "cluster")]
-pub use cluster::{Cluster, Locks};
-#[cfg(feature = "cluster")]
-pub use config::Config;
+pub use bigtable_fjall::Durability;
 pub use database::Percolator;
 #[cfg(feature = "embedded")]
 pub use embedded::OpenOptions;
-pub use percolator_core::*;
-#[cfg(feature = "cluster")]
-pub use percolator_rpc::{self as rpc, Address, Tls};
-pub use room::free_bytes;
-pub use runtime::TokioRuntime;
+pub use percolator_core::face::{
+    AbortReason, Attempt, Bytes, Change, Client, Column, Conflict, Error, InvalidKind, Observer,
+    Options, Receipt, Registration, Result, RowKey, RowRange, Scan, ScannedRow, Snapshot, Table,
+    Timestamp, Transaction, Value, WorkerOptions, Workers,
+};
+pub use percolator_core::face::{observe, transaction};
+
+/// Looking after a database: garbage collection, locks, counters, the history of a cell.
+pub mod admin {
+    #[cfg(feature = "embedded")]
+    pub use bigtable_fjall::Recovery;
+    pub use percolator_core::face::admin::*;
+
+    pub use crate::room::free_bytes;
+}
+
+/// A database that several processes share: where its store, its oracles and its locks are.
+///
+/// The traits and their implementations in this process are there without a feature; all that
+/// connects to another process needs the feature `cluster`.
+pub mod cluster {
+    #[cfg(feature = "cluster")]
+    pub use bigtable_grpc::Address as StoreAddress;
+    pub use percolator_core::face::cluster::*;
+    #[cfg(feature = "cluster")]
+    pub use percolator_rpc::{self as rpc, Address, Tls};
+
+    #[cfg(feature = "cluster")]
+    pub use crate::config::Config;
+    #[cfg(feature = "cluster")]
+    pub use crate::connect::{Cluster, Locks};
+}
+
+/// Time, tasks and randomness, as a database is given them.
+pub mod runtime {
+    pub use percolator_core::face::runtime::*;
+
+    pub use crate::tokio_runtime::TokioRuntime;
+}
+
+/// The store under a database: the crate `bigtable`, and the tables that Percolator keeps there.
+pub use percolator_core::face::store;

@@ -6,7 +6,7 @@ use std::path::Path;
 /// does not say.
 ///
 /// ```
-/// assert!(percolator::free_bytes(std::env::temp_dir()).is_some());
+/// assert!(percolator::admin::free_bytes(std::env::temp_dir()).is_some());
 /// ```
 pub fn free_bytes(dir: impl AsRef<Path>) -> Option<u64> {
     let known = rustix::fs::statvfs(dir.as_ref()).ok()?;

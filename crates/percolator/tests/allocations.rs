@@ -17,7 +17,8 @@ use bigtable::{
     TimeRange, Timestamp,
 };
 use bigtable_fjall::{Durability, FjallStore};
-use percolator::{Bytes, Client, Column, CommitPath, Options, Percolator, RowKey, Table};
+use percolator::transaction::CommitPath;
+use percolator::{Bytes, Client, Column, Options, Percolator, RowKey, Table};
 use tokio::runtime::Runtime;
 
 /// How often each operation is done: a reservation of timestamps, now and then, is not to show.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use percolator::{
     Change, Column, Durability, Error, Observer, OpenOptions, Percolator, Registration, Result,
-    Transaction, WorkerOptions, async_trait,
+    Transaction, WorkerOptions,
 };
 
 const BAL: Column = Column::literal("bal");
@@ -18,7 +18,6 @@ const COUNT: Column = Column::literal("f:count");
 /// Copies what has changed, and says that it has begun.
 struct Copies(Arc<AtomicUsize>);
 
-#[async_trait]
 impl Observer for Copies {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         self.0.fetch_add(1, SeqCst);
@@ -46,7 +45,7 @@ async fn a_closed_database_is_opened_again_at_once_while_handles_of_it_are_there
             assert_eq!(found.as_deref(), Some(&b"7"[..]), "round {round}");
         }
         let runs = Arc::new(AtomicUsize::new(0));
-        let copies = Registration::strong("copies", "t", BAL, Copies(runs.clone()));
+        let copies = Registration::strong("copies", "t", &BAL, Copies(runs.clone()));
         let workers = db.observe(vec![copies], WorkerOptions::default()).await.unwrap();
         let other = db.another_client().await.unwrap();
         let open = other.begin().await.unwrap();

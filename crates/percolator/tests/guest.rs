@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bigtable_fjall::{FjallStore, counted};
-use percolator::{
-    Attempt, Column, Durability, GcOptions, OpenOptions, Percolator, Result, RowKey, Runtime as _,
-    Table, TokioRuntime,
-};
+use percolator::admin::GcOptions;
+use percolator::runtime::{Runtime as _, TokioRuntime};
+use percolator::{Attempt, Column, Durability, OpenOptions, Percolator, Result, RowKey, Table};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;

@@ -20,10 +20,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use percolator::rpc::oracle::OracleServer;
+use percolator::cluster::rpc::oracle::OracleServer;
+use percolator::cluster::{Cluster, Locks, OracleNode, OracleOptions};
+use percolator::runtime::TokioRuntime;
+use percolator::transaction::CommitPath;
 use percolator::{
-    Bytes, Cluster, Column, CommitPath, Locks, OpenOptions, Options, OracleNode, OracleOptions,
-    Percolator, Result, RowKey, ScannedRow, Table, TokioRuntime,
+    Bytes, Column, OpenOptions, Options, Percolator, Result, RowKey, ScannedRow, Table,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -72,7 +74,7 @@ fn accounts(n: usize) -> (usize, usize) {
 
 /// All money there is.
 async fn sum(db: &Percolator, table: &Table) -> Result<i64> {
-    let rows = db.snapshot().await?.scan(table).columns([BAL]).collect().await?;
+    let rows = db.snapshot().await?.scan(table).columns([&BAL]).collect().await?;
     Ok(rows.iter().map(|ScannedRow { cells, .. }| amount(Some(&cells[0].1))).sum())
 }
 

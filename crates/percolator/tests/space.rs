@@ -6,9 +6,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use percolator::{
-    Bytes, Column, Durability, GcOptions, OpenOptions, Percolator, Result, RowKey, Table,
-};
+use percolator::admin::GcOptions;
+use percolator::{Bytes, Column, Durability, OpenOptions, Percolator, Result, RowKey, Table};
 
 const BAL: Column = Column::literal("bal");
 const TEXT: Column = Column::literal("doc:text");

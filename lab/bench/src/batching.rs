@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable_grpc::{Address, ClientOptions, GrpcStore};
-use percolator::{Client, Column, Options, Percolator, RowKey, Services, Table};
+use percolator::runtime::Services;
+use percolator::{Client, Column, Options, Percolator, RowKey, Table};
 use percolator_cli::context::Context;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

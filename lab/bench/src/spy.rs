@@ -14,7 +14,7 @@ use bigtable::{
     TableSchema, Timestamp,
 };
 use clustering::{CLUSTER, DOCUMENTS, Document};
-use percolator::async_trait;
+use percolator::store::async_trait;
 
 /// What was asked of the store. A request for several rows counts once for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -350,7 +350,8 @@ impl Table for SpyTable {
 mod tests {
     use bigtable::MemoryStore;
     use clustering::{Corpus, Repository};
-    use percolator::{CommitPath, Options, Percolator};
+    use percolator::transaction::CommitPath;
+    use percolator::{Options, Percolator};
 
     use super::*;
 

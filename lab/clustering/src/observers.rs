@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use percolator::{Bytes, Change, Error, Observer, Result, Table, Transaction, async_trait};
+use percolator::{Bytes, Change, Error, Observer, Result, Table, Transaction};
 
 use crate::document::{Document, key_row};
 use crate::repository::{CLUSTER, INDEX, KEY, MERGED, REPRESENTATIVE, Tables};
@@ -46,7 +46,6 @@ pub(crate) struct Cluster {
     pub(crate) counters: Arc<Counters>,
 }
 
-#[async_trait]
 impl Observer for Cluster {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         // Documents are not deleted.
@@ -80,7 +79,6 @@ pub(crate) struct ClusterMore {
     pub(crate) counters: Arc<Counters>,
 }
 
-#[async_trait]
 impl Observer for ClusterMore {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let record = tx.get(&change.table, &change.row, &REPRESENTATIVE).await?;

@@ -81,7 +81,7 @@ impl Repository {
     /// Those of the database.
     pub async fn cluster(&self, options: WorkerOptions) -> Result<Workers> {
         let observer = Cluster { tables: self.tables.clone(), counters: self.counters.clone() };
-        let cluster = Registration::strong("cluster", DOCUMENTS, KEY, observer);
+        let cluster = Registration::strong("cluster", DOCUMENTS, &KEY, observer);
         self.db.observe(vec![cluster], options).await
     }
 
@@ -110,7 +110,7 @@ impl Repository {
     pub async fn add_key(&self, options: WorkerOptions) -> Result<Workers> {
         let index = self.db.table("by_key_4").await?;
         let observer = ClusterMore { index, counters: self.counters.clone() };
-        let more = Registration::strong("cluster-more", DOCUMENTS, REPRESENTATIVE, observer);
+        let more = Registration::strong("cluster-more", DOCUMENTS, &REPRESENTATIVE, observer);
         self.db.observe(vec![more], options).await
     }
 

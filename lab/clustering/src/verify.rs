@@ -52,7 +52,7 @@ impl Repository {
         }
         let (mut found, mut waiting, mut merged) = (Vec::new(), 0, HashMap::new());
         let snapshot = self.database().snapshot().await?;
-        let mut scan = snapshot.scan(&self.tables.documents).columns([KEY, CLUSTER, MERGED]);
+        let mut scan = snapshot.scan(&self.tables.documents).columns([&KEY, &CLUSTER, &MERGED]);
         while let Some(row) = scan.next().await? {
             let of = |column| row.cells.iter().find(|(name, _)| *name == column).map(|(_, v)| v);
             let Some(record) = of(KEY) else { continue };

@@ -93,7 +93,7 @@ impl Log {
     ) -> Result<Vec<(u16, Bytes)>> {
         let range = RowRange::between(row_key(from.row), row_key(to));
         let column = COLUMNS[usize::from(from.column)].clone();
-        let rows = tx.scan(table).range(range).columns([column]).limit(limit).collect().await?;
+        let rows = tx.scan(table).range(range).columns([&column]).limit(limit).collect().await?;
         let (mut found, mut bodies) = (Vec::new(), Vec::new());
         for row in rows {
             let number = row_number(&row.row).unwrap_or(u16::MAX);

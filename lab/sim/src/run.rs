@@ -218,7 +218,7 @@ async fn collector_life(world: Arc<World>, member: ProcessRuntime, interval: Dur
         };
         let report = match client.gc(retention).await {
             Ok(report) => report,
-            Err(Error::Invalid(_)) if retention < shortest => {
+            Err(Error::Invalid { .. }) if retention < shortest => {
                 world.tally.happened(Sometimes::RetentionRefused);
                 continue;
             }

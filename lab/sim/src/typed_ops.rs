@@ -118,7 +118,7 @@ impl World {
             }
         }
         let prewritten = match tx.prewrite().await {
-            Err(Error::Invalid(_)) if writes.is_empty() => return Ok(()),
+            Err(Error::Invalid { .. }) if writes.is_empty() => return Ok(()),
             prewritten => prewritten?,
         };
         if behind {

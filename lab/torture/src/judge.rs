@@ -112,7 +112,7 @@ async fn column(
     table: &Table,
     column: &Column,
 ) -> percolator::Result<BTreeMap<String, String>> {
-    let rows = snapshot.scan(table).columns([column.clone()]).collect().await?;
+    let rows = snapshot.scan(table).columns([column]).collect().await?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let cell = |(_, value): &(Column, _)| -> String { text(AsRef::<[u8]>::as_ref(value)) };
     let row = |row: &percolator::ScannedRow| {

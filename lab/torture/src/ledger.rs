@@ -85,9 +85,11 @@ pub(crate) struct Counts {
     pub(crate) conflicts: u64,
 }
 
-impl From<percolator::Stats> for Counts {
-    fn from(stats: percolator::Stats) -> Self {
-        let percolator::Stats { rolled_forward, rolled_back, observer_runs, conflicts, .. } = stats;
+impl From<percolator::admin::Stats> for Counts {
+    fn from(stats: percolator::admin::Stats) -> Self {
+        let percolator::admin::Stats {
+            rolled_forward, rolled_back, observer_runs, conflicts, ..
+        } = stats;
         Counts { rolled_forward, rolled_back, observer_runs, conflicts }
     }
 }

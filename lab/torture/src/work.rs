@@ -139,7 +139,7 @@ impl Child {
         let snapshot = self.world.db.snapshot().await?;
         let mut rows: Vec<ScannedRow> = Vec::new();
         for bank in &self.world.tables.banks {
-            rows.extend(snapshot.scan(bank).columns([VALUE]).collect().await?);
+            rows.extend(snapshot.scan(bank).columns([&VALUE]).collect().await?);
         }
         let balances = rows.iter().flat_map(|row| &row.cells).map(|(_, v)| number(Some(v)));
         Ok((snapshot.timestamp(), balances.sum::<percolator::Result<i64>>()?))

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use percolator::admin::GcOptions;
 use percolator::{
-    Change, Column, Error, GcOptions, Observer, OpenOptions, Percolator, Registration, Result,
-    Table, Transaction, WorkerOptions, Workers, async_trait,
+    Change, Column, Error, Observer, OpenOptions, Percolator, Registration, Result, Table,
+    Transaction, WorkerOptions, Workers,
 };
 use percolator_cli::store::{Commit, Durability};
 use webindex::{SEARCH_DIR, WebIndex};
@@ -130,9 +131,9 @@ impl Tables {
         let tail = Copy { from: VALUE, to: self.tail.clone(), counted: false };
         let done = Copy { from: VALUE, to: self.done.clone(), counted: false };
         vec![
-            Registration::strong("copy", "source", VALUE, copy),
-            Registration::strong("tail", "copy", VALUE, tail),
-            Registration::weak("done", "todo", POKED, done),
+            Registration::strong("copy", "source", &VALUE, copy),
+            Registration::strong("tail", "copy", &VALUE, tail),
+            Registration::weak("done", "todo", &POKED, done),
         ]
     }
 
@@ -200,7 +201,6 @@ struct Copy {
     counted: bool,
 }
 
-#[async_trait]
 impl Observer for Copy {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let row = change.row.clone();

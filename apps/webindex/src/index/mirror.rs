@@ -100,7 +100,7 @@ impl WebIndex {
         let mut gone = Vec::new();
         // The base ends in `/`, so a sibling whose name only begins alike is not below it.
         let scan = snapshot.scan(&self.tables.documents).prefix(base.as_str());
-        let mut scan = scan.columns([FETCH]);
+        let mut scan = scan.columns([&FETCH]);
         while let Some(row) = scan.next().await? {
             report.stored += 1;
             let url = String::from_utf8_lossy(row.row.as_bytes());

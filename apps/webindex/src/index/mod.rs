@@ -17,7 +17,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use percolator::{IdleReport, Percolator, WorkerOptions, Workers};
+use percolator::observe::IdleReport;
+use percolator::{Percolator, WorkerOptions, Workers};
 use tokio::task::JoinHandle;
 
 use crate::Error;
@@ -131,7 +132,7 @@ impl WebIndex {
     /// # Errors
     /// Those of the database.
     pub async fn is_in(db: &Percolator) -> Result<bool, Error> {
-        let first = |observed: &percolator::Observed| {
+        let first = |observed: &percolator::observe::Observed| {
             observed.table == tables::DOCUMENTS
                 && observed.column == tables::CONTENT
                 && observed.observer == observers::PARSE

@@ -42,7 +42,7 @@ impl WebIndex {
     /// Those of the database.
     pub async fn rank(&self, progress: &Progress) -> Result<RankReport, Error> {
         let snapshot = self.db.snapshot().await?;
-        let mut scan = snapshot.scan(&self.tables.documents).columns([KEYS, RANK]);
+        let mut scan = snapshot.scan(&self.tables.documents).columns([&KEYS, &RANK]);
         let (mut urls, mut ranks) = (Vec::new(), Vec::new());
         while let Some(row) = scan.next().await? {
             let cells: HashMap<_, Bytes> = row.cells.into_iter().collect();
@@ -90,7 +90,7 @@ impl WebIndex {
     /// if the first scan kept them until every page has its number.
     async fn edges(&self, snapshot: &Snapshot, urls: &[String]) -> Result<Vec<(u32, u32)>, Error> {
         let node: HashMap<&str, u32> = urls.iter().map(String::as_str).zip(0..).collect();
-        let mut scan = snapshot.scan(&self.tables.documents).columns([KEYS, LINKS]);
+        let mut scan = snapshot.scan(&self.tables.documents).columns([&KEYS, &LINKS]);
         let mut edges = Vec::new();
         while let Some(row) = scan.next().await? {
             let url = String::from_utf8_lossy(row.row.as_bytes());

@@ -24,7 +24,7 @@ pub(crate) async fn complete(
         return Ok(());
     }
     let snapshot = db.snapshot().await?;
-    let mut scan = snapshot.scan(&tables.documents).columns([KEYS]);
+    let mut scan = snapshot.scan(&tables.documents).columns([&KEYS]);
     let (mut rows, mut pages) = (Vec::new(), 0);
     loop {
         let row = scan.next().await?;

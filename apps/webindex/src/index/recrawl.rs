@@ -40,7 +40,7 @@ impl WebIndex {
         let snapshot = self.db.snapshot().await?;
         let documents = &self.tables.documents;
         let mut urls = Vec::new();
-        let mut scan = snapshot.scan(documents).columns([crate::tables::FETCH]);
+        let mut scan = snapshot.scan(documents).columns([&crate::tables::FETCH]);
         while let Some(row) = scan.next().await? {
             urls.push(String::from_utf8_lossy(row.row.as_bytes()).into_owned());
         }

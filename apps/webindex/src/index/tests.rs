@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use percolator::{
-    BatchObserver, Change, Percolator, Registration, Result, Transaction, WorkerOptions,
-    async_trait,
-};
+use percolator::observe::BatchObserver;
+use percolator::{Change, Percolator, Registration, Result, Transaction, WorkerOptions};
 
 use super::*;
 use crate::observers::keepers;
@@ -23,7 +21,6 @@ const PAGES: usize = 30;
 /// Takes what the exporter is notified of.
 struct Ignore;
 
-#[async_trait]
 impl BatchObserver for Ignore {
     async fn observe(&self, _tx: &mut Transaction, _changes: &[Change]) -> Result<()> {
         Ok(())
@@ -38,8 +35,8 @@ async fn clusters_alone() -> WebIndex {
     let mut registrations = keepers(&tables, &latency);
     let exported = [(DOCUMENTS, EXPORT_PAGE), (DOCUMENTS, EXPORT_ANCHORS), (RANKING, EXPORT_RANKS)];
     for (table, column) in exported {
-        let batch = percolator::Batch::default();
-        registrations.push(Registration::batched("export", table, column, batch, Ignore));
+        let batch = percolator::observe::Batch::default();
+        registrations.push(Registration::batched("export", table, &column, batch, Ignore));
     }
     let options = WorkerOptions { threads: THREADS as usize, ..WorkerOptions::default() };
     let workers = Some(db.observe(registrations, options).await.unwrap());
@@ -92,12 +89,11 @@ async fn read(index: &WebIndex) -> BTreeMap<String, Seen> {
     let snapshot = index.db.snapshot().await.unwrap();
     let mut pages = BTreeMap::new();
     for url in (0..PAGES).map(url) {
-        let columns = [KEYS, MEMBER, RANK];
-        let row = [url.as_str().into()];
-        let cells = snapshot.get_many(&index.tables.documents, &row, &columns).await.unwrap();
-        let [keys, member, rank] = &cells[0][..] else { panic!("three columns were asked for") };
-        let member: Option<Member> = decode(member.clone()).unwrap();
-        let Some(keys) = decode::<Keys>(keys.clone()).unwrap() else {
+        let columns = [&KEYS, &MEMBER, &RANK];
+        let cells = snapshot.get_row(&index.tables.documents, url.as_str(), columns).await;
+        let [keys, member, rank] = cells.unwrap();
+        let member: Option<Member> = decode(member).unwrap();
+        let Some(keys) = decode::<Keys>(keys).unwrap() else {
             assert_eq!(member, None, "{url} is gone");
             continue;
         };
@@ -146,7 +142,7 @@ async fn compare(index: &WebIndex) {
         assert_eq!(listed.len(), members.len(), "{end}");
         members_seen += listed.len();
     }
-    let all = tx.scan(&index.tables.clusters).columns([crate::tables::PLACE]);
+    let all = tx.scan(&index.tables.clusters).columns([&crate::tables::PLACE]);
     assert_eq!(all.collect().await.unwrap().len(), members_seen, "no member is left over");
 }
 

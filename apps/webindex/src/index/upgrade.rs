@@ -103,7 +103,7 @@ async fn upgrade(db: &Percolator, tables: &Tables) -> Result<(), Error> {
         let last = db
             .transact(async |mut tx| {
                 let columns = [KEYS, MEMBER, REGISTERED, CANONICAL];
-                let scan = tx.scan(&tables.documents).range(rows.clone()).columns(columns);
+                let scan = tx.scan(&tables.documents).range(rows.clone()).columns(&columns);
                 let found = scan.limit(ROWS_AT_ONCE).collect().await?;
                 for row in &found {
                     register_again(&mut tx, tables, &by_key, &row.row, &row.cells)?;

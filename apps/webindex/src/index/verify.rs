@@ -100,7 +100,7 @@ impl WebIndex {
     ) -> Result<Batch, Error> {
         let mut batch = Batch::default();
         let columns = [CONTENT, FETCH, PAGE, KEYS, LINKS, MEMBER, LINKED, RANK];
-        let mut scan = snapshot.scan(&self.tables.documents).columns(columns);
+        let mut scan = snapshot.scan(&self.tables.documents).columns(&columns);
         while let Some(row) = scan.next().await? {
             let url = String::from_utf8_lossy(row.row.as_bytes()).into_owned();
             let cells: Cells = row.cells.into_iter().collect();
@@ -192,7 +192,7 @@ impl WebIndex {
         canonicals: &Canonicals<'_>,
         mut visit: impl FnMut(&LinkRow, &str, &[String]),
     ) -> Result<(), Error> {
-        let mut scan = snapshot.scan(&self.tables.documents).columns([LINKS]);
+        let mut scan = snapshot.scan(&self.tables.documents).columns([&LINKS]);
         while let Some(row) = scan.next().await? {
             let source = String::from_utf8_lossy(row.row.as_bytes());
             let bucket = bucket_of(&source);
@@ -308,7 +308,7 @@ impl WebIndex {
             held.insert(entry.url, (entry.digest, entry.rank));
         })?;
         batch.every_text_is_shown(&held, report);
-        let mut scan = snapshot.scan(&self.tables.documents).columns([PAGE]);
+        let mut scan = snapshot.scan(&self.tables.documents).columns([&PAGE]);
         while let Some(row) = scan.next().await? {
             let url = String::from_utf8_lossy(row.row.as_bytes()).into_owned();
             if canonicals.get(url.as_str()) != Some(&url.as_str()) {

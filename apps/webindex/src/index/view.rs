@@ -143,22 +143,17 @@ impl WebIndex {
     pub async fn page(&self, url: &str) -> Result<Option<PageView>, Error> {
         let url = canonicalize(url)?;
         let tx = self.db.begin().await?;
-        let columns = [FETCH, PAGE, LINKS, MEMBER, RANK];
-        let row = [url.as_str().into()];
-        let cells = tx.get_many(&self.tables.documents, &row, &columns).await?;
-        let cells: Cells = columns
-            .into_iter()
-            .zip(cells.into_iter().flatten())
-            .filter_map(|(column, value)| Some((column, value?)))
-            .collect();
-        let Some(fetch) = decode::<Fetch>(cells.get(&FETCH).cloned())? else { return Ok(None) };
-        let (title, text, skipped) = match decode(cells.get(&PAGE).cloned())? {
+        let columns = [&FETCH, &PAGE, &LINKS, &MEMBER, &RANK];
+        let cells = tx.get_row(&self.tables.documents, url.as_str(), columns).await?;
+        let [fetch, page, links, member, rank] = cells;
+        let Some(fetch) = decode::<Fetch>(fetch)? else { return Ok(None) };
+        let (title, text, skipped) = match decode(page)? {
             Some(Page::Indexed { title, text, .. }) => (title, text, None),
             Some(Page::Skipped { reason }) => (String::new(), String::new(), Some(reason)),
             None => (String::new(), String::new(), Some("not parsed yet".to_owned())),
         };
-        let links: Links = decode(cells.get(&LINKS).cloned())?.unwrap_or_default();
-        let cluster = decode::<Member>(cells.get(&MEMBER).cloned())?.and_then(|m| m.cluster());
+        let links: Links = decode(links)?.unwrap_or_default();
+        let cluster = decode::<Member>(member)?.and_then(|m| m.cluster());
         let shown = match cluster {
             Some(cluster) => self.tables.shown(&tx, cluster).await?,
             None => None,
@@ -172,7 +167,7 @@ impl WebIndex {
             excerpt: text.chars().take(300).collect(),
             text_bytes: text.len(),
             skipped,
-            rank: decode_rank(cells.get(&RANK)),
+            rank: decode_rank(rank.as_ref()),
             canonical,
             loaded_ms: fetch.loaded_ms,
             out_links: links.0.len(),
@@ -263,7 +258,7 @@ impl WebIndex {
         mut each: impl FnMut(&Place, usize),
     ) -> Result<(), Error> {
         let mut last: Option<(Place, usize)> = None;
-        let mut scan = snapshot.scan(&self.tables.clusters).columns([PLACE]);
+        let mut scan = snapshot.scan(&self.tables.clusters).columns([&PLACE]);
         while let Some(row) = scan.next().await? {
             let Some(place) = Place::parse(&row.row) else { continue };
             match &mut last {
@@ -290,7 +285,7 @@ impl WebIndex {
         let mut stats =
             IndexStats { searchable: self.search_index()?.pages()?, ..IndexStats::default() };
         let columns = [PAGE, KEYS, LINKED];
-        let mut scan = snapshot.scan(&self.tables.documents).columns(columns);
+        let mut scan = snapshot.scan(&self.tables.documents).columns(&columns);
         while let Some(row) = scan.next().await? {
             let cells: Cells = row.cells.into_iter().collect();
             match decode(cells.get(&PAGE).cloned())? {

@@ -5,7 +5,7 @@
 //! if the same page stays shown. Two elections of one cluster therefore conflict, and the second
 //! one reads again: the last election of a cluster has seen every change of its members.
 
-use percolator::{Change, Error, Observer, Result, Transaction, async_trait};
+use percolator::{Change, Error, Observer, Result, Transaction};
 
 use crate::tables::{ATTACH, ClusterId, EXPORT_ANCHORS, EXPORT_PAGE, PLACE, Place, SHOWN, Tables};
 
@@ -46,13 +46,12 @@ impl Tables {
         id: ClusterId,
         limit: usize,
     ) -> Result<Vec<Place>> {
-        let scan = tx.scan(&self.clusters).prefix(id.members()).columns([PLACE]).limit(limit);
+        let scan = tx.scan(&self.clusters).prefix(id.members()).columns([&PLACE]).limit(limit);
         let rows = scan.collect().await?;
         Ok(rows.iter().filter_map(|row| Place::parse(&row.row)).collect())
     }
 }
 
-#[async_trait]
 impl Observer for Elect {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let id = cluster_of(change)?;
@@ -69,7 +68,6 @@ impl Observer for Elect {
     }
 }
 
-#[async_trait]
 impl Observer for Relay {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         // A page that is elected later is exported later, and with all links that are placed by

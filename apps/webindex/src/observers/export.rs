@@ -8,10 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::future::try_join_all;
-use percolator::{
-    BatchObserver, Bytes, Change, Error, Result, RowKey, RowRange, Transaction, WeakClient,
-    async_trait,
-};
+use percolator::admin::WeakClient;
+use percolator::observe::BatchObserver;
+use percolator::{Bytes, Change, Error, Result, RowKey, RowRange, Transaction};
 
 use crate::index::latency::Latency;
 use crate::records::{Member, Page, decode};
@@ -161,7 +160,6 @@ impl Anchors {
     }
 }
 
-#[async_trait]
 impl BatchObserver for Exporter {
     async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
         let seq = tx.start_ts().as_u64();

@@ -11,10 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use percolator::{
-    BatchObserver, Bytes, Change, Column, Error, Observer, Result, RowRange, Transaction,
-    async_trait,
-};
+use percolator::observe::BatchObserver;
+use percolator::{Bytes, Change, Column, Error, Observer, Result, RowRange, Transaction};
 
 use crate::records::{Member, decode, decode_url};
 use crate::tables::{
@@ -116,7 +114,6 @@ impl Forward {
     }
 }
 
-#[async_trait]
 impl BatchObserver for Forward {
     async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
         for change in changes {
@@ -132,7 +129,6 @@ impl Attach {
     }
 }
 
-#[async_trait]
 impl Observer for Attach {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let url = super::row_url(change)?;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use percolator::{Change, Observer, Result, Transaction, async_trait};
+use percolator::{Change, Observer, Result, Transaction};
 
 use crate::records::{Links, decode, encode};
 use crate::tables::{
@@ -31,7 +31,6 @@ impl PlaceLinks {
     }
 }
 
-#[async_trait]
 impl Observer for PlaceLinks {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let source = super::row_url(change)?;

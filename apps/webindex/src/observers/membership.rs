@@ -19,9 +19,8 @@ impl Tables {
         tx: &Transaction,
         url: &str,
     ) -> Result<(Option<Member>, f64)> {
-        let cells = tx.get_many(&self.documents, &[url.into()], &[MEMBER, RANK]).await?;
-        let [member, rank] = &cells[0][..] else { return Ok((None, 0.0)) };
-        Ok((decode(member.clone())?, decode_rank(rank.as_ref())))
+        let [member, rank] = tx.get_row(&self.documents, url, [&MEMBER, &RANK]).await?;
+        Ok((decode(member)?, decode_rank(rank.as_ref())))
     }
 
     /// Reads which page is shown for a cluster.

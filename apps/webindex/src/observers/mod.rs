@@ -41,7 +41,8 @@ pub(crate) use parse::parse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percolator::{Batch, Client, Column, Observed, Registration, Strength};
+use percolator::observe::{Batch, Observed, Strength};
+use percolator::{Client, Column, Registration};
 
 use crate::index::latency::Latency;
 use crate::search::SearchIndex;
@@ -78,16 +79,16 @@ pub(crate) fn keepers(tables: &Tables, latency: &Arc<Latency>) -> Vec<Registrati
     let forward = forward::Forward::new(tables.clone());
     let register = register::Register::new(tables.clone());
     vec![
-        Registration::strong(PARSE, DOCUMENTS, CONTENT, parse::Parse::new(latency.clone())),
-        Registration::strong("register", DOCUMENTS, KEYS, register),
-        Registration::weak("settle", DOCUMENTS, SETTLE, settle::Settle::new(tables.clone())),
-        Registration::weak("spread", DOCUMENTS, SPREAD, settle::Spread::new(tables.clone())),
-        Registration::weak("show", CLUSTERS, ELECT, elect::Elect::new(tables.clone())),
-        Registration::weak("relay", CLUSTERS, RELAY, elect::Relay::new(tables.clone())),
-        Registration::strong("link", DOCUMENTS, LINKS, links()),
-        Registration::weak("link-more", DOCUMENTS, LINKS_MORE, links()),
-        Registration::weak("attach", DOCUMENTS, ATTACH, forward::Attach::new(tables.clone())),
-        Registration::batched("forward", INLINKS, FORWARD, FORWARDS, forward),
+        Registration::strong(PARSE, DOCUMENTS, &CONTENT, parse::Parse::new(latency.clone())),
+        Registration::strong("register", DOCUMENTS, &KEYS, register),
+        Registration::weak("settle", DOCUMENTS, &SETTLE, settle::Settle::new(tables.clone())),
+        Registration::weak("spread", DOCUMENTS, &SPREAD, settle::Spread::new(tables.clone())),
+        Registration::weak("show", CLUSTERS, &ELECT, elect::Elect::new(tables.clone())),
+        Registration::weak("relay", CLUSTERS, &RELAY, elect::Relay::new(tables.clone())),
+        Registration::strong("link", DOCUMENTS, &LINKS, links()),
+        Registration::weak("link-more", DOCUMENTS, &LINKS_MORE, links()),
+        Registration::weak("attach", DOCUMENTS, &ATTACH, forward::Attach::new(tables.clone())),
+        Registration::batched("forward", INLINKS, &FORWARD, FORWARDS, forward),
     ]
 }
 
@@ -101,11 +102,11 @@ pub(crate) fn exporters(
     let client = || db.downgrade();
     let exporter = || Exporter::new(client(), tables.clone(), search.clone(), latency.clone());
     let register = |(column, batch)| {
-        Registration::batched(EXPORT, tables::DOCUMENTS, column, batch, exporter())
+        Registration::batched(EXPORT, tables::DOCUMENTS, &column, batch, exporter())
     };
     let ranks = ranks::ExportRanks::new(client(), tables.clone(), search.clone());
     let (table, column) = (tables::RANKING, tables::EXPORT_RANKS);
-    let ranks = Registration::batched(RANKS_EXPORT, table, column, RANKS, ranks);
+    let ranks = Registration::batched(RANKS_EXPORT, table, &column, RANKS, ranks);
     EXPORTS.into_iter().map(register).chain([ranks]).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use percolator::{Bytes, Change, Observer, Result, Transaction, async_trait};
+use percolator::{Change, Observer, Result, Transaction};
 
 use crate::html::{self, ParsedPage, Skip};
 use crate::index::latency::Latency;
@@ -21,7 +21,6 @@ impl Parse {
     }
 }
 
-#[async_trait]
 impl Observer for Parse {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let url = super::row_url(change)?;
@@ -45,11 +44,10 @@ impl Observer for Parse {
             }
         };
         // Only what differs is written: an unchanged page must not set the rest in motion.
-        let columns = [PAGE, KEYS, LINKS];
-        let old = tx.get_many(&change.table, std::slice::from_ref(&change.row), &columns).await?;
-        let old: Vec<Option<Bytes>> = old.into_iter().flatten().collect();
+        let columns = [&PAGE, &KEYS, &LINKS];
+        let old = tx.get_row(&change.table, &change.row, columns).await?;
         let mut export = true;
-        for ((column, old), new) in columns.iter().zip(old).zip([page, keys, links]) {
+        for ((column, old), new) in columns.into_iter().zip(old).zip([page, keys, links]) {
             if old == new {
                 continue;
             }

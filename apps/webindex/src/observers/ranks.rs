@@ -7,7 +7,9 @@
 
 use std::sync::Arc;
 
-use percolator::{BatchObserver, Change, Error, Result, Transaction, WeakClient, async_trait};
+use percolator::admin::WeakClient;
+use percolator::observe::BatchObserver;
+use percolator::{Change, Error, Result, Transaction};
 
 use super::export::sync_first;
 use crate::records::decode_rank;
@@ -28,12 +30,11 @@ impl ExportRanks {
     }
 }
 
-#[async_trait]
 impl BatchObserver for ExportRanks {
     async fn observe(&self, tx: &mut Transaction, _changes: &[Change]) -> Result<()> {
         let seq = tx.start_ts().as_u64();
         let mut ranks = Vec::new();
-        let mut scan = tx.scan(&self.tables.documents).columns([RANK]);
+        let mut scan = tx.scan(&self.tables.documents).columns([&RANK]);
         while let Some(row) = scan.next().await? {
             let url = String::from_utf8_lossy(row.row.as_bytes()).into_owned();
             let rank = row.cells.first().map(|(_, value)| value);

@@ -3,7 +3,7 @@
 //! A page with a text of its own goes into the cluster of that text here. A page that redirects or
 //! declares another one is entered under its target; [`settle`](super::settle) finds its cluster.
 
-use percolator::{Change, Observer, Result, Transaction, async_trait};
+use percolator::{Change, Observer, Result, Transaction};
 
 use crate::records::{Keys, Member, decode, encode};
 use crate::tables::{EXPORT_PAGE, FROM, KEYS, MEMBER, RANK, SETTLE, SPREAD, Tables, by_target};
@@ -40,7 +40,6 @@ impl Register {
     }
 }
 
-#[async_trait]
 impl Observer for Register {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let url = super::row_url(change)?;

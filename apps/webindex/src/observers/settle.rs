@@ -18,7 +18,7 @@
 
 use std::collections::BTreeSet;
 
-use percolator::{Change, Error, Observer, Result, RowKey, RowRange, Transaction, async_trait};
+use percolator::{Change, Error, Observer, Result, RowKey, RowRange, Transaction};
 
 use super::membership::cluster_behind;
 use crate::records::{Member, decode, decode_rank, encode};
@@ -88,7 +88,6 @@ impl Settle {
     }
 }
 
-#[async_trait]
 impl Observer for Settle {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let url = super::row_url(change)?;
@@ -128,7 +127,6 @@ impl Spread {
     }
 }
 
-#[async_trait]
 impl Observer for Spread {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let url = super::row_url(change)?;

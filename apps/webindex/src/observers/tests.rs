@@ -35,7 +35,8 @@ async fn only_one_commits(
     table: &Table,
     (row, column): (RowKey, Column),
 ) {
-    let change = Change { table: table.clone(), row, column };
+    let commit_ts = db.snapshot().await.unwrap().timestamp();
+    let change = Change { table: table.clone(), row, column, commit_ts, deleted: false };
     let (mut first, mut second) = (db.begin().await.unwrap(), db.begin().await.unwrap());
     observer.observe(&mut first, &change).await.unwrap();
     observer.observe(&mut second, &change).await.unwrap();

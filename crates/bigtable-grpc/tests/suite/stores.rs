@@ -27,7 +27,7 @@ use bigtable::{
 };
 use bigtable_fjall::{Durability, Options};
 use bigtable_grpc::{ClientOptions, GrpcStore, Server};
-use percolator::async_trait;
+use percolator::store::async_trait;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;

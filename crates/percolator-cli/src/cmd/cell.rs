@@ -1,7 +1,7 @@
 //! `cell`: everything Percolator keeps of a cell, as the table of the paper's Figure 4.
 
 use clap::Args;
-use percolator::{CellName, LockView, Moment};
+use percolator::admin::{CellName, LockView, Moment};
 use serde_json::{Value, json};
 
 use crate::clock;

@@ -38,14 +38,14 @@ pub(crate) struct View {
 }
 
 /// The settings of this process.
-pub(crate) fn load() -> anyhow::Result<percolator::Config> {
-    percolator::Config::load().map_err(told)
+pub(crate) fn load() -> anyhow::Result<percolator::cluster::Config> {
+    percolator::cluster::Config::load().map_err(told)
 }
 
 /// An error of the settings, with their own advice.
 pub(crate) fn told(error: percolator::Error) -> anyhow::Error {
     match error {
-        percolator::Error::Invalid(what) => {
+        percolator::Error::Invalid { what, .. } => {
             Failure::usage(what, "`percolator config view --help` says where settings come from")
         }
         error => error.into(),

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use percolator::{GcCounts, GcReport, GcStatus, LastRound, Timestamp};
+use percolator::Timestamp;
+use percolator::admin::{GcCounts, GcReport, GcStatus, LastRound};
 use serde_json::{Value, json};
 
 use crate::clock;

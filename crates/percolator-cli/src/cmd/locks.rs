@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use percolator::{LockFate, LockView};
+use percolator::admin::{LockFate, LockView};
 use serde_json::json;
 
 use crate::clock;

@@ -3,7 +3,8 @@
 use std::io::{BufRead, IsTerminal, Write};
 
 use clap::{Args, Subcommand};
-use percolator::{Percolator, SetAside, Strength};
+use percolator::Percolator;
+use percolator::observe::{SetAside, Strength};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -50,8 +51,8 @@ impl Backlog {
 }
 
 /// The backlog in JSON.
-pub(super) fn backlog_json(backlog: &[percolator::Backlog]) -> Value {
-    let entry = |entry: &percolator::Backlog| {
+pub(super) fn backlog_json(backlog: &[percolator::observe::Backlog]) -> Value {
+    let entry = |entry: &percolator::observe::Backlog| {
         json!({
             "table": entry.table,
             "column": keys::json(entry.column.as_bytes()),

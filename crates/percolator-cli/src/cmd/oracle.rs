@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use percolator::Oracle as _;
+use percolator::cluster::Oracle as _;
 use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
 use serde_json::json;
 

@@ -38,7 +38,7 @@ impl Get {
         let columns = columns(&self.columns)?;
         let (db, table) = self.table.open_existing().await?;
         let snapshot = snapshot(&db, self.at).await?;
-        let scan = snapshot.scan(&table).range(RowRange::row(&row)).columns(columns);
+        let scan = snapshot.scan(&table).range(RowRange::row(&row)).columns(&columns);
         let Some(found) = scan.collect().await?.pop() else {
             let what = match self.columns.as_slice() {
                 [] => format!("no row {row}"),
@@ -102,7 +102,7 @@ impl Scan {
         let columns = columns(&self.columns)?;
         let (db, table) = self.table.open_existing().await?;
         let snapshot = snapshot(&db, self.at).await?;
-        let scan = snapshot.scan(&table).range(range).columns(columns);
+        let scan = snapshot.scan(&table).range(range).columns(&columns);
         let mut scan = scan.limit(self.limit.unwrap_or(usize::MAX));
         let mut array = out.json_array();
         while let Some(found) = scan.next().await? {

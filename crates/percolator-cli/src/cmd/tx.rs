@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use percolator::{AbortReason, Error, Percolator, Prewritten, PrimaryCommitted, RowKey, Table};
+use percolator::transaction::{Prewritten, PrimaryCommitted};
+use percolator::{AbortReason, Error, Percolator, RowKey, Table};
 use percolator::{Timestamp, Transaction};
 use serde_json::{Value, json};
 

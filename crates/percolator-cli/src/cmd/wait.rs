@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use percolator::{Backlog, IdleReport, Percolator, SetAside};
+use percolator::Percolator;
+use percolator::observe::{Backlog, IdleReport, SetAside};
 use serde_json::json;
 
 use crate::clock;

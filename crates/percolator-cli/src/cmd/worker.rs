@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use percolator::{Config, WorkerOptions};
+use percolator::WorkerOptions;
+use percolator::cluster::Config;
 use serde_json::json;
 
 use crate::clock;

@@ -1,7 +1,7 @@
 //! `set` and `delete`: one transaction, run again while it conflicts.
 
 use clap::Args;
-use percolator::{Attempt, RowRange};
+use percolator::{Attempt, Receipt, RowRange, Timestamp};
 use serde_json::json;
 
 use crate::context::Context;
@@ -34,14 +34,10 @@ impl Set {
         let (db, table) = self.table.open().await?;
         let write = async |mut tx: Attempt| {
             tx.set(&table, &row, &column, value.clone())?;
-            Ok(tx.start_ts())
+            Ok((tx.start_ts(), 1))
         };
-        let start_ts = db.transact(write).await?;
-        if context.out.json {
-            context.out.json(&json!({ "start_ts": start_ts.as_u64(), "cells": 1 }))?
-        } else {
-            context.out.note(&format!("written by transaction {start_ts}"))
-        }
+        let written = db.transact_receipt(write).await?;
+        report(context, &written, "written")?;
         Ok(Exit::Done)
     }
 }
@@ -69,7 +65,7 @@ impl Delete {
         let column = self.column.as_deref().map(keys::column).transpose()?;
         let (db, table) = self.table.open_existing().await?;
         let delete = async |mut tx: Attempt| {
-            let scan = tx.scan(&table).range(RowRange::row(&row)).columns(column.clone());
+            let scan = tx.scan(&table).range(RowRange::row(&row)).columns(&column);
             let found = scan.collect().await?;
             let mut cells = 0;
             for (column, _) in found.iter().flat_map(|row| &row.cells) {
@@ -78,19 +74,35 @@ impl Delete {
             }
             Ok((tx.start_ts(), cells))
         };
-        let (start_ts, cells) = db.transact(delete).await?;
-        if cells == 0 {
+        let deleted = db.transact_receipt(delete).await?;
+        if deleted.value.1 == 0 {
             let what = match &column {
                 Some(column) => format!("row {row} has no {column}"),
                 None => format!("no row {row}"),
             };
             return Err(Failure::no(what, "`percolator scan` lists what is there"));
         }
-        if context.out.json {
-            context.out.json(&json!({ "start_ts": start_ts.as_u64(), "cells": cells }))?
-        } else {
-            context.out.note(&format!("{cells} deleted by transaction {start_ts}"))
-        }
+        report(context, &deleted, "deleted")?;
         Ok(Exit::Done)
     }
+}
+
+/// Says what a transaction has done: its start timestamp, and how many cells it changed.
+fn report(
+    context: &Context,
+    Receipt { value: (start_ts, cells), commit_ts }: &Receipt<(Timestamp, u64)>,
+    done: &str,
+) -> anyhow::Result<()> {
+    if context.out.json {
+        let (start_ts, commit_ts) = (start_ts.as_u64(), commit_ts.as_u64());
+        context
+            .out
+            .json(&json!({ "start_ts": start_ts, "commit_ts": commit_ts, "cells": cells }))?;
+        return Ok(());
+    }
+    let cells = if *cells == 1 { "1 cell".to_owned() } else { format!("{cells} cells") };
+    context
+        .out
+        .note(&format!("{cells} {done} by transaction {start_ts}, committed at {commit_ts}"));
+    Ok(())
 }

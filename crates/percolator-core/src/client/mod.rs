@@ -17,7 +17,7 @@ use crate::records::schema::Schema;
 use crate::runtime::fresh_incarnation;
 use crate::shared::{Services, Shared};
 use crate::txn::begin::{begin, snapshot, snapshot_at};
-use crate::txn::transact::{self, Attempt};
+use crate::txn::transact::{self, Attempt, Receipt};
 use crate::{
     CloseReport, Incarnation, Options, Oracle, Result, Runtime, Snapshot, Stats, Table,
     Transaction, close,
@@ -27,8 +27,9 @@ use crate::{
 /// all clones are one client, with one liveness token. The token goes with the last clone.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # percolator_core::doc_test(|client| async move {
-/// use percolator_core::Column;
+/// use percolator::Column;
 /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
 /// let mut tx = client.begin().await?;
 /// tx.set(&accounts, "Bob", &bal, "$10")?;
@@ -131,8 +132,9 @@ impl Client {
     /// after an unknown outcome.
     ///
     /// ```
+    /// # use percolator_core::face as percolator;
     /// # percolator_core::doc_test(|client| async move {
-    /// use percolator_core::{Column, Error};
+    /// use percolator::{Column, Error};
     /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
     /// let balance = client.transact(async |mut tx| {
     ///     let old = tx.get(&accounts, "Bob", &bal).await?.map_or(0, |value| value[0]);
@@ -156,6 +158,30 @@ impl Client {
         F: Fn(Attempt) -> W,
         W: Future<Output = Result<T>>,
     {
+        Ok(transact::transact(&self.shared, work).await?.value)
+    }
+
+    /// As [`transact`](Client::transact), and returns the commit timestamp with the closure's value.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::{Column, Receipt};
+    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+    /// let set = async |mut tx: percolator::Attempt| tx.set(&accounts, "Bob", &bal, "$10");
+    /// let Receipt { commit_ts, .. } = client.transact_receipt(set).await?;
+    /// let then = client.snapshot_at(commit_ts).await?;
+    /// assert_eq!(then.get(&accounts, "Bob", &bal).await?.as_deref(), Some(&b"$10"[..]));
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`transact`](Client::transact).
+    pub async fn transact_receipt<T, F, W>(&self, work: F) -> Result<Receipt<T>>
+    where
+        F: Fn(Attempt) -> W,
+        W: Future<Output = Result<T>>,
+    {
         transact::transact(&self.shared, work).await
     }
 
@@ -167,8 +193,9 @@ impl Client {
     /// durability, and calls this before it says that it is done.
     ///
     /// ```
+    /// # use percolator_core::face as percolator;
     /// # percolator_core::doc_test(|client| async move {
-    /// use percolator_core::Column;
+    /// use percolator::Column;
     /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
     /// client.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, "$10")).await?;
     /// client.sync().await?;
@@ -186,7 +213,7 @@ impl Client {
         Ok(self.shared.services().store.sync().await?)
     }
 
-    /// What this client has done so far.
+    /// The counts of this client since it was opened.
     pub fn stats(&self) -> Stats {
         self.shared.counters().read()
     }
@@ -203,8 +230,9 @@ impl Client {
     /// closed does nothing. An observer must not await this: it would wait for itself.
     ///
     /// ```
+    /// # use percolator_core::face as percolator;
     /// # percolator_core::doc_test(|client| async move {
-    /// use percolator_core::{Column, Error};
+    /// use percolator::{Column, Error};
     /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
     /// let open = client.begin().await?;
     /// client.close().await;
@@ -232,7 +260,7 @@ impl Client {
         self.shared.incarnation()
     }
 
-    /// What the client stands on.
+    /// The services that the client uses.
     pub fn services(&self) -> &Services {
         self.shared.services()
     }

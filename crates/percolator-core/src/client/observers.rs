@@ -33,8 +33,10 @@ impl Client {
     /// some to observers that start later, or elsewhere, declares them first.
     ///
     /// ```
+    /// # use percolator_core::face as percolator;
     /// # percolator_core::doc_test(|client| async move {
-    /// use percolator_core::{Column, Observed, Strength};
+    /// use percolator::observe::{Observed, Strength};
+    /// use percolator::Column;
     /// let (table, column) = ("docs".to_owned(), Column::literal("doc:text"));
     /// let observer = "count-words".to_owned();
     /// client.declare(&[Observed { table, column, observer, strength: Strength::Strong }]).await?;
@@ -136,8 +138,9 @@ impl Client {
     /// clears the backlog. A task that an observer has spawned is not known for one.
     ///
     /// ```
+    /// # use percolator_core::face as percolator;
     /// # percolator_core::doc_test(|client| async move {
-    /// use percolator_core::Column;
+    /// use percolator::Column;
     /// let (docs, text) = (client.table("docs").await?, Column::literal("doc:text"));
     /// for n in 0..10_000u32 {
     ///     client.admit().await?;

@@ -17,8 +17,9 @@ impl Client {
     /// [`collect_in_background`](Client::collect_in_background) is for every day.
     ///
     /// ```
+    /// # use percolator_core::face as percolator;
     /// # percolator_core::doc_test(|client| async move {
-    /// use percolator_core::{Column, Error};
+    /// use percolator::{Column, Error};
     /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
     /// let then = client.snapshot().await?.timestamp();
     /// for balance in ["$10", "$3", "$7"] {
@@ -71,8 +72,10 @@ impl Client {
     /// of what it has open. A database that nobody writes to costs nothing and gets no timestamps.
     ///
     /// ```
+    /// # use percolator_core::face as percolator;
     /// # percolator_core::doc_test(|client| async move {
-    /// use percolator_core::{Column, GcOptions};
+    /// use percolator::admin::GcOptions;
+    /// use percolator::Column;
     /// use std::time::Duration;
     /// let second = Duration::from_secs(1);
     /// let options = GcOptions { retention: second, interval: second, ..GcOptions::default() };
@@ -135,8 +138,10 @@ impl Client {
     /// What will become of a lock, as far as its primary's row and the lock service say.
     ///
     /// ```
+    /// # use percolator_core::face as percolator;
     /// # percolator_core::doc_test(|client| async move {
-    /// use percolator_core::{Column, LockFate};
+    /// use percolator::admin::LockFate;
+    /// use percolator::Column;
     /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
     /// let mut tx = client.begin().await?;
     /// tx.set(&accounts, "Bob", &bal, "$3")?;

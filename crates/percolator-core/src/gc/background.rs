@@ -31,7 +31,8 @@ const LOCK_LIFETIME: Duration = Duration::from_secs(600);
 /// How garbage is collected in the background.
 ///
 /// ```
-/// use percolator_core::GcOptions;
+/// # use percolator_core::face as percolator;
+/// use percolator::admin::GcOptions;
 /// let retention = std::time::Duration::from_secs(60);
 /// let options = GcOptions { retention, ..GcOptions::default() };
 /// assert!(options.share < 0.5);
@@ -41,13 +42,13 @@ pub struct GcOptions {
     /// How long old versions stay readable. What is read for longer holds them back by itself, if
     /// its client runs a [`Collector`]. On a store without a floor, at least
     /// [`retention_min`](crate::Client::retention_min): else nothing is collected, and each look
-    /// logs why.
+    /// logs why. Default: 600 s.
     pub retention: Duration,
-    /// The shortest time from one round to the next.
+    /// The shortest time from one round to the next. Default: 60 s.
     pub interval: Duration,
     /// The share of one core that a round takes, between 0 and 1, as long as its pieces are short:
     /// no rest is longer than a second. What the store then does to give the space back is not in
-    /// it.
+    /// it. Default: 0.1.
     pub share: f64,
 }
 

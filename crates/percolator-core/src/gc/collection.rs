@@ -1,4 +1,4 @@
-//! What a client remembers for garbage collection.
+//! The memory of a client for garbage collection.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::txn::open_readers::OpenReaders;
 /// What this client's registration says, as far as it knows. The lock is held while it is written.
 pub(crate) type Registered = futures::lock::Mutex<Option<Bytes>>;
 
-/// What a client remembers for garbage collection.
+/// The memory of a client for garbage collection.
 #[derive(Debug, Default)]
 pub(crate) struct Collection {
     pub(crate) readers: Arc<OpenReaders>,

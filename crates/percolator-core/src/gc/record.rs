@@ -1,4 +1,4 @@
-//! What garbage collection stores in a row of the system table, each under a name.
+//! The records that garbage collection keeps in a row of the system table, each under a name.
 
 use bigtable::{
     ConditionalMutation, Mutation, Probe, RowKey, Selection, Table, TimeRange, Timestamp,

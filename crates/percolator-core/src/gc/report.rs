@@ -1,4 +1,4 @@
-//! What a round of garbage collection did, and where collection stands.
+//! The report of a round of garbage collection, and the state of collection.
 
 use bigtable::Timestamp;
 use bytes::{BufMut, Bytes, BytesMut};

@@ -40,7 +40,7 @@ use crate::resolve::verdicts::Verdict;
 use crate::shared::Shared;
 use crate::txn::held::check_held;
 use crate::txn::open_readers::{LIVES, term};
-use crate::{Error, Result};
+use crate::{Error, InvalidKind, Result};
 
 /// Longest life of a request that is lived with: no registration is believed for longer than four.
 const LIFE_MAX: Duration = Duration::from_secs(150);
@@ -81,10 +81,13 @@ pub(super) async fn learn_longest_life(shared: &Shared) -> Result<()> {
 /// [`Error::Invalid`] when requests of the store may live too long to collect beside them.
 pub(crate) fn check_life(life: Option<Duration>) -> Result<()> {
     match life {
-        Some(life) if life > LIFE_MAX => Err(Error::Invalid(format!(
-            "a request to this store may live for {life:?}, and the store has no floor: at most \
+        Some(life) if life > LIFE_MAX => Err(Error::invalid(
+            InvalidKind::Options,
+            format!(
+                "a request to this store may live for {life:?}, and the store has no floor: at most \
              {LIFE_MAX:?} can be waited for; give its client a shorter deadline"
-        ))),
+            ),
+        )),
         _ => Ok(()),
     }
 }
@@ -95,12 +98,15 @@ pub(crate) fn check_retention(shared: &Shared, retention: Duration) -> Result<()
     if retention >= min || off(mutants::ANY_RETENTION) {
         return Ok(());
     }
-    Err(Error::Invalid(format!(
-        "a retention of {retention:?}: this store has no floor and its requests may live for \
+    Err(Error::invalid(
+        InvalidKind::Options,
+        format!(
+            "a retention of {retention:?}: this store has no floor and its requests may live for \
          {:?}, so that at least {min:?} must be kept; give a longer retention, or its client a \
          shorter deadline",
-        min / LIVES
-    )))
+            min / LIVES
+        ),
+    ))
 }
 
 /// The safe point: nobody begins to read below it.

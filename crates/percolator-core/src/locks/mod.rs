@@ -75,8 +75,10 @@ pub struct Holder {
 /// after a restart every older client is known to be dead.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # percolator_core::doc_test(|client| async move {
-/// use percolator_core::{Holder, Incarnation, LockService, ProcessLocks};
+/// use percolator::admin::Incarnation;
+/// use percolator::cluster::{Holder, LockService, ProcessLocks};
 /// let locks = ProcessLocks::new(client.runtime().clone());
 /// let (a, b) = (Incarnation(1), Incarnation(2));
 /// locks.register(a).await?;

@@ -27,7 +27,7 @@ use super::{Holder, LockService};
 use crate::mutants::{self, off};
 use crate::records::layout::LOCKS_TABLE as TABLE;
 use crate::records::lock::Incarnation;
-use crate::{Error, Result, Runtime};
+use crate::{Error, InvalidKind, Result, Runtime};
 
 const CLAIM: Family = Family::from_static("claim");
 
@@ -46,9 +46,11 @@ const LIFETIME_MIN: Duration = Duration::from_millis(100);
 /// The lock service in a table of the store.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # percolator_core::doc_test(|client| async move {
 /// use std::time::Duration;
-/// use percolator_core::{Holder, Incarnation, LockService, TableLocks};
+/// use percolator::admin::Incarnation;
+/// use percolator::cluster::{Holder, LockService, TableLocks};
 /// let (store, runtime) = (client.services().store.clone(), client.runtime().clone());
 /// // Two processes.
 /// let a = TableLocks::open(&*store, runtime.clone(), TableLocks::LIFETIME).await?;
@@ -103,7 +105,7 @@ impl TableLocks {
     ) -> Result<Self> {
         if lifetime < LIFETIME_MIN {
             let what = format!("tokens that live {lifetime:?}: at least {LIFETIME_MIN:?}");
-            return Err(Error::Invalid(what));
+            return Err(Error::invalid(InvalidKind::Options, what));
         }
         let groups = vec![LocalityGroup::on_disk("claim", Layout::Versions)];
         let table = store.open_table(TABLE, &TableSchema { groups }).await?;

@@ -1,4 +1,4 @@
-//! What admission remembers between two looks at the store.
+//! The memory of admission between two looks at the store.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;

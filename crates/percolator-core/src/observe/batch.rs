@@ -21,7 +21,7 @@ use crate::observe::failures::Delay;
 use crate::observe::handle::{is_of_the_services, note_failure, run_guarded};
 use crate::observe::idle::hints_waiting;
 use crate::observe::notified::clear;
-use crate::observe::observer::{Batch, BatchObserver, Change, Registration, Runner};
+use crate::observe::observer::{AnyBatchObserver, Batch, Change, Registration, Runner};
 use crate::observe::row_lock::lock;
 use crate::observe::set_aside::move_aside;
 use crate::records::column::{Cell, Table};
@@ -128,7 +128,7 @@ async fn round(
     context: &Context,
     registration: &Registration,
     batch: Batch,
-    observer: &dyn BatchObserver,
+    observer: &dyn AnyBatchObserver,
     resume: &mut Option<RowRange>,
 ) -> Result<Round> {
     // Mostly nothing is there, and then nobody need take the lock.
@@ -176,7 +176,7 @@ async fn round_locked(
     context: &Context,
     registration: &Registration,
     batch: Batch,
-    observer: &dyn BatchObserver,
+    observer: &dyn AnyBatchObserver,
     resume: &mut Option<RowRange>,
 ) -> Result<bool> {
     let table = context.shared.table(&registration.observed.table).await?;
@@ -210,7 +210,7 @@ async fn deliver_all<'a>(
     context: &Context,
     registration: &Registration,
     table: &Table,
-    observer: &dyn BatchObserver,
+    observer: &dyn AnyBatchObserver,
     changes: &'a [Seen],
 ) -> Result<Delivered<'a>> {
     let mut delivered = Delivered::default();
@@ -263,8 +263,15 @@ async fn collect(
             if context.failures.delay(&cell, name, context.runtime().now()).is_some() {
                 continue;
             }
-            let change = Change { table: table.clone(), row: notified, column: column.clone() };
-            changes.push((change, row.cells.iter().map(|cell| cell.timestamp).collect()));
+            let seen: Vec<Timestamp> = row.cells.iter().map(|cell| cell.timestamp).collect();
+            let change = Change {
+                table: table.clone(),
+                row: notified,
+                column: column.clone(),
+                commit_ts: seen.iter().max().copied().unwrap_or(Timestamp::ZERO),
+                deleted: false,
+            };
+            changes.push((change, seen));
         }
         left = page.resume;
         if changes.len() >= batch.changes_max {
@@ -280,7 +287,7 @@ async fn deliver(
     context: &Context,
     registration: &Registration,
     table: &Table,
-    observer: &dyn BatchObserver,
+    observer: &dyn AnyBatchObserver,
     changes: &[Seen],
 ) -> Result<()> {
     let mut tx = begin(&context.shared).await?;
@@ -293,7 +300,7 @@ async fn deliver(
         changes = only.len(), start_ts = s.as_u64(),
     );
     context.shared.counters().observer_runs.bump();
-    run_guarded(observer.observe(&mut tx, &only)).await?;
+    run_guarded(observer.run(&mut tx, &only)).await?;
     let committed = tx.commit().await;
     if !off(mutants::BATCH_CLEARS_UNCOMMITTED) {
         committed?;

@@ -1,4 +1,4 @@
-//! What the workers of one `observe` share: their observers, when they scan, what they report.
+//! The state that the workers of one `observe` share: observers, times of scans, reports.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
@@ -20,7 +20,7 @@ use crate::observe::resting::Elsewhere;
 use crate::records::column::{Cell, Table};
 use crate::records::schema::Observed;
 use crate::shared::Shared;
-use crate::{Column, Error, Result, Runtime};
+use crate::{Column, Error, InvalidKind, Result, Runtime};
 
 /// How often a failure of the machinery is told at most.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
@@ -243,10 +243,13 @@ impl Context {
         for (table, (column, own)) in self.observers.iter().flat_map(each) {
             let batched = own.iter().any(|r| matches!(r.runner, Runner::Batch(..)));
             if batched && (own.len() > 1 || !self.are_all_of(table, column, own)) {
-                return Err(Error::Invalid(format!(
-                    "{table}/{column} has a batching observer and another one: give each a column \
+                return Err(Error::invalid(
+                    InvalidKind::Observer,
+                    format!(
+                        "{table}/{column} has a batching observer and another one: give each a column \
                      of its own, or retire the one that is no longer used"
-                )));
+                    ),
+                ));
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Failures of observers, as one process counts them: when the next attempt may come, and when a
-//! cell is to be set aside.
+//! Failures of observers, counted in one process. They say when the next attempt may come, and when
+//! a cell is set aside.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

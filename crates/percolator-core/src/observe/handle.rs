@@ -20,7 +20,7 @@ use crate::observe::context::Context;
 use crate::observe::elsewhere::{handled_elsewhere, waits_for_others};
 use crate::observe::failures::Delay;
 use crate::observe::notified::{clear, notifications};
-use crate::observe::observer::{Change, Observer, Registration, Runner};
+use crate::observe::observer::{AnyObserver, Change, Registration, Runner};
 use crate::observe::register::acknowledged;
 use crate::observe::row_lock::{lock, of_row};
 use crate::observe::set_aside::move_aside;
@@ -87,9 +87,9 @@ async fn run_all(
     let mut bound = Timestamp::MAX;
     let mut later: Option<Duration> = None;
     let mut failed = false;
-    let alone = (observers.len() == 1).then_some(seen);
+    let alone = observers.len() == 1;
     for registration in observers {
-        match run(context, cell, registration, alone).await? {
+        match run(context, cell, registration, seen, alone).await? {
             Ran::Acknowledged(s) => bound = bound.min(s),
             Ran::Cleared => return Ok(Visit::Done),
             Ran::Busy => later = Some(LOCKED_DELAY),
@@ -127,13 +127,14 @@ async fn run_all(
     Ok(Visit::Done)
 }
 
-/// Runs one observer on a cell, if it is dirty for it. `alone`: this process has no other one
-/// for the column, and these versions of the notification were seen.
+/// Runs one observer on a cell, if it is dirty for it. `seen`: the versions of the notification;
+/// `alone`: this process has no other observer of the column.
 async fn run(
     context: &Context,
     cell: &Cell,
     registration: &Registration,
-    alone: Option<&[Timestamp]>,
+    seen: &[Timestamp],
+    alone: bool,
 ) -> Result<Ran> {
     let name = &registration.observed.observer;
     if let Some(delay) = context.failures.delay(cell, name, context.runtime().now()) {
@@ -142,7 +143,7 @@ async fn run(
     let Runner::Each(observer) = &registration.runner else { return Ok(Ran::Busy) };
     let mut backoff = Backoff::new(Duration::from_micros(500), Duration::from_millis(20));
     for _ in 0..CONFLICTS_MAX {
-        let error = match attempt(context, cell, registration, &**observer, alone).await {
+        let error = match attempt(context, cell, registration, &**observer, seen, alone).await {
             Ok(ran) => {
                 context.failures.forget(cell, name);
                 return Ok(ran);
@@ -166,20 +167,28 @@ async fn attempt(
     context: &Context,
     cell: &Cell,
     registration: &Registration,
-    observer: &dyn Observer,
-    alone: Option<&[Timestamp]>,
+    observer: &dyn AnyObserver,
+    seen: &[Timestamp],
+    alone: bool,
 ) -> Result<Ran> {
     let mut tx = begin(&context.shared).await?;
     tx.crew = Some(context.crew.clone());
     let mut ran = Ran::Acknowledged(tx.start_ts());
     let strong = registration.observed.strength == Strength::Strong;
     let name = &registration.observed.observer;
-    if strong && !acknowledge(&mut tx, cell, name).await? {
-        context.shared.counters().notifications_stale.bump();
-        return Ok(if off(mutants::STALE_STAYS) { Ran::Busy } else { ran });
-    }
+    let change = if strong {
+        let Some(change) = acknowledge(&mut tx, cell, name).await? else {
+            context.shared.counters().notifications_stale.bump();
+            return Ok(if off(mutants::STALE_STAYS) { Ran::Busy } else { ran });
+        };
+        change
+    } else {
+        change_of(cell, seen.iter().max().copied().unwrap_or(Timestamp::ZERO), false)
+    };
     // What lies apart is in another row; what others have to handle stays (H53).
-    if let Some(seen) = alone.filter(|_| tx.primary.is_some() && !cell.table.notifies_apart())
+    if alone
+        && tx.primary.is_some()
+        && !cell.table.notifies_apart()
         && (context.runs_all_of(&cell.table, &cell.column)
             || off(mutants::COMMIT_CLEARS_FOR_OTHERS))
     {
@@ -191,15 +200,14 @@ async fn attempt(
             ran = Ran::Cleared;
         }
     }
-    let Cell { table, row, column } = cell.clone();
+    let Change { table, row, .. } = &change;
     let start_ts = tx.start_ts().as_u64();
     tracing::debug!(
         target: "percolator::observer", event = "observer_started", observer = %name,
         table = table.name(), row = %row, start_ts,
     );
     context.shared.counters().observer_runs.bump();
-    let change = Change { table, row, column };
-    run_guarded(observer.observe(&mut tx, &change)).await?;
+    run_guarded(observer.run(&mut tx, &change)).await?;
     let commit_ts = tx.commit().await?.as_u64();
     tracing::debug!(
         target: "percolator::observer", event = "observer_committed", observer = %name,
@@ -236,8 +244,14 @@ fn is_known(cell: &Cell, observers: &[Arc<Registration>]) -> bool {
     cell.table.notifies_apart() && observers.iter().all(strong)
 }
 
-/// Writes the observer's acknowledgement into the transaction, unless the cell is not dirty for it.
-async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Result<bool> {
+fn change_of(cell: &Cell, commit_ts: Timestamp, deleted: bool) -> Change {
+    let Cell { table, row, column } = cell.clone();
+    Change { table, row, column, commit_ts, deleted }
+}
+
+/// Writes the observer's acknowledgement into the transaction, and returns the change; `None` if
+/// the cell is not dirty for it.
+async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Result<Option<Change>> {
     let Cell { table, row, column } = cell;
     let ack = Cell { column: column.ack_of(observer), ..cell.clone() };
     // In one read: garbage collection drops a deletion together with its acknowledgements. A writer
@@ -255,15 +269,15 @@ async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Resul
     });
     let acked = acked.filter(|_| !off(mutants::ACK_UNREAD));
     let changed = of(column);
-    let dirty = changed.is_some_and(|v| acked.is_none_or(|acked| v.commit_ts > acked));
+    let dirty = changed.filter(|v| acked.is_none_or(|acked| v.commit_ts > acked));
     // Of a deletion, and of a long value, nothing is known yet.
     tx.looked_at = changed.and_then(|v| Some((cell.clone(), v.value.clone()?)));
-    if dirty && !off(mutants::NO_ACK) {
+    if dirty.is_some() && !off(mutants::NO_ACK) {
         let s = tx.start_ts().as_u64().to_be_bytes();
         tx.put(ack.clone(), Some(Bytes::copy_from_slice(&s)))?;
         tx.primary = Some(ack);
     }
-    Ok(dirty)
+    Ok(dirty.map(|v| change_of(cell, v.commit_ts, v.deleted)))
 }
 
 /// Whether store, oracle or what the observer feeds failed, which says nothing about the observer

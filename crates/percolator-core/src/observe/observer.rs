@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use bigtable::RowKey;
+use bytes::Bytes;
+use futures::future::BoxFuture;
 
 use crate::records::schema::{Observed, Strength};
-use crate::{Column, Result, Table, Transaction};
+use crate::{Column, Result, Table, Timestamp, Transaction};
 
 /// What an observer was started for: this cell changed since it last ran, perhaps several times.
 ///
@@ -21,6 +22,22 @@ pub struct Change {
     pub row: RowKey,
     /// The observed column.
     pub column: Column,
+    /// The commit timestamp of the newest change; of a notify-only column, of the newest
+    /// notification.
+    pub commit_ts: Timestamp,
+    /// Whether the newest change has deleted the cell.
+    pub deleted: bool,
+}
+
+impl Change {
+    /// The value of the cell that changed, as the observer's transaction sees it: `None` if it was
+    /// deleted, and of a notify-only column.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub async fn value(&self, tx: &Transaction) -> Result<Option<Bytes>> {
+        tx.get(&self.table, &self.row, &self.column).await
+    }
 }
 
 /// Code that runs, in a transaction of its own, after a change of the column it is registered for.
@@ -31,22 +48,22 @@ pub struct Change {
 /// [`Client::set_aside`](crate::Client::set_aside).
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # percolator_core::doc_test(|client| async move {
-/// use percolator_core::*;
+/// use percolator::{Change, Column, Observer, Registration, Result, Transaction, WorkerOptions};
 /// const TEXT: Column = Column::literal("doc:text");
 /// const WORDS: Column = Column::literal("doc:words");
 ///
 /// struct CountWords;
-/// #[async_trait]
 /// impl Observer for CountWords {
 ///     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-///         let text = tx.get(&change.table, &change.row, &change.column).await?;
+///         let text = change.value(tx).await?;
 ///         let words = text.unwrap_or_default().split(|b| *b == b' ').count().to_string();
 ///         tx.set(&change.table, &change.row, &WORDS, words)
 ///     }
 /// }
 ///
-/// let count = Registration::strong("count-words", "docs", TEXT, CountWords);
+/// let count = Registration::strong("count-words", "docs", &TEXT, CountWords);
 /// let workers = client.observe(vec![count], WorkerOptions::default()).await?;
 /// let docs = client.table("docs").await?;
 /// client.transact(async |mut tx| tx.set(&docs, "a", &TEXT, "to be or not")).await?;
@@ -56,7 +73,6 @@ pub struct Change {
 /// workers.stop().await;
 /// # Ok(()) });
 /// ```
-#[async_trait]
 pub trait Observer: Send + Sync + 'static {
     /// Handles a change. The worker commits `tx` afterwards.
     ///
@@ -69,20 +85,36 @@ pub trait Observer: Send + Sync + 'static {
     /// Whatever goes wrong; nothing of the transaction takes effect then.
     /// [`Error::Unavailable`](crate::Error::Unavailable) is not counted against the change: it is
     /// tried again for ever.
-    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()>;
+    fn observe(
+        &self,
+        tx: &mut Transaction,
+        change: &Change,
+    ) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// An observer whose type is forgotten, so that workers can keep all of them in one list.
+pub(crate) trait AnyObserver: Send + Sync {
+    fn run<'a>(&'a self, tx: &'a mut Transaction, change: &'a Change) -> BoxFuture<'a, Result<()>>;
+}
+
+impl<O: Observer> AnyObserver for O {
+    fn run<'a>(&'a self, tx: &'a mut Transaction, change: &'a Change) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.observe(tx, change))
+    }
 }
 
 /// A weak observer that takes many changes at once, such as one that feeds another system which
 /// likes batches. Its notifications stay until `observe` has returned, so a crash redelivers them.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # percolator_core::doc_test(|client| async move {
-/// use percolator_core::*;
+/// use percolator::observe::{Batch, BatchObserver};
+/// use percolator::{Change, Column, Registration, Result, Transaction, WorkerOptions};
 /// use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 /// const CHANGED: Column = Column::literal("export:changed");
 ///
 /// struct Export(std::sync::Arc<AtomicUsize>);
-/// #[async_trait]
 /// impl BatchObserver for Export {
 ///     async fn observe(&self, _tx: &mut Transaction, changes: &[Change]) -> Result<()> {
 ///         self.0.fetch_add(changes.len(), SeqCst);
@@ -92,7 +124,7 @@ pub trait Observer: Send + Sync + 'static {
 ///
 /// let sent = std::sync::Arc::new(AtomicUsize::new(0));
 /// let export = Registration::batched(
-///     "export", "docs", CHANGED, Batch::default(), Export(sent.clone()));
+///     "export", "docs", &CHANGED, Batch::default(), Export(sent.clone()));
 /// let workers = client.observe(vec![export], WorkerOptions::default()).await?;
 /// let docs = client.table("docs").await?;
 /// client.transact(async |mut tx| {
@@ -104,13 +136,35 @@ pub trait Observer: Send + Sync + 'static {
 /// workers.stop().await;
 /// # Ok(()) });
 /// ```
-#[async_trait]
 pub trait BatchObserver: Send + Sync + 'static {
     /// Handles up to [`Batch::changes_max`] changes. The worker commits `tx` afterwards.
     ///
     /// # Errors
     /// Whatever goes wrong; every change of the batch is delivered again, one at a time.
-    async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()>;
+    fn observe(
+        &self,
+        tx: &mut Transaction,
+        changes: &[Change],
+    ) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// As [`AnyObserver`], for many changes at once.
+pub(crate) trait AnyBatchObserver: Send + Sync {
+    fn run<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        changes: &'a [Change],
+    ) -> BoxFuture<'a, Result<()>>;
+}
+
+impl<O: BatchObserver> AnyBatchObserver for O {
+    fn run<'a>(
+        &'a self,
+        tx: &'a mut Transaction,
+        changes: &'a [Change],
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.observe(tx, changes))
+    }
 }
 
 /// When a [`BatchObserver`] runs.
@@ -118,11 +172,11 @@ pub trait BatchObserver: Send + Sync + 'static {
 /// See [`BatchObserver`] for an example.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch {
-    /// Most changes in one call.
+    /// Most changes in one call. Default: 1,000 changes.
     pub changes_max: usize,
     /// How long changes are collected; cut short when a caller waits for idleness and nothing else
     /// is left to do. After a while without any, changes by other clients are looked for only every
-    /// [`idle_max`](crate::WorkerOptions::idle_max), if that is longer.
+    /// [`idle_max`](crate::WorkerOptions::idle_max), if that is longer. Default: 1 s.
     pub interval: Duration,
 }
 
@@ -143,8 +197,8 @@ pub struct Registration {
 
 #[derive(Clone)]
 pub(crate) enum Runner {
-    Each(Arc<dyn Observer>),
-    Batch(Batch, Arc<dyn BatchObserver>),
+    Each(Arc<dyn AnyObserver>),
+    Batch(Batch, Arc<dyn AnyBatchObserver>),
 }
 
 impl Registration {
@@ -155,34 +209,34 @@ impl Registration {
     pub fn strong(
         name: impl Into<String>,
         table: impl Into<String>,
-        column: Column,
+        column: &Column,
         observer: impl Observer,
     ) -> Self {
         let runner = Runner::Each(Arc::new(observer));
-        Registration::new(name.into(), table.into(), column, Strength::Strong, runner)
+        Registration::new(name.into(), table.into(), column.clone(), Strength::Strong, runner)
     }
 
     /// An observer of the notifications on a notify-only column.
     pub fn weak(
         name: impl Into<String>,
         table: impl Into<String>,
-        column: Column,
+        column: &Column,
         observer: impl Observer,
     ) -> Self {
         let runner = Runner::Each(Arc::new(observer));
-        Registration::new(name.into(), table.into(), column, Strength::Weak, runner)
+        Registration::new(name.into(), table.into(), column.clone(), Strength::Weak, runner)
     }
 
     /// A batching observer of the notifications on a notify-only column.
     pub fn batched(
         name: impl Into<String>,
         table: impl Into<String>,
-        column: Column,
+        column: &Column,
         batch: Batch,
         observer: impl BatchObserver,
     ) -> Self {
         let runner = Runner::Batch(batch, Arc::new(observer));
-        Registration::new(name.into(), table.into(), column, Strength::Weak, runner)
+        Registration::new(name.into(), table.into(), column.clone(), Strength::Weak, runner)
     }
 
     /// Bounds how many runs of this observer there are at a time, in place of
@@ -192,14 +246,14 @@ impl Registration {
     /// each. A batching observer has one run at a time anyway.
     ///
     /// ```
-    /// # use percolator_core::{*, async_trait};
+    /// # use percolator_core::face as percolator;
+    /// # use percolator::*;
     /// # struct CallsAnother;
-    /// # #[async_trait]
     /// # impl Observer for CallsAnother {
     /// #     async fn observe(&self, _: &mut Transaction, _: &Change) -> Result<()> { Ok(()) }
     /// # }
     /// const TEXT: Column = Column::literal("doc:text");
-    /// let call = Registration::strong("call", "docs", TEXT, CallsAnother).runs_max(2);
+    /// let call = Registration::strong("call", "docs", &TEXT, CallsAnother).runs_max(2);
     /// assert_eq!(call.observed().observer, "call");
     /// ```
     #[must_use]

@@ -21,7 +21,7 @@ use crate::runtime::Backoff;
 use crate::shared::Shared;
 use crate::txn::get::{Patience, read_acknowledged, versions};
 use crate::txn::held::check_held;
-use crate::{Column, Error, Result, Table};
+use crate::{Column, Error, InvalidKind, Result, Table};
 
 /// How often a registration is tried when other clients register at the same time.
 const TRIES_MAX: u32 = 100;
@@ -205,19 +205,22 @@ fn contended() -> Error {
 pub(super) fn check(entry: &Observed) -> Result<()> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     if entry.observer.is_empty() || !entry.observer.bytes().all(plain) {
-        return Err(Error::Invalid(format!(
-            "observer name {:?}: use the form [-_.a-zA-Z0-9]+",
-            entry.observer
-        )));
+        return Err(Error::invalid(
+            InvalidKind::Observer,
+            format!("observer name {:?}: use the form [-_.a-zA-Z0-9]+", entry.observer),
+        ));
     }
     let ack = entry.column.ack_of(&entry.observer);
     if ack.as_bytes().len() > COLUMN_BYTES_MAX {
-        return Err(Error::Invalid(format!(
-            "the names of observer and column are too long together: {} bytes, at most {}",
-            entry.observer.len() + entry.column.as_bytes().len(),
-            COLUMN_BYTES_MAX + entry.observer.len() + entry.column.as_bytes().len()
-                - ack.as_bytes().len()
-        )));
+        return Err(Error::invalid(
+            InvalidKind::Observer,
+            format!(
+                "the names of observer and column are too long together: {} bytes, at most {}",
+                entry.observer.len() + entry.column.as_bytes().len(),
+                COLUMN_BYTES_MAX + entry.observer.len() + entry.column.as_bytes().len()
+                    - ack.as_bytes().len()
+            ),
+        ));
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use crate::observe::options::WorkerOptions;
 use crate::observe::register::{check, register};
 use crate::records::schema::Observed;
 use crate::shared::Shared;
-use crate::{Error, Result};
+use crate::{Error, InvalidKind, Result};
 
 /// How long until a hint is followed again whose row another worker was at.
 const MET_DELAY: Duration = Duration::from_millis(1);
@@ -47,10 +47,13 @@ pub(crate) async fn observe(
     for (i, entry) in wanted.iter().enumerate() {
         check(entry)?;
         if wanted[..i].contains(entry) {
-            return Err(Error::Invalid(format!(
-                "observer {} is registered twice for {}/{}: give each its own name",
-                entry.observer, entry.table, entry.column
-            )));
+            return Err(Error::invalid(
+                InvalidKind::Observer,
+                format!(
+                    "observer {} is registered twice for {}/{}: give each its own name",
+                    entry.observer, entry.table, entry.column
+                ),
+            ));
         }
     }
     let crew = Arc::new(Crew::default());
@@ -92,11 +95,11 @@ impl Workers {
     /// something, and is waited for during one more second.
     ///
     /// ```
+    /// # use percolator_core::face as percolator;
     /// # percolator_core::doc_test(|client| async move {
-    /// use percolator_core::*;
+    /// use percolator::*;
     /// use std::time::Duration;
     /// struct Hangs;
-    /// #[async_trait]
     /// impl Observer for Hangs {
     ///     async fn observe(&self, _: &mut Transaction, _: &Change) -> Result<()> {
     ///         std::future::pending().await
@@ -104,7 +107,7 @@ impl Workers {
     /// }
     ///
     /// const TEXT: Column = Column::literal("doc:text");
-    /// let hangs = Registration::strong("hangs", "docs", TEXT, Hangs);
+    /// let hangs = Registration::strong("hangs", "docs", &TEXT, Hangs);
     /// let workers = client.observe(vec![hangs], WorkerOptions::default()).await?;
     /// let docs = client.table("docs").await?;
     /// client.transact(async |mut tx| tx.set(&docs, "a", &TEXT, "to be or not")).await?;

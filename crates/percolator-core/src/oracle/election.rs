@@ -23,7 +23,7 @@ use crate::mutants::{self, off};
 use crate::oracle::record::{ADDRESS_BYTES_MAX, Record, read};
 use crate::oracle::window::{Lease, WindowOracle, lease_wait, open_table};
 use crate::runtime::fresh_incarnation;
-use crate::{Error, Result, Runtime};
+use crate::{Error, InvalidKind, Result, Runtime};
 
 /// How often who stands by looks at the record, and once more when the lease is over that it saw
 /// last: a leader's death is then noticed no later than this after its last renewal, and made up
@@ -39,14 +39,17 @@ const RENEW_AGAIN: Duration = Duration::from_millis(100);
 /// How an oracle process takes part.
 ///
 /// ```
-/// let options = percolator_core::OracleOptions::default();
+/// # use percolator_core::face as percolator;
+/// let options = percolator::cluster::OracleOptions::default();
 /// assert!(options.address.is_empty());
 /// ```
 #[derive(Debug, Clone)]
 pub struct OracleOptions {
     /// Where clients reach this process, at most 255 bytes; those who stand by tell clients.
+    /// Default: none.
     pub address: String,
     /// How many timestamps are reserved ahead. A change of leaders leaves at most as many unused.
+    /// Default: 10,000,000 timestamps.
     pub window: u64,
 }
 
@@ -75,8 +78,10 @@ pub enum OracleRole {
 /// One of any number of processes of which one serves timestamps.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # use std::sync::Arc;
-/// use percolator_core::{Oracle, OracleNode, OracleOptions, OracleRole, Runtime};
+/// use percolator::cluster::{Oracle, OracleNode, OracleOptions, OracleRole};
+/// use percolator::runtime::Runtime;
 /// # let runtime = percolator_core::testing::VirtualRuntime::new(1);
 /// # runtime.clone().block_on(async {
 /// # let (runtime, store) = (Arc::new(runtime), Arc::new(bigtable::MemoryStore::new()));
@@ -89,7 +94,7 @@ pub enum OracleRole {
 /// oracle.timestamp().await?;
 /// node.resign().await?;
 /// assert!(oracle.timestamp().await.is_err());
-/// # Ok::<(), percolator_core::Error>(()) }).unwrap();
+/// # Ok::<(), percolator::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug)]
 pub struct OracleNode {
@@ -122,12 +127,15 @@ impl OracleNode {
         options: OracleOptions,
     ) -> Result<Self> {
         if options.window == 0 {
-            return Err(Error::Invalid("an oracle's window of no timestamps".to_owned()));
+            return Err(Error::invalid(
+                InvalidKind::Options,
+                "an oracle's window of no timestamps".to_owned(),
+            ));
         }
         if options.address.len() > ADDRESS_BYTES_MAX {
             let len = options.address.len();
             let what = format!("an oracle's address of {len} bytes, at most {ADDRESS_BYTES_MAX}");
-            return Err(Error::Invalid(what));
+            return Err(Error::invalid(InvalidKind::Options, what));
         }
         let role = OracleRole::StandsBy { leader: None, trouble: None };
         let state = Mutex::new(State { role, resigned: false });

@@ -37,15 +37,17 @@ pub struct Stamp {
 /// Consecutive timestamps, issued at once.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # futures::executor::block_on(async {
-/// # use percolator_core::{Incarnation, WindowOracle};
+/// # use percolator::admin::Incarnation;
+/// # use percolator::cluster::WindowOracle;
 /// # let store = bigtable::MemoryStore::new();
 /// let oracle = WindowOracle::open(&store, Incarnation(1)).await?;
 /// let range = oracle.timestamps(3).await?;
 /// let (first, last) = (range.stamp(0).unwrap(), range.stamp(2).unwrap());
 /// assert_eq!(last.timestamp.as_u64(), first.timestamp.as_u64() + 2);
 /// assert_eq!(range.stamp(3), None);
-/// # Ok::<(), percolator_core::Error>(()) }).unwrap();
+/// # Ok::<(), percolator::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StampRange {

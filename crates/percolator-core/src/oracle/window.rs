@@ -31,7 +31,7 @@ use crate::oracle::record::{Lead, Record, read, replace};
 use crate::oracle::{Oracle, Stamp, StampRange};
 use crate::records::layout::{SYSTEM_TABLE, system_schema};
 use crate::records::lock::Incarnation;
-use crate::{Error, Result, Runtime};
+use crate::{Error, InvalidKind, Result, Runtime};
 
 /// How many timestamps one write to the store reserves.
 pub(crate) const WINDOW: u64 = 1_000_000;
@@ -61,16 +61,18 @@ pub(super) fn lease_wait() -> Duration {
 /// The oracle of a single process.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # use std::sync::Arc;
 /// # futures::executor::block_on(async {
-/// use percolator_core::{Incarnation, Oracle, WindowOracle};
+/// use percolator::admin::Incarnation;
+/// use percolator::cluster::{Oracle, WindowOracle};
 /// let store = bigtable::MemoryStore::new();
 /// let oracle = WindowOracle::open(&store, Incarnation(1)).await?;
 /// let last = oracle.timestamp().await?.timestamp;
 /// drop(oracle);
 /// let restarted = WindowOracle::open(&store, Incarnation(2)).await?;
 /// assert!(restarted.timestamp().await?.timestamp > last);
-/// # Ok::<(), percolator_core::Error>(()) }).unwrap();
+/// # Ok::<(), percolator::Error>(()) }).unwrap();
 /// ```
 #[derive(Debug)]
 pub struct WindowOracle {
@@ -121,15 +123,17 @@ impl WindowOracle {
     /// fresh.
     ///
     /// ```
+    /// # use percolator_core::face as percolator;
     /// # futures::executor::block_on(async {
     /// use bigtable::Timestamp;
-    /// use percolator_core::{Incarnation, Oracle, WindowOracle};
+    /// use percolator::admin::Incarnation;
+    /// use percolator::cluster::{Oracle, WindowOracle};
     /// let store = bigtable::MemoryStore::new();
     /// let to = Timestamp::new(1 << 40).unwrap();
     /// WindowOracle::raise(&store, Incarnation(1), to).await?;
     /// let oracle = WindowOracle::open(&store, Incarnation(2)).await?;
     /// assert!(oracle.timestamp().await?.timestamp > to);
-    /// # Ok::<(), percolator_core::Error>(()) }).unwrap();
+    /// # Ok::<(), percolator::Error>(()) }).unwrap();
     /// ```
     ///
     /// # Errors
@@ -162,7 +166,10 @@ impl WindowOracle {
         window: u64,
     ) -> Result<Self> {
         if window == 0 {
-            return Err(Error::Invalid("an oracle's window of no timestamps".to_owned()));
+            return Err(Error::invalid(
+                InvalidKind::Options,
+                "an oracle's window of no timestamps".to_owned(),
+            ));
         }
         let table = open_table(store).await?;
         let stored = read(&*table).await?;
@@ -211,7 +218,7 @@ impl WindowOracle {
     pub async fn timestamps(&self, count: u32) -> Result<StampRange> {
         if count == 0 || count > TIMESTAMPS_MAX {
             let what = format!("{count} timestamps at once: ask for 1 to {TIMESTAMPS_MAX}");
-            return Err(Error::Invalid(what));
+            return Err(Error::invalid(InvalidKind::Options, what));
         }
         self.lead_now().await?;
         loop {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use bigtable::{RowKey, Store};
 use bytes::Bytes;
 
-use crate::{Error, Result};
+use crate::{Error, InvalidKind, Result};
 
 /// Most bytes in a column's name.
 pub const COLUMN_BYTES_MAX: usize = bigtable::QUALIFIER_BYTES_MAX;
@@ -24,12 +24,13 @@ pub(crate) const ACK_FAMILY: &str = "ack";
 /// The family is of the form `[-_.a-zA-Z0-9]+`; the qualifier may hold any bytes.
 ///
 /// ```
-/// use percolator_core::Column;
+/// # use percolator_core::face as percolator;
+/// use percolator::Column;
 /// const BAL: Column = Column::literal("bal");
 /// assert_eq!(Column::new("bal")?, BAL);
 /// assert_eq!(Column::new("doc:content")?.to_string(), "doc:content");
 /// assert!(Column::new(":content").is_err());
-/// # Ok::<(), percolator_core::Error>(())
+/// # Ok::<(), percolator::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Column(Bytes);
@@ -44,10 +45,13 @@ impl Column {
         let name = name.into();
         let column = Column(name);
         if let Some(problem) = family_problem(&column.0) {
-            return Err(Error::Invalid(format!(
-                "column {column} {problem}; write family:qualifier, the family of the form \
+            return Err(Error::invalid(
+                InvalidKind::Column,
+                format!(
+                    "column {column} {problem}; write family:qualifier, the family of the form \
                  [-_.a-zA-Z0-9]+ and not `ack`"
-            )));
+                ),
+            ));
         }
         Ok(column)
     }
@@ -184,10 +188,13 @@ impl Table {
         if std::ptr::addr_eq(self.0.of.as_ptr(), Arc::as_ptr(store)) {
             return Ok(());
         }
-        Err(Error::Invalid(format!(
-            "table {} was opened by a client of another store: open it with `table` of this client",
-            self.name()
-        )))
+        Err(Error::invalid(
+            InvalidKind::Table,
+            format!(
+                "table {} was opened by a client of another store: open it with `table` of this client",
+                self.name()
+            ),
+        ))
     }
 
     /// The table's name.
@@ -262,7 +269,9 @@ impl Cell {
 /// The name of a cell: table, row, column. Locks point at their primary by it.
 ///
 /// ```
-/// use percolator_core::{CellName, Column};
+/// # use percolator_core::face as percolator;
+/// use percolator::admin::CellName;
+/// use percolator::Column;
 /// let cell = CellName {
 ///     table: "accounts".into(), row: "Bob".into(), column: Column::literal("bal"),
 /// };

@@ -40,7 +40,8 @@ pub(crate) const LOCKS_TABLE: &str = "percolator.locks";
 /// without which nobody can read for long, and the tokens of those who hold locks.
 ///
 /// ```
-/// assert!(percolator_core::upkeep_tables().contains(&"percolator.locks".to_owned()));
+/// # use percolator_core::face as percolator;
+/// assert!(percolator::store::upkeep_tables().contains(&"percolator.locks".to_owned()));
 /// ```
 pub fn upkeep_tables() -> Vec<String> {
     vec![SYSTEM_TABLE.to_owned(), LOCKS_TABLE.to_owned()]
@@ -67,7 +68,8 @@ fn failed_group() -> LocalityGroup {
 /// about.
 ///
 /// ```
-/// assert!(percolator_core::notify_schema().check().is_ok());
+/// # use percolator_core::face as percolator;
+/// assert!(percolator::store::notify_schema().check().is_ok());
 /// ```
 pub fn notify_schema() -> TableSchema {
     TableSchema { groups: vec![notify_group(), failed_group()] }
@@ -76,7 +78,8 @@ pub fn notify_schema() -> TableSchema {
 /// The store's schema of a table for transactions.
 ///
 /// ```
-/// assert!(percolator_core::table_schema().check().is_ok());
+/// # use percolator_core::face as percolator;
+/// assert!(percolator::store::table_schema().check().is_ok());
 /// ```
 pub fn table_schema() -> TableSchema {
     TableSchema {

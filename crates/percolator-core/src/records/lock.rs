@@ -34,7 +34,8 @@ pub(crate) enum Kind {
 /// The name of one life of one client: drawn at random at every start, never reused (H17).
 ///
 /// ```
-/// use percolator_core::Incarnation;
+/// # use percolator_core::face as percolator;
+/// use percolator::admin::Incarnation;
 /// assert_eq!(Incarnation(255).to_string(), "ff");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -19,4 +19,5 @@ pub(crate) mod layout;
 pub(crate) mod lock;
 pub(crate) mod placement;
 pub(crate) mod schema;
+pub(crate) mod value;
 pub(crate) mod write;

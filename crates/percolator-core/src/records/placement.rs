@@ -32,7 +32,7 @@ use bigtable::{ROW_KEY_BYTES_MAX, RowKey, Store};
 use bytes::{BufMut, BytesMut};
 
 use crate::records::column::Table;
-use crate::{Error, Result};
+use crate::{Error, InvalidKind, Result};
 
 /// The first part of the name of a table of notifications; no user's table can begin like that.
 const TABLE_PREFIX: &str = "percolator.notify.";
@@ -98,11 +98,14 @@ impl Table {
     /// [`Error::Invalid`] when its key has no room left for the shard.
     pub(crate) fn check_notify_key(&self, row: &RowKey) -> Result<()> {
         if self.notifies_apart() && row.as_bytes().len() >= ROW_KEY_BYTES_MAX {
-            return Err(Error::Invalid(format!(
-                "a row key of {ROW_KEY_BYTES_MAX} bytes: at most {} are allowed on a store without \
+            return Err(Error::invalid(
+                InvalidKind::RowKey,
+                format!(
+                    "a row key of {ROW_KEY_BYTES_MAX} bytes: at most {} are allowed on a store without \
                  locality groups; use a hash of it as the key",
-                ROW_KEY_BYTES_MAX - 1
-            )));
+                    ROW_KEY_BYTES_MAX - 1
+                ),
+            ));
         }
         Ok(())
     }

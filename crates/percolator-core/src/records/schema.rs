@@ -12,7 +12,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::records::codec::{Reader, put_bytes16};
 use crate::records::layout::SYSTEM;
-use crate::{Column, Error, Result};
+use crate::{Column, Error, InvalidKind, Result};
 
 const ROW: &str = "observers";
 const QUALIFIER: &str = "schema";
@@ -21,7 +21,8 @@ const SWEPT: u8 = 2;
 /// How a column is observed.
 ///
 /// ```
-/// assert_ne!(percolator_core::Strength::Strong, percolator_core::Strength::Weak);
+/// # use percolator_core::face as percolator;
+/// assert_ne!(percolator::observe::Strength::Strong, percolator::observe::Strength::Weak);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Strength {
@@ -86,11 +87,14 @@ impl Schema {
                 e.table == entry.table && e.column == entry.column && e.strength != entry.strength
             };
             if let Some(other) = entries.keys().find(clash) {
-                return Err(Error::Invalid(format!(
-                    "observers {} and {} want {}/{} to be both strong and weak: a notify-only \
+                return Err(Error::invalid(
+                    InvalidKind::Observer,
+                    format!(
+                        "observers {} and {} want {}/{} to be both strong and weak: a notify-only \
                      column carries no data; use two columns",
-                    other.observer, entry.observer, entry.table, entry.column
-                )));
+                        other.observer, entry.observer, entry.table, entry.column
+                    ),
+                ));
             }
             // A weak observer has nothing to catch up with: notifications carry no data.
             entries.entry(entry.clone()).or_insert(entry.strength == Strength::Weak);

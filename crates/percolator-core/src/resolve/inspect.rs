@@ -17,8 +17,9 @@ use crate::{Column, Incarnation, Result};
 /// What a cell holds at one timestamp, in Percolator's own columns.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # percolator_core::doc_test(|client| async move {
-/// use percolator_core::Column;
+/// use percolator::Column;
 /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
 /// let commit_ts = client.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, "$10")).await;
 /// let history = client.cell_history(&accounts, "Bob", &bal).await?;

@@ -32,7 +32,7 @@ use crate::txn::plan::{Plan, RowPlan};
 use crate::txn::prewrite::{mutate_rows, prewrite};
 use crate::txn::rows;
 use crate::txn::settle::{Settled, settle_refused, settle_without_lock};
-use crate::{AbortReason, Error, Result, Timestamp, Transaction};
+use crate::{AbortReason, Error, InvalidKind, Result, Timestamp, Transaction};
 
 /// A transaction between its phases: every cell is locked, nothing is decided.
 ///
@@ -41,8 +41,9 @@ use crate::{AbortReason, Error, Result, Timestamp, Transaction};
 /// works.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # percolator_core::doc_test(|client| async move {
-/// use percolator_core::Column;
+/// use percolator::Column;
 /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
 /// let mut tx = client.begin().await?;
 /// tx.set(&accounts, "Bob", &bal, "$3")?;
@@ -150,7 +151,10 @@ impl Transaction {
         self.shared.check_open()?;
         match Plan::of(&mut self).await? {
             Some(plan) => self.prewrite_plan(plan).await,
-            None => Err(Error::Invalid("the transaction wrote nothing to prewrite".to_owned())),
+            None => Err(Error::invalid(
+                InvalidKind::Transaction,
+                "the transaction wrote nothing to prewrite".to_owned(),
+            )),
         }
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Version {
     pub(crate) column: Column,
     pub(crate) commit_ts: Timestamp,
     pub(crate) value: Option<Bytes>,
+    /// Whether it is a deletion. A value may be absent because nobody wanted it.
+    pub(crate) deleted: bool,
 }
 
 /// What a reader does about a lock whose owner lives.
@@ -245,7 +247,12 @@ pub(crate) async fn versions(
         if write.kind == Kind::Put && write.short_value.is_none() && wanted(&column) {
             long.push((versions.len(), write.start_ts));
         }
-        versions.push(Version { column, commit_ts: cell.timestamp, value: write.short_value });
+        versions.push(Version {
+            column,
+            commit_ts: cell.timestamp,
+            value: write.short_value,
+            deleted: write.kind == Kind::Delete,
+        });
     }
     if long.is_empty() {
         check_held(shared, s)?;

@@ -11,7 +11,7 @@ use crate::mutants::{self, off};
 use crate::shared::Shared;
 use crate::txn::plan::{Plan, RowPlan};
 use crate::txn::rows::size;
-use crate::{Error, Result};
+use crate::{Error, InvalidKind, Result};
 
 /// Checks that the store takes every request that the two phases may make for the rows of a
 /// plan.
@@ -53,11 +53,14 @@ fn too_large(RowPlan { table, row, .. }: &RowPlan, step: &str, error: &bigtable:
         bigtable::Error::InvalidRequest(why) => why.clone(),
         other => other.to_string(),
     };
-    Error::Invalid(format!(
-        "the {step} of row {row} of table {} would take {why}: write fewer cells of this row in one \
+    Error::invalid(
+        InvalidKind::Transaction,
+        format!(
+            "the {step} of row {row} of table {} would take {why}: write fewer cells of this row in one \
          transaction, or use shorter names and values; nothing was locked",
-        table.name()
-    ))
+            table.name()
+        ),
+    )
 }
 
 /// Whether these mutations take at most half of a request, so that others fit beside them.

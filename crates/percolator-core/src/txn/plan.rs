@@ -14,7 +14,7 @@ use crate::records::schema::{Schema, Strength};
 use crate::shared::Shared;
 use crate::txn::open_readers::Open;
 use crate::txn::rows::{LockedCell, NewLock};
-use crate::{Error, Result, Timestamp, Transaction};
+use crate::{Error, InvalidKind, Result, Timestamp, Transaction};
 
 /// The rows that a transaction writes, and the cell that decides.
 #[derive(Debug)]
@@ -154,10 +154,13 @@ fn observed(schema: &Schema, cell: &Cell) -> Result<bool> {
     match schema.strength(cell.table.name(), &cell.column) {
         Some(Strength::Strong) => Ok(true),
         None => Ok(false),
-        Some(Strength::Weak) => Err(Error::Invalid(format!(
-            "{} only carries notifications: use `notify`, or write another column",
-            cell.location()
-        ))),
+        Some(Strength::Weak) => Err(Error::invalid(
+            InvalidKind::Observer,
+            format!(
+                "{} only carries notifications: use `notify`, or write another column",
+                cell.location()
+            ),
+        )),
     }
 }
 

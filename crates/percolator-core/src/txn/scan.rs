@@ -28,20 +28,30 @@ pub struct ScannedRow {
     pub cells: Vec<(Column, Bytes)>,
 }
 
+impl ScannedRow {
+    /// The value of a column, if the scan found one.
+    pub fn get(&self, column: &Column) -> Option<&Bytes> {
+        let at = self.cells.binary_search_by(|(other, _)| other.cmp(column)).ok()?;
+        Some(&self.cells[at].1)
+    }
+}
+
 /// A scan of a table's rows, in order, at one timestamp. Without further words it returns every
 /// column of every row.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # percolator_core::doc_test(|client| async move {
-/// use percolator_core::Column;
+/// use percolator::Column;
 /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
 /// let mut tx = client.begin().await?;
 /// for who in ["Ann", "Bob", "Bonny"] {
 ///     tx.set(&accounts, who, &bal, "$10")?;
 /// }
-/// let rows = tx.scan(&accounts).prefix("Bo").columns([bal]).limit(10).collect().await?;
+/// let rows = tx.scan(&accounts).prefix("Bo").columns([&bal]).limit(10).collect().await?;
 /// assert_eq!(rows.len(), 2);
 /// assert_eq!(rows[0].row, "Bob".into());
+/// assert_eq!(rows[0].get(&bal).map(|value| &value[..]), Some(&b"$10"[..]));
 /// # Ok(()) });
 /// ```
 #[derive(Debug)]
@@ -91,8 +101,8 @@ impl<'a> Scan<'a> {
 
     /// Only these columns; rows with none of them are left out.
     #[must_use]
-    pub fn columns(mut self, columns: impl IntoIterator<Item = Column>) -> Self {
-        self.columns = columns.into_iter().collect();
+    pub fn columns<'c>(mut self, columns: impl IntoIterator<Item = &'c Column>) -> Self {
+        self.columns = columns.into_iter().cloned().collect();
         self.columns.sort();
         self.columns.dedup();
         self

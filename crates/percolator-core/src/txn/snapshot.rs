@@ -12,8 +12,9 @@ use std::sync::Arc;
 /// A read-only view of the data at one timestamp.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # percolator_core::doc_test(|client| async move {
-/// use percolator_core::Column;
+/// use percolator::Column;
 /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
 /// let mut tx = client.begin().await?;
 /// tx.set(&accounts, "Bob", &bal, "$10")?;
@@ -49,15 +50,28 @@ impl Snapshot {
         self.0.get(table, row, column).await
     }
 
+    /// Reads several columns of one row at once.
+    ///
+    /// # Errors
+    /// As [`Transaction::get_row`].
+    pub async fn get_row<const N: usize>(
+        &self,
+        table: &Table,
+        row: impl Into<RowKey>,
+        columns: [&Column; N],
+    ) -> Result<[Option<Bytes>; N]> {
+        self.0.get_row(table, row, columns).await
+    }
+
     /// Reads several columns of several rows at once.
     ///
     /// # Errors
     /// As [`Transaction::get_many`].
-    pub async fn get_many(
+    pub async fn get_many<'c>(
         &self,
         table: &Table,
         rows: &[RowKey],
-        columns: &[Column],
+        columns: impl IntoIterator<Item = &'c Column>,
     ) -> Result<Vec<Vec<Option<Bytes>>>> {
         self.0.get_many(table, rows, columns).await
     }

@@ -5,12 +5,13 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bigtable::Timestamp;
 use bigtable::sync::locked;
 
 use crate::runtime::Backoff;
 use crate::shared::Shared;
 use crate::txn::begin::begin;
-use crate::{Error, Result, Transaction};
+use crate::{Error, InvalidKind, Result, Transaction};
 
 /// One attempt of [`Client::transact`](crate::Client::transact): the transaction that its closure
 /// works with.
@@ -24,6 +25,18 @@ pub struct Attempt {
     /// `None` only while it is dropped.
     tx: Option<Transaction>,
     home: Arc<Mutex<Option<Transaction>>>,
+}
+
+/// A transaction that has committed, and what its closure returned.
+///
+/// See [`Client::transact_receipt`](crate::Client::transact_receipt) for an example.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt<T> {
+    /// What the closure returned.
+    pub value: T,
+    /// The timestamp at which the transaction's writes are visible; its start timestamp if it wrote
+    /// nothing.
+    pub commit_ts: Timestamp,
 }
 
 impl Deref for Attempt {
@@ -54,7 +67,7 @@ const BACKOFF_MAX: Duration = Duration::from_millis(500);
 /// Runs `work` in a transaction and commits it. After an abort the closure runs again, from
 /// scratch and with a new start timestamp, so that it reads what the winner wrote (H22); never
 /// after an unknown outcome.
-pub(crate) async fn transact<T, F, W>(shared: &Arc<Shared>, work: F) -> Result<T>
+pub(crate) async fn transact<T, F, W>(shared: &Arc<Shared>, work: F) -> Result<Receipt<T>>
 where
     F: Fn(Attempt) -> W,
     W: Future<Output = Result<T>>,
@@ -63,7 +76,7 @@ where
     let mut attempt = 1;
     loop {
         let error = match try_once(shared, &work).await {
-            Ok(value) => return Ok(value),
+            Ok(receipt) => return Ok(receipt),
             Err(error) => error,
         };
         if !error.is_retryable() || attempt >= shared.options().attempts_max {
@@ -75,7 +88,7 @@ where
     }
 }
 
-async fn try_once<T, F, W>(shared: &Arc<Shared>, work: &F) -> Result<T>
+async fn try_once<T, F, W>(shared: &Arc<Shared>, work: &F) -> Result<Receipt<T>>
 where
     F: Fn(Attempt) -> W,
     W: Future<Output = Result<T>>,
@@ -84,7 +97,12 @@ where
     let tx = Some(begin(shared).await?);
     let value = work(Attempt { tx, home: home.clone() }).await?;
     let tx = locked(&home).take();
-    let kept = || Error::Invalid("the closure kept its transaction: let go of it".to_owned());
-    tx.ok_or_else(kept)?.commit().await?;
-    Ok(value)
+    let kept = || {
+        Error::invalid(
+            InvalidKind::Transaction,
+            "the closure kept its transaction: let go of it".to_owned(),
+        )
+    };
+    let commit_ts = tx.ok_or_else(kept)?.commit().await?;
+    Ok(Receipt { value, commit_ts })
 }

@@ -13,13 +13,14 @@ use crate::options::{ROW_KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_CELLS
 use crate::oracle::Stamp;
 use crate::records::column::Cell;
 use crate::records::schema::Strength;
+use crate::records::value::Value;
 use crate::shared::Shared;
 use crate::txn::buffer::Buffer;
 use crate::txn::get::{Patience, read_cell, read_rows, selection};
 use crate::txn::open_readers::Open;
 use crate::txn::predictor::Cache;
 use crate::txn::read_ahead::read_ahead;
-use crate::{Column, Error, Result, Scan, Table};
+use crate::{Column, Error, InvalidKind, Result, Scan, Table};
 
 /// A transaction with snapshot isolation: it reads the data as of its start timestamp, and its
 /// writes become visible all at once, at its commit timestamp, unless another transaction wrote one
@@ -33,8 +34,9 @@ use crate::{Column, Error, Result, Scan, Table};
 /// cells and write different ones may both commit.
 ///
 /// ```
+/// # use percolator_core::face as percolator;
 /// # percolator_core::doc_test(|client| async move {
-/// use percolator_core::Column;
+/// use percolator::Column;
 /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
 /// let mut tx = client.begin().await?;
 /// tx.set(&accounts, "Bob", &bal, "$10")?;
@@ -100,7 +102,8 @@ impl Transaction {
     /// effect, and the next worker handles the change. Costs one look at a flag.
     ///
     /// ```
-    /// # use percolator_core::*;
+    /// # use percolator_core::face as percolator;
+    /// # use percolator::*;
     /// # async fn page(_: usize) -> Result<()> { Ok(()) }
     /// async fn fetch(tx: &mut Transaction) -> Result<()> {
     ///     for n in 0..1000 {
@@ -161,20 +164,49 @@ impl Transaction {
         read_cell(&self.shared, table, &row, column, self.start_ts()).await
     }
 
+    /// Reads several columns of one row at once: one value for each column, in the order asked for.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::Column;
+    /// let (docs, title, text) =
+    ///     (client.table("docs").await?, Column::literal("doc:title"), Column::literal("doc:text"));
+    /// client.transact(async |mut tx| tx.set(&docs, "a", &title, "A cod")).await?;
+    /// let [found, missing] = client.begin().await?.get_row(&docs, "a", [&title, &text]).await?;
+    /// assert_eq!(found.as_deref(), Some(&b"A cod"[..]));
+    /// assert_eq!(missing, None);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Transaction::get).
+    pub async fn get_row<const N: usize>(
+        &self,
+        table: &Table,
+        row: impl Into<RowKey>,
+        columns: [&Column; N],
+    ) -> Result<[Option<Bytes>; N]> {
+        let rows = [row.into()];
+        let mut found = self.get_many(table, &rows, columns).await?.into_iter().flatten();
+        Ok(std::array::from_fn(|_| found.next().flatten()))
+    }
+
     /// Reads several columns of several rows at once: one inner vector for each row, with one entry
     /// for each column, in the order asked for.
     ///
     /// # Errors
     /// As [`get`](Transaction::get).
-    pub async fn get_many(
+    pub async fn get_many<'c>(
         &self,
         table: &Table,
         rows: &[RowKey],
-        columns: &[Column],
+        columns: impl IntoIterator<Item = &'c Column>,
     ) -> Result<Vec<Vec<Option<Bytes>>>> {
+        let columns: Vec<&Column> = columns.into_iter().collect();
         self.shared.check_open()?;
         table.check_of(&self.shared.services().store)?;
-        let mut sorted: Vec<Column> = columns.to_vec();
+        let mut sorted: Vec<Column> = columns.iter().map(|column| (*column).clone()).collect();
         sorted.sort();
         sorted.dedup();
         rows.iter().try_for_each(check_row)?;
@@ -187,9 +219,9 @@ impl Transaction {
         for some in rows.chunks(ROWS_AT_ONCE) {
             let found = read_rows(shared, table, some, &select, s, Patience::Wait).await?;
             for (row, versions) in some.iter().zip(found) {
-                let value = |column: &Column| match self.own(table, row, column) {
+                let value = |column: &&Column| match self.own(table, row, column) {
                     Some(own) => own,
-                    None => versions.iter().find(|v| v.column == *column)?.value.clone(),
+                    None => versions.iter().find(|v| v.column == **column)?.value.clone(),
                 };
                 results.push(columns.iter().map(value).collect());
             }
@@ -213,9 +245,9 @@ impl Transaction {
         table: &Table,
         row: impl Into<RowKey>,
         column: &Column,
-        value: impl Into<Bytes>,
+        value: impl Into<Value>,
     ) -> Result<()> {
-        self.write(table, row.into(), column, Some(value.into()))
+        self.write(table, row.into(), column, Some(value.into().into()))
     }
 
     /// Deletes a cell. Observers of its column run for it as for any write.
@@ -240,18 +272,24 @@ impl Transaction {
         match self.shared.known_schema().strength(table.name(), column) {
             Some(Strength::Weak) => {}
             Some(Strength::Strong) => {
-                return Err(Error::Invalid(format!(
-                    "{}/{column} carries data and strong notifications: write it with `set`, or \
+                return Err(Error::invalid(
+                    InvalidKind::Observer,
+                    format!(
+                        "{}/{column} carries data and strong notifications: write it with `set`, or \
                      notify on a column of its own",
-                    table.name()
-                )));
+                        table.name()
+                    ),
+                ));
             }
             None => {
-                return Err(Error::Invalid(format!(
-                    "no observer is registered for notifications on {}/{column}: register one with \
+                return Err(Error::invalid(
+                    InvalidKind::Observer,
+                    format!(
+                        "no observer is registered for notifications on {}/{column}: register one with \
                      `Registration::weak` first",
-                    table.name()
-                )));
+                        table.name()
+                    ),
+                ));
             }
         }
         let cell = Cell { table: table.clone(), row, column: column.clone() };
@@ -282,13 +320,19 @@ impl Transaction {
         table.check_of(&self.shared.services().store)?;
         table.check_notify_key(&row)?;
         if column.is_ack() {
-            return Err(Error::Invalid(format!("column {column} is Percolator's own")));
+            return Err(Error::invalid(
+                InvalidKind::Column,
+                format!("column {column} is Percolator's own"),
+            ));
         }
         if self.shared.known_schema().strength(table.name(), column) == Some(Strength::Weak) {
-            return Err(Error::Invalid(format!(
-                "{}/{column} only carries notifications: use `notify`, or write another column",
-                table.name()
-            )));
+            return Err(Error::invalid(
+                InvalidKind::Observer,
+                format!(
+                    "{}/{column} only carries notifications: use `notify`, or write another column",
+                    table.name()
+                ),
+            ));
         }
         self.put(Cell { table: table.clone(), row, column: column.clone() }, value)
     }
@@ -297,10 +341,13 @@ impl Transaction {
     pub(crate) fn put(&mut self, cell: Cell, value: Option<Bytes>) -> Result<()> {
         let length = value.as_ref().map_or(0, Bytes::len);
         if length > VALUE_BYTES_MAX {
-            return Err(Error::Invalid(format!(
-                "a value of {length} bytes for {}: a cell holds at most {VALUE_BYTES_MAX}",
-                cell.location()
-            )));
+            return Err(Error::invalid(
+                InvalidKind::Value,
+                format!(
+                    "a value of {length} bytes for {}: a cell holds at most {VALUE_BYTES_MAX}",
+                    cell.location()
+                ),
+            ));
         }
         let names = cell.row.as_bytes().len() + cell.column.as_bytes().len();
         let Buffer { writes, bytes } = &mut self.buffer;
@@ -334,9 +381,10 @@ impl Transaction {
 const ROWS_AT_ONCE: usize = 256;
 
 fn too_large(what: &str, max: usize) -> Error {
-    Error::Invalid(format!(
-        "the transaction has more than {max} {what}: split it into several transactions"
-    ))
+    Error::invalid(
+        InvalidKind::Transaction,
+        format!("the transaction has more than {max} {what}: split it into several transactions"),
+    )
 }
 
 /// A row is written under a key that every store takes, so that a program meets the limit wherever
@@ -344,22 +392,31 @@ fn too_large(what: &str, max: usize) -> Error {
 fn check_new_row(row: &RowKey) -> Result<()> {
     match row.as_bytes().len() {
         0..=ROW_KEY_BYTES_MAX => Ok(()),
-        n => Err(Error::Invalid(format!(
-            "a row key of {n} bytes: at most {ROW_KEY_BYTES_MAX} are allowed, one less than the store's \
+        n => Err(Error::invalid(
+            InvalidKind::RowKey,
+            format!(
+                "a row key of {n} bytes: at most {ROW_KEY_BYTES_MAX} are allowed, one less than the store's \
              {}, because notifications need a byte of it on stores without locality groups; use a hash of \
              it as the key",
-            bigtable::ROW_KEY_BYTES_MAX
-        ))),
+                bigtable::ROW_KEY_BYTES_MAX
+            ),
+        )),
     }
 }
 
 pub(crate) fn check_row(row: &RowKey) -> Result<()> {
     match row.as_bytes().len() {
-        0 => Err(Error::Invalid("an empty row key: a key has at least one byte".to_owned())),
+        0 => Err(Error::invalid(
+            InvalidKind::RowKey,
+            "an empty row key: a key has at least one byte".to_owned(),
+        )),
         1..=bigtable::ROW_KEY_BYTES_MAX => Ok(()),
-        n => Err(Error::Invalid(format!(
-            "a row key of {n} bytes: at most {} are allowed; use a hash of it as the key",
-            bigtable::ROW_KEY_BYTES_MAX
-        ))),
+        n => Err(Error::invalid(
+            InvalidKind::RowKey,
+            format!(
+                "a row key of {n} bytes: at most {} are allowed; use a hash of it as the key",
+                bigtable::ROW_KEY_BYTES_MAX
+            ),
+        )),
     }
 }

@@ -27,7 +27,7 @@ async fn load(client: &Client, table: &Table, rows: std::ops::Range<usize>) -> R
 
 /// Workers with an observer that takes so long.
 async fn work(world: &World, client: &Client, takes: Duration) -> percolator_core::Workers {
-    let slow = Registration::strong("o", "t", BAL, slow(world, takes, &Began::default()));
+    let slow = Registration::strong("o", "t", &BAL, slow(world, takes, &Began::default()));
     let options = WorkerOptions { threads: 4, ..WorkerOptions::default() };
     client.observe(vec![slow], options).await.unwrap()
 }
@@ -91,7 +91,7 @@ fn h74_an_observer_never_waits_to_be_admitted() {
             let deep = deep.clone();
             Box::pin(async move { deep.admit().await })
         });
-        let admitted = Registration::strong("o", "t", BAL, admitted);
+        let admitted = Registration::strong("o", "t", &BAL, admitted);
         let options = WorkerOptions { threads: 2, ..WorkerOptions::default() };
         let rows: Vec<String> = (0..20).map(|n| n.to_string()).collect();
         let cells: Vec<(&str, &str)> = rows.iter().map(|row| (row.as_str(), "1")).collect();

@@ -189,7 +189,7 @@ fn names_leave_room_for_the_tables_of_notifications_and_keys_for_their_shard() {
     run_apart(async |world| {
         let client = world.client().await;
         assert_eq!(client.table_names().await.unwrap(), [""; 0]);
-        let invalid = |error: Error| assert!(matches!(error, Error::Invalid(_)), "{error}");
+        let invalid = |error: Error| assert!(matches!(error, Error::Invalid { .. }), "{error}");
         invalid(client.table(&"t".repeat(33)).await.unwrap_err());
         invalid(client.table("percolator.notify.t").await.unwrap_err());
         let table = client.table(&"t".repeat(32)).await.unwrap();

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use percolator_core::{
-    Batch, BatchObserver, Change, Client, Column, Error, Options, Registration, Result,
-    Transaction, async_trait,
+    Batch, BatchObserver, Change, Client, Column, Error, Options, Registration, Result, Transaction,
 };
 
 use crate::faults::{Fault, Op};
@@ -22,7 +21,6 @@ struct Export {
     poison: Arc<AtomicBool>,
 }
 
-#[async_trait]
 impl BatchObserver for Export {
     async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
         tx.set(&changes[0].table, "export", &COUNT, changes.len().to_string())?;
@@ -47,7 +45,7 @@ fn a_batch_is_delivered_again_after_a_crash_before_it_was_cleared() {
             let batched = || {
                 let export = Export { delivered: delivered.clone(), poison: poison.clone() };
                 let batch = Batch { changes_max: 3, interval: Duration::from_secs(1) };
-                vec![Registration::batched("export", "t", CHANGED, batch, export)]
+                vec![Registration::batched("export", "t", &CHANGED, batch, export)]
             };
             let notify = async |rows: &[&str]| {
                 let mut tx = writer.begin().await.unwrap();
@@ -83,7 +81,7 @@ fn h56_a_batch_with_one_bad_change_delivers_the_others() {
         let batched = || {
             let export = Export { delivered: delivered.clone(), poison: poison.clone() };
             let batch = Batch { changes_max: 3, interval: Duration::from_secs(1) };
-            vec![Registration::batched("export", "t", CHANGED, batch, export)]
+            vec![Registration::batched("export", "t", &CHANGED, batch, export)]
         };
         let notify = async |rows: &[&str]| {
             let mut tx = writer.begin().await.unwrap();
@@ -104,7 +102,7 @@ fn h56_a_batch_with_one_bad_change_delivers_the_others() {
         assert_eq!(*delivered.lock().unwrap(), ["bad"]);
         workers.stop().await;
         // Another observer on its column would be robbed of its notifications.
-        let second = Registration::weak("second", "t", CHANGED, counting(COUNT));
+        let second = Registration::weak("second", "t", &CHANGED, counting(COUNT));
         let mut both = batched();
         both.push(second);
         assert!(writer.observe(both, one_thread()).await.is_err());
@@ -117,7 +115,6 @@ struct Feed {
     delivered: Arc<Mutex<Vec<String>>>,
 }
 
-#[async_trait]
 impl BatchObserver for Feed {
     async fn observe(&self, _: &mut Transaction, changes: &[Change]) -> Result<()> {
         if self.down.load(SeqCst) {
@@ -136,7 +133,7 @@ fn h56_an_outage_of_what_a_batch_feeds_sets_no_change_aside() {
         let (down, delivered) = (Arc::new(AtomicBool::new(true)), Arc::default());
         let feed = Feed { down: down.clone(), delivered: Arc::clone(&delivered) };
         let batch = Batch { changes_max: 100, interval: Duration::from_millis(100) };
-        let feed = Registration::batched("feed", "t", CHANGED, batch, feed);
+        let feed = Registration::batched("feed", "t", &CHANGED, batch, feed);
         let workers = client.observe(vec![feed], one_thread()).await.unwrap();
         let mut tx = client.begin().await.unwrap();
         let rows: Vec<String> = (0..40).map(|n| format!("r{n:02}")).collect();
@@ -162,7 +159,6 @@ struct Contended {
     turns: Arc<AtomicUsize>,
 }
 
-#[async_trait]
 impl BatchObserver for Contended {
     async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
         for Change { table, row, .. } in changes {
@@ -188,7 +184,7 @@ async fn contend(world: &crate::world::World, turns: usize) -> Vec<String> {
     let turns = Arc::new(AtomicUsize::new(turns));
     let observer = Contended { rival, turns: turns.clone() };
     let batch = Batch { changes_max: 100, interval: Duration::from_millis(100) };
-    let registration = Registration::batched("contended", "t", CHANGED, batch, observer);
+    let registration = Registration::batched("contended", "t", &CHANGED, batch, observer);
     let workers = client.observe(vec![registration], one_thread()).await.unwrap();
     let mut rows: Vec<String> = (0..59).map(|n| format!("r{n:02}")).collect();
     rows.push("hot".to_owned());

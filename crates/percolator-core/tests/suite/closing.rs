@@ -23,7 +23,7 @@ fn close_waits_for_workers_and_everything_fails_from_then_on() {
         let (client, other) = (world.client().await, world.client().await);
         let table = client.table("t").await.unwrap();
         let began = Began::default();
-        let slow = || Registration::strong("o", "t", BAL, slow(&world, 5 * SECOND, &began));
+        let slow = || Registration::strong("o", "t", &BAL, slow(&world, 5 * SECOND, &began));
         let workers = client.observe(vec![slow()], WorkerOptions::default()).await.unwrap();
         let collector = client.collect_in_background(GcOptions::default());
         let reads = client.begin().await.unwrap();
@@ -99,7 +99,7 @@ fn close_within_abandons_runs_that_hang() {
         let (client, other) = (world.client().await, world.client().await);
         let table = client.table("t").await.unwrap();
         let began = Began::default();
-        let hangs = Registration::strong("o", "t", BAL, slow(&world, 3600 * SECOND, &began));
+        let hangs = Registration::strong("o", "t", &BAL, slow(&world, 3600 * SECOND, &began));
         let _workers = client.observe(vec![hangs], WorkerOptions::default()).await.unwrap();
         set(&client, &table, &[("a", "1")]).await;
         world.sleep_ms(10).await;

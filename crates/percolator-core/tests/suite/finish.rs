@@ -131,7 +131,7 @@ fn h72_notifications_whose_sender_lets_go_are_all_left() {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
         let nothing = observer(|_, _| Box::pin(async { Ok(()) }));
-        let weak = Registration::weak("o", "t", SIGNAL, nothing);
+        let weak = Registration::weak("o", "t", &SIGNAL, nothing);
         client.observe(vec![weak], one_thread()).await.unwrap().stop().await;
         let failed = world.store.on(Op::Notify, "b", 1, Fault::Fail);
         let mut tx = client.begin().await.unwrap();

@@ -10,7 +10,7 @@ use crate::world::{A, B, BAL, World, counting, get_column, observer, run_both, s
 const NOW: Duration = Duration::ZERO;
 
 async fn observe(client: &Client, name: &'static str, counter: Column) -> Workers {
-    let counting = Registration::strong(name, "t", BAL, counting(counter));
+    let counting = Registration::strong(name, "t", &BAL, counting(counter));
     client.observe(vec![counting], WorkerOptions::default()).await.unwrap()
 }
 
@@ -77,8 +77,8 @@ fn acknowledgements_of_dead_cells_go_when_every_observer_has_acknowledged() {
         assert!(world.notified(&table, "a", &BAL).await > 0);
         first.stop().await;
         let both = vec![
-            Registration::strong("first", "t", BAL, counting(A)),
-            Registration::strong("second", "t", BAL, counting(B)),
+            Registration::strong("first", "t", &BAL, counting(A)),
+            Registration::strong("second", "t", &BAL, counting(B)),
         ];
         let workers = client.observe(both, WorkerOptions::default()).await.unwrap();
         assert!(client.wait_idle(None).await.unwrap().idle);
@@ -150,7 +150,7 @@ fn stale_notifications_go_and_dirty_ones_stay() {
         let failing = observer(|_, _| {
             Box::pin(async { Err(percolator_core::Error::application("not now")) })
         });
-        let failing = Registration::strong("fail", "t", BAL, failing);
+        let failing = Registration::strong("fail", "t", &BAL, failing);
         let workers = client.observe(vec![failing], WorkerOptions::default()).await.unwrap();
         set(&client, &table, &[("dirty", "1")]).await;
         workers.stop().await;

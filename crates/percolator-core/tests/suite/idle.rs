@@ -9,7 +9,7 @@ use bigtable::Syncing;
 use percolator_core::{
     Batch, BatchObserver, Change, Column, Holder, Incarnation, LockService, Options, Oracle,
     OracleNode, OracleOptions, OracleRole, Registration, Result, Runtime, Services, TableLocks,
-    Transaction, WorkerOptions, async_trait,
+    Transaction, WorkerOptions,
 };
 
 use crate::faults::OwnWrite;
@@ -66,7 +66,6 @@ fn h71_renewals_alone_may_be_lost_and_each_names_one_exact_version() {
 /// Counts what it is given.
 struct Export(Arc<AtomicUsize>);
 
-#[async_trait]
 impl BatchObserver for Export {
     async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
         self.0.fetch_add(changes.len(), SeqCst);
@@ -91,8 +90,8 @@ fn idle_workers_hardly_ask_anything_and_a_change_of_their_own_is_handled_soon() 
         let exported = Arc::new(AtomicUsize::new(0));
         let batch = Batch { changes_max: 10, interval: Duration::from_millis(200) };
         let observers = vec![
-            Registration::strong("count", "t", A, counting(COUNT)),
-            Registration::batched("export", "t", CHANGED, batch, Export(exported.clone())),
+            Registration::strong("count", "t", &A, counting(COUNT)),
+            Registration::batched("export", "t", &CHANGED, batch, Export(exported.clone())),
         ];
         let idle_max = Duration::from_secs(10);
         let options = WorkerOptions { threads: 4, idle_max, ..WorkerOptions::default() };

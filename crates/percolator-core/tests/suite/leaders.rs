@@ -249,7 +249,7 @@ fn ranges_are_checked_and_may_be_larger_than_the_window() {
         let first = start(&world, "a:1", 1.0);
         let oracle = first.leads(&world).await;
         for count in [0, percolator_core::TIMESTAMPS_MAX + 1, u32::MAX] {
-            assert!(matches!(oracle.timestamps(count).await, Err(Error::Invalid(_))));
+            assert!(matches!(oracle.timestamps(count).await, Err(Error::Invalid { .. })));
         }
         let mut above = 0;
         for count in [1, 999, 1000, 1001, 65_536, 1] {

@@ -9,7 +9,7 @@ use crate::faults::LOCK;
 use crate::world::{A, B, BAL, counting, get, run};
 
 fn is_invalid<T>(result: Result<T, Error>) -> bool {
-    matches!(result, Err(Error::Invalid(_)))
+    matches!(result, Err(Error::Invalid { .. }))
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_transaction_that_wrote_nothing_commits_without_a_request() {
         assert!(world.store.trace().is_empty());
         assert_eq!(world.oracle.peek().await.unwrap(), before);
         let nothing = client.begin().await.unwrap().prewrite().await;
-        assert!(matches!(nothing, Err(Error::Invalid(_))));
+        assert!(matches!(nothing, Err(Error::Invalid { .. })));
     });
 }
 
@@ -134,7 +134,7 @@ fn acknowledgements_are_not_seen_by_scans_nor_written_by_applications() {
     run(async |world| {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
-        let strong = Registration::strong("o", "t", BAL, counting(A));
+        let strong = Registration::strong("o", "t", &BAL, counting(A));
         let workers = client.observe(vec![strong], WorkerOptions::default()).await.unwrap();
         client.transact(async |mut tx| tx.set(&table, "r", &BAL, "1")).await.unwrap();
         client.wait_idle(None).await.unwrap();

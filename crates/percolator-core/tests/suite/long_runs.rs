@@ -58,7 +58,7 @@ fn h73_an_observer_that_outlasts_its_row_lock_runs_once() {
         let began = Began::default();
         let mut workers = Vec::new();
         for client in [&one, &other] {
-            let slow = Registration::strong("o", "t", BAL, slow(&world, 5 * SECOND, &began));
+            let slow = Registration::strong("o", "t", &BAL, slow(&world, 5 * SECOND, &began));
             let options = short_locks(2, 60 * SECOND);
             workers.push(client.observe(vec![slow], options).await.unwrap());
         }
@@ -79,7 +79,7 @@ fn h73_the_renewal_ends_with_the_longest_run_and_of_two_runs_one_commits() {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
         let began = Began::default();
-        let slow = Registration::strong("o", "t", BAL, slow(&world, 8 * SECOND, &began));
+        let slow = Registration::strong("o", "t", &BAL, slow(&world, 8 * SECOND, &began));
         let workers = client.observe(vec![slow], short_locks(2, 3 * SECOND)).await.unwrap();
         set(&client, &table, &[("a", "1")]).await;
         assert_eq!(counted(&client, "a").await, "1");
@@ -93,11 +93,10 @@ fn h73_the_renewal_ends_with_the_longest_run_and_of_two_runs_one_commits() {
 
 #[test]
 fn h73_a_batch_that_outlasts_its_lock_is_delivered_once() {
-    use percolator_core::{Batch, BatchObserver, Change, Result, Transaction, async_trait};
+    use percolator_core::{Batch, BatchObserver, Change, Result, Transaction};
     const CHANGED: Column = Column::literal("f:changed");
 
     struct Slow(percolator_core::testing::VirtualRuntime, Arc<AtomicUsize>);
-    #[async_trait]
     impl BatchObserver for Slow {
         async fn observe(&self, _: &mut Transaction, changes: &[Change]) -> Result<()> {
             self.1.fetch_add(changes.len(), SeqCst);
@@ -113,7 +112,7 @@ fn h73_a_batch_that_outlasts_its_lock_is_delivered_once() {
         for client in [&one, &other] {
             let slow = Slow(world.runtime.clone(), delivered.clone());
             let batch = Batch { interval: Duration::from_millis(100), ..Batch::default() };
-            let slow = Registration::batched("o", "t", CHANGED, batch, slow);
+            let slow = Registration::batched("o", "t", &CHANGED, batch, slow);
             let options = short_locks(1, 60 * SECOND);
             workers.push(client.observe(vec![slow], options).await.unwrap());
         }
@@ -135,12 +134,12 @@ async fn quick_ran_at(world: &World, bound: Option<usize>, bound_of_all: usize) 
     let (worker, writer) = (world.client().await, world.client().await);
     let table = worker.table("t").await.unwrap();
     let (began, quick) = (Began::default(), Began::default());
-    let mut strong = Registration::strong("slow", "t", BAL, slow(world, 3 * SECOND, &began));
+    let mut strong = Registration::strong("slow", "t", &BAL, slow(world, 3 * SECOND, &began));
     if let Some(runs) = bound {
         strong = strong.runs_max(runs);
     }
     let quick_one = slow(world, Duration::from_millis(1), &quick);
-    let quick_one = Registration::strong("quick", "t", OTHER, quick_one);
+    let quick_one = Registration::strong("quick", "t", &OTHER, quick_one);
     let options = WorkerOptions { threads: 2, runs_max: bound_of_all, ..WorkerOptions::default() };
     let workers = worker.observe(vec![strong, quick_one], options).await.unwrap();
     // Some have hints, some have to be found.
@@ -190,7 +189,7 @@ fn no_observer_has_more_runs_at_a_time_than_its_bound() {
             })
         };
         let options = WorkerOptions { threads: 8, ..WorkerOptions::default() };
-        let strong = Registration::strong("o", "t", BAL, run).runs_max(3);
+        let strong = Registration::strong("o", "t", &BAL, run).runs_max(3);
         let workers = worker.observe(vec![strong], options).await.unwrap();
         let rows: Vec<String> = (0..40).map(|n| format!("{n:02}")).collect();
         let cells: Vec<(&str, &str)> = rows.iter().map(|row| (row.as_str(), "1")).collect();
@@ -211,7 +210,7 @@ fn stop_within_abandons_a_run_that_hangs_and_the_next_worker_handles_the_change(
         let table = client.table("t").await.unwrap();
         let began = Began::default();
         let options = WorkerOptions { threads: 2, ..WorkerOptions::default() };
-        let hangs = Registration::strong("o", "t", BAL, slow(&world, 3600 * SECOND, &began));
+        let hangs = Registration::strong("o", "t", &BAL, slow(&world, 3600 * SECOND, &began));
         let workers = client.observe(vec![hangs], options.clone()).await.unwrap();
         set(&client, &table, &[("a", "1")]).await;
         world.sleep_ms(10).await;
@@ -219,7 +218,7 @@ fn stop_within_abandons_a_run_that_hangs_and_the_next_worker_handles_the_change(
         assert_eq!(workers.stop_within(10 * SECOND).await, 1);
         assert_eq!(world.runtime.now() - since, 10 * SECOND);
         assert_eq!(client.backlog().await.unwrap()[0].cells, 1);
-        let quick = Registration::strong("o", "t", BAL, slow(&world, SECOND, &began));
+        let quick = Registration::strong("o", "t", &BAL, slow(&world, SECOND, &began));
         let workers = client.observe(vec![quick], options).await.unwrap();
         assert_eq!(counted(&client, "a").await, "1");
         let took = world.runtime.now() - since;
@@ -246,7 +245,7 @@ fn an_observer_is_told_to_come_to_an_end() {
                 Err(percolator_core::Error::Unavailable("it is told to stop".to_owned()))
             })
         });
-        let polite = Registration::strong("o", "t", BAL, polite);
+        let polite = Registration::strong("o", "t", &BAL, polite);
         let workers = client.observe(vec![polite], WorkerOptions::default()).await.unwrap();
         set(&client, &table, &[("a", "1")]).await;
         world.sleep_ms(1000).await;

@@ -24,7 +24,7 @@ pub(crate) fn one_thread() -> WorkerOptions {
 
 /// Workers that run one strong observer of `t/bal`.
 pub(crate) async fn observe(client: &Client, name: &str, observer: impl Observer) -> Workers {
-    let registration = Registration::strong(name, "t", BAL, observer);
+    let registration = Registration::strong(name, "t", &BAL, observer);
     client.observe(vec![registration], one_thread()).await.unwrap()
 }
 
@@ -43,7 +43,7 @@ fn h61_a_hint_is_not_taken_by_workers_that_have_no_observer_for_it() {
         let options = WorkerOptions { scan_period: rarely, idle_max: rarely, ..one_thread() };
         let mut all = Vec::new();
         for (name, column, count) in [("a", A, COUNT), ("b", B, Column::literal("f:other"))] {
-            let strong = Registration::strong(name, "t", column, counting(count));
+            let strong = Registration::strong(name, "t", &column, counting(count));
             all.push(client.observe(vec![strong], options.clone()).await.unwrap());
         }
         world.sleep_ms(100).await;
@@ -243,7 +243,7 @@ fn h52_two_workers_on_one_notification_have_one_effect() {
                     idle_max: Duration::from_millis(5),
                     ..WorkerOptions::default()
                 };
-                let strong = Registration::strong("o", "t", BAL, counting(COUNT));
+                let strong = Registration::strong("o", "t", &BAL, counting(COUNT));
                 let workers = client.observe(vec![strong], options).await.unwrap();
                 all.push((client, workers));
             }
@@ -280,8 +280,8 @@ fn h53_two_observers_of_one_column_both_run_though_one_is_held_up() {
             })
         });
         let registrations = vec![
-            Registration::strong("quick", "t", BAL, counting(COUNT)),
-            Registration::strong("slow", "t", BAL, busy),
+            Registration::strong("quick", "t", &BAL, counting(COUNT)),
+            Registration::strong("slow", "t", &BAL, busy),
         ];
         let workers = client.observe(registrations, one_thread()).await.unwrap();
         set(&client, &table, &[("r", "1")]).await;
@@ -310,7 +310,7 @@ fn h53_a_program_without_one_of_the_observers_deletes_nothing() {
                 })
             });
             let options = WorkerOptions { failures_max: 2, ..one_thread() };
-            let registration = Registration::strong("old", "t", BAL, first);
+            let registration = Registration::strong("old", "t", &BAL, first);
             let workers = old.observe(vec![registration], options).await.unwrap();
             set(&old, &table, &[("r", "1")]).await;
             world.sleep_ms(60_000).await;
@@ -416,7 +416,7 @@ fn h56_an_observer_that_failed_for_long_runs_soon_although_others_have_not_run()
         });
         let delay = Duration::from_secs(1);
         let options = WorkerOptions { failures_max: 2, failure_delay_max: delay, ..one_thread() };
-        let registration = Registration::strong("o", "t", BAL, fails);
+        let registration = Registration::strong("o", "t", &BAL, fails);
         let workers = client.observe(vec![registration], options.clone()).await.unwrap();
         set(&client, &table, &[("r", "1")]).await;
         world.sleep_ms(1_000_000).await;
@@ -586,7 +586,7 @@ fn h61_what_has_no_hint_is_found_although_hints_wait() {
                 })
             });
             let options = WorkerOptions { threads, ..WorkerOptions::default() };
-            let strong = Registration::strong("o", "t", BAL, slow);
+            let strong = Registration::strong("o", "t", &BAL, slow);
             let workers = worker.observe(vec![strong], options).await.unwrap();
             let name = |n: usize| format!("h-{n:04}");
             let hinted: Vec<String> = (0..6000).map(name).collect();
@@ -629,7 +629,7 @@ fn h61_workers_that_only_scan_work_side_by_side() {
         });
         let options = WorkerOptions { threads: 10, ..WorkerOptions::default() };
         let before = world.runtime.now();
-        let strong = Registration::strong("o", "t", BAL, slow);
+        let strong = Registration::strong("o", "t", &BAL, slow);
         let workers = worker.observe(vec![strong], options).await.unwrap();
         idle(&world, &worker).await;
         let took = world.runtime.now() - before;

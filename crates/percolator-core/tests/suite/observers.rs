@@ -63,7 +63,7 @@ fn h56_a_change_is_not_set_aside_because_what_its_observer_feeds_is_away() {
             })
         });
         let options = WorkerOptions { failures_max: 2, ..one_thread() };
-        let registration = Registration::strong("o", "t", BAL, feeding);
+        let registration = Registration::strong("o", "t", &BAL, feeding);
         let workers = client.observe(vec![registration], options).await.unwrap();
         set(&client, &table, &[("r", "1")]).await;
         let report = client.wait_idle(None).await.unwrap();
@@ -91,11 +91,11 @@ fn h56_what_keeps_failing_is_set_aside_and_comes_back_by_replay() {
                     add(tx, &change.table, &change.row, &counter, 1).await
                 })
             });
-            Registration::strong(name, "t", BAL, run_both)
+            Registration::strong(name, "t", &BAL, run_both)
         };
         let registrations = vec![
             registration("one", A),
-            Registration::strong("sound", "t", BAL, counting(COUNT)),
+            Registration::strong("sound", "t", &BAL, counting(COUNT)),
             registration("two", B),
         ];
         let options = WorkerOptions { failures_max: 3, ..one_thread() };
@@ -138,7 +138,7 @@ fn h47_h56_setting_a_change_aside_spares_the_notification_of_a_later_write() {
             })
         });
         let options = WorkerOptions { failures_max: 1, ..one_thread() };
-        let registration = Registration::strong("o", "t", BAL, failing);
+        let registration = Registration::strong("o", "t", &BAL, failing);
         let workers = client.observe(vec![registration], options).await.unwrap();
         let aside = world.store.on(Op::SetAside, "r", 1, Fault::Hold);
         set(&client, &table, &[("r", "1")]).await;
@@ -271,7 +271,7 @@ fn h57_a_weak_notification_is_seen_with_its_change() {
             let (worker, writer) = (world.client().await, world.client().await);
             let table = worker.table("t").await.unwrap();
             let seen = Arc::default();
-            let weak = Registration::weak("w", "t", CHANGED, recording(&seen));
+            let weak = Registration::weak("w", "t", &CHANGED, recording(&seen));
             let workers = worker.observe(vec![weak], one_thread()).await.unwrap();
             let mut tx = writer.begin().await.unwrap();
             tx.set(&table, "r", &BAL, "new").unwrap();
@@ -300,7 +300,7 @@ fn h57_a_writer_that_dies_at_its_commit_point_has_notified() {
         let (worker, writer) = (world.client().await, world.process(Options::default(), 0).await);
         let table = worker.table("t").await.unwrap();
         let seen = Arc::default();
-        let weak = Registration::weak("w", "t", CHANGED, recording(&seen));
+        let weak = Registration::weak("w", "t", &CHANGED, recording(&seen));
         let workers = worker.observe(vec![weak], one_thread()).await.unwrap();
         let mut tx = writer.client.begin().await.unwrap();
         tx.set(&table, "r", &BAL, "new").unwrap();

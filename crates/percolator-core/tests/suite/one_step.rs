@@ -419,7 +419,7 @@ fn weak_notifications_go_with_the_commit_and_observers_run() {
         let store = OneStep::over(&world, &[]);
         let client = store.client(&world, Options::default()).await;
         let table = client.table("t").await.unwrap();
-        let weak = Registration::weak("weak", "t", CHANGED, counting(COUNT));
+        let weak = Registration::weak("weak", "t", &CHANGED, counting(COUNT));
         let workers = client.observe(vec![weak], one_thread()).await.unwrap();
         let mut tx = client.begin().await.unwrap();
         tx.set(&table, "m", &BAL, "1").unwrap();
@@ -454,8 +454,8 @@ fn h48_nothing_is_idle_while_a_commit_in_one_step_is_not_published() {
             Box::pin(async move { tx.set(&target, change.row.clone(), &BAL, "copy") })
         });
         let registrations = vec![
-            Registration::strong("copies", "b", BAL, copies),
-            Registration::strong("counts", "a", BAL, counting(COUNT)),
+            Registration::strong("copies", "b", &BAL, copies),
+            Registration::strong("counts", "a", &BAL, counting(COUNT)),
         ];
         let workers = worker.observe(registrations, one_thread()).await.unwrap();
         let beside = Arc::new(world.store.beside());

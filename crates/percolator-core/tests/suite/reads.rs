@@ -351,7 +351,7 @@ fn h65_any_bytes_name_a_cell_and_its_locks_resolve() {
                 }
                 world.declare_dead(&owner);
                 let tx = reader.begin().await.unwrap();
-                let found = tx.scan(&table).columns([column.clone()]).collect().await.unwrap();
+                let found = tx.scan(&table).columns([&column]).collect().await.unwrap();
                 let mut expected: Vec<RowKey> = rows.iter().map(|row| RowKey::from(*row)).collect();
                 expected.sort();
                 assert!(found.iter().map(|row| &row.row).eq(&expected));
@@ -401,7 +401,9 @@ fn a_table_of_another_store_is_refused() {
         let foreign = percolator_core::testing::client(runtime, Options::default()).await.unwrap();
         let (own, other) = (client.table("t").await.unwrap(), foreign.table("t").await.unwrap());
         let refused = |result: Result<(), Error>| {
-            let Err(Error::Invalid(why)) = result else { panic!("it was taken: {result:?}") };
+            let Err(Error::Invalid { what: why, .. }) = result else {
+                panic!("it was taken: {result:?}")
+            };
             assert!(why.contains("table t was opened by a client of another store"), "{why}");
         };
         let mut tx = client.begin().await.unwrap();

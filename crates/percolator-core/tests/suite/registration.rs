@@ -17,28 +17,28 @@ fn h58_columns_are_strong_or_weak_and_misuse_is_refused_before_any_request() {
         let (client, worker) = (world.client().await, world.client().await);
         let table = client.table("t").await.unwrap();
         register(&worker, "strong").await;
-        let weak = || Registration::weak("weak", "t", CHANGED, counting(COUNT));
+        let weak = || Registration::weak("weak", "t", &CHANGED, counting(COUNT));
         worker.observe(vec![weak()], one_thread()).await.unwrap().stop().await;
         let mut tx = client.begin().await.unwrap();
         world.store.clear_trace();
-        let invalid = |result: Result<()>| assert!(matches!(result, Err(Error::Invalid(_))));
+        let invalid = |result: Result<()>| assert!(matches!(result, Err(Error::Invalid { .. })));
         invalid(tx.set(&table, "r", &CHANGED, "x"));
         invalid(tx.delete(&table, "r", &CHANGED));
         invalid(tx.notify(&table, "r", &BAL));
         invalid(tx.notify(&table, "r", &COUNT));
         assert!(world.store.trace().is_empty());
         tx.notify(&table, "r", &CHANGED).unwrap();
-        let both = Registration::strong("both", "t", CHANGED, counting(COUNT));
+        let both = Registration::strong("both", "t", &CHANGED, counting(COUNT));
         assert!(client.observe(vec![both], one_thread()).await.is_err());
         let twice = client.observe(vec![weak(), weak()], one_thread()).await;
         assert!(twice.is_err());
         let before = client.observers().await.unwrap();
         for (table, name) in [("no/table", "o"), ("t", ""), ("t", "a/b"), ("percolator.x", "o")] {
-            let wrong = Registration::strong(name, table, BAL, counting(COUNT));
+            let wrong = Registration::strong(name, table, &BAL, counting(COUNT));
             assert!(client.observe(vec![wrong], one_thread()).await.is_err());
         }
         let long = Column::new("f".repeat(percolator_core::COLUMN_BYTES_MAX)).unwrap();
-        let wrong = Registration::strong("o", "t", long, counting(COUNT));
+        let wrong = Registration::strong("o", "t", &long, counting(COUNT));
         assert!(client.observe(vec![wrong], one_thread()).await.is_err());
         assert_eq!(client.observers().await.unwrap(), before, "a mistake leaves no trace");
     });
@@ -184,8 +184,8 @@ fn wait_idle_waits_for_work_under_way_and_for_its_consequences() {
             })
         });
         let registrations = vec![
-            Registration::strong("first", "t", BAL, slow),
-            Registration::strong("second", "t", A, counting(B)),
+            Registration::strong("first", "t", &BAL, slow),
+            Registration::strong("second", "t", &A, counting(B)),
         ];
         let workers = client.observe(registrations, one_thread()).await.unwrap();
         assert!(client.wait_idle(None).await.unwrap().idle);

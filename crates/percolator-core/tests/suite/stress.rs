@@ -76,7 +76,7 @@ async fn sum(client: &Client, banks: &[Table; 2]) -> Result<i64> {
     let tx = client.begin().await?;
     let mut sum = 0;
     for table in banks {
-        let rows = tx.scan(table).columns([BAL]).collect().await?;
+        let rows = tx.scan(table).columns([&BAL]).collect().await?;
         sum += rows.into_iter().map(|row| number(Some(row.cells[0].1.clone()))).sum::<i64>();
     }
     Ok(sum)
@@ -105,9 +105,9 @@ fn registrations() -> Vec<Registration> {
     let mut all = Vec::new();
     for table in ["bank-0", "bank-1"] {
         let run = observer(|tx, change| Box::pin(follow(tx, change)));
-        all.push(Registration::strong("follow", table, VERSION, run));
+        all.push(Registration::strong("follow", table, &VERSION, run));
         let run = observer(|tx, change| Box::pin(copy(tx, change)));
-        all.push(Registration::weak("copy", table, CHANGED, run));
+        all.push(Registration::weak("copy", table, &CHANGED, run));
     }
     all
 }

@@ -366,7 +366,7 @@ fn a_lifetime_that_cannot_be_kept_is_refused() {
     run(async |world| {
         let runtime = Arc::new(world.runtime.clone());
         let opened = TableLocks::open(&*world.store, runtime, Duration::from_millis(99)).await;
-        assert!(matches!(opened, Err(Error::Invalid(_))));
+        assert!(matches!(opened, Err(Error::Invalid { .. })));
     });
 }
 

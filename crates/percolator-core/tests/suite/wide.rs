@@ -157,7 +157,9 @@ fn h70_a_row_whose_commit_could_not_be_sent_is_refused_before_it_is_locked() {
             let tx = wide(&client, &table, row, &columns[usize::from(row == "p")..]).await;
             assert_eq!(tx.cells_written(), most + 1 + usize::from(row == "s"));
             world.store.clear_trace();
-            let Err(Error::Invalid(why)) = tx.commit().await else { panic!("{row}: not refused") };
+            let Err(Error::Invalid { what: why, .. }) = tx.commit().await else {
+                panic!("{row}: not refused")
+            };
             for part in [&format!("row {row} of table t"), "commit", &format!("takes {}", 2 * most)]
             {
                 assert!(why.contains(part), "{part:?} in {why:?}");
@@ -183,7 +185,9 @@ fn h70_a_row_that_is_too_large_for_a_message_is_refused_before_it_is_locked() {
             tx.set(&table, "s", &column, value.clone()).unwrap();
         }
         world.store.clear_trace();
-        let Err(Error::Invalid(why)) = tx.commit().await else { panic!("not refused") };
+        let Err(Error::Invalid { what: why, .. }) = tx.commit().await else {
+            panic!("not refused")
+        };
         assert!(why.contains("prewrite of row s") && why.contains(&most.to_string()), "{why}");
         assert_eq!(world.store.count(Op::Prewrite), 0);
         assert_eq!(world.cells(&table, LOCK).await, 0);

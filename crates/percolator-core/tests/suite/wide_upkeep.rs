@@ -8,7 +8,7 @@ use std::time::Duration;
 use bigtable::{Mutation, RowKey, RowMutation, RowRange, Selection, TimeRange, Timestamp};
 use percolator_core::{
     Batch, BatchObserver, COLUMN_BYTES_MAX, Change, Client, Column, Error, GcReport, Observer,
-    Options, Registration, Result, Table, Transaction, WorkerOptions, async_trait,
+    Options, Registration, Result, Table, Transaction, WorkerOptions,
 };
 
 use crate::faults::{DATA, LOCK, NOTIFY, Op, WRITE};
@@ -140,7 +140,7 @@ fn h70_a_writer_settles_the_locks_of_a_wide_row() {
 
 /// Leaves one notification more than one request can delete: nobody worked while they came.
 async fn notify_too_often(world: &World, client: &Client, table: &Table) -> usize {
-    let known = Registration::weak("o", "t", BAL, Counting(Arc::default()));
+    let known = Registration::weak("o", "t", &BAL, Counting(Arc::default()));
     client.observe(vec![known], one_thread()).await.unwrap().stop().await;
     let mut tx = client.begin().await.unwrap();
     tx.notify(table, "r", &BAL).unwrap();
@@ -190,9 +190,9 @@ async fn cleared(world: &World, batched: bool) {
     let runs = Arc::new(AtomicUsize::new(0));
     let counting = Counting(runs.clone());
     let registration = if batched {
-        Registration::batched("o", "t", BAL, Batch::default(), counting)
+        Registration::batched("o", "t", &BAL, Batch::default(), counting)
     } else {
-        Registration::weak("o", "t", BAL, counting)
+        Registration::weak("o", "t", &BAL, counting)
     };
     let workers = client.observe(vec![registration], one_thread()).await.unwrap();
     let report = client.wait_idle(Some(Duration::from_secs(100))).await.unwrap();
@@ -205,7 +205,6 @@ async fn cleared(world: &World, batched: bool) {
 /// Counts its runs.
 struct Counting(Arc<AtomicUsize>);
 
-#[async_trait]
 impl Observer for Counting {
     async fn observe(&self, _: &mut Transaction, _: &Change) -> Result<()> {
         self.0.fetch_add(1, SeqCst);
@@ -213,7 +212,6 @@ impl Observer for Counting {
     }
 }
 
-#[async_trait]
 impl BatchObserver for Counting {
     async fn observe(&self, _: &mut Transaction, changes: &[Change]) -> Result<()> {
         self.0.fetch_add(changes.len(), SeqCst);
@@ -239,7 +237,7 @@ fn h70_more_notifications_than_one_request_can_delete_are_set_aside_and_replayed
         });
         notify_too_often(&world, &client, &table).await;
         let options = WorkerOptions { failures_max: 1, ..one_thread() };
-        let registration = Registration::weak("o", "t", BAL, failing);
+        let registration = Registration::weak("o", "t", &BAL, failing);
         let workers = client.observe(vec![registration], options).await.unwrap();
         let report = client.wait_idle(Some(Duration::from_secs(100))).await.unwrap();
         assert_eq!(report.set_aside.len(), 1, "{report:?}");
@@ -259,7 +257,7 @@ fn h70_more_notifications_than_a_commit_can_delete_are_cleared_behind_it() {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
         let runs = Arc::new(AtomicUsize::new(0));
-        let register = || Registration::strong("o", "t", BAL, Counting(runs.clone()));
+        let register = || Registration::strong("o", "t", &BAL, Counting(runs.clone()));
         client.observe(vec![register()], one_thread()).await.unwrap().stop().await;
         write(&client, &table).await;
         add_notifications(&world, &table, &notified_row(&world, &table).await).await;
@@ -277,7 +275,7 @@ fn h70_more_notifications_than_one_request_can_delete_are_collected() {
     run_both_limited(async |world| {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();
-        let register = || Registration::strong("o", "t", BAL, Counting(Arc::default()));
+        let register = || Registration::strong("o", "t", &BAL, Counting(Arc::default()));
         client.observe(vec![register()], one_thread()).await.unwrap().stop().await;
         write(&client, &table).await;
         let row = notified_row(&world, &table).await;

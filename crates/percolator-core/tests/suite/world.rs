@@ -9,7 +9,7 @@ use futures::future::{AbortHandle, Abortable, BoxFuture};
 use percolator_core::testing::VirtualRuntime;
 use percolator_core::{
     Bytes, Change, Client, Column, Error, Incarnation, LockService, Observer, Options, Oracle,
-    ProcessLocks, Result, RowKey, Runtime, Services, Table, Transaction, WindowOracle, async_trait,
+    ProcessLocks, Result, RowKey, Runtime, Services, Table, Transaction, WindowOracle,
 };
 
 use crate::faults::{DATA, FaultyStore, LOCK, NOTIFY, NOTIFY_TABLE, ROLLBACK, WRITE};
@@ -327,7 +327,6 @@ where
     Do(run)
 }
 
-#[async_trait]
 impl<F> Observer for Do<F>
 where
     F: for<'a> Fn(&'a mut Transaction, &'a Change) -> BoxFuture<'a, Result<()>>

@@ -63,7 +63,7 @@ impl Default for OracleServerOptions {
 /// use percolator_rpc::oracle::{OracleServer, RemoteOracle};
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
 /// # let store = Arc::new(bigtable::MemoryStore::new());
-/// # let runtime = Arc::new(percolator::TokioRuntime::current());
+/// # let runtime = Arc::new(percolator::runtime::TokioRuntime::current());
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 /// let address = listener.local_addr()?;
 /// let options = OracleOptions { address: address.to_string(), ..OracleOptions::default() };

@@ -119,7 +119,7 @@ async fn ask(
 
 fn refusal(node: &OracleNode, error: &Error) -> proto::Refusal {
     match error {
-        Error::Invalid(what) => refuse(Reason::Invalid, what.clone(), None),
+        Error::Invalid { what, .. } => refuse(Reason::Invalid, what.clone(), None),
         error => match node.role() {
             OracleRole::Leads(_) => refuse(Reason::Failed, error.to_string(), None),
             OracleRole::StandsBy { .. } => elsewhere(node),

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use percolator::{Holder, Incarnation, LockService};
+use percolator::admin::Incarnation;
+use percolator::cluster::{Holder, LockService};
 use percolator_rpc::etcd::{EtcdLocks, EtcdOptions};
 use percolator_rpc::{Address, Role, Tls};
 

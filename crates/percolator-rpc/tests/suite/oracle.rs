@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bigtable::MemoryStore;
-use percolator::{Error, Oracle, Timestamp};
+use percolator::cluster::Oracle;
+use percolator::{Error, Timestamp};
 use percolator_rpc::oracle::{OracleServerOptions, RemoteOracle, RemoteOracleOptions};
 
 use crate::world::{client, start, start_with};
@@ -97,8 +98,8 @@ async fn h41_when_the_leader_dies_another_answers_within_three_seconds_and_highe
     assert!(took < Duration::from_secs(3), "{took:?}");
     // Whoever stops hands over at once.
     let (leader, other) = match second.server.node().role() {
-        percolator::OracleRole::Leads(_) => (second, third),
-        percolator::OracleRole::StandsBy { .. } => (third, second),
+        percolator::cluster::OracleRole::Leads(_) => (second, third),
+        percolator::cluster::OracleRole::StandsBy { .. } => (third, second),
     };
     let stopped = Instant::now();
     leader.server.stop().await.unwrap();

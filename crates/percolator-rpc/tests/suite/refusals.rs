@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::MemoryStore;
-use percolator::{Oracle, OracleNode, OracleOptions, TokioRuntime};
+use percolator::cluster::{Oracle, OracleNode, OracleOptions};
+use percolator::runtime::TokioRuntime;
 use percolator_rpc::oracle::{
     OracleServer, OracleServerOptions, RemoteOracle, RemoteOracleOptions,
 };

@@ -8,7 +8,9 @@ use bigtable::{
     ConditionalMutation, MemoryStore, Page, PageLimit, Row, RowKey, RowMutation, RowRange,
     Selection, Store, Table, TableSchema, Timestamp,
 };
-use percolator::{OracleNode, OracleOptions, OracleRole, TokioRuntime, WindowOracle, async_trait};
+use percolator::cluster::{OracleNode, OracleOptions, OracleRole, WindowOracle};
+use percolator::runtime::TokioRuntime;
+use percolator::store::async_trait;
 use percolator_rpc::Address;
 use percolator_rpc::oracle::{
     OracleServer, OracleServerOptions, RemoteOracle, RemoteOracleOptions,

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bigtable_grpc::{Address, ClientOptions, GrpcStore};
-use percolator::{Cluster, Locks, Percolator};
+use percolator::Percolator;
+use percolator::cluster::{Cluster, Locks};
 use serde_json::{Value, json};
 use tpce::{Exchange, Log, Pace, Pacer, Scale, Seat};
 

@@ -18,7 +18,9 @@ use bigtable::{
 };
 use bigtable_fjall::{Durability, FjallStore};
 use fjall::KeyspaceCreateOptions;
-use percolator::{Client, CommitPath, Options, Percolator, async_trait};
+use percolator::store::async_trait;
+use percolator::transaction::CommitPath;
+use percolator::{Client, Options, Percolator};
 
 use super::CELLS_MAX;
 use super::cells::{NEWEST, Place, VERSIONS, pack_versions};

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use percolator::{Bytes, Column, CommitPath, Options, Percolator};
+use percolator::transaction::CommitPath;
+use percolator::{Bytes, Column, Options, Percolator};
 use serde_json::{Value, json};
 
 use super::embedded::{Switches, two_phases};

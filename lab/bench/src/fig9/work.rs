@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bigtable_grpc::{Address, ClientOptions, GrpcStore};
-use percolator::{Cluster, Durability, OpenOptions, Percolator};
+use percolator::cluster::Cluster;
+use percolator::{Durability, OpenOptions, Percolator};
 use serde_json::{Value, json};
 use tpce::postgres::{self, Bodies};
 use tpce::{Exchange, Report, Scale, TransactionType};

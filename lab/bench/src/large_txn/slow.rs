@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use bigtable::{ConditionalMutation, Page, PageLimit, Row, RowMutation, RowRange};
 use bigtable::{Selection, Store, TableSchema, Timestamp};
 use bigtable_fjall::FjallStore;
-use percolator::{
-    Client, Column, Durability, Error, Options, Percolator, RowKey, Table, async_trait,
-};
+use percolator::store::async_trait;
+use percolator::{Client, Column, Durability, Error, Options, Percolator, RowKey, Table};
 use percolator_cli::store::Commit;
 
 use crate::findings::Condition;
@@ -38,7 +37,8 @@ pub(super) async fn run(dir: &Path, cells: usize) -> anyhow::Result<Condition> {
     };
     let store = Arc::new(FjallStore::open(dir, options)?);
     let db = Percolator::over(store.clone(), Options::default()).await?;
-    let slowed = percolator::Services { store: Arc::new(Slowed(store)), ..db.services().clone() };
+    let slowed =
+        percolator::runtime::Services { store: Arc::new(Slowed(store)), ..db.services().clone() };
     let options = Options { lock_lifetime: LIFETIME, ..Commit::TwoPhases.options() };
     let owner = Client::open(slowed, options).await?;
     let (table, slow) = (db.table("cells").await?, owner.table("cells").await?);

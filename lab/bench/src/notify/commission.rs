@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use percolator::{
-    Change, Column, Observer, Percolator, Registration, RowKey, Table, Transaction, async_trait,
-};
+use percolator::{Change, Column, Observer, Percolator, Registration, RowKey, Table, Transaction};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -69,7 +67,6 @@ struct Books {
 /// Adds up what the callers have earned.
 struct AddUp(Books);
 
-#[async_trait]
 impl Observer for AddUp {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> percolator::Result<()> {
         let rows: Vec<RowKey> = (0..CALLERS).map(|caller| Way::Observed.earned(caller)).collect();
@@ -144,7 +141,7 @@ impl Commission {
     pub(super) async fn block(&mut self, way: Way, length: Duration) -> anyhow::Result<Turned> {
         self.turns += 1;
         let add_up = AddUp(self.books.clone());
-        let observer = Registration::weak("add-up", BROKERS, DUE, add_up);
+        let observer = Registration::weak("add-up", BROKERS, &DUE, add_up);
         let workers = idle_workers(&self.db, vec![observer]).await?;
         let seed = self.random.random::<u64>();
         let caller = |number: usize| Trader {

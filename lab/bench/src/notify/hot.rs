@@ -6,9 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use percolator::{
-    Change, Column, Observer, Percolator, Registration, RowKey, Table, Transaction, async_trait,
-};
+use percolator::{Change, Column, Observer, Percolator, Registration, RowKey, Table, Transaction};
 
 use super::Turned;
 use super::bed::{CALLERS, idle_workers, open};
@@ -42,7 +40,6 @@ const HOT: &str = "hot";
 /// Sums up what the writers have.
 struct SumUp;
 
-#[async_trait]
 impl Observer for SumUp {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> percolator::Result<()> {
         let rows: Vec<RowKey> = (0..CALLERS).map(row).collect();
@@ -98,8 +95,8 @@ impl Hot {
     /// Beside the block, the share of the attempts that committed.
     pub(super) async fn block(&mut self, way: Way, length: Duration) -> anyhow::Result<Turned> {
         let observer = match way {
-            Way::Weak => Registration::weak("sum-up", way.table(), CHANGED, SumUp),
-            Way::Strong => Registration::strong("sum-up", way.table(), CHANGED, SumUp),
+            Way::Weak => Registration::weak("sum-up", way.table(), &CHANGED, SumUp),
+            Way::Strong => Registration::strong("sum-up", way.table(), &CHANGED, SumUp),
         };
         let workers = idle_workers(&self.db, vec![observer]).await?;
         let caller = |number: usize| Writer {

@@ -11,7 +11,6 @@ use std::time::Duration;
 use bigtable::sync::locked;
 use percolator::{
     Change, Column, Observer, Percolator, Registration, Table, Transaction, WorkerOptions,
-    async_trait,
 };
 
 use super::Turned;
@@ -52,14 +51,13 @@ struct Line {
 /// Takes its time, and notes where it is.
 struct Slow(Arc<Mutex<Line>>);
 
-#[async_trait]
 impl Observer for Slow {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> percolator::Result<()> {
         let since = std::time::Instant::now();
         let key = std::str::from_utf8(change.row.as_bytes()).ok();
         let row = key.and_then(|key| key.parse().ok()).unwrap_or_default();
         locked(&self.0).enter(row);
-        tx.get(&change.table, &change.row, &change.column).await?;
+        change.value(tx).await?;
         tokio::time::sleep(SLOW).await;
         let mut line = locked(&self.0);
         line.at.remove(&row);
@@ -93,7 +91,7 @@ impl Scanners {
     /// Beside the block, how far the scanners were apart: 1 if they are spread evenly.
     pub(super) async fn block(&mut self, jump: bool, length: Duration) -> anyhow::Result<Turned> {
         let line = Arc::new(Mutex::new(Line::default()));
-        let observer = || Registration::strong("slow", TABLE, COLUMN, Slow(line.clone()));
+        let observer = || Registration::strong("slow", TABLE, &COLUMN, Slow(line.clone()));
         let options = WorkerOptions {
             threads: SCANNERS,
             // Every one of them scans whenever it has done with the scan before.
@@ -131,7 +129,7 @@ impl Scanners {
 
     /// Lets the scanners find what is still dirty.
     pub(super) async fn conditions(&self) -> anyhow::Result<Vec<Condition>> {
-        let observer = Registration::strong("slow", TABLE, COLUMN, Slow(Arc::default()));
+        let observer = Registration::strong("slow", TABLE, &COLUMN, Slow(Arc::default()));
         let options = WorkerOptions { threads: SCANNERS, ..WorkerOptions::default() };
         let workers = self.db.observe(vec![observer], options).await?;
         let report = self.db.wait_idle(Some(PATIENCE)).await?;

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use percolator::{
     Change, Column, Observer, Percolator, Registration, Table, Transaction, WorkerOptions,
-    async_trait,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -80,11 +79,10 @@ struct Clocked {
     started: UnboundedSender<Started>,
 }
 
-#[async_trait]
 impl Observer for Clocked {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> percolator::Result<()> {
         let now = since(self.clock);
-        let value = tx.get(&change.table, &change.row, &change.column).await?.unwrap_or_default();
+        let value = change.value(tx).await?.unwrap_or_default();
         let at = |from: usize| value.get(from..from + 8)?.try_into().ok().map(u64::from_be_bytes);
         if let (Some(number), Some(asked)) = (at(0), at(8)) {
             // Nobody listens after the end of a turn.
@@ -110,7 +108,7 @@ impl Starts {
     fn observer(&self) -> (Registration, UnboundedReceiver<Started>) {
         let (started, starts) = unbounded_channel();
         let observer = Clocked { clock: self.clock, started };
-        (Registration::strong("clocked", TABLE, COLUMN, observer), starts)
+        (Registration::strong("clocked", TABLE, &COLUMN, observer), starts)
     }
 
     /// Writes a row; returns the number of the write.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use percolator::{
     Bytes, Change, Column, Observer, Percolator, Registration, RowKey, Table, Transaction,
-    async_trait,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -58,14 +57,13 @@ struct Ended {
     all: Notify,
 }
 
-#[async_trait]
 impl Observer for NoOp {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> percolator::Result<()> {
         if !*self.gate.borrow() {
             // The sender is there until the workers have stopped.
             let _ = self.gate.clone().wait_for(|open| *open).await;
         }
-        tx.get(&change.table, &change.row, &change.column).await?;
+        change.value(tx).await?;
         if self.ended.runs.fetch_add(1, Ordering::Relaxed) + 1
             == self.ended.wanted.load(Ordering::Relaxed)
         {
@@ -123,7 +121,7 @@ impl Throughput {
         let ended = Arc::new(Ended::default());
         ended.wanted.store(cells, Ordering::Relaxed);
         let observer = NoOp { gate, ended: ended.clone() };
-        let observer = Registration::strong("no-op", TABLE, OBSERVED, observer);
+        let observer = Registration::strong("no-op", TABLE, &OBSERVED, observer);
         let workers = idle_workers(&self.db, vec![observer]).await?;
         for first in (0..cells).step_by(AT_ONCE as usize) {
             let mut tx = self.db.begin().await?;

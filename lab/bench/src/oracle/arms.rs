@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use hdrhistogram::Histogram;
-use percolator::{Oracle, Stamp};
+use percolator::cluster::{Oracle, Stamp};
 use percolator_rpc::oracle::RemoteOracle;
 
 use super::echo::{Batches, MESSAGE_BYTES, echo};

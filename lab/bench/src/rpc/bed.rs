@@ -9,7 +9,8 @@
 use std::sync::Arc;
 
 use bigtable_grpc::{Address, BareTable, ClientOptions, GrpcStore};
-use percolator::{Bytes, Client, Column, Options, Percolator, RowKey, Services, Table};
+use percolator::runtime::Services;
+use percolator::{Bytes, Client, Column, Options, Percolator, RowKey, Table};
 
 use super::Settings;
 use super::record::Template;

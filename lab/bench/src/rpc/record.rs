@@ -6,7 +6,9 @@ use anyhow::Context;
 use bigtable::sync::locked;
 use bigtable::{ConditionalMutation, MemoryStore, Page, PageLimit, Row, RowMutation, RowRange};
 use bigtable::{Selection, Store, TableSchema, Timestamp};
-use percolator::{Bytes, Client, Options, RowKey, Services, Table, async_trait};
+use percolator::runtime::Services;
+use percolator::store::async_trait;
+use percolator::{Bytes, Client, Options, RowKey, Table};
 
 use super::bed::{BARE, COLUMN};
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bigtable_fjall::{Durability, FjallStore};
 use percolator::{
     Change, Client, Column, Observer, Options, Percolator, Registration, Result, Table,
-    Transaction, WorkerOptions, async_trait,
+    Transaction, WorkerOptions,
 };
 use percolator_cli::context::Context;
 use tokio::sync::Notify;
@@ -59,7 +59,6 @@ struct Runs {
 /// Counts.
 struct Count(Arc<Runs>);
 
-#[async_trait]
 impl Observer for Count {
     async fn observe(&self, _: &mut Transaction, _: &Change) -> Result<()> {
         let count = self.0.count.fetch_add(1, Ordering::SeqCst) + 1;
@@ -72,7 +71,7 @@ impl Observer for Count {
 
 impl Runs {
     fn registration(runs: &Arc<Runs>) -> Registration {
-        Registration::strong(OBSERVER, TABLE, OBSERVED, Count(runs.clone()))
+        Registration::strong(OBSERVER, TABLE, &OBSERVED, Count(runs.clone()))
     }
 }
 
@@ -194,7 +193,7 @@ impl World {
     /// Reads every clean cell, and looks for notifications that are left.
     pub(super) async fn check_all(&mut self) -> anyhow::Result<()> {
         let snapshot = self.db.snapshot().await?;
-        let mut scan = snapshot.scan(&self.table).columns([COLUMN]);
+        let mut scan = snapshot.scan(&self.table).columns([&COLUMN]);
         let (mut seen, mut right) = (0, 0);
         while let Some(row) = scan.next().await? {
             let cell = matches!(&row.cells[..], [(_, v)] if is_value(v, seen, 1));

@@ -165,7 +165,7 @@ impl Rows {
                 let (table, written) =
                     if arm == 1 { (&self.one, 1) } else { (&self.ten, VERSIONS) };
                 let snapshot = self.db.snapshot().await?;
-                let mut scan = snapshot.scan(table).range(range).columns([COLUMN]);
+                let mut scan = snapshot.scan(table).range(range).columns([&COLUMN]);
                 let mut seen = 0;
                 while let Some(row) = scan.next().await? {
                     let at = first + seen;

@@ -8,7 +8,7 @@ use futures::future::{AbortHandle, Abortable};
 use percolator_core::testing::VirtualRuntime;
 use percolator_core::{
     Change, Client, Incarnation, LockService, Observer, Options, Oracle, ProcessLocks,
-    Registration, Result, Runtime, Services, Transaction, WindowOracle, WorkerOptions, async_trait,
+    Registration, Result, Runtime, Services, Transaction, WindowOracle, WorkerOptions,
 };
 
 use super::recover::{Recoverer, resolve_all_locks};
@@ -111,7 +111,7 @@ impl World {
         let world = World { runtime, store, oracle, locks, wire, log, cells };
         let setup = world.process().await?;
         let table = table_name(world.observed().table);
-        let registration = Registration::strong("o", table, COLUMN, Nothing);
+        let registration = Registration::strong("o", table, &COLUMN, Nothing);
         let options = WorkerOptions { threads: 1, ..WorkerOptions::default() };
         setup.client.observe(vec![registration], options).await?.stop().await;
         world.log.transaction(&setup.client, &world.cells.map(Step::Write)).await?;
@@ -234,7 +234,6 @@ impl World {
 /// An observer whose registration alone matters.
 struct Nothing;
 
-#[async_trait]
 impl Observer for Nothing {
     async fn observe(&self, _: &mut Transaction, _: &Change) -> Result<()> {
         Ok(())

@@ -7,7 +7,7 @@ use bigtable::{MemoryStore, Timestamp};
 use futures::executor::block_on;
 use percolator_core::{
     Change, Client, Incarnation, LockService, Observer, Options, Oracle, ProcessLocks,
-    Registration, Result, Services, Transaction, WindowOracle, WorkerOptions, Workers, async_trait,
+    Registration, Result, Services, Transaction, WindowOracle, WorkerOptions, Workers,
 };
 
 use super::exchange::{Actor, Exchange, Message, Object, hash_of};
@@ -186,7 +186,7 @@ impl World {
     fn registration(&self, observer: u8) -> Registration {
         let (log, cell) = (self.log.clone(), self.model.cells[0]);
         let seen = Watch { log, cell };
-        Registration::strong(observer_name(observer), table_name(cell.table), COLUMN, seen)
+        Registration::strong(observer_name(observer), table_name(cell.table), &COLUMN, seen)
     }
 
     fn client(&self, actor: Actor) -> Result<Client> {
@@ -405,7 +405,6 @@ struct Watch {
     cell: Cell,
 }
 
-#[async_trait]
 impl Observer for Watch {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let value = tx.get(&change.table, change.row.clone(), &change.column).await?;

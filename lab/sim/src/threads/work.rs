@@ -8,7 +8,6 @@ use bigtable::{RowRange, Timestamp};
 use bytes::Bytes;
 use percolator_core::{
     AbortReason, Change, Client, Error, Observer, Registration, Result, Table, Transaction,
-    async_trait,
 };
 
 use super::recorded::Events;
@@ -177,7 +176,7 @@ impl Session {
     ) -> Result<()> {
         let range = RowRange::between(row_key(from.row), row_key(to));
         let column = COLUMNS[usize::from(from.column)].clone();
-        let scan = tx.scan(self.table(from)).range(range).columns([column]).limit(limit);
+        let scan = tx.scan(self.table(from)).range(range).columns([&column]).limit(limit);
         let mut found = Vec::new();
         for row in scan.collect().await? {
             let value = row.cells.into_iter().next().map(|(_, value)| value);
@@ -291,7 +290,6 @@ struct Copying {
     events: Arc<Events>,
 }
 
-#[async_trait]
 impl Observer for Copying {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let column = change.column.as_bytes();
@@ -322,7 +320,7 @@ pub(super) fn registrations(events: &Arc<Events>) -> Vec<Registration> {
     let registration = |(number, (table, column)): (u8, (u8, u8))| {
         let observer = Copying { number, events: events.clone() };
         let (name, table) = (OBSERVERS[usize::from(number)], TABLES[usize::from(table)]);
-        Registration::strong(name, table, COLUMNS[usize::from(column)].clone(), observer)
+        Registration::strong(name, table, &COLUMNS[usize::from(column)], observer)
     };
     OBSERVERS_OF.into_iter().map(registration).collect()
 }

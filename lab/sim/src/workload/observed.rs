@@ -22,7 +22,7 @@ use std::time::Duration;
 use bigtable::Timestamp;
 use percolator_core::{
     Batch, BatchObserver, Change, Error, Observer, Registration, Result, Table, Transaction,
-    WorkerOptions, Workers, async_trait,
+    WorkerOptions, Workers,
 };
 
 use crate::book::{Log, Session};
@@ -79,7 +79,6 @@ struct Numbered {
     number: u8,
 }
 
-#[async_trait]
 impl Observer for Numbered {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let Some(observed) = changed(change) else { return Ok(()) };
@@ -154,7 +153,6 @@ struct Export {
     world: Arc<World>,
 }
 
-#[async_trait]
 impl BatchObserver for Export {
     async fn observe(&self, tx: &mut Transaction, changes: &[Change]) -> Result<()> {
         if self.world.broken.load(Ordering::Relaxed) && self.world.one_in(4) {
@@ -224,7 +222,7 @@ fn registrations(world: &Arc<World>, observers: Observers) -> Vec<Registration> 
         let observer = Numbered { world: world.clone(), number };
         let column = COLUMNS[usize::from(column)].clone();
         let name = OBSERVERS[usize::from(number)];
-        Registration::strong(name, TABLES[usize::from(TABLE)], column, observer)
+        Registration::strong(name, TABLES[usize::from(TABLE)], &column, observer)
     };
     if observers == Observers::One {
         return vec![strong(world.between(0, 2) as u8, SOURCE)];
@@ -243,13 +241,13 @@ fn registrations(world: &Arc<World>, observers: Observers) -> Vec<Registration> 
     let weak = Numbered { world: world.clone(), number: 6 };
     let table = TABLES[usize::from(WEAK)];
     let column = |number: u8| COLUMNS[usize::from(number)].clone();
-    all.push(Registration::weak(OBSERVERS[6], table, column(NOTIFIED), weak));
+    all.push(Registration::weak(OBSERVERS[6], table, &column(NOTIFIED), weak));
     let batch = Batch {
         changes_max: world.between(1, 8) as usize,
         interval: Duration::from_millis(world.between(20, 400)),
     };
     let export = Export { world: world.clone() };
-    all.push(Registration::batched(OBSERVERS[7], table, column(EXPORTED), batch, export));
+    all.push(Registration::batched(OBSERVERS[7], table, &column(EXPORTED), batch, export));
     all
 }
 

@@ -125,7 +125,7 @@ impl Session {
         limit: usize,
     ) -> Result<Vec<ScannedRow>> {
         self.reads.scans += 1;
-        let scan = self.tx.scan(&self.table).range(range).columns(columns.to_vec()).limit(limit);
+        let scan = self.tx.scan(&self.table).range(range).columns(columns).limit(limit);
         let rows = scan.collect().await?;
         self.reads.scanned += rows.iter().map(|row| row.cells.len() as u64).sum::<u64>();
         Ok(rows)

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use percolator::{Observed, Strength, WorkerOptions};
+use percolator::WorkerOptions;
+use percolator::observe::{Observed, Strength};
 
 use super::*;
 use crate::address::Base;

@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
-use percolator::{Config, StoreAddress};
+use percolator::cluster::{Config, StoreAddress};
 use serde::{Deserialize, Serialize};
 
 use crate::cmd::config;

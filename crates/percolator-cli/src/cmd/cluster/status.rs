@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use percolator::{Config, OracleNode};
+use percolator::cluster::{Config, OracleNode};
 use serde_json::{Value, json};
 
 use super::plan::{Place, Plan};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use percolator::{Oracle as _, StoreAddress};
+use percolator::cluster::{Oracle as _, StoreAddress};
 use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
 
 use super::plan::{Place, Plan, Role, WORKERS_MAX};

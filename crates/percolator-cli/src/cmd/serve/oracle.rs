@@ -9,7 +9,8 @@ use bigtable::Store;
 use bigtable_fjall::FjallStore;
 use bigtable_grpc::{ClientOptions, GrpcStore};
 use clap::Args;
-use percolator::{OracleNode, OracleOptions, StoreAddress, TokioRuntime};
+use percolator::cluster::{OracleNode, OracleOptions, StoreAddress};
+use percolator::runtime::TokioRuntime;
 use percolator_rpc::oracle::{OracleServer, OracleServerOptions};
 use percolator_rpc::{Address, Error, Tls};
 use serde_json::json;
@@ -111,7 +112,7 @@ impl Oracle {
         };
         let options = bigtable_fjall::Options {
             durability: self.durability.into(),
-            upkeep_tables: percolator::upkeep_tables(),
+            upkeep_tables: percolator::store::upkeep_tables(),
             ..bigtable_fjall::Options::default()
         };
         Ok(Arc::new(FjallStore::open(dir, options)?))

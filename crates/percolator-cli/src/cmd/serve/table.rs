@@ -63,7 +63,7 @@ impl Table {
         let durability = self.durability.into();
         let options = bigtable_fjall::Options {
             durability,
-            upkeep_tables: percolator::upkeep_tables(),
+            upkeep_tables: percolator::store::upkeep_tables(),
             ..bigtable_fjall::Options::default()
         };
         let server = Server::open(&self.data, options).await?;

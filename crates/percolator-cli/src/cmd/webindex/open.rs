@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use percolator::{Config, Percolator, WorkerOptions};
+use percolator::cluster::Config;
+use percolator::{Percolator, WorkerOptions};
 use webindex::search::SearchIndex;
 use webindex::{SEARCH_DIR, WebIndex};
 

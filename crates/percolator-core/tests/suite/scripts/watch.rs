@@ -71,9 +71,9 @@ impl Watch {
         });
         let (name, column) = (self.name.clone(), self.column.clone());
         if self.weak {
-            Registration::weak(name, "t", column, run)
+            Registration::weak(name, "t", &column, run)
         } else {
-            Registration::strong(name, "t", column, run)
+            Registration::strong(name, "t", &column, run)
         }
     }
 }

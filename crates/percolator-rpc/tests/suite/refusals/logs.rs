@@ -4,7 +4,8 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use bigtable::MemoryStore;
-use percolator::{Cluster, Column, Percolator};
+use percolator::cluster::Cluster;
+use percolator::{Column, Percolator};
 
 use crate::world::start;
 

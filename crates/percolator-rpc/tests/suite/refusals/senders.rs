@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::MemoryStore;
-use percolator::Oracle;
+use percolator::cluster::Oracle;
 use percolator_rpc::oracle::{OracleServerOptions, RemoteOracle, RemoteOracleOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

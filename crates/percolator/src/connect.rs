@@ -11,7 +11,9 @@ use percolator_rpc::etcd::{EtcdLocks, EtcdOptions};
 use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
 use percolator_rpc::{Address, Error, Tls};
 
-use crate::{Config, Percolator, TokioRuntime};
+use crate::Percolator;
+use crate::config::Config;
+use crate::tokio_runtime::TokioRuntime;
 
 /// Where the services of a cluster are. Every process that works on the store must be given the
 /// same oracles and the same lock service. Needs the feature `cluster`.
@@ -19,7 +21,9 @@ use crate::{Config, Percolator, TokioRuntime};
 /// ```
 /// # use std::sync::Arc;
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// use percolator::{Cluster, Column, OracleNode, OracleOptions, Percolator, TokioRuntime};
+/// use percolator::cluster::{Cluster, OracleNode, OracleOptions};
+/// use percolator::runtime::TokioRuntime;
+/// use percolator::{Column, Percolator};
 /// # use percolator_rpc::oracle::OracleServer;
 /// # let store = Arc::new(bigtable::MemoryStore::new());
 /// # let runtime = Arc::new(TokioRuntime::current());
@@ -56,10 +60,10 @@ pub struct Cluster {
 ///
 /// ```
 /// use std::time::Duration;
-/// use percolator::{Cluster, Locks};
+/// use percolator::cluster::{Cluster, Locks};
 /// let mut cluster = Cluster::new(vec!["10.0.0.1:7070".parse()?]);
 /// cluster.locks = Locks::table(Duration::from_secs(30));
-/// # Ok::<(), percolator::rpc::Error>(())
+/// # Ok::<(), percolator::cluster::rpc::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Locks(pub(crate) LocksIn);
@@ -89,10 +93,10 @@ impl Locks {
     /// the lifetime of tokens.
     ///
     /// ```
-    /// use percolator::Locks;
-    /// use percolator::rpc::etcd::EtcdOptions;
+    /// use percolator::cluster::Locks;
+    /// use percolator::cluster::rpc::etcd::EtcdOptions;
     /// let locks = Locks::etcd(vec!["10.0.0.1:2379".parse()?], EtcdOptions::default());
-    /// # Ok::<(), percolator::rpc::Error>(())
+    /// # Ok::<(), percolator::cluster::rpc::Error>(())
     /// ```
     #[cfg(feature = "etcd")]
     pub fn etcd(members: Vec<Address>, options: EtcdOptions) -> Self {
@@ -145,7 +149,8 @@ impl Percolator {
     ///
     /// ```no_run
     /// # async fn example(registrations: Vec<percolator::Registration>) -> percolator::Result<()> {
-    /// use percolator::{Config, Percolator, WorkerOptions};
+    /// use percolator::cluster::Config;
+    /// use percolator::{Percolator, WorkerOptions};
     /// let db = Percolator::from_config(&Config::load()?).await?;
     /// let workers = db.observe(registrations, WorkerOptions::default()).await?;
     /// # Ok(()) }
@@ -169,7 +174,12 @@ impl Percolator {
         store: Arc<dyn Store>,
         cluster: Cluster,
     ) -> Result<Self, percolator_core::Error> {
-        let invalid = |error: Error| percolator_core::Error::Invalid(error.to_string());
+        let invalid = |error: Error| {
+            percolator_core::Error::invalid(
+                percolator_core::InvalidKind::Options,
+                error.to_string(),
+            )
+        };
         let runtime: Arc<dyn Runtime> = Arc::new(TokioRuntime::current());
         let options = RemoteOracleOptions { tls: cluster.tls.clone(), ..cluster.oracle };
         let oracle = Arc::new(RemoteOracle::new(cluster.oracles, options).map_err(invalid)?);
@@ -185,10 +195,12 @@ impl Percolator {
             LocksIn::Etcd { members, options, tls: true } => {
                 let none = "locks.tls: there are no certificates; give tls.authority, tls.certificate \
                             and tls.key";
-                let tls = cluster
-                    .tls
-                    .as_ref()
-                    .ok_or_else(|| percolator_core::Error::Invalid(none.to_owned()))?;
+                let tls = cluster.tls.as_ref().ok_or_else(|| {
+                    percolator_core::Error::invalid(
+                        percolator_core::InvalidKind::Options,
+                        none.to_owned(),
+                    )
+                })?;
                 Arc::new(EtcdLocks::with_tls(members, options, tls).map_err(invalid)?)
             }
         };

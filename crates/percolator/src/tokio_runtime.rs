@@ -14,9 +14,9 @@ use tokio::task::coop;
 /// Time, tasks and randomness of a tokio runtime.
 ///
 /// ```
-/// use percolator::Runtime;
+/// use percolator::runtime::Runtime;
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// let runtime = percolator::TokioRuntime::current();
+/// let runtime = percolator::runtime::TokioRuntime::current();
 /// let before = runtime.now();
 /// runtime.sleep(std::time::Duration::from_millis(1)).await;
 /// assert!(runtime.now() > before);

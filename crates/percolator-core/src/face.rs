@@ -1,0 +1,53 @@
+//! The public face, as the crate `percolator` shows it: names that nearly every program needs, and
+//! a module for each other purpose.
+
+pub use crate::{
+    AbortReason, Attempt, Bytes, Change, Client, Column, Conflict, Error, InvalidKind, Observer,
+    Options, Receipt, Registration, Result, RowKey, RowRange, Scan, ScannedRow, Snapshot, Table,
+    Timestamp, Transaction, Value, WorkerOptions, Workers,
+};
+
+/// Looking after a database: garbage collection, locks, counters, the history of a cell.
+pub mod admin {
+    pub use crate::{
+        CellName, CloseReport, Collector, GcCounts, GcOptions, GcReport, GcStatus, Incarnation,
+        LastRound, LockFate, LockView, Moment, OldestReader, Stats, WeakClient, WriteView,
+    };
+}
+
+/// What several processes need to work on one store: oracles, and locks.
+pub mod cluster {
+    pub use crate::{
+        Holder, LockService, Oracle, OracleNode, OracleOptions, OracleRole, ProcessLocks, Stamp,
+        StampRange, TIMESTAMPS_MAX, TableLocks, WindowOracle,
+    };
+}
+
+/// Observers that take many changes at once, changes that wait for observers, and changes that were
+/// set aside.
+pub mod observe {
+    pub use crate::{Backlog, Batch, BatchObserver, IdleReport, Observed, SetAside, Strength};
+}
+
+/// Time, tasks and randomness, as a database is given them.
+pub mod runtime {
+    pub use crate::{Runtime, Services};
+}
+
+/// The store under a database: the crate `bigtable`, and the tables that Percolator keeps there.
+pub mod store {
+    pub use bigtable::*;
+
+    pub use crate::{
+        LOCKS_MAX, NOTIFICATIONS_MAX, SYSTEM_TABLE, async_trait, notify_schema, table_schema,
+        upkeep_tables,
+    };
+}
+
+/// A transaction's two phases one by one, its options and its limits.
+pub mod transaction {
+    pub use crate::{
+        COLUMN_BYTES_MAX, CommitPath, Prewritten, PrimaryCommitted, ROW_KEY_BYTES_MAX, Secondaries,
+        TRANSACTION_BYTES_MAX, TRANSACTION_CELLS_MAX,
+    };
+}
