@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 
 use crate::commit::draft::{Batch, Draft};
 use crate::commit::edit::Request;
-use crate::commit::queue::{GROUP_BYTES_MAX, Outcome, Reply, RowsWork, STOPPED, Woken, Work};
+use crate::commit::queue::{GROUP_BYTES_MAX, Outcome, Reply, RowsWork, Woken, Work};
 use crate::commit::recent::using;
 use crate::commit::room::Use;
 use crate::commit::view::View;
@@ -192,13 +192,13 @@ impl Engine {
 
     /// A commit has panicked, so the maps may not match the keyspaces any more.
     fn broken(&self) -> Error {
-        self.check_usable().err().unwrap_or(Error::Unavailable { why: STOPPED.to_owned() })
+        self.check_usable().err().unwrap_or_else(fault::too_late)
     }
 
     fn commit_one(&self, lead: &Lead, job: Job<'_>) -> Result<Outcome> {
         self.commit_group(lead, By::Caller, 1, std::iter::once(job))
             .pop()
-            .unwrap_or(Err(Error::Unavailable { why: STOPPED.to_owned() }))
+            .unwrap_or_else(|| Err(fault::too_late()))
     }
 
     /// Commits requests that may name a row more than once, on their caller's thread.

@@ -12,6 +12,7 @@ use futures::channel::oneshot;
 
 use crate::commit::edit::Request;
 use crate::engine::Engine;
+use crate::failure::fault;
 use crate::layout::table_info::TableInfo;
 
 /// Most requests of one caller that are given to the committer at once.
@@ -31,7 +32,6 @@ const QUEUE_BYTES_MAX: usize = 128 << 20;
 type Rows = HashSet<(u32, RowKey), RandomState>;
 
 const NO_PANIC: &str = "nothing panics while it holds the lock of the queue";
-pub(crate) const STOPPED: &str = "the committer has stopped";
 
 /// A request of one caller.
 #[derive(Debug)]
@@ -135,9 +135,12 @@ impl Queue {
         let (done, reply) = oneshot::channel();
         let full = state.waiting.len() >= QUEUE_OPS_MAX
             || (state.bytes.saturating_add(bytes) > QUEUE_BYTES_MAX && !state.waiting.is_empty());
-        if full || state.closed {
-            let why = if full { "too many mutations wait to be committed" } else { STOPPED };
-            return Err(Error::Unavailable { why: why.to_owned() });
+        if full {
+            let why = "too many mutations wait to be committed".to_owned();
+            return Err(Error::Unavailable { why });
+        }
+        if state.closed {
+            return Err(fault::too_late());
         }
         state.bytes = state.bytes.saturating_add(bytes);
         state.waiting.push_back(Waiting { work, bytes, done });
@@ -154,9 +157,11 @@ impl Queue {
     /// Gives the committer thread other work to do.
     pub(crate) fn push_task(&self, task: Task) -> Result<()> {
         let mut state = self.state();
-        if state.tasks.len() >= TASKS_MAX || state.closed {
-            let why = if state.closed { STOPPED } else { "too much waits to be done" };
-            return Err(Error::Unavailable { why: why.to_owned() });
+        if state.closed {
+            return Err(fault::too_late());
+        }
+        if state.tasks.len() >= TASKS_MAX {
+            return Err(Error::Unavailable { why: "too much waits to be done".to_owned() });
         }
         state.tasks.push_back(task);
         self.bell.notify_one();
@@ -257,7 +262,7 @@ impl Reply {
     pub(crate) async fn outcome(self) -> Result<Outcome> {
         match self.0.await {
             Ok(outcome) => outcome,
-            Err(oneshot::Canceled) => Err(Error::Unknown { why: STOPPED.to_owned() }),
+            Err(oneshot::Canceled) => Err(fault::abandoned()),
         }
     }
 }

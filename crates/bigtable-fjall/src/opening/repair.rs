@@ -7,8 +7,8 @@ use std::path::Path;
 use bigtable::{Error, Result};
 use fjall::Database;
 
-use super::Damage;
 use super::check::{Closed, Problem};
+use super::damage::Damage;
 use super::rebuild::{Rebuilt, rebuild};
 use crate::commit::puts::Puts;
 use crate::directory::ENGINE_DIR;

@@ -180,21 +180,21 @@ mod tests {
         let (store, table) = open(dir, Durability::Buffered);
         (0..ROWS).for_each(|number| write(&table, number));
         let (old, kept) = (journal_file(&engine(dir), 0), dir.join("kept"));
-        crate::opening::link(&old, &kept).unwrap();
+        crate::directory::link(&old, &kept).unwrap();
         let before = Inventory::read(dir).unwrap().unwrap();
         store.close().unwrap();
         assert_eq!(journals(dir), [(1, false)]);
         let after = Inventory::read(dir).unwrap().unwrap();
         let second = |number| journal_file(&dir.join(JOURNALS_DIR), number);
         // The state before the last steps.
-        crate::opening::link(&kept, &second(0)).unwrap();
+        crate::directory::link(&kept, &second(0)).unwrap();
         if steps < 4 {
             let mut both = after.clone();
             both.journals.extend(before.journals.clone());
             both.write(dir).unwrap();
         }
         if steps < 3 {
-            crate::opening::link(&kept, &old).unwrap();
+            crate::directory::link(&kept, &old).unwrap();
         }
         if steps < 2 {
             before.write(dir).unwrap();
