@@ -31,13 +31,15 @@ use crate::directory::Directory;
 use crate::failure::condition::Watched;
 use crate::failure::fault::{self, Fault};
 use crate::layout::catalog::Catalog;
+use crate::layout::chosen::Chosen;
 use crate::layout::group::Group;
 use crate::layout::memory::Memory;
 use crate::layout::table_info::TableInfo;
 use crate::mutants::{self, off};
 use crate::options::{Durability, Options};
+use crate::read::cells::Stored;
 use crate::read::published::{Batches, Published};
-use crate::read::row::{Chosen, read_column};
+use crate::read::row::read_column;
 use crate::upkeep::journals::Journals;
 
 /// After so many batches without a reader a run of mutations opens no snapshots.
@@ -337,7 +339,9 @@ impl Engine {
                 let info = table.family(&column.family);
                 let (group, column) = (&*table.groups[info.group], table.chosen(column));
                 let held = match group.memory {
-                    Some(_) => group.in_memory(memory.get_or_insert_with(|| self.memory())),
+                    Some(_) => {
+                        Stored::in_memory(group, memory.get_or_insert_with(|| self.memory()))
+                    }
                     None => None,
                 };
                 match held {
@@ -350,7 +354,7 @@ impl Engine {
         if !on_disk.is_empty() {
             let snapshot = self.snapshot()?;
             for (group, column) in on_disk {
-                let stored = group.remembered(&snapshot, &self.recent);
+                let stored = Stored::remembered(group, &snapshot, &self.recent);
                 read_column(stored, table.id, row.as_bytes(), column, &mut cells)?;
             }
         }

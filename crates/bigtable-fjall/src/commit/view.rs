@@ -42,7 +42,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn stored(&self, group: &'a Group) -> Stored<'a> {
-        group.in_memory(self.memory).unwrap_or_else(|| group.live(self.recent))
+        Stored::in_memory(group, self.memory).unwrap_or_else(|| Stored::live(group, self.recent))
     }
 
     /// Whether the probe finds a cell.

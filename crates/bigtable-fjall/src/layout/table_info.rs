@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bigtable::{ColumnSelect, Error, Family, Result, TableSchema};
 
+use crate::layout::chosen::Chosen;
 use crate::layout::group::Group;
-use crate::read::row::Chosen;
 
 /// An open table.
 #[derive(Debug)]

@@ -9,6 +9,8 @@ use bigtable::sync::locked;
 use fjall::{Keyspace, Readable, Slice, Snapshot};
 
 use crate::commit::recent::{Recent, using};
+use crate::layout::group::Group;
+use crate::layout::memory::Memory;
 use crate::read::published::Published;
 
 /// The cells of a group, as one reader sees them.
@@ -20,7 +22,48 @@ pub(crate) enum Stored<'a> {
     NewestApart(Cells<'a>, Cells<'a>),
 }
 
-impl Stored<'_> {
+impl<'a> Stored<'a> {
+    /// The cells of a group in memory: `None` unless they are all there.
+    pub(crate) fn in_memory(group: &Group, memory: &'a Memory) -> Option<Self> {
+        let map = memory.group(group.memory?).whole()?;
+        Some(Stored::Versions(Cells::Map(map)))
+    }
+
+    /// The cells of a group on disk, in a published state.
+    pub(crate) fn on_disk(group: &'a Group, published: &'a Published) -> Self {
+        let cells = |keyspace| Cells::Disk(&published.snapshot, keyspace);
+        match &group.history {
+            None => Stored::Versions(cells(&group.cells)),
+            Some(history) => Stored::NewestApart(cells(&group.cells), cells(history)),
+        }
+    }
+
+    /// As [`Stored::on_disk`], for the reading of single columns.
+    pub(crate) fn remembered(
+        group: &'a Group,
+        published: &'a Published,
+        recent: &'a Mutex<Recent>,
+    ) -> Self {
+        match &group.history {
+            None => Stored::on_disk(group, published),
+            Some(history) => Stored::NewestApart(
+                Cells::Remembered(recent, published, &group.cells),
+                Cells::Disk(&published.snapshot, history),
+            ),
+        }
+    }
+
+    /// The published state on disk; for the holder of the commit lock only, because anybody else
+    /// might read what a batch has inserted but not published yet.
+    pub(crate) fn live(group: &'a Group, recent: &'a Mutex<Recent>) -> Self {
+        match &group.history {
+            None => Stored::Versions(Cells::Live(&group.cells)),
+            Some(history) => {
+                Stored::NewestApart(Cells::Recent(recent, &group.cells), Cells::Live(history))
+            }
+        }
+    }
+
     /// Whether all cells are in memory, and there are none: so it mostly is with locks.
     pub(crate) fn is_empty_map(&self) -> bool {
         matches!(self, Stored::Versions(Cells::Map(map)) if map.is_empty())

@@ -11,6 +11,7 @@ use crate::failure::fault::Fault;
 use crate::layout::key::Key;
 use crate::layout::table_info::TableInfo;
 use crate::mutants::{self, off};
+use crate::read::cells::Stored;
 use crate::read::column::visit;
 
 impl Engine {
@@ -39,7 +40,9 @@ impl Engine {
         let early = off(mutants::SNAPSHOT_BEFORE_GUARD).then(|| self.snapshot()).transpose()?;
         {
             let memory = self.memory();
-            let Some(held) = guards.in_memory(&memory) else { return Ok(Glanced::Nothing) };
+            let Some(held) = Stored::in_memory(guards, &memory) else {
+                return Ok(Glanced::Nothing);
+            };
             let mut guarded = false;
             if !held.is_empty_map() {
                 visit(held, &key(guard.number), upto, 1, |_| {
@@ -52,7 +55,7 @@ impl Engine {
             }
         }
         let snapshot = early.map_or_else(|| self.snapshot(), Ok)?;
-        let stored = group.remembered(&snapshot, &self.recent);
+        let stored = Stored::remembered(group, &snapshot, &self.recent);
         let mut found = Glanced::Absent;
         visit(stored, &key(family.number), upto, 1, |version| {
             found = Glanced::Newest(version.timestamp, version.to_bytes());

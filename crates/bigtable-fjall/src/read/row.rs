@@ -7,37 +7,12 @@ use fjall::Slice;
 use smallvec::SmallVec;
 
 use crate::failure::fault::Fault;
+use crate::layout::chosen::Chosen;
 use crate::layout::key::{Key, Shape};
 use crate::layout::pack::{Pack, Version};
 use crate::read::cells::{Entries, Stored};
 use crate::read::column::visit;
 use crate::read::history::History;
-
-/// What is selected of a family, and the family's number.
-#[derive(Clone, Copy)]
-pub(crate) struct Chosen<'a> {
-    pub(crate) family: u8,
-    pub(crate) select: &'a ColumnSelect,
-}
-
-impl Chosen<'_> {
-    /// Whether it selects of this column.
-    fn names(&self, key: &[u8], shape: Shape) -> bool {
-        self.family == shape.family
-            && match &self.select.qualifiers {
-                Qualifiers::All => true,
-                Qualifiers::Is(qualifier) => *shape.qualifier(key) == **qualifier,
-            }
-    }
-
-    /// The qualifier of a column that it selects of.
-    fn qualifier(&self, key: &[u8], shape: Shape) -> Bytes {
-        match &self.select.qualifiers {
-            Qualifiers::All => Bytes::copy_from_slice(&shape.qualifier(key)),
-            Qualifiers::Is(qualifier) => qualifier.clone(),
-        }
-    }
-}
 
 /// Adds the cells that `column` selects of one row.
 pub(crate) fn read_column(

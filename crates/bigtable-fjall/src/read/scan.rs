@@ -14,10 +14,12 @@ use fjall::Slice;
 
 use crate::engine::Engine;
 use crate::failure::fault::Fault;
+use crate::layout::chosen::Chosen;
 use crate::layout::group::Group;
 use crate::layout::key::{Key, Shape, row_of};
 use crate::layout::table_info::TableInfo;
-use crate::read::row::{Chosen, Cursor};
+use crate::read::cells::Stored;
+use crate::read::row::Cursor;
 
 /// Entries that one page looks at, on disk or in memory, so that a scan that selects next to
 /// nothing comes back to its caller.
@@ -108,7 +110,7 @@ impl Engine {
                         if memory.group(position).has_none(table.id, &wanted.columns) {
                             continue;
                         }
-                        wanted.group.in_memory(memory)
+                        Stored::in_memory(wanted.group, memory)
                     }
                     None => None,
                 };
@@ -127,7 +129,7 @@ impl Engine {
         }
         snapshot = self.snapshot()?;
         for Wanted { group, columns } in &on_disk {
-            let cursor = Cursor::open(group.on_disk(&snapshot), &from, &end, columns)?;
+            let cursor = Cursor::open(Stored::on_disk(group, &snapshot), &from, &end, columns)?;
             parts.push(Part::OnDisk(Box::new(cursor)));
         }
         merge(parts, reach, range, limit)
@@ -156,7 +158,7 @@ impl Engine {
             {
                 let memory = self.memory();
                 for group in &table.groups {
-                    match group.in_memory(&memory) {
+                    match Stored::in_memory(group, &memory) {
                         Some(held) => see(held.last_key(bounds())?)?,
                         None => on_disk.push(group),
                     }
@@ -164,7 +166,7 @@ impl Engine {
             }
             let snapshot = self.snapshot()?;
             for group in on_disk {
-                see(group.on_disk(&snapshot).last_key(bounds())?)?;
+                see(Stored::on_disk(group, &snapshot).last_key(bounds())?)?;
             }
             Ok(())
         };
