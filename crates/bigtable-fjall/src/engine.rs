@@ -81,7 +81,7 @@ pub(crate) struct Engine {
     pub(crate) writing: Mutex<()>,
     /// Whether a batch that is not synced is short.
     pub(crate) calm: Calm,
-    pub(crate) queue: Queue,
+    pub(crate) queue: Queue<Task>,
     pub(crate) pending: Pending,
     /// The tables that have been opened. The holder of the commit lock adds to them.
     pub(crate) tables: RwLock<Vec<Arc<TableInfo>>>,
@@ -91,6 +91,9 @@ pub(crate) struct Engine {
     /// last to hold them.
     pub(crate) directory: Arc<Directory>,
 }
+
+/// Work for the committer thread besides requests.
+pub(crate) type Task = Box<dyn FnOnce(&Engine) + Send>;
 
 /// Why an engine answers nothing any more.
 #[derive(Debug, Clone)]

@@ -11,7 +11,6 @@ use foldhash::fast::RandomState;
 use futures::channel::oneshot;
 
 use crate::commit::edit::Request;
-use crate::engine::Engine;
 use crate::failure::fault;
 use crate::layout::table_info::TableInfo;
 
@@ -48,9 +47,6 @@ pub(crate) struct RowsWork {
     pub(crate) request: CommitRows,
 }
 
-/// Other work for the committer thread. It is dropped if the store closes first.
-pub(crate) type Task = Box<dyn FnOnce(&Engine) + Send>;
-
 /// What became of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outcome {
@@ -62,19 +58,19 @@ pub(crate) enum Outcome {
     NoTimestamp,
 }
 
-/// Requests and tasks that wait for the committer thread.
-pub(crate) struct Queue {
+/// Requests and tasks that wait for the committer thread. A task that still waits when the store
+/// closes is dropped.
+pub(crate) struct Queue<Task> {
     /// Most rows in one group; the request that reaches it is the group's last.
     group_rows_max: usize,
-    state: Mutex<QueueState>,
+    state: Mutex<QueueState<Task>>,
     /// Rung when a request arrives, or the store closes.
     bell: Condvar,
     /// As `state.waiting.len()`, to be looked at without the lock.
     len: AtomicUsize,
 }
 
-#[derive(Default)]
-struct QueueState {
+struct QueueState<Task> {
     waiting: VecDeque<Waiting>,
     tasks: VecDeque<Task>,
     /// Whether a task was taken last.
@@ -90,7 +86,7 @@ pub(crate) struct Waiting {
 }
 
 /// Why the committer was woken.
-pub(crate) enum Woken {
+pub(crate) enum Woken<Task> {
     Requests,
     Task(Task),
     /// The store is closing, and no request is left.
@@ -98,11 +94,18 @@ pub(crate) enum Woken {
     Time,
 }
 
-impl Queue {
+impl<Task> Queue<Task> {
     pub(crate) fn new(group_rows_max: usize) -> Self {
+        let state = QueueState {
+            waiting: VecDeque::new(),
+            tasks: VecDeque::new(),
+            after_task: false,
+            bytes: 0,
+            closed: false,
+        };
         Queue {
             group_rows_max: group_rows_max.max(1),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             bell: Condvar::default(),
             len: AtomicUsize::new(0),
         }
@@ -112,7 +115,7 @@ impl Queue {
         self.group_rows_max
     }
 
-    fn state(&self) -> MutexGuard<'_, QueueState> {
+    fn state(&self) -> MutexGuard<'_, QueueState<Task>> {
         self.state.lock().expect(NO_PANIC)
     }
 
@@ -130,7 +133,7 @@ impl Queue {
         works.map(|work| self.push_in(&mut state, work)).collect()
     }
 
-    fn push_in(&self, state: &mut QueueState, work: Work) -> Result<Reply> {
+    fn push_in(&self, state: &mut QueueState<Task>, work: Work) -> Result<Reply> {
         let bytes = work.bytes();
         let (done, reply) = oneshot::channel();
         let full = state.waiting.len() >= QUEUE_OPS_MAX
@@ -169,8 +172,8 @@ impl Queue {
     }
 
     /// Waits for something to do, at most for so long. Tasks and groups of requests take turns.
-    pub(crate) fn wait(&self, longest: Duration) -> Woken {
-        let idle = |state: &mut QueueState| {
+    pub(crate) fn wait(&self, longest: Duration) -> Woken<Task> {
+        let idle = |state: &mut QueueState<Task>| {
             state.waiting.is_empty() && state.tasks.is_empty() && !state.closed
         };
         let waited = self.bell.wait_timeout_while(self.state(), longest, idle);
@@ -276,6 +279,7 @@ mod tests {
     use futures::executor::block_on;
 
     use super::*;
+    use crate::engine::Task;
     use crate::{FjallStore, Options};
 
     const LONGEST: Duration = Duration::from_secs(60);
