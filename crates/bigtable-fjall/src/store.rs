@@ -9,6 +9,7 @@ use bigtable::{CommitRows, Error, Layout, Result, RowsOutcome, Store, Table, Tab
 use bigtable::{Timestamp, check_table_name};
 use fjall::{Database, KeyspaceCreateOptions};
 
+use crate::commit::admission;
 use crate::commit::committer::of_rows;
 use crate::commit::puts::Puts;
 use crate::commit::room::{Disk, FILES_BYTES, Use};
@@ -205,7 +206,7 @@ impl FjallStore {
     /// Whether the store takes writes; it looks at the disk for that.
     pub fn condition(&self) -> Condition {
         // What it finds is in the condition.
-        let _ = self.running.with(&self.running.open, |engine, ()| engine.try_admission());
+        let _ = self.running.with(&self.running.open, |engine, ()| admission::try_growth(engine));
         self.running.condition.get()
     }
 
@@ -274,8 +275,8 @@ impl Store for FjallStore {
         let raise = move |engine: &Engine| {
             let lead = engine.wait_to_lead()?;
             if floor > engine.floor() {
-                engine.look_at_disk(&lead);
-                engine.admit(&lead, Use::Upkeep, 0)?;
+                admission::look_at_disk(engine, &lead);
+                admission::admit(engine, &lead, Use::Upkeep, 0)?;
                 let mut puts = Puts::default();
                 engine.catalog.put_floor(&mut puts, floor);
                 engine.write(puts.into(), true)?;
@@ -387,8 +388,8 @@ impl Engine {
         }
         if known.is_none() {
             // Its groups may have to be created as well.
-            self.look_at_disk(lead);
-            self.admit(lead, Use::Growth, FILES_BYTES)?;
+            admission::look_at_disk(self, lead);
+            admission::admit(self, lead, Use::Growth, FILES_BYTES)?;
         }
         let mut groups = Vec::new();
         for group in &schema.groups {

@@ -8,7 +8,6 @@ use percolator_tidy::{Finding, Tree};
 /// Make a circle smaller, and lower its number.
 const CIRCLES: &[(&str, usize)] = &[
     ("apps/webindex", 8),
-    ("crates/bigtable-fjall", 4),
     ("crates/bigtable-grpc", 7),
     ("crates/percolator-core", 29),
     ("lab/bench", 9),
@@ -18,7 +17,7 @@ const CIRCLES: &[(&str, usize)] = &[
 
 /// How many files outside of a type's folder extend it, where it is more than three.
 const ROOMS: &[(&str, &str, usize)] =
-    &[("crates/bigtable-fjall", "Engine", 11), ("crates/percolator-core", "Client", 27)];
+    &[("crates/bigtable-fjall", "Engine", 10), ("crates/percolator-core", "Client", 27)];
 
 fn tree() -> Tree {
     Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))

@@ -29,6 +29,7 @@ use bigtable::{CommitRows, Error, Result, RowsOutcome};
 use fjall::PersistMode;
 use smallvec::SmallVec;
 
+use crate::commit::admission;
 use crate::commit::draft::{Batch, Draft};
 use crate::commit::edit::Request;
 use crate::commit::queue::{GROUP_BYTES_MAX, Outcome, Reply, RowsWork, Woken, Work};
@@ -236,7 +237,7 @@ impl Engine {
         len: usize,
         jobs: impl Iterator<Item = Job<'a>>,
     ) -> Outcomes {
-        self.look_at_disk(lead);
+        admission::look_at_disk(self, lead);
         // One request that must be on disk has all of the batch synced.
         let mut sync = false;
         let mut batch = Batch::default();
@@ -323,7 +324,7 @@ impl Engine {
         request.check_time()?;
         let mut evaluate = || {
             let decision = request.decide(table, view)?;
-            if let Err(full) = self.admit_row(lead, table, &decision.mutations) {
+            if let Err(full) = admission::admit_row(self, lead, table, &decision.mutations) {
                 return Ok((false, Err(full)));
             }
             let mut draft = Draft::new(view);
@@ -349,7 +350,7 @@ impl Engine {
                 }
             }
         }
-        self.admit(lead, Use::Growth, work.request.bytes as u64)?;
+        admission::admit(self, lead, Use::Growth, work.request.bytes as u64)?;
         Ok(Outcome::NoTimestamp)
     }
 

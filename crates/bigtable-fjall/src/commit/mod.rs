@@ -1,7 +1,8 @@
 //! Committing: requests in a queue, one committer, one batch for the engine.
 //!
 //! ```text
-//! room       has the disk room for the request?
+//! room       how much of the disk is kept free
+//! admission  has the disk room for the request?
 //! queue      requests that wait               calm       may the caller commit on its own thread?
 //! committer  predicates, the batch, its sync, publishing, the reply
 //! edit       what a request does to a row     draft      what a group of requests writes
@@ -13,6 +14,7 @@
 //!
 //! Invariant: every change passes through the holder of the commit lock, one at a time.
 
+pub(crate) mod admission;
 pub(crate) mod calm;
 pub(crate) mod committer;
 pub(crate) mod draft;

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use fjall::{AbstractTree, PersistMode};
 
+use crate::commit::admission;
 use crate::engine::Engine;
 use crate::waits::may_wait;
 
@@ -49,7 +50,7 @@ impl Engine {
         if self.stopped().is_some() || self.journals().bytes() < SHORT_BYTES {
             return false;
         }
-        if !self.has_room_for_buffers() {
+        if !admission::has_room_for_buffers(self) {
             return false;
         }
         may_wait("writing all buffers out");

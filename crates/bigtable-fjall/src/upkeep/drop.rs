@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError};
 use bigtable::{Error, Result};
 use fjall::Slice;
 
+use crate::commit::admission;
 use crate::commit::draft::Batch;
 use crate::commit::puts::Puts;
 use crate::commit::room::Use;
@@ -38,8 +39,8 @@ impl Engine {
                     Some(_) => Err(Error::invalid(format!("table {name} was not opened"))),
                 };
             };
-            self.look_at_disk(&lead);
-            self.admit(&lead, Use::Upkeep, 0)?;
+            admission::look_at_disk(self, &lead);
+            admission::admit(self, &lead, Use::Upkeep, 0)?;
             info.dropped.store(true, Ordering::SeqCst);
             info
         };
@@ -63,8 +64,8 @@ impl Engine {
     /// Removes some of the table's cells in a group; returns whether there may be more.
     fn remove_some(&self, table: &TableInfo, group: &Group) -> Result<bool> {
         let lead = self.wait_to_lead()?;
-        self.look_at_disk(&lead);
-        self.admit(&lead, Use::Upkeep, 0)?;
+        admission::look_at_disk(self, &lead);
+        admission::admit(self, &lead, Use::Upkeep, 0)?;
         let prefix = Key::table(table.id);
         // The history goes first: without a pack under the column's own key nothing would know of
         // it.

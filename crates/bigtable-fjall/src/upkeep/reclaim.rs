@@ -20,6 +20,7 @@ use bigtable::sync::locked;
 use fjall::Keyspace;
 use futures::channel::oneshot;
 
+use crate::commit::admission;
 use crate::commit::puts::Puts;
 use crate::commit::room::Use;
 use crate::engine::Engine;
@@ -114,7 +115,7 @@ impl Work {
             let lead = self.engine.lead.lock().map_err(|_| fjall::Error::Poisoned)?;
             // The merge writes all of it again before it removes anything. Upkeep may use the same
             // space: a merge is what gives the space of removed cells back.
-            if !self.engine.admits_merge(&lead, keyspace) {
+            if !admission::admits_merge(&self.engine, &lead, keyspace) {
                 return Ok(false);
             }
             self.engine.forget_snapshot();
@@ -140,7 +141,7 @@ impl Work {
         }
         {
             let lead = self.engine.wait_to_lead()?;
-            self.engine.admit(&lead, Use::Upkeep, 0)?;
+            admission::admit(&self.engine, &lead, Use::Upkeep, 0)?;
             let mut puts = Puts::default();
             for keyspace in merged {
                 puts.remove(keyspace, NO_KEY);
