@@ -11,7 +11,7 @@
 //! after the group's rows were made known to readers (`pending.rs`). Leading without a queue spares
 //! the single client two changes of thread; under contention the group shares one sync. Callers
 //! poll futures, so nothing that keeps a thread waiting is done on theirs: no sync, no seal, and no
-//! batch while the engine may hold it up ([`Engine::is_calm`]). They leave that to the committer
+//! batch while the engine may hold it up (`calm.rs`). They leave that to the committer
 //! thread.
 //!
 //! Invariants: nothing is written outside the commit lock ([`Engine::lead`]). A request is
@@ -26,7 +26,7 @@ use std::sync::{Arc, MutexGuard, TryLockError};
 
 use bigtable::sync::locked;
 use bigtable::{CommitRows, Error, Result, RowsOutcome};
-use fjall::PersistMode;
+use fjall::{AbstractTree, PersistMode};
 use smallvec::SmallVec;
 
 use crate::commit::admission;
@@ -44,6 +44,7 @@ use crate::layout::table_info::TableInfo;
 use crate::mutants::{self, off};
 use crate::upkeep::journals::Written;
 use crate::upkeep::old_journals::Looks;
+use crate::upkeep::seal::RUNS_MAX;
 use crate::waits::may_wait;
 
 /// A request that is being committed.
@@ -163,7 +164,7 @@ impl Engine {
 
     /// Whether a request so large may be committed on the thread of a caller that polls futures.
     fn is_short(&self, sync: bool, bytes: usize) -> bool {
-        !sync && bytes <= SHORT_BYTES_MAX && self.is_calm()
+        !sync && bytes <= SHORT_BYTES_MAX && self.calm.is_calm()
     }
 
     /// The commit lock for a short request, if nobody holds it and nobody waits.
@@ -175,7 +176,7 @@ impl Engine {
         match self.lead.try_lock() {
             Ok(lead) => {
                 // The holder before may have sealed a buffer.
-                let calm = self.is_calm() && !lead.left.get() && !self.is_look_due(&lead);
+                let calm = self.calm.is_calm() && !lead.left.get() && !self.is_look_due(&lead);
                 Ok(calm.then_some(lead))
             }
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -376,7 +377,7 @@ impl Engine {
         if writes.is_empty() {
             return Ok(());
         }
-        let calm = self.is_calm();
+        let calm = self.calm.is_calm();
         let long = sync || !calm;
         if long {
             may_wait("writing a batch");
@@ -500,9 +501,29 @@ impl Engine {
             }
             // Its callers are on their way meanwhile.
             if let Ok(lead) = self.lead.try_lock() {
-                self.look_for_calm(&lead);
+                look_for_calm(self, &lead);
             }
         }
+    }
+}
+
+/// Finds out whether the store is calm. Only the committer thread asks, as it may wait for a sync
+/// here.
+fn look_for_calm(engine: &Engine, lead: &Lead) {
+    if engine.calm.is_calm() || !engine.journals().is_marked() {
+        return;
+    }
+    let mut written = lead.keyspaces().chain([&engine.catalog.0]);
+    if engine.db.outstanding_flushes() == 0
+        && engine.calm.are_past_sync(&engine.db)
+        // Writers wait for merges from so many runs on.
+        && written.all(|keyspace| keyspace.tree.l0_run_count() < RUNS_MAX)
+        // This takes the lock of the journal, so a sync that has begun has ended.
+        && engine.check_engine().is_ok()
+        // Only now is it known which journal is the newest.
+        && engine.journals().is_settled()
+    {
+        engine.calm.begins();
     }
 }
 

@@ -91,6 +91,12 @@ impl Engine {
         }
     }
 
+    /// Whether no sealed buffer of an open table is left.
+    pub(crate) fn writes_nothing_out(&self, lead: &Lead) -> bool {
+        self.db.outstanding_flushes() == 0
+            && lead.keyspaces().all(|keyspace| keyspace.sealed_memtable_count() == 0)
+    }
+
     /// Whether the buffer was full, and was sealed. While the engine writes another buffer out this
     /// one may become larger: it would wait, and the store would not be calm meanwhile.
     fn seal_if_full(&self, lead: &Lead, keyspace: &Keyspace) -> bool {
