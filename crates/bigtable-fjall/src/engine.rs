@@ -5,18 +5,13 @@
 //! in-memory cells, then takes the snapshot, then compares the floor. So its in-memory cells may be
 //! of an earlier moment than the rest, never of a later one; and what it read below a floor was
 //! read before the floor was raised, hence before anything was collected.
-//!
-//! The snapshot is shared by all readers until the next batch: taking one costs a counter, where
-//! opening one costs several locks of the engine. It is opened by the first reader who wants it;
-//! where there were readers lately, and before a batch that is synced, by the committer, because a
-//! reader who comes while the batch is written may not be able to.
 
 use std::cell::Cell;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bigtable::{Error, Result, Row, RowKey, Selection, Syncing, Timestamp};
 use fjall::{Database, Keyspace};
@@ -35,15 +30,12 @@ use crate::layout::chosen::Chosen;
 use crate::layout::group::Group;
 use crate::layout::memory::Memory;
 use crate::layout::table_info::TableInfo;
-use crate::mutants::{self, off};
 use crate::options::{Durability, Options};
 use crate::read::cells::Stored;
-use crate::read::published::{Batches, Published};
 use crate::read::row::read_column;
+use crate::read::snapshots::Snapshots;
 use crate::upkeep::journals::Journals;
 
-/// After so many batches without a reader a run of mutations opens no snapshots.
-const UNREAD_MAX: u64 = 64;
 /// Why these locks are never poisoned.
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
@@ -57,11 +49,8 @@ pub(crate) struct Engine {
     pub(crate) memory: RwLock<Memory>,
     /// Newest versions that need not be looked for.
     pub(crate) recent: Mutex<Recent>,
-    /// The state after the last batch, if anybody has asked for it.
-    snapshot: RwLock<Option<Arc<Published>>>,
-    /// Batches since anybody has asked for it.
-    unread: AtomicU64,
-    pub(crate) batches: Batches,
+    /// What readers see of the engine.
+    pub(crate) snapshots: Snapshots,
     floor: AtomicU64,
     /// The file system of the store's directory.
     pub(crate) disk: Disk,
@@ -77,8 +66,6 @@ pub(crate) struct Engine {
     stopped: OnceLock<String>,
     /// The commit lock: whoever holds it may change the store.
     pub(crate) lead: Mutex<Lead>,
-    /// Held while the engine is given a batch.
-    pub(crate) writing: Mutex<()>,
     /// Whether a batch that is not synced is short.
     pub(crate) calm: Calm,
     pub(crate) queue: Queue<Task>,
@@ -153,9 +140,7 @@ impl Engine {
             path,
             memory: RwLock::default(),
             recent: Mutex::new(Recent::new(options.recent_bytes)),
-            snapshot: RwLock::default(),
-            unread: AtomicU64::new(UNREAD_MAX),
-            batches: Batches::default(),
+            snapshots: Snapshots::default(),
             floor: AtomicU64::new(floor.as_u64()),
             disk,
             condition: Arc::default(),
@@ -164,7 +149,6 @@ impl Engine {
             failed: OnceLock::new(),
             stopped: OnceLock::new(),
             lead: Mutex::default(),
-            writing: Mutex::default(),
             calm: Calm::default(),
             queue: Queue::new(options.group_rows_max),
             options,
@@ -248,58 +232,6 @@ impl Engine {
         fault.at(&self.path, "reading")
     }
 
-    /// The state after the last published batch, for a reader.
-    pub(crate) fn snapshot(&self) -> std::result::Result<Arc<Published>, Fault> {
-        if self.unread.load(Ordering::Relaxed) != 0 {
-            self.unread.store(0, Ordering::Relaxed);
-        }
-        loop {
-            if let Some(snapshot) = self.shared_snapshot() {
-                return Ok(snapshot);
-            }
-            // A batch is being written, or was a moment ago. Before a long one a snapshot is kept,
-            // so this one is short. Nobody meets one who has this lock; unless a commit has
-            // panicked and left a part.
-            match self.writing.try_lock() {
-                Ok(_nothing_is_written) => {
-                    return Ok(self.shared_snapshot().ok_or(fjall::Error::Poisoned)?);
-                }
-                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-                Err(TryLockError::Poisoned(_)) => return Err(fjall::Error::Poisoned.into()),
-            }
-        }
-    }
-
-    fn shared_snapshot(&self) -> Option<Arc<Published>> {
-        if let Some(snapshot) = &*self.snapshot.read().expect(NO_PANIC) {
-            return Some(snapshot.clone());
-        }
-        // A batch published meanwhile is in it, or takes it away again.
-        let mut shared = self.snapshot.write().expect(NO_PANIC);
-        if shared.is_none() {
-            *shared = self.batches.open(&self.db).map(Arc::new);
-        }
-        shared.clone()
-    }
-
-    /// Before a batch: where there are readers, or where it may take long, nobody shall have to
-    /// wait for its end to see the state before it. To be called under the commit lock.
-    pub(crate) fn keep_snapshot(&self, long: bool) {
-        if self.unread.fetch_add(1, Ordering::Relaxed) < UNREAD_MAX || long {
-            self.shared_snapshot();
-        }
-    }
-
-    /// Has readers take a new snapshot, once a batch is published.
-    pub(crate) fn forget_snapshot(&self) {
-        if off(mutants::STALE_SNAPSHOT) {
-            return;
-        }
-        let old = self.snapshot.write().expect(NO_PANIC).take();
-        // Closing a snapshot may clean up after many others: not while readers wait for the lock.
-        drop(old);
-    }
-
     pub(crate) fn memory(&self) -> RwLockReadGuard<'_, Memory> {
         self.memory.read().expect(NO_PANIC)
     }
@@ -355,7 +287,7 @@ impl Engine {
             }
         }
         if !on_disk.is_empty() {
-            let snapshot = self.snapshot()?;
+            let snapshot = self.snapshots.get(&self.db)?;
             for (group, column) in on_disk {
                 let stored = Stored::remembered(group, &snapshot, &self.recent);
                 read_column(stored, table.id, row.as_bytes(), column, &mut cells)?;

@@ -385,12 +385,10 @@ impl Engine {
         let journaling = |e| fault::io(&self.path, "following the journals", &e);
         // Nothing is written yet.
         self.journals().before(sync).map_err(journaling)?;
-        self.keep_snapshot(long);
+        self.snapshots.keep(&self.db, long);
         let (bytes, number) = (writes.bytes(), self.db.visible_seqno());
-        let writing = self.writing.lock().map_err(|_| self.broken())?;
-        let under_way = self.batches.begin(&self.db);
+        let writing = self.snapshots.begin(&self.db).map_err(|_| self.broken())?;
         let written = writes.commit(&self.db, sync);
-        drop(under_way);
         drop(writing);
         if let Err(error) = written {
             return Err(self.not_written(&error));
@@ -401,12 +399,12 @@ impl Engine {
             // anew, and its journals get their names.
             self.stop(&fjall::Error::Io(error));
         }
-        self.forget_snapshot();
+        self.snapshots.forget();
         using(locked(&self.recent), |recent| {
             for (key, value) in newest {
                 recent.set(key, value);
             }
-            recent.is_as_of(self.batches.ended());
+            recent.is_as_of(self.snapshots.batches());
         });
         if !memory.is_empty() {
             self.memory_mut().apply(memory);

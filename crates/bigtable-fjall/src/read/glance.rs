@@ -37,7 +37,9 @@ impl Engine {
         }
         let key = |number| Key::column(table.id, at.row.as_bytes(), number, at.qualifier);
         let upto = TimeRange::up_to(at.s);
-        let early = off(mutants::SNAPSHOT_BEFORE_GUARD).then(|| self.snapshot()).transpose()?;
+        let early = off(mutants::SNAPSHOT_BEFORE_GUARD)
+            .then(|| self.snapshots.get(&self.db))
+            .transpose()?;
         {
             let memory = self.memory();
             let Some(held) = Stored::in_memory(guards, &memory) else {
@@ -54,7 +56,7 @@ impl Engine {
                 return Ok(Glanced::Nothing);
             }
         }
-        let snapshot = early.map_or_else(|| self.snapshot(), Ok)?;
+        let snapshot = early.map_or_else(|| self.snapshots.get(&self.db), Ok)?;
         let stored = Stored::remembered(group, &snapshot, &self.recent);
         let mut found = Glanced::Absent;
         visit(stored, &key(family.number), upto, 1, |version| {

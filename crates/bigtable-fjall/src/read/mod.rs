@@ -1,7 +1,7 @@
 //! Reading: one snapshot of the engine, and the cells that lie in memory.
 //!
 //! ```text
-//! published  the engine's state after a batch, shared by its readers
+//! published  the engine's state after a batch    snapshots  the one that its readers share
 //! cells      a group's cells, wherever they are
 //! column     the versions of one column              history  the older ones
 //! row        the columns of one row                  scan     rows of a range
@@ -17,3 +17,4 @@ pub(crate) mod history;
 pub(crate) mod published;
 pub(crate) mod row;
 pub(crate) mod scan;
+pub(crate) mod snapshots;

@@ -127,7 +127,7 @@ impl Engine {
                 parts.push(Part::Copied(rows));
             }
         }
-        snapshot = self.snapshot()?;
+        snapshot = self.snapshots.get(&self.db)?;
         for Wanted { group, columns } in &on_disk {
             let cursor = Cursor::open(Stored::on_disk(group, &snapshot), &from, &end, columns)?;
             parts.push(Part::OnDisk(Box::new(cursor)));
@@ -164,7 +164,7 @@ impl Engine {
                     }
                 }
             }
-            let snapshot = self.snapshot()?;
+            let snapshot = self.snapshots.get(&self.db)?;
             for group in on_disk {
                 see(Stored::on_disk(group, &snapshot).last_key(bounds())?)?;
             }

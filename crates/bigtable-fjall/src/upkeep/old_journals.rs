@@ -59,7 +59,7 @@ impl Engine {
             return;
         }
         looks.next = Instant::now() + LOOK_EVERY;
-        let batches = self.batches.ended();
+        let batches = self.snapshots.batches();
         let written = batches - std::mem::replace(&mut looks.batches, batches);
         if written >= BATCHES_MAX {
             return;
@@ -168,7 +168,7 @@ mod tests {
         };
         wait(&|| engine.db.outstanding_flushes() == 0, "a buffer is not written out");
         assert!(engine.db.journal_count() > 1, "nothing keeps it");
-        let mut looks = Looks { next: Instant::now(), batches: engine.batches.ended() };
+        let mut looks = Looks { next: Instant::now(), batches: engine.snapshots.batches() };
         engine.look_for_journals(&mut looks);
         wait(&|| engine.db.journal_count() == 1, "the old journal is still there");
         assert!(looks.due_in() > LOOK_EVERY / 2);

@@ -118,7 +118,7 @@ impl Work {
             if !admission::admits_merge(&self.engine, &lead, keyspace) {
                 return Ok(false);
             }
-            self.engine.forget_snapshot();
+            self.engine.snapshots.forget();
             self.begin_to_write_out(keyspace)?;
         }
         self.wait_until_written(keyspace);
