@@ -1,10 +1,7 @@
-//! What the tables of an open store share, and the reading side of it.
+//! The state of an open store: what its tables and its committer share.
 //!
-//! Reading. The engine publishes a batch, then the committer takes the old snapshot away, then
-//! changes the in-memory maps, then acknowledges. A reader goes the other way round: it copies the
-//! in-memory cells, then takes the snapshot, then compares the floor. So its in-memory cells may be
-//! of an earlier moment than the rest, never of a later one; and what it read below a floor was
-//! read before the floor was raised, hence before anything was collected.
+//! This file says what an engine is, and how its locks are taken. What is done with an engine is in
+//! the files of the rooms, as functions over it.
 
 use std::cell::Cell;
 use std::io;
@@ -13,9 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use bigtable::{Error, Result, Row, RowKey, Selection, Syncing, Timestamp};
+use bigtable::{Error, Result, Syncing, Timestamp};
 use fjall::{Database, Keyspace};
-use smallvec::SmallVec;
 
 use crate::commit::calm::Calm;
 use crate::commit::pending::Pending;
@@ -26,13 +22,10 @@ use crate::directory::Directory;
 use crate::failure::condition::Watched;
 use crate::failure::fault::{self, Fault};
 use crate::layout::catalog::Catalog;
-use crate::layout::chosen::Chosen;
 use crate::layout::group::Group;
 use crate::layout::memory::Memory;
 use crate::layout::table_info::TableInfo;
 use crate::options::{Durability, Options};
-use crate::read::cells::Stored;
-use crate::read::row::read_column;
 use crate::read::snapshots::Snapshots;
 use crate::upkeep::journals::Journals;
 
@@ -246,53 +239,5 @@ impl Engine {
         let tables = self.tables.read().expect(NO_PANIC);
         let found = tables.iter().find(|table| table.name == name);
         found.cloned().ok_or_else(|| Error::invalid(format!("table {name} is not open")))
-    }
-
-    pub(crate) fn read_row(
-        &self,
-        table: &TableInfo,
-        row: &RowKey,
-        select: &Selection,
-    ) -> Result<Row> {
-        self.check_usable()?;
-        let cells = self.read_cells(table, row, select).map_err(|e| self.read_error(&e))?;
-        self.check_floor(select.above)?;
-        Ok(Row::new(row.clone(), cells))
-    }
-
-    fn read_cells(
-        &self,
-        table: &TableInfo,
-        row: &RowKey,
-        select: &Selection,
-    ) -> std::result::Result<Vec<bigtable::Cell>, Fault> {
-        let mut cells = Vec::new();
-        let mut on_disk: SmallVec<[(&Group, Chosen<'_>); 8]> = SmallVec::new();
-        {
-            let mut memory = None;
-            for column in &select.columns {
-                let info = table.family(&column.family);
-                let (group, column) = (&*table.groups[info.group], table.chosen(column));
-                let held = match group.memory {
-                    Some(_) => {
-                        Stored::in_memory(group, memory.get_or_insert_with(|| self.memory()))
-                    }
-                    None => None,
-                };
-                match held {
-                    Some(held) if held.is_empty_map() => {}
-                    Some(held) => read_column(held, table.id, row.as_bytes(), column, &mut cells)?,
-                    None => on_disk.push((group, column)),
-                }
-            }
-        }
-        if !on_disk.is_empty() {
-            let snapshot = self.snapshots.get(&self.db)?;
-            for (group, column) in on_disk {
-                let stored = Stored::remembered(group, &snapshot, &self.recent);
-                read_column(stored, table.id, row.as_bytes(), column, &mut cells)?;
-            }
-        }
-        Ok(cells)
     }
 }
