@@ -32,7 +32,7 @@ use crate::upkeep::journals::Journals;
 /// Why these locks are never poisoned.
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
-/// An open store.
+/// An open store. When it is dropped, its journals are closed (`upkeep/closing.rs`).
 pub(crate) struct Engine {
     /// The store's directory, for error messages.
     pub(crate) path: PathBuf,
@@ -92,12 +92,6 @@ pub(crate) struct Opened {
     pub(crate) catalog: Catalog,
     pub(crate) journals: Journals,
     pub(crate) disk: Disk,
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.close_journals(self.write_out_at_end.load(Ordering::Relaxed));
-    }
 }
 
 /// What only the holder of the commit lock may touch.

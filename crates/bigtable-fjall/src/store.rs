@@ -26,7 +26,9 @@ use crate::layout::table_info::{FamilyInfo, TableInfo};
 use crate::opening::{self, Prepared, Recovery};
 use crate::options::Options;
 use crate::table::FjallTable;
+use crate::upkeep::drop::drop_table;
 use crate::upkeep::journals::Journals;
+use crate::upkeep::seal::make_room;
 use crate::waits::may_wait;
 
 /// Threads of the engine: one writes new cells out, and compacts. Of several, the first does not
@@ -174,7 +176,7 @@ impl FjallStore {
     /// `InvalidRequest` if the table is there but was not opened, `Unknown` when it may be there in
     /// part, and those of any mutation.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        self.running.with(&self.running.open, |engine, ()| engine.drop_table(name))
+        self.running.with(&self.running.open, |engine, ()| drop_table(engine, name))
     }
 
     /// The schema that a table was created with. Bounds of in-memory groups are not stored: the
@@ -395,7 +397,7 @@ impl Engine {
         for group in &schema.groups {
             let group = self.open_group(lead, group).map_err(|e| reading(e.into()))?;
             // What the engine recovered may still have to be written out.
-            if let Err(error) = group.keyspaces().try_for_each(|keyspace| self.make_room(keyspace))
+            if let Err(error) = group.keyspaces().try_for_each(|keyspace| make_room(self, keyspace))
             {
                 self.stop(&error);
                 return Err(fault::stopped());

@@ -93,6 +93,7 @@ mod tests {
     use futures::executor::block_on;
 
     use crate::held::{CALM, UNOPENED, hold, wait_until};
+    use crate::upkeep::seal::seal;
     use crate::{Durability, FjallStore, FjallTable, Options};
 
     #[test]
@@ -119,7 +120,7 @@ mod tests {
         let keyspace = &table.opened().1.groups[0].cells;
         {
             let _lead = engine.wait_to_lead().unwrap();
-            assert!(engine.seal(keyspace));
+            assert!(seal(&engine, keyspace));
         }
         assert!(!engine.calm.is_calm());
         wait_until("the journal is synced", || CALM.synced.is_reached());
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(keyspace.sealed_memtable_count(), 1, "the run is in the list of files already");
         {
             let _lead = engine.wait_to_lead().unwrap();
-            assert!(engine.seal(keyspace), "a second buffer, while the first is written out");
+            assert!(seal(&engine, keyspace), "a second buffer, while the first is written out");
         }
         for _ in 0..100 {
             write();
@@ -172,7 +173,7 @@ mod tests {
             let _lead = engine.wait_to_lead().unwrap();
             let all = engine.db.supervisor.keyspaces.read().unwrap();
             let unopened = all.values().find(|one| one.name().starts_with("unopened"));
-            assert!(engine.seal(unopened.unwrap()));
+            assert!(seal(&engine, unopened.unwrap()));
         }
         wait_until("the journal is synced", || UNOPENED.synced.is_reached());
         for _ in 0..100 {

@@ -42,9 +42,10 @@ use crate::layout::key::Key;
 use crate::layout::memory::spilled;
 use crate::layout::table_info::TableInfo;
 use crate::mutants::{self, off};
+use crate::upkeep::full::{is_look_due, seal_churned, seal_full};
 use crate::upkeep::journals::Written;
-use crate::upkeep::old_journals::Looks;
-use crate::upkeep::seal::RUNS_MAX;
+use crate::upkeep::old_journals::{Looks, look_for_journals};
+use crate::upkeep::seal::{RUNS_MAX, check_engine};
 use crate::waits::may_wait;
 
 /// A request that is being committed.
@@ -176,7 +177,7 @@ impl Engine {
         match self.lead.try_lock() {
             Ok(lead) => {
                 // The holder before may have sealed a buffer.
-                let calm = self.calm.is_calm() && !lead.left.get() && !self.is_look_due(&lead);
+                let calm = self.calm.is_calm() && !lead.left.get() && !is_look_due(self, &lead);
                 Ok(calm.then_some(lead))
             }
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -303,9 +304,9 @@ impl Engine {
                 if changed || left {
                     self.refill(lead);
                 }
-                self.seal_full(lead, bytes);
+                seal_full(self, lead, bytes);
                 if churned || left {
-                    self.seal_churned(lead);
+                    seal_churned(self, lead);
                 }
             }
         }
@@ -469,7 +470,7 @@ impl Engine {
                 }
                 Woken::Closing => return,
                 Woken::Time => {
-                    self.look_for_journals(&mut looks);
+                    look_for_journals(self, &mut looks);
                     continue;
                 }
             }
@@ -517,7 +518,7 @@ fn look_for_calm(engine: &Engine, lead: &Lead) {
         // Writers wait for merges from so many runs on.
         && written.all(|keyspace| keyspace.tree.l0_run_count() < RUNS_MAX)
         // This takes the lock of the journal, so a sync that has begun has ended.
-        && engine.check_engine().is_ok()
+        && check_engine(&engine.db).is_ok()
         // Only now is it known which journal is the newest.
         && engine.journals().is_settled()
     {

@@ -47,6 +47,7 @@ use crate::opening::{self, Recovery};
 use crate::options::Options;
 use crate::store::{number_families, open_files};
 use crate::upkeep::reclaim::Reclaiming;
+use crate::upkeep::seal::make_room;
 use crate::waits::may_wait;
 
 /// How often a request is tried that found the engine failed.
@@ -560,7 +561,7 @@ impl Described {
         for keyspace in groups.iter().flatten().flat_map(|group| group.keyspaces()) {
             // Writers would wait for ever if the engine cannot write out what it recovered. If it
             // fails here, it refuses the next write.
-            let _ = engine.make_room(keyspace);
+            let _ = make_room(engine, keyspace);
         }
         Ok(TableInfo {
             id: self.id,

@@ -24,6 +24,8 @@ use bigtable::Timestamp;
 use memchr::memchr;
 use smallvec::SmallVec;
 
+/// Shorter than every key of a cell, so it is never the key of one.
+pub(crate) const NO_KEY: [u8; 1] = [0];
 /// Keys up to this length are built without allocating.
 const KEY_BYTES_INLINE: usize = 128;
 /// Ends a text; below every byte of one.

@@ -17,6 +17,7 @@ use crate::failure::fault::{self, Fault};
 use crate::layout::catalog::{self, Catalog};
 use crate::options::{Durability, Options};
 use crate::store::FjallStore;
+use crate::upkeep::full::seal_full;
 
 /// The bytes that are written to a new store at once.
 const BATCH_BYTES: u64 = 1 << 20;
@@ -180,7 +181,7 @@ impl Engine {
     fn write_and_seal(&self, lead: &Lead, puts: Puts) -> Result<()> {
         let bytes = puts.bytes();
         self.write(puts.into(), false)?;
-        self.seal_full(lead, bytes);
+        seal_full(self, lead, bytes);
         self.check_usable()
     }
 }

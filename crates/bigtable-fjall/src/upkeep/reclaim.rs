@@ -26,6 +26,8 @@ use crate::commit::room::Use;
 use crate::engine::Engine;
 use crate::failure::fault::{self, Fault};
 use crate::layout::group::Group;
+use crate::layout::key::NO_KEY;
+use crate::upkeep::seal::rotate;
 
 /// The least that must have been removed from a keyspace to be worth a merge.
 const REMOVED_MIN: u64 = 1000;
@@ -33,8 +35,6 @@ const REMOVED_MIN: u64 = 1000;
 const REMOVED_PART: u64 = 4;
 /// A keyspace of more bytes than this is not merged as a whole.
 const KEYSPACE_BYTES_MAX: u64 = 256 << 20;
-/// Shorter than every key of a cell.
-pub(crate) const NO_KEY: [u8; 1] = [0];
 /// How long new cells may take to be written out, and how often that is looked at.
 const WRITING_OUT_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -159,7 +159,7 @@ impl Work {
 
     /// Has the engine write new cells out of memory. To be called under the commit lock.
     fn begin_to_write_out(&self, keyspace: &Keyspace) -> std::result::Result<(), Fault> {
-        self.engine.rotate(keyspace)?;
+        rotate(&self.engine.calm, keyspace)?;
         Ok(())
     }
 
