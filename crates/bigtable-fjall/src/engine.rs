@@ -28,6 +28,7 @@ use crate::layout::table_info::TableInfo;
 use crate::options::{Durability, Options};
 use crate::read::snapshots::Snapshots;
 use crate::upkeep::journals::Journals;
+use crate::waits::may_wait;
 
 /// Why these locks are never poisoned.
 const NO_PANIC: &str = "nothing panics while it holds this lock";
@@ -178,6 +179,19 @@ impl Engine {
             Syncing::Always => true,
             Syncing::MayBeLost => false,
         }
+    }
+
+    /// The commit lock, waited for.
+    pub(crate) fn wait_to_lead(&self) -> Result<MutexGuard<'_, Lead>> {
+        may_wait("the commit lock");
+        let lead = self.lead.lock().map_err(|_| self.broken())?;
+        self.check_usable()?;
+        Ok(lead)
+    }
+
+    /// A commit has panicked, so the maps may not match the keyspaces any more.
+    pub(crate) fn broken(&self) -> Error {
+        self.check_usable().err().unwrap_or_else(fault::too_late)
     }
 
     /// An error once a write has failed, or a commit has panicked on whatever thread.

@@ -10,9 +10,10 @@ use bigtable::{Timestamp, check_table_name};
 use fjall::{Database, KeyspaceCreateOptions};
 
 use crate::commit::admission;
-use crate::commit::committer::of_rows;
+use crate::commit::begin::{begin_rows, of_rows, try_rows};
 use crate::commit::puts::Puts;
 use crate::commit::room::{Disk, FILES_BYTES, Use};
+use crate::commit::write::{sync_journal, write_batch};
 use crate::directory::{Directory, guarded};
 use crate::engine::{Engine, Lead, Opened};
 use crate::failure::condition::Condition;
@@ -281,7 +282,7 @@ impl Store for FjallStore {
                 admission::admit(engine, &lead, Use::Upkeep, 0)?;
                 let mut puts = Puts::default();
                 engine.catalog.put_floor(&mut puts, floor);
-                engine.write(puts.into(), true)?;
+                write_batch(engine, puts.into(), true)?;
                 engine.set_floor(floor);
             }
             Ok(())
@@ -290,7 +291,7 @@ impl Store for FjallStore {
     }
 
     async fn sync(&self) -> Result<()> {
-        self.running.on_committer(Engine::sync_journal).await
+        self.running.on_committer(sync_journal).await
     }
 
     async fn reclaim(&self) -> Result<()> {
@@ -310,7 +311,7 @@ impl Store for FjallStore {
         let begun = self.running.with(&self.running.open, |engine, ()| {
             of = engine.generation;
             let request = request.take().ok_or_else(fault::reopened)?;
-            engine.begin_rows(request)
+            begin_rows(engine, request)
         })?;
         self.running.answer(of, begun.outcome().await).and_then(of_rows)
     }
@@ -323,7 +324,7 @@ impl Store for FjallStore {
         let done = self.running.with(&self.running.open, |engine, ()| {
             of = engine.generation;
             let taken = request.take().ok_or_else(fault::reopened)?;
-            engine.try_rows(taken).map(|done| match done {
+            try_rows(engine, taken).map(|done| match done {
                 Ok(outcome) => Some(outcome),
                 Err(back) => {
                     request = Some(back);
@@ -410,7 +411,7 @@ impl Engine {
                 let id = self.catalog.next_id().map_err(reading)?.max(lead.ids_from);
                 let mut puts = Puts::default();
                 self.catalog.put_table(&mut puts, name, id, schema);
-                self.write(puts.into(), true)?;
+                write_batch(self, puts.into(), true)?;
                 id
             }
         };

@@ -9,7 +9,7 @@ use bigtable::{
 };
 use bigtable::{RowRange, Selection, Table};
 
-use crate::commit::committer::{Begun, matched};
+use crate::commit::begin::{Begun, begin, begin_all, matched};
 use crate::commit::edit::{Request, RowEdit};
 use crate::commit::queue::GROUP_OPS_MAX;
 use crate::engine::Engine;
@@ -88,7 +88,7 @@ impl FjallTable {
         let mut request = Some(request);
         self.store.with(&self.slot.open, |engine, info| {
             let request = request.take().ok_or_else(fault::reopened)?;
-            Ok((engine.generation, engine.begin(info, request)))
+            Ok((engine.generation, begin(engine, info, request)))
         })
     }
 
@@ -106,7 +106,7 @@ impl FjallTable {
             let mut of = 0;
             let begun = self.store.with(&self.slot.open, |engine, info| {
                 of = engine.generation;
-                Ok(engine.begin_all(info, std::mem::take(&mut chunk)))
+                Ok(begin_all(engine, info, std::mem::take(&mut chunk)))
             });
             match begun {
                 Ok(begun) => {

@@ -12,6 +12,7 @@ use futures::channel::oneshot;
 
 use crate::commit::edit::Request;
 use crate::failure::fault;
+use crate::layout::key::Key;
 use crate::layout::table_info::TableInfo;
 
 /// Most requests of one caller that are given to the committer at once.
@@ -229,6 +230,14 @@ impl<Task> Queue<Task> {
         drop(state);
         // Not under the lock: the last handle of the store may be among them.
         drop(left);
+    }
+}
+
+impl RowsWork {
+    /// The rows' keys, each with a timestamp that theirs will be above.
+    pub(super) fn places(&self) -> impl Iterator<Item = (Key, Timestamp)> {
+        let rows = self.tables.iter().zip(&self.request.rows);
+        rows.map(|(table, row)| (Key::row(table.id, row.row.as_bytes()), self.request.above))
     }
 }
 

@@ -37,6 +37,7 @@ use bigtable::{Error, Result, TableSchema};
 use fjall::AbstractTree;
 use futures::channel::oneshot;
 
+use crate::commit::committer::spawn_committer;
 use crate::directory::Directory;
 use crate::engine::{Engine, Failure, Lead};
 use crate::failure::condition::{Condition, Watched};
@@ -573,14 +574,6 @@ impl Described {
             upkeep: AtomicBool::new(self.upkeep),
         })
     }
-}
-
-fn spawn_committer(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
-    let thread = std::thread::Builder::new().name("bigtable-commit".to_owned()).spawn({
-        let engine = engine.clone();
-        move || engine.run()
-    });
-    thread.map_err(|e| fault::io(&engine.path, "starting a thread", &e))
 }
 
 #[cfg(test)]

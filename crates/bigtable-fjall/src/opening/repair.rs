@@ -11,6 +11,7 @@ use super::check::{Closed, Problem};
 use super::damage::Damage;
 use super::rebuild::{Rebuilt, rebuild};
 use crate::commit::puts::Puts;
+use crate::commit::write::write_batch;
 use crate::directory::ENGINE_DIR;
 use crate::engine::{Engine, Lead};
 use crate::failure::fault::{self, Fault};
@@ -180,7 +181,7 @@ impl Engine {
 
     fn write_and_seal(&self, lead: &Lead, puts: Puts) -> Result<()> {
         let bytes = puts.bytes();
-        self.write(puts.into(), false)?;
+        write_batch(self, puts.into(), false)?;
         seal_full(self, lead, bytes);
         self.check_usable()
     }

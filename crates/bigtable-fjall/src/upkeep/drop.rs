@@ -15,6 +15,7 @@ use crate::commit::admission;
 use crate::commit::draft::Batch;
 use crate::commit::puts::Puts;
 use crate::commit::room::Use;
+use crate::commit::write::write_batch;
 use crate::engine::Engine;
 use crate::failure::fault::Fault;
 use crate::layout::group::Group;
@@ -55,7 +56,7 @@ pub(crate) fn drop_table(engine: &Engine, name: &str) -> Result<()> {
     }
     let mut puts = Puts::default();
     engine.catalog.remove_table(&mut puts, name);
-    engine.write(puts.into(), true)?;
+    write_batch(engine, puts.into(), true)?;
     let mut tables = engine.tables.write().unwrap_or_else(PoisonError::into_inner);
     tables.retain(|table| table.name != name);
     Ok(())
@@ -90,7 +91,7 @@ fn remove_some(engine: &Engine, table: &TableInfo, group: &Group) -> Result<bool
         }
     }
     let bytes = batch.bytes;
-    engine.write(batch, false)?;
+    write_batch(engine, batch, false)?;
     seal_full(engine, &lead, bytes);
     Ok(count == BATCH_KEYS_MAX)
 }

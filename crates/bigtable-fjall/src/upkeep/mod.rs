@@ -6,6 +6,7 @@
 //! journals      the journals that the store must have
 //! old_journals  those that are kept for a few cells
 //! closing       all buffers, when the store is closed
+//! refill        cells of in-memory groups that were spilled
 //! reclaim       space of what was deleted
 //! drop          dropped tables
 //! ```
@@ -17,4 +18,5 @@ pub(crate) mod full;
 pub(crate) mod journals;
 pub(crate) mod old_journals;
 pub(crate) mod reclaim;
+pub(crate) mod refill;
 pub(crate) mod seal;

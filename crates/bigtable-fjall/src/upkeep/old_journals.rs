@@ -21,6 +21,7 @@ use bigtable::Result;
 use fjall::{AbstractTree, Keyspace};
 
 use crate::commit::puts::Puts;
+use crate::commit::write::write_batch;
 use crate::engine::{Engine, Lead};
 use crate::failure::fault;
 use crate::layout::key::NO_KEY;
@@ -96,7 +97,7 @@ pub(crate) fn free_journals(engine: &Engine, end: u64) -> Result<()> {
     drop(all);
     let mut puts = Puts::default();
     keyspaces.iter().for_each(|keyspace| puts.remove(keyspace, NO_KEY));
-    engine.write(puts.into(), engine.sync())?;
+    write_batch(engine, puts.into(), engine.sync())?;
     for keyspace in &keyspaces {
         seal(engine, keyspace);
     }

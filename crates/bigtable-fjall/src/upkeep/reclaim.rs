@@ -23,6 +23,7 @@ use futures::channel::oneshot;
 use crate::commit::admission;
 use crate::commit::puts::Puts;
 use crate::commit::room::Use;
+use crate::commit::write::write_batch;
 use crate::engine::Engine;
 use crate::failure::fault::{self, Fault};
 use crate::layout::group::Group;
@@ -146,7 +147,7 @@ impl Work {
             for keyspace in merged {
                 puts.remove(keyspace, NO_KEY);
             }
-            self.engine.write(puts.into(), self.engine.sync())?;
+            write_batch(&self.engine, puts.into(), self.engine.sync())?;
             let fault = |fault: Fault| fault.at(&self.engine.path, "giving space back");
             let mut merged = merged.iter();
             merged.try_for_each(|keyspace| self.begin_to_write_out(keyspace)).map_err(fault)?;

@@ -10,6 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 use crate::commit::puts::Puts;
+use crate::commit::write::write_batch;
 use crate::{Durability, FjallStore, FjallTable};
 
 const CELLS: Family = Family::from_static("cells");
@@ -57,7 +58,7 @@ fn write_at_once(table: &FjallTable, bytes: usize) -> Error {
         for key in HALVES {
             puts.insert(&info.groups[0].cells, key.as_bytes(), &value[..]);
         }
-        engine.write(puts.into(), engine.sync())
+        write_batch(&engine, puts.into(), engine.sync())
     };
     table.store.answer(generation, result).unwrap_err()
 }
