@@ -85,8 +85,8 @@ pub(crate) enum Failure {
     Panic(Error),
 }
 
-/// The parts of an opened store.
-pub(crate) struct Opened {
+/// The open files of a store.
+pub(crate) struct OpenFiles {
     pub(crate) path: PathBuf,
     pub(crate) options: Options,
     pub(crate) db: Database,
@@ -119,10 +119,10 @@ impl Lead {
 
 impl Engine {
     pub(crate) fn new(
-        opened: Opened,
+        files: OpenFiles,
         directory: Arc<Directory>,
     ) -> std::result::Result<Self, Fault> {
-        let Opened { path, options, db, catalog, journals, disk } = opened;
+        let OpenFiles { path, options, db, catalog, journals, disk } = files;
         let floor = catalog.floor()?;
         Ok(Engine {
             path,

@@ -1,4 +1,4 @@
-//! Before the engine opens: is everything there, and is it whole?
+//! Opening a store. First of all: is everything there, and is it whole?
 //!
 //! The engine believes what it finds. It deletes a keyspace without a manifest, begins a missing
 //! journal anew, and cuts a journal at the first entry that it cannot read, all without a word. So
@@ -15,6 +15,7 @@
 //!   check.rs       `check`, for a store that   shadow.rs    a stand-in that the engine may change
 //!                  is closed
 //!   repair.rs      `Repair`: what can be saved rebuild.rs   manifests and names, made anew
+//!   files.rs       opens the engine            tables.rs    opens tables in it
 //! ```
 //!
 //! If the newest journal has an unsound batch, there are three cases:
@@ -29,6 +30,7 @@
 
 mod check;
 mod damage;
+mod files;
 mod inventory;
 mod journal;
 mod prepare;
@@ -38,9 +40,11 @@ mod repair;
 mod runs;
 mod shadow;
 mod survey;
+mod tables;
 mod unsynced;
 
 pub use check::{Checked, Problem, check};
+pub(crate) use files::open_files;
 pub(crate) use inventory::Inventory;
 #[cfg(test)]
 pub(crate) use journal::tests::sample;
@@ -48,4 +52,5 @@ pub(crate) use journal::{JOURNALS_DIR, Journal, journal_file, list as list_journ
 pub(crate) use prepare::{Prepared, look};
 pub use recovery::Recovery;
 pub use repair::{Repair, Saved};
+pub(crate) use tables::{open_group, open_table};
 pub(crate) use unsynced::{acknowledge_restart, mark, unmark};

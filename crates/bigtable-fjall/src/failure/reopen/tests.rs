@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 use bigtable::{Family, Layout, LocalityGroup, Mutation, OnFull, RowMutation, Selection, Store};
 use bigtable::{Table, TimeRange, Timestamp};
@@ -11,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::*;
 use crate::commit::puts::Puts;
 use crate::commit::write::write_batch;
+use crate::engine::Failure;
 use crate::{Durability, FjallStore, FjallTable};
 
 const CELLS: Family = Family::from_static("cells");
