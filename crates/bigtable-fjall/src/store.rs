@@ -8,7 +8,7 @@ use bigtable::{CommitRows, Error, Result, RowsOutcome, Store, Table, TableSchema
 use bigtable::{Timestamp, check_table_name};
 
 use crate::commit::admission;
-use crate::commit::begin::{begin_rows, of_rows, try_rows};
+use crate::commit::begin::{Tried, begin_rows, of_rows, try_rows};
 use crate::commit::puts::Puts;
 use crate::commit::room::Use;
 use crate::commit::write::{sync_journal, write_batch};
@@ -274,24 +274,15 @@ impl Store for FjallStore {
         request: CommitRows,
     ) -> std::result::Result<Result<RowsOutcome>, CommitRows> {
         let (mut request, mut of) = (Some(request), 0);
-        let done = self.running.with(&self.running.open, |engine, ()| {
+        let tried = self.running.with(&self.running.open, |engine, ()| {
             of = engine.generation;
-            let taken = request.take().ok_or_else(fault::reopened)?;
-            try_rows(engine, taken).map(|done| match done {
-                Ok(outcome) => Some(outcome),
-                Err(back) => {
-                    request = Some(back);
-                    None
-                }
-            })
+            let request = request.take().ok_or_else(fault::reopened)?;
+            try_rows(engine, request)
         });
-        match (done, request) {
-            (Ok(None), Some(back)) => Err(back),
-            (Ok(done), _) => {
-                let outcome = done.unwrap_or_else(|| Err(fault::reopened()));
-                Ok(self.running.answer(of, outcome).and_then(of_rows))
-            }
-            (Err(error), _) => Ok(Err(error)),
+        match tried {
+            Ok(Tried::NotNow(request)) => Err(request),
+            Ok(Tried::Done(outcome)) => Ok(self.running.answer(of, outcome).and_then(of_rows)),
+            Err(error) => Ok(Err(error)),
         }
     }
 

@@ -43,6 +43,13 @@ impl Begun {
     }
 }
 
+/// What came of a request that is committed at once or not at all.
+pub(crate) enum Tried {
+    Done(Result<Outcome>),
+    /// Nothing was done: here it is again.
+    NotNow(CommitRows),
+}
+
 /// Commits one request, or has it wait for the committer thread.
 pub(crate) fn begin(engine: &Engine, table: &Arc<TableInfo>, request: Request) -> Begun {
     match try_lead(engine, engine.syncs(request.sync()), request.bytes()) {
@@ -62,17 +69,14 @@ pub(crate) fn begin_rows(engine: &Engine, request: CommitRows) -> Result<Begun> 
 }
 
 /// As [`begin_rows`], if it can be done at once; otherwise the request comes back.
-pub(crate) fn try_rows(
-    engine: &Engine,
-    request: CommitRows,
-) -> Result<std::result::Result<Result<Outcome>, CommitRows>> {
+pub(crate) fn try_rows(engine: &Engine, request: CommitRows) -> Result<Tried> {
     if !is_short(engine, engine.sync(), request.bytes) {
-        return Ok(Err(request));
+        return Ok(Tried::NotNow(request));
     }
     let work = rows_work(engine, request)?;
     Ok(match try_lead(engine, engine.sync(), work.request.bytes)? {
-        Some(lead) => Ok(commit_one(engine, &lead, Job::Rows(&work))),
-        None => Err(work.request),
+        Some(lead) => Tried::Done(commit_one(engine, &lead, Job::Rows(&work))),
+        None => Tried::NotNow(work.request),
     })
 }
 

@@ -12,7 +12,7 @@ use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
-use bigtable::{Error, Mutation, Result, RowKey, TimeRange};
+use bigtable::{Error, Mutation, RowKey, TimeRange};
 use fjall::Slice;
 use smallvec::SmallVec;
 
@@ -64,6 +64,26 @@ impl Writes {
     }
 }
 
+/// Why a request does not become a part of the batch.
+pub(crate) enum Refused {
+    /// It asks for what it cannot get.
+    Request(Error),
+    /// What lies on disk could not be read.
+    Fault(Fault),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Refused::Request(error)
+    }
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Refused::Fault(fault)
+    }
+}
+
 /// What the requests of a group commit come to.
 #[derive(Default)]
 pub(crate) struct Batch {
@@ -106,7 +126,7 @@ impl<'a> Draft<'a> {
         table: &'a TableInfo,
         row: &RowKey,
         mutation: &Mutation,
-    ) -> std::result::Result<(), Fault> {
+    ) -> Result<(), Fault> {
         let (Mutation::Set { family, qualifier, .. } | Mutation::Delete { family, qualifier, .. }) =
             mutation;
         let FamilyInfo { number, group, .. } = *table.family(family);
@@ -133,7 +153,7 @@ impl<'a> Draft<'a> {
         group: &'a Group,
         column: &Key,
         time: TimeRange,
-    ) -> std::result::Result<(), Fault> {
+    ) -> Result<(), Fault> {
         let space = Space { group, history: false };
         if time.from == time.to {
             // Blind: whoever deletes one exact version has mostly written it before.
@@ -163,7 +183,7 @@ impl<'a> Draft<'a> {
         self.writes.iter().find(|(known, _)| *known == space).map(|(_, writes)| writes)
     }
 
-    fn get(&self, space: Space<'a>, key: &[u8]) -> std::result::Result<Option<Slice>, Fault> {
+    fn get(&self, space: Space<'a>, key: &[u8]) -> Result<Option<Slice>, Fault> {
         match self.written(space).and_then(|writes| writes.puts.get(key)) {
             Some(written) => Ok(written.clone()),
             None => Ok(self.cells(space).get(key)?),
@@ -198,7 +218,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds the draft's writes to the batch, unless a group that refuses would exceed its bound.
-    pub(crate) fn finish(self, batch: &mut Batch) -> std::result::Result<Result<()>, Fault> {
+    pub(crate) fn finish(self, batch: &mut Batch) -> Result<(), Refused> {
         let mut changes = Vec::new();
         let mut counted: SmallVec<[(usize, isize); 4]> = SmallVec::new();
         for (space, writes) in &self.writes {
@@ -220,7 +240,7 @@ impl<'a> Draft<'a> {
             let refused = self.view.memory.group(memory).refuses(total);
             if let Some(cells_max) = refused.filter(|_| added > 0) {
                 let group = group.schema.name.clone();
-                return Ok(Err(Error::Overloaded { group, cells_max }));
+                return Err(Error::Overloaded { group, cells_max }.into());
             }
             counted.push((memory, added));
         }
@@ -251,16 +271,11 @@ impl<'a> Draft<'a> {
             batch.writes.put(&group.cells, change.key.clone(), change.value.clone());
             batch.memory.push(change);
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Whether a cell is in the group's map, and whether it is in the keyspace only.
-    fn presence(
-        &self,
-        group: &Group,
-        memory: usize,
-        key: &[u8],
-    ) -> std::result::Result<(bool, bool), Fault> {
+    fn presence(&self, group: &Group, memory: usize, key: &[u8]) -> Result<(bool, bool), Fault> {
         let memory = self.view.memory.group(memory);
         let here = memory.has(key);
         let spilled = !here && memory.whole().is_none() && group.cells.contains_key(key)?;
@@ -282,7 +297,7 @@ impl Merged<'_> {
     fn next(
         &mut self,
         mut wants: impl FnMut(&[u8]) -> bool,
-    ) -> std::result::Result<Option<(Slice, Option<Slice>)>, Fault> {
+    ) -> Result<Option<(Slice, Option<Slice>)>, Fault> {
         loop {
             if let (None, Some(entries)) = (&self.ahead, &mut self.entries) {
                 self.ahead = entries.next(&mut wants)?;

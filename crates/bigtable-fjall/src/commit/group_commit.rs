@@ -4,11 +4,11 @@
 //! several rows takes its timestamp after the group's rows were made known to readers
 //! (`pending.rs`).
 
-use bigtable::Result;
+use bigtable::{Error, Result};
 use smallvec::SmallVec;
 
 use crate::commit::admission;
-use crate::commit::draft::{Batch, Draft};
+use crate::commit::draft::{Batch, Draft, Refused};
 use crate::commit::edit::Request;
 use crate::commit::queue::{Outcome, RowsWork};
 use crate::commit::room::Use;
@@ -136,19 +136,25 @@ fn prepare(
     table.check_there()?;
     engine.check_floor(request.above())?;
     request.check_time()?;
-    let mut evaluate = || {
+    let mut evaluate = || -> std::result::Result<bool, Refused> {
         let decision = request.decide(table, view)?;
-        if let Err(full) = admission::admit_row(engine, lead, table, &decision.mutations) {
-            return Ok((false, Err(full)));
-        }
+        admission::admit_row(engine, lead, table, &decision.mutations)?;
         let mut draft = Draft::new(view);
         for mutation in &*decision.mutations {
             draft.apply(table, request.row(), mutation)?;
         }
-        Ok((decision.holds, draft.finish(batch)?))
+        draft.finish(batch)?;
+        Ok(decision.holds)
     };
-    let (holds, accepted) = evaluate().map_err(|fault| engine.read_error(&fault))?;
-    accepted.map(|()| holds)
+    evaluate().map_err(|refused| error_of(engine, refused))
+}
+
+/// The error for the caller of a request.
+fn error_of(engine: &Engine, refused: Refused) -> Error {
+    match refused {
+        Refused::Request(error) => error,
+        Refused::Fault(fault) => engine.read_error(&fault),
+    }
 }
 
 /// Evaluates the predicates of several rows: rejected, or nothing so far but a timestamp.
@@ -177,13 +183,15 @@ fn prepare_rows(
 ) -> Result<Outcome> {
     let RowsWork { tables, request } = work;
     let Some(commit_ts) = request.at.timestamp() else { return Ok(Outcome::NoTimestamp) };
-    let mut draft = Draft::new(view);
-    for (index, (table, row)) in tables.iter().zip(&request.rows).enumerate() {
-        for mutation in request.mutations_at(index, commit_ts, &table.schema)? {
-            let applied = draft.apply(table, &row.row, &mutation);
-            applied.map_err(|fault| engine.read_error(&fault))?;
+    let mut draft = || -> std::result::Result<(), Refused> {
+        let mut draft = Draft::new(view);
+        for (index, (table, row)) in tables.iter().zip(&request.rows).enumerate() {
+            for mutation in request.mutations_at(index, commit_ts, &table.schema)? {
+                draft.apply(table, &row.row, &mutation)?;
+            }
         }
-    }
-    draft.finish(batch).map_err(|fault| engine.read_error(&fault))??;
+        draft.finish(batch)
+    };
+    draft().map_err(|refused| error_of(engine, refused))?;
     Ok(Outcome::Committed(commit_ts))
 }

@@ -44,6 +44,23 @@ pub(crate) struct Recent {
     whole_since: u64,
 }
 
+/// What is remembered of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Recall {
+    /// The pack under it.
+    Pack(Slice),
+    /// There is none.
+    Absent,
+    /// Nothing is: it must be looked for.
+    Unknown,
+}
+
+impl From<Option<Slice>> for Recall {
+    fn from(value: Option<Slice>) -> Self {
+        value.map_or(Recall::Absent, Recall::Pack)
+    }
+}
+
 impl Recent {
     /// Remembers so many bytes at most.
     pub(crate) fn new(bytes_max: usize) -> Self {
@@ -64,9 +81,9 @@ impl Recent {
     }
 
     /// As [`Recent::get`], for whoever sees the state after so many batches.
-    pub(crate) fn get_as_of(&mut self, batches: u64, key: &[u8]) -> Option<Option<Slice>> {
+    pub(crate) fn get_as_of(&mut self, batches: u64, key: &[u8]) -> Recall {
         let same = self.as_of == batches || off(mutants::RECENT_OF_ANY_STATE);
-        if same { self.get(key) } else { None }
+        if same { self.get(key) } else { Recall::Unknown }
     }
 
     /// Remembers what was read under a key in the state after so many batches, if that is what is
@@ -96,14 +113,14 @@ impl Recent {
         self.whole_since = self.as_of + 1;
     }
 
-    /// The pack under a column's key, or that there is none, if that is remembered.
-    pub(crate) fn get(&mut self, key: &[u8]) -> Option<Option<Slice>> {
+    /// What is remembered under a column's key.
+    pub(crate) fn get(&mut self, key: &[u8]) -> Recall {
         if let Some(value) = self.young.get(key) {
-            return Some(value.clone());
+            return value.clone().into();
         }
-        let (key, value) = self.old.remove_entry(key)?;
+        let Some((key, value)) = self.old.remove_entry(key) else { return Recall::Unknown };
         self.put(key, value.clone());
-        Some(value)
+        value.into()
     }
 
     /// Remembers what is published under a key, or that nothing is.
@@ -177,19 +194,19 @@ mod tests {
         for n in 0..rounds as u32 {
             recent.set(key(n), Some(key(n)));
             recent.set(key(n), Some(key(n + 1)));
-            assert_eq!(recent.get(&key(n)), Some(Some(key(n + 1))));
+            assert_eq!(recent.get(&key(n)), Recall::Pack(key(n + 1)));
             if n % 3 == 0 {
                 recent.set(key(n), None);
-                assert_eq!(recent.get(&key(n)), Some(None));
+                assert_eq!(recent.get(&key(n)), Recall::Absent);
             }
             // Whatever is remembered of others is right; most of it is forgotten by now.
             let other = n / 2 + 1;
             let remembered = recent.get(&key(other));
-            let written = (other % 3 > 0).then(|| key(other + 1));
-            assert!(remembered.is_none_or(|value| value == written || other > n));
+            let written = Recall::from((other % 3 > 0).then(|| key(other + 1)));
+            assert!(remembered == Recall::Unknown || remembered == written || other > n);
         }
         assert!(recent.young_bytes <= GENERATION_BYTES_MAX);
-        assert!(recent.get(&key(1)).is_none(), "the first generation is forgotten");
+        assert_eq!(recent.get(&key(1)), Recall::Unknown, "the first generation is forgotten");
         let recent = std::sync::Mutex::new(recent);
         using(recent.lock().unwrap(), |recent| assert!(!recent.forgotten.is_empty()));
         assert!(recent.lock().unwrap().forgotten.is_empty(), "and freed");
@@ -200,11 +217,11 @@ mod tests {
         crate::mutants::switch_off_if_told();
         let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
         recent.learn_as_of(0, b"read", Some(b"first"));
-        assert_eq!(recent.get_as_of(0, b"read"), Some(Some(Slice::from("first"))));
+        assert_eq!(recent.get_as_of(0, b"read"), Recall::Pack(Slice::from("first")));
         recent.set(Slice::from("read"), Some(Slice::from("second")));
         recent.is_as_of(1);
-        assert_eq!(recent.get_as_of(0, b"read"), None);
-        assert_eq!(recent.get_as_of(1, b"read"), Some(Some(Slice::from("second"))));
+        assert_eq!(recent.get_as_of(0, b"read"), Recall::Unknown);
+        assert_eq!(recent.get_as_of(1, b"read"), Recall::Pack(Slice::from("second")));
     }
 
     #[test]
@@ -215,11 +232,11 @@ mod tests {
             recent.is_as_of(batch.into());
         }
         recent.learn_as_of(1, b"written", Some(&[1]));
-        assert_eq!(recent.get(b"written"), Some(Some(Slice::from([3]))), "it knows better");
+        assert_eq!(recent.get(b"written"), Recall::Pack(Slice::from([3])), "it knows better");
         recent.learn_as_of(1, b"absent", None);
-        assert_eq!(recent.get_as_of(3, b"absent"), Some(None));
+        assert_eq!(recent.get_as_of(3, b"absent"), Recall::Absent);
         recent.learn_as_of(4, b"ahead", None);
-        assert_eq!(recent.get(b"ahead"), None, "the batch's own keys are not set yet");
+        assert_eq!(recent.get(b"ahead"), Recall::Unknown, "the batch's own keys are not set yet");
     }
 
     #[test]
@@ -230,10 +247,10 @@ mod tests {
         recent.set(Slice::from("key"), Some(Slice::from(vec![0; VALUE_BYTES_MAX + 1])));
         recent.is_as_of(2);
         recent.learn_as_of(1, b"key", Some(b"small, as it was"));
-        assert_eq!(recent.get(b"key"), None);
+        assert_eq!(recent.get(b"key"), Recall::Unknown);
         recent.is_as_of(3);
         recent.learn_as_of(2, b"another", None);
-        assert_eq!(recent.get(b"another"), Some(None), "of what is whole since then it learns");
+        assert_eq!(recent.get(b"another"), Recall::Absent, "of what is whole since then it learns");
         // Nor does one whose entries went with a generation.
         recent.set(Slice::from("key"), Some(Slice::from("value")));
         recent.is_as_of(4);
@@ -242,9 +259,9 @@ mod tests {
         }
         recent.is_as_of(5);
         recent.learn_as_of(3, b"key", None);
-        assert_eq!(recent.get(b"key"), None);
+        assert_eq!(recent.get(b"key"), Recall::Unknown);
         recent.learn_as_of(5, b"key", Some(b"value"));
-        assert_eq!(recent.get(b"key"), Some(Some(Slice::from("value"))));
+        assert_eq!(recent.get(b"key"), Recall::Pack(Slice::from("value")));
     }
 
     #[test]
@@ -252,14 +269,14 @@ mod tests {
         let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
         recent.set(Slice::from("key"), Some(Slice::from("small")));
         recent.set(Slice::from("key"), Some(Slice::from(vec![0; VALUE_BYTES_MAX + 1])));
-        assert_eq!(recent.get(b"key"), None);
+        assert_eq!(recent.get(b"key"), Recall::Unknown);
     }
 
     #[test]
     fn without_memory_nothing_is_remembered() {
         let mut recent = Recent::new(0);
         recent.set(Slice::from("key"), Some(Slice::from("value")));
-        assert_eq!(recent.get(b"key"), None);
+        assert_eq!(recent.get(b"key"), Recall::Unknown);
         assert_eq!(recent.young_bytes, 0);
     }
 }

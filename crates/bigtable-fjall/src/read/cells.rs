@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use bigtable::sync::locked;
 use fjall::{Keyspace, Readable, Slice, Snapshot};
 
-use crate::commit::recent::{Recent, using};
+use crate::commit::recent::{Recall, Recent, using};
 use crate::layout::group::Group;
 use crate::layout::memory::Memory;
 use crate::read::published::Published;
@@ -103,8 +103,10 @@ impl<'a> Cells<'a> {
             Cells::Live(keyspace) => keyspace.get(key),
             Cells::Recent(recent, keyspace) => {
                 let lock = || locked(recent);
-                if let Some(value) = using(lock(), |recent| recent.get(key)) {
-                    return Ok(value);
+                match using(lock(), |recent| recent.get(key)) {
+                    Recall::Pack(value) => return Ok(Some(value)),
+                    Recall::Absent => return Ok(None),
+                    Recall::Unknown => {}
                 }
                 let value = keyspace.get(key)?.map(|value| Slice::new(&value));
                 using(lock(), |recent| recent.learn(key, &value));
@@ -114,8 +116,10 @@ impl<'a> Cells<'a> {
                 // It is not worth waiting for.
                 let (lock, of) = (|| recent.try_lock().ok(), published.batches);
                 let known = |recent| using(recent, |recent| recent.get_as_of(of, key));
-                if let Some(value) = lock().and_then(known) {
-                    return Ok(value);
+                match lock().map_or(Recall::Unknown, known) {
+                    Recall::Pack(value) => return Ok(Some(value)),
+                    Recall::Absent => return Ok(None),
+                    Recall::Unknown => {}
                 }
                 let value = published.snapshot.get(*keyspace, key)?;
                 if let Some(recent) = lock() {
