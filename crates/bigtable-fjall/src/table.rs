@@ -137,12 +137,12 @@ impl FjallTable {
     ) {
         let Some(s) = select.above else { return };
         let mut bounds = Some(bounds);
-        let met = self.store.with(&self.slot.open, |engine, info| {
-            Ok(bounds.take().and_then(|bounds| engine.pending.met(s, || bounds(info))))
+        let found = self.store.with(&self.slot.open, |engine, info| {
+            Ok(bounds.take().and_then(|bounds| engine.pending.end_of_group(s, || bounds(info))))
         });
-        if let Ok(Some(published)) = met {
+        if let Ok(Some(end)) = found {
             // It ends with an error, which says no more than that the group has ended.
-            let _ = published.await;
+            let _ = end.await;
         }
     }
 }

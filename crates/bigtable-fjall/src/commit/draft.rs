@@ -5,7 +5,7 @@
 //! done; the draft lies over the published state for that. It ends with at most one write for each
 //! key, because the engine gives all writes of a batch the same number.
 
-mod apart;
+mod newest_first;
 mod ordered;
 
 use std::iter::Peekable;
@@ -89,7 +89,8 @@ impl From<Fault> for Refused {
 pub(crate) struct Batch {
     pub(crate) writes: Puts,
     pub(crate) memory: Vec<MemoryChange>,
-    /// What the batch puts under columns' own keys, in groups that keep the newest apart.
+    /// What the batch puts under columns' own keys, in groups that keep the newest
+    /// first.
     pub(crate) newest: SmallVec<[(Slice, Option<Slice>); 1]>,
     /// What it puts into write buffers, in bytes.
     pub(crate) bytes: u64,
@@ -132,10 +133,10 @@ impl<'a> Draft<'a> {
         let FamilyInfo { number, group, .. } = *table.family(family);
         let column = Key::column(table.id, row.as_bytes(), number, qualifier);
         let group = &*table.groups[group];
-        let apart = group.history.is_some();
+        let newest_first = group.history.is_some();
         match mutation {
-            Mutation::Set { timestamp, value, .. } if apart => {
-                self.set_apart(group, &column, *timestamp, value)
+            Mutation::Set { timestamp, value, .. } if newest_first => {
+                self.set_newest_first(group, &column, *timestamp, value)
             }
             Mutation::Set { timestamp, value, .. } => {
                 let key = Slice::new(&column.at(*timestamp));
@@ -143,7 +144,9 @@ impl<'a> Draft<'a> {
                 Ok(())
             }
             Mutation::Delete { time, .. } if time.from > time.to => Ok(()),
-            Mutation::Delete { time, .. } if apart => self.delete_apart(group, &column, *time),
+            Mutation::Delete { time, .. } if newest_first => {
+                self.delete_newest_first(group, &column, *time)
+            }
             Mutation::Delete { time, .. } => self.delete_versions(group, &column, *time),
         }
     }
@@ -160,12 +163,12 @@ impl<'a> Draft<'a> {
             self.put(space, Slice::new(&column.at(time.from)), None);
             return Ok(());
         }
-        let mut doomed = Vec::new();
+        let mut removed = Vec::new();
         let mut entries = self.range(space, &column.at(time.to), &column.at(time.from));
         while let Some((key, _)) = entries.next(|_| false)? {
-            doomed.push(key);
+            removed.push(key);
         }
-        for key in doomed {
+        for key in removed {
             self.put(space, key, None);
         }
         Ok(())
@@ -174,8 +177,8 @@ impl<'a> Draft<'a> {
     fn cells(&self, space: Space<'a>) -> Cells<'a> {
         match self.view.stored(space.group) {
             Stored::Versions(cells) => cells,
-            Stored::NewestApart(_, history) if space.history => history,
-            Stored::NewestApart(newest, _) => newest,
+            Stored::NewestFirst(_, history) if space.history => history,
+            Stored::NewestFirst(newest, _) => newest,
         }
     }
 

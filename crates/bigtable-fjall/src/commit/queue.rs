@@ -203,7 +203,7 @@ impl<Task> Queue<Task> {
                 break;
             }
             let Some(waiting) = state.waiting.pop_front() else { break };
-            if waiting.work.is_apart_from(&mut rows) {
+            if waiting.work.add_rows_to(&mut rows) {
                 bytes = waiting.bytes.saturating_add(bytes);
                 group.push(waiting);
             } else {
@@ -243,17 +243,17 @@ impl RowsWork {
 
 impl Work {
     /// Adds its rows to those of the group, unless one of them is there already.
-    fn is_apart_from(&self, group: &mut Rows) -> bool {
+    fn add_rows_to(&self, group: &mut Rows) -> bool {
         match self {
             Work::Row(table, request) => group.insert((table.id, request.row().clone())),
             Work::Rows(RowsWork { tables, request }) => {
                 let rows = tables.iter().zip(&request.rows);
                 let places = rows.map(|(table, row)| (table.id, row.row.clone()));
-                let apart = places.clone().all(|place| !group.contains(&place));
-                if apart {
+                let free = places.clone().all(|place| !group.contains(&place));
+                if free {
                     group.extend(places);
                 }
-                apart
+                free
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Newest versions that are remembered, so that nobody need look for them on disk.
 //!
-//! Writing a newer version into a group that keeps the newest apart puts it before the last ones,
+//! Writing a newer version into a group that keeps the newest first puts it before the last ones,
 //! and most conditions ask for the newest version: both begin with reading what lies under the
 //! column's own key, and a column that is new has none, which is found out once. Whoever writes a
 //! column has mostly read it before, and what was just written is what observers read next. All
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn h27_readers_of_another_state_are_told_nothing() {
-        crate::mutants::switch_off_if_told();
+        crate::mutants::switch_off_named_mutant();
         let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
         recent.learn_as_of(0, b"read", Some(b"first"));
         assert_eq!(recent.get_as_of(0, b"read"), Recall::Pack(Slice::from("first")));

@@ -1,7 +1,7 @@
 //! Locality groups: which keyspaces hold their cells, and how those are tuned.
 //!
-//! * [`Layout::Versions`]: one keyspace, every version under its own key. Large values live apart
-//!   from the keys, so that a compaction does not copy them.
+//! * [`Layout::Versions`]: one keyspace, every version under its own key. Large values lie
+//!   in files of their own, so that a compaction does not copy them.
 //! * [`Layout::NewestApart`]: the newest versions of a column under the column's key, as one value
 //!   (`pack.rs`), and older ones in a second keyspace, several to an entry, too (`history.rs`).
 //!   Reading the newest version is one point lookup, where a seek over all sorted runs costs
@@ -27,9 +27,9 @@ pub(crate) struct Group {
     /// What it was opened as.
     pub(crate) schema: LocalityGroup,
     pub(crate) cells: Keyspace,
-    /// Older versions, in a group that keeps the newest apart.
+    /// Older versions, in a group that keeps the newest first.
     pub(crate) history: Option<Keyspace>,
-    /// How many versions lie in one entry, in a group that keeps the newest apart.
+    /// How many versions lie in one entry, in a group that keeps the newest first.
     pub(crate) bounds: Bounds,
     /// Position among the in-memory groups.
     pub(crate) memory: Option<usize>,

@@ -88,7 +88,7 @@ impl Key {
     }
 
     /// The prefix of all keys of a column; the key of its newest version in a group that keeps the
-    /// newest version apart.
+    /// newest versions first.
     pub(crate) fn column(table: u32, row: &[u8], family: u8, qualifier: &[u8]) -> Self {
         let mut key = Key::family(table, row, family);
         key.push_escaped(qualifier);

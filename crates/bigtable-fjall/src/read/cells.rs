@@ -19,7 +19,7 @@ pub(crate) enum Stored<'a> {
     /// Each version under its own key.
     Versions(Cells<'a>),
     /// The newest versions under the column's key, and the history.
-    NewestApart(Cells<'a>, Cells<'a>),
+    NewestFirst(Cells<'a>, Cells<'a>),
 }
 
 impl<'a> Stored<'a> {
@@ -34,7 +34,7 @@ impl<'a> Stored<'a> {
         let cells = |keyspace| Cells::Disk(&published.snapshot, keyspace);
         match &group.history {
             None => Stored::Versions(cells(&group.cells)),
-            Some(history) => Stored::NewestApart(cells(&group.cells), cells(history)),
+            Some(history) => Stored::NewestFirst(cells(&group.cells), cells(history)),
         }
     }
 
@@ -46,7 +46,7 @@ impl<'a> Stored<'a> {
     ) -> Self {
         match &group.history {
             None => Stored::on_disk(group, published),
-            Some(history) => Stored::NewestApart(
+            Some(history) => Stored::NewestFirst(
                 Cells::Remembered(recent, published, &group.cells),
                 Cells::Disk(&published.snapshot, history),
             ),
@@ -59,7 +59,7 @@ impl<'a> Stored<'a> {
         match &group.history {
             None => Stored::Versions(Cells::Live(&group.cells)),
             Some(history) => {
-                Stored::NewestApart(Cells::Recent(recent, &group.cells), Cells::Live(history))
+                Stored::NewestFirst(Cells::Recent(recent, &group.cells), Cells::Live(history))
             }
         }
     }
@@ -75,7 +75,7 @@ impl<'a> Stored<'a> {
         &self,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
     ) -> fjall::Result<Option<Slice>> {
-        let (Stored::Versions(cells) | Stored::NewestApart(cells, _)) = self;
+        let (Stored::Versions(cells) | Stored::NewestFirst(cells, _)) = self;
         match cells.range(bounds.0, bounds.1) {
             Entries::Map(mut range) => Ok(range.next_back().map(|(key, _)| key.clone())),
             Entries::Disk(mut entries) => entries.next_back().map(|entry| entry.key()).transpose(),

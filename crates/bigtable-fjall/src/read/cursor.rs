@@ -70,7 +70,7 @@ struct Ahead {
 /// What to do with the entries of a group.
 enum Walk<'a> {
     Versions(Filter<'a>),
-    NewestApart { columns: Columns<'a>, history: History<'a> },
+    NewestFirst { columns: Columns<'a>, history: History<'a> },
 }
 
 impl<'a> Cursor<'a> {
@@ -85,9 +85,9 @@ impl<'a> Cursor<'a> {
         let columns = Columns::new(columns);
         let (cells, walk) = match stored {
             Stored::Versions(cells) => (cells, Walk::Versions(Filter::new(columns))),
-            Stored::NewestApart(newest, history) => {
+            Stored::NewestFirst(newest, history) => {
                 let history = History::new(history, end.clone());
-                (newest, Walk::NewestApart { columns, history })
+                (newest, Walk::NewestFirst { columns, history })
             }
         };
         let entries = cells.range(bounds.0, bounds.1);
@@ -120,7 +120,7 @@ impl<'a> Cursor<'a> {
             shape = Shape::of(key);
             match (&mut *walk, shape) {
                 (Walk::Versions(filter), Some(shape)) => filter.wants(key, shape),
-                (Walk::NewestApart { .. }, _) | (_, None) => true,
+                (Walk::NewestFirst { .. }, _) | (_, None) => true,
             }
         })?;
         self.ahead = match entry {
@@ -150,7 +150,7 @@ impl<'a> Cursor<'a> {
                 cells.push(cell(chosen.select, chosen.qualifier(key, shape), &version));
                 Ok(())
             }
-            Walk::NewestApart { columns, history } => {
+            Walk::NewestFirst { columns, history } => {
                 let newest = Pack::decode(value)?;
                 for chosen in columns.0.iter().filter(|chosen| chosen.names(key, shape)) {
                     let (select, qualifier) = (chosen.select, chosen.qualifier(key, shape));

@@ -18,7 +18,7 @@ use crate::read::column::visit;
 pub(crate) fn glance(engine: &Engine, table: &TableInfo, at: Glance<'_>) -> Result<Glanced> {
     at.check(&table.schema)?;
     let bounds = || Key::row_bounds(table.id, at.row.as_bytes());
-    if engine.pending.meets(at.s, bounds) && !off(mutants::GLANCE_PASSES_PENDING) {
+    if engine.pending.blocks(at.s, bounds) && !off(mutants::GLANCE_PASSES_PENDING) {
         return Ok(Glanced::Nothing);
     }
     engine.check_usable()?;

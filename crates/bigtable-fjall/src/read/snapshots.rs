@@ -11,7 +11,7 @@ use fjall::Database;
 
 use crate::failure::fault::Fault;
 use crate::mutants::{self, off};
-use crate::read::published::{Batches, Published, UnderWay};
+use crate::read::published::{Batches, OpenBatch, Published};
 
 /// After so many batches without a reader a run of mutations opens no snapshots.
 const UNREAD_MAX: u64 = 64;
@@ -32,7 +32,7 @@ pub(crate) struct Snapshots {
 
 /// A batch that is being written; the lock goes after the batch has ended.
 pub(crate) struct Writing<'a> {
-    _batch: UnderWay<'a>,
+    _batch: OpenBatch<'a>,
     _lock: MutexGuard<'a, ()>,
 }
 

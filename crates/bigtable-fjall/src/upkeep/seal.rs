@@ -173,7 +173,7 @@ mod tests {
         SEALED.synced.release();
         let most = (0..4 * MESSAGES).map(|_| write(1)).max();
         assert!(most < Some(2 * FULL), "a buffer of {most:?} bytes was not sealed");
-        assert!(!SEALED.told.load(Ordering::SeqCst), "the engine takes a buffer for full");
+        assert!(!SEALED.rotated.load(Ordering::SeqCst), "the engine takes a buffer for full");
         wait_until("all buffers are written out", || keyspace.sealed_memtable_count() == 0);
     }
 

@@ -1,5 +1,5 @@
-//! Columns of groups that keep the newest version apart, against a map: their versions lie in packs
-//! that are filled, moved, split and taken apart, here with bounds so tight that it happens all the
+//! Columns of groups that keep the newest first, against a map: their versions lie in packs
+//! that are filled, moved, split and decoded, here with bounds so tight that it happens all the
 //! time.
 
 use std::collections::BTreeMap;
