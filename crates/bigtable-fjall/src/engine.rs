@@ -100,8 +100,8 @@ pub(crate) struct OpenFiles {
 pub(crate) struct Lead {
     /// The groups that have been opened.
     pub(crate) groups: Vec<Arc<Group>>,
-    /// Ids of tables from here on were not given to any since the store was opened, dropped ones
-    /// included.
+    /// Next free table id. Ids are never reused while the store is open, not even those of dropped
+    /// tables.
     pub(crate) ids_from: u32,
     /// What batches have put into write buffers since full ones were last looked for, in bytes.
     pub(crate) unlooked: Cell<u64>,

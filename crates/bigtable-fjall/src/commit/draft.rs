@@ -159,7 +159,7 @@ impl<'a> Draft<'a> {
     ) -> Result<(), Fault> {
         let space = Space { group, history: false };
         if time.from == time.to {
-            // Blind: whoever deletes one exact version has mostly written it before.
+            // Delete without reading: callers name an exact version only if they wrote it.
             self.put(space, Slice::new(&column.at(time.from)), None);
             return Ok(());
         }

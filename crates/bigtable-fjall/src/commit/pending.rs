@@ -1,13 +1,12 @@
-//! The rows whose commit is under way: their timestamp may be taken, and is not visible yet.
+//! The pending rows of one-step commits: their timestamp may be taken, and is not visible yet.
 //!
 //! The committer places a row here before it takes the timestamp, and clears it once the batch is
 //! published. A reader with a later timestamp therefore finds the row here, or what was written to
 //! it in the snapshot that it opens afterwards. One that finds it waits for the group; once is
 //! enough, because the timestamps of later groups are above its own.
 //!
-//! Invariants: at most one group is under way, and only the holder of the commit lock places and
-//! clears. Who waits is one of the store's readers, each at most once, so their number is that of
-//! the reads under way.
+//! Invariants: at most one group is being committed, and only the holder of the commit lock places
+//! and clears rows. A reader waits at most once, so no more wait than there are reads in flight.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -103,7 +102,8 @@ impl Pending {
         let first =
             (first + usize::from(off(mutants::FIRST_PENDING_IS_SKIPPED))).min(state.rows.len());
         let mut found = state.rows[first..].iter().take_while(|(row, _)| *row < end);
-        // Its timestamp will be above `after`; one at `s` or below it can only be if `after` is.
+        // The commit timestamp will be above `after`, so the row can matter at `s` only if
+        // `after < s`.
         found.any(|(_, after)| *after < s).then_some(state)
     }
 }

@@ -1,17 +1,19 @@
 //! Newest versions that are remembered, so that nobody need look for them on disk.
 //!
-//! Writing a newer version into a group that keeps the newest first puts it before the last ones,
-//! and most conditions ask for the newest version: both begin with reading what lies under the
-//! column's own key, and a column that is new has none, which is found out once. Whoever writes a
-//! column has mostly read it before, and what was just written is what observers read next. All
-//! changes pass through the committer, so what it wrote or read last is what is there.
+//! A write into a group that keeps the newest first puts a version before the last ones, and most
+//! conditions ask for the newest version. Both begin by reading the value under the column's own
+//! key; a new column has none, which is found out once. Whoever writes a column has mostly read it
+//! before, and observers read next what was just written. All changes pass through the committer,
+//! so the store holds what the committer wrote or read last.
 //!
-//! Invariants: an entry is the published state after as many batches as `as_of` says, and only the
-//! holder of the commit lock moves on from one state to the next, after the batch was published.
-//! So that holder may believe an entry at any time, and a reader whose snapshot is of the same
-//! state. A reader adds what it read of that state, or of an earlier one if no batch has set the
-//! key since: then there would be an entry, unless it was forgotten since. The memory is bounded:
-//! entries live in two generations, and when the younger is full the older is forgotten.
+//! Invariants:
+//! * Every entry reflects the store as of batch `as_of`. Only the holder of the commit lock
+//!   advances `as_of`, after it published the batch. It may always trust an entry; a reader only
+//!   if its snapshot has the same batch number.
+//! * A reader adds what it read at batch `as_of`. It may add what it read at an earlier batch, if
+//!   no batch has set the key since: there would be an entry, unless it was forgotten since.
+//! * The memory is bounded: entries live in two generations, and when the younger is full the
+//!   older is forgotten.
 
 use std::collections::HashMap;
 use std::sync::MutexGuard;
@@ -86,8 +88,8 @@ impl Recent {
         if same { self.get(key) } else { Recall::Unknown }
     }
 
-    /// Remembers what was read under a key in the state after so many batches, if that is what is
-    /// there now and is not remembered.
+    /// Remembers a value read at batch `batches`, unless a later batch has overwritten the key or
+    /// the key is remembered already.
     pub(crate) fn learn_as_of(&mut self, batches: u64, key: &[u8], value: Option<&[u8]>) {
         let seen = batches == self.as_of || (self.whole_since..self.as_of).contains(&batches);
         if seen && self.may_learn(key, value.map_or(0, <[u8]>::len)) {
@@ -108,7 +110,7 @@ impl Recent {
         value_bytes <= VALUE_BYTES_MAX && self.generation_bytes_max > 0 && !known()
     }
 
-    /// What batches have set up to now, that under way included, need not be there any more.
+    /// Entries set by any batch so far, including the one in progress, may be forgotten.
     fn is_forgetting(&mut self) {
         self.whole_since = self.as_of + 1;
     }

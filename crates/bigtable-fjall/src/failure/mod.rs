@@ -3,8 +3,8 @@
 //! ```text
 //! fault      errors of the engine and of the system, as callers see them
 //! tail       the journal is cut behind the last acknowledged batch
-//! successor  the failed engine is closed, and another one is opened
-//! reopen     so it is done under the handles that callers hold
+//! successor  the failed engine is closed, and the next one is opened
+//! reopen     that is done in place, under the handles that callers hold
 //! condition  whether the store takes writes, for those who want to know
 //! ```
 //!

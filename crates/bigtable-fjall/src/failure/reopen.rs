@@ -15,7 +15,8 @@
 //!
 //! * **A batch could not be written or synced.** A part of it may be in the journal. Every request
 //!   from then on, reads included, first has the store cut the journal (`tail.rs`) and open the
-//!   engine. Then the batch is not applied, now and after any crash, and its callers are told so.
+//!   engine. Then the batch is not applied, now and after any crash, and its callers get an error
+//!   that says so.
 //! * **The engine has stopped by itself**, because it could not write a buffer out or merge.
 //!   Nothing of a caller is in doubt: reads go on, and the next write that the disk has room for
 //!   opens the engine anew.

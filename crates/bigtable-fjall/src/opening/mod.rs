@@ -6,16 +6,16 @@
 //! has changed.
 //!
 //! ```text
-//!   survey.rs      reads all of it and changes nothing
-//!   prepare.rs     mends what a crash may leave: cuts the torn batch off, gives journals their
-//!                  names            damage.rs    what is not as it must be
-//!   inventory.rs   what must be there          journal.rs   the engine's journals
-//!   unsynced.rs    may a power cut have        runs.rs      the engine's manifests and runs
-//!                  taken unsynced batches?     recovery.rs  the report of what was cut
-//!   check.rs       `check`, for a store that   shadow.rs    a stand-in that the engine may change
-//!                  is closed
-//!   repair.rs      `Repair`: what can be saved rebuild.rs   manifests and names, made anew
-//!   files.rs       opens the engine            tables.rs    opens tables in it
+//!   survey.rs     reads all of it and changes nothing
+//!   prepare.rs    mends what a crash may leave: cuts the torn batch off, gives journals names
+//!   files.rs      opens the engine                tables.rs    opens tables in it
+//!   inventory.rs  what must be there              damage.rs    what is not as it must be
+//!   journal.rs    the engine's journals           runs.rs      its manifests and runs
+//!   unsynced.rs   may a power cut have taken      recovery.rs  the report of what was cut
+//!                 unsynced batches?
+//!   check.rs      `check`, for a closed store     shadow.rs    a stand-in that the engine may
+//!   repair.rs     `Repair`: what can be saved                  change
+//!   rebuild.rs    manifests and names, made anew
 //! ```
 //!
 //! If the newest journal has an unsound batch, there are three cases:

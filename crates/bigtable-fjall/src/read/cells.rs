@@ -64,7 +64,7 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// Whether all cells are in memory, and there are none: so it mostly is with locks.
+    /// Whether the group is in memory and empty, the usual case for locks.
     pub(crate) fn is_empty_map(&self) -> bool {
         matches!(self, Stored::Versions(Cells::Map(map)) if map.is_empty())
     }

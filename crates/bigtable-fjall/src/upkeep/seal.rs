@@ -7,13 +7,13 @@
 //! the queue, it waits for ever, and from then on nothing is written out: memory and journal grow
 //! without bound, until the store is opened again and has to write out all of it at once (fjall
 //! 3.1, <https://github.com/fjall-rs/fjall/pull/323>). So every keyspace is created with a buffer
-//! that is never full for the engine, and the committer seals; and whoever gives space back
-//! (`reclaim.rs`).
+//! that is never full for the engine. The committer seals buffers (`full.rs`), and so does the
+//! thread that gives space back (`reclaim.rs`).
 //!
 //! A sealed buffer becomes a sorted run, and runs are merged. The engine merges once for each
 //! buffer; if that is too little, writers wait at 30 runs for a merge that only a write would have
-//! brought. So files are of such a size that it is enough, and where it is not, because a store was
-//! created with smaller buffers, the committer merges before it seals.
+//! brought. Files are sized so that one merge per buffer keeps up. Stores created with smaller
+//! buffers do not keep up; for them the committer merges before it seals.
 //!
 //! Invariant: the queue of the engine's threads, of 1,000 messages, never becomes full. Each buffer
 //! that is sealed makes two messages, of which the second follows when the first is taken, and
