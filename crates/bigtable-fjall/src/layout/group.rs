@@ -2,7 +2,7 @@
 //!
 //! * [`Layout::Versions`]: one keyspace, every version under its own key. Large values lie
 //!   in files of their own, so that a compaction does not copy them.
-//! * [`Layout::NewestApart`]: the newest versions of a column under the column's key, as one value
+//! * [`Layout::NewestFirst`]: the newest versions of a column under the column's key, as one value
 //!   (`pack.rs`), and older ones in a second keyspace, several to an entry, too (`history.rs`).
 //!   Reading the newest version is one point lookup, where a seek over all sorted runs costs
 //!   several times as much; writing one is mostly one insert.
@@ -59,7 +59,7 @@ impl Group {
         let cells = db.keyspace(name, || tuned(schema.layout, options))?;
         let history = match schema.layout {
             // A dot never occurs in a group's name, so this is no other group's keyspace.
-            Layout::NewestApart => {
+            Layout::NewestFirst => {
                 // It is never asked for one key.
                 let tuned =
                     || tuned(Layout::Versions, options).filter_policy(FilterPolicy::disabled());

@@ -53,7 +53,7 @@ pub(crate) fn tuned(layout: Layout, options: &Options) -> KeyspaceCreateOptions 
                 .file_target_size(VALUE_FILE_BYTES),
         )),
         // "Is there any version" is often answered by no.
-        Layout::NewestApart => tuned
+        Layout::NewestFirst => tuned
             .expect_point_read_hits(false)
             .data_block_hash_ratio_policy(HashRatioPolicy::all(HASH_SLOTS_PER_KEY)),
         Layout::InMemory(_) => tuned.expect_point_read_hits(true),

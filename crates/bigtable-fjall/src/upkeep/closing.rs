@@ -105,7 +105,7 @@ mod tests {
         let options = Options { durability, ..Options::default() };
         let store = FjallStore::open(dir, options).unwrap();
         let lock = LocalityGroup::in_memory("lock", OnFull::Refuse { cells_max: 1000 });
-        let groups = vec![LocalityGroup::on_disk("cells", Layout::NewestApart), lock];
+        let groups = vec![LocalityGroup::on_disk("cells", Layout::NewestFirst), lock];
         let table = block_on(store.open_fjall_table("t", &TableSchema { groups })).unwrap();
         (store, table)
     }

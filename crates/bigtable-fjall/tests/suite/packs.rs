@@ -159,7 +159,7 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let schema = TableSchema {
-            groups: vec![LocalityGroup::on_disk("newest", Layout::NewestApart)],
+            groups: vec![LocalityGroup::on_disk("newest", Layout::NewestFirst)],
         };
         let open = || {
             let options = Options {

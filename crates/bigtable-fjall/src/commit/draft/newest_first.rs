@@ -245,7 +245,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = Options { pack_versions_max: versions_max, ..Options::default() };
         let store = FjallStore::open(dir.path(), options).unwrap();
-        let group = LocalityGroup::on_disk("newest", Layout::NewestApart);
+        let group = LocalityGroup::on_disk("newest", Layout::NewestFirst);
         let schema = TableSchema { groups: vec![group] };
         let table = block_on(store.open_fjall_table("t", &schema)).unwrap();
         for version in 1..=versions {

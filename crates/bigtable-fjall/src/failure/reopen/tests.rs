@@ -21,7 +21,7 @@ const LOCK: Family = Family::from_static("lock");
 
 fn schema() -> TableSchema {
     let lock = LocalityGroup::in_memory("lock", OnFull::Refuse { cells_max: 1000 });
-    TableSchema { groups: vec![LocalityGroup::on_disk("cells", Layout::NewestApart), lock] }
+    TableSchema { groups: vec![LocalityGroup::on_disk("cells", Layout::NewestFirst), lock] }
 }
 
 fn open(dir: &Path, durability: Durability) -> (FjallStore, FjallTable) {
