@@ -19,7 +19,6 @@ use std::path::{Path, PathBuf};
 use bigtable::{Error, Result};
 
 use crate::failure::fault;
-use crate::opening;
 
 /// The format that this release writes. It reads format 3, too, which had no inventory. Format 1
 /// had each older version under a key of its own.
@@ -100,7 +99,7 @@ impl Directory {
         file.sync_all()?;
         fs::rename(&new, self.path.join(FORMAT_FILE))?;
         sync_directory(&self.path)?;
-        opening::remove(&self.path.join(CREATING_FILE))
+        remove(&self.path.join(CREATING_FILE))
     }
 }
 
@@ -196,6 +195,28 @@ fn lock(directory: &Path) -> Result<File> {
 /// Makes the names in a directory durable.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+}
+
+/// Gives a file another name.
+pub(crate) fn link(file: &Path, name: &Path) -> io::Result<()> {
+    fs::hard_link(file, name).map_err(|error| match error.kind() {
+        io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied => {
+            let what = "the file system does not give a file two names (hard links)";
+            io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("{what}, which a store needs: {error}"),
+            )
+        }
+        _ => error,
+    })
+}
+
+/// Removes a file that may be gone already.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Opens the engine, turning even a panic over damaged files into an error.

@@ -1,26 +1,17 @@
-//! What the tables of an open store share, and the reading side of it.
+//! The state of an open store: what its tables and its committer share.
 //!
-//! Reading. The engine publishes a batch, then the committer takes the old snapshot away, then
-//! changes the in-memory maps, then acknowledges. A reader goes the other way round: it copies the
-//! in-memory cells, then takes the snapshot, then compares the floor. So its in-memory cells may be
-//! of an earlier moment than the rest, never of a later one; and what it read below a floor was
-//! read before the floor was raised, hence before anything was collected.
-//!
-//! The snapshot is shared by all readers until the next batch: taking one costs a counter, where
-//! opening one costs several locks of the engine. It is opened by the first reader who wants it;
-//! where there were readers lately, and before a batch that is synced, by the committer, because a
-//! reader who comes while the batch is written may not be able to.
+//! This file says what an engine is, and how its locks are taken. What is done with an engine is in
+//! the files of the rooms, as functions over it.
 
 use std::cell::Cell;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use bigtable::{Error, Result, Row, RowKey, Selection, Syncing, Timestamp};
+use bigtable::{Error, Result, Syncing, Timestamp};
 use fjall::{Database, Keyspace};
-use smallvec::SmallVec;
 
 use crate::commit::calm::Calm;
 use crate::commit::pending::Pending;
@@ -34,18 +25,15 @@ use crate::layout::catalog::Catalog;
 use crate::layout::group::Group;
 use crate::layout::memory::Memory;
 use crate::layout::table_info::TableInfo;
-use crate::mutants::{self, off};
 use crate::options::{Durability, Options};
-use crate::read::published::{Batches, Published};
-use crate::read::row::{Chosen, read_column};
+use crate::read::snapshots::Snapshots;
 use crate::upkeep::journals::Journals;
+use crate::waits::may_wait;
 
-/// After so many batches without a reader a run of mutations opens no snapshots.
-const UNREAD_MAX: u64 = 64;
 /// Why these locks are never poisoned.
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
-/// An open store.
+/// An open store. When it is dropped, its journals are closed (`upkeep/closing.rs`).
 pub(crate) struct Engine {
     /// The store's directory, for error messages.
     pub(crate) path: PathBuf,
@@ -55,11 +43,8 @@ pub(crate) struct Engine {
     pub(crate) memory: RwLock<Memory>,
     /// Newest versions that need not be looked for.
     pub(crate) recent: Mutex<Recent>,
-    /// The state after the last batch, if anybody has asked for it.
-    snapshot: RwLock<Option<Arc<Published>>>,
-    /// Batches since anybody has asked for it.
-    unread: AtomicU64,
-    pub(crate) batches: Batches,
+    /// What readers see of the engine.
+    pub(crate) snapshots: Snapshots,
     floor: AtomicU64,
     /// The file system of the store's directory.
     pub(crate) disk: Disk,
@@ -75,11 +60,9 @@ pub(crate) struct Engine {
     stopped: OnceLock<String>,
     /// The commit lock: whoever holds it may change the store.
     pub(crate) lead: Mutex<Lead>,
-    /// Held while the engine is given a batch.
-    pub(crate) writing: Mutex<()>,
     /// Whether a batch that is not synced is short.
     pub(crate) calm: Calm,
-    pub(crate) queue: Queue,
+    pub(crate) queue: Queue<Task>,
     pub(crate) pending: Pending,
     /// The tables that have been opened. The holder of the commit lock adds to them.
     pub(crate) tables: RwLock<Vec<Arc<TableInfo>>>,
@@ -90,6 +73,9 @@ pub(crate) struct Engine {
     pub(crate) directory: Arc<Directory>,
 }
 
+/// Work for the committer thread besides requests.
+pub(crate) type Task = Box<dyn FnOnce(&Engine) + Send>;
+
 /// Why an engine answers nothing any more.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
@@ -99,8 +85,8 @@ pub(crate) enum Failure {
     Panic(Error),
 }
 
-/// The parts of an opened store.
-pub(crate) struct Opened {
+/// The open files of a store.
+pub(crate) struct OpenFiles {
     pub(crate) path: PathBuf,
     pub(crate) options: Options,
     pub(crate) db: Database,
@@ -109,19 +95,13 @@ pub(crate) struct Opened {
     pub(crate) disk: Disk,
 }
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.close_journals(self.write_out_at_end.load(Ordering::Relaxed));
-    }
-}
-
 /// What only the holder of the commit lock may touch.
 #[derive(Debug, Default)]
 pub(crate) struct Lead {
     /// The groups that have been opened.
     pub(crate) groups: Vec<Arc<Group>>,
-    /// Ids of tables from here on were not given to any since the store was opened, dropped ones
-    /// included.
+    /// Next free table id. Ids are never reused while the store is open, not even those of dropped
+    /// tables.
     pub(crate) ids_from: u32,
     /// What batches have put into write buffers since full ones were last looked for, in bytes.
     pub(crate) unlooked: Cell<u64>,
@@ -139,18 +119,16 @@ impl Lead {
 
 impl Engine {
     pub(crate) fn new(
-        opened: Opened,
+        files: OpenFiles,
         directory: Arc<Directory>,
     ) -> std::result::Result<Self, Fault> {
-        let Opened { path, options, db, catalog, journals, disk } = opened;
+        let OpenFiles { path, options, db, catalog, journals, disk } = files;
         let floor = catalog.floor()?;
         Ok(Engine {
             path,
             memory: RwLock::default(),
             recent: Mutex::new(Recent::new(options.recent_bytes)),
-            snapshot: RwLock::default(),
-            unread: AtomicU64::new(UNREAD_MAX),
-            batches: Batches::default(),
+            snapshots: Snapshots::default(),
             floor: AtomicU64::new(floor.as_u64()),
             disk,
             condition: Arc::default(),
@@ -159,7 +137,6 @@ impl Engine {
             failed: OnceLock::new(),
             stopped: OnceLock::new(),
             lead: Mutex::default(),
-            writing: Mutex::default(),
             calm: Calm::default(),
             queue: Queue::new(options.group_rows_max),
             options,
@@ -204,6 +181,19 @@ impl Engine {
         }
     }
 
+    /// The commit lock, waited for.
+    pub(crate) fn wait_to_lead(&self) -> Result<MutexGuard<'_, Lead>> {
+        may_wait("the commit lock");
+        let lead = self.lead.lock().map_err(|_| self.broken())?;
+        self.check_usable()?;
+        Ok(lead)
+    }
+
+    /// A commit has panicked, so the maps may not match the keyspaces any more.
+    pub(crate) fn broken(&self) -> Error {
+        self.check_usable().err().unwrap_or_else(fault::too_late)
+    }
+
     /// An error once a write has failed, or a commit has panicked on whatever thread.
     pub(crate) fn check_usable(&self) -> Result<()> {
         if self.lead.is_poisoned() {
@@ -243,58 +233,6 @@ impl Engine {
         fault.at(&self.path, "reading")
     }
 
-    /// The state after the last published batch, for a reader.
-    pub(crate) fn snapshot(&self) -> std::result::Result<Arc<Published>, Fault> {
-        if self.unread.load(Ordering::Relaxed) != 0 {
-            self.unread.store(0, Ordering::Relaxed);
-        }
-        loop {
-            if let Some(snapshot) = self.shared_snapshot() {
-                return Ok(snapshot);
-            }
-            // A batch is being written, or was a moment ago. Before a long one a snapshot is kept,
-            // so this one is short. Nobody meets one who has this lock; unless a commit has
-            // panicked and left a part.
-            match self.writing.try_lock() {
-                Ok(_nothing_is_written) => {
-                    return Ok(self.shared_snapshot().ok_or(fjall::Error::Poisoned)?);
-                }
-                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-                Err(TryLockError::Poisoned(_)) => return Err(fjall::Error::Poisoned.into()),
-            }
-        }
-    }
-
-    fn shared_snapshot(&self) -> Option<Arc<Published>> {
-        if let Some(snapshot) = &*self.snapshot.read().expect(NO_PANIC) {
-            return Some(snapshot.clone());
-        }
-        // A batch published meanwhile is in it, or takes it away again.
-        let mut shared = self.snapshot.write().expect(NO_PANIC);
-        if shared.is_none() {
-            *shared = self.batches.open(&self.db).map(Arc::new);
-        }
-        shared.clone()
-    }
-
-    /// Before a batch: where there are readers, or where it may take long, nobody shall have to
-    /// wait for its end to see the state before it. To be called under the commit lock.
-    pub(crate) fn keep_snapshot(&self, long: bool) {
-        if self.unread.fetch_add(1, Ordering::Relaxed) < UNREAD_MAX || long {
-            self.shared_snapshot();
-        }
-    }
-
-    /// Has readers take a new snapshot, once a batch is published.
-    pub(crate) fn forget_snapshot(&self) {
-        if off(mutants::STALE_SNAPSHOT) {
-            return;
-        }
-        let old = self.snapshot.write().expect(NO_PANIC).take();
-        // Closing a snapshot may clean up after many others: not while readers wait for the lock.
-        drop(old);
-    }
-
     pub(crate) fn memory(&self) -> RwLockReadGuard<'_, Memory> {
         self.memory.read().expect(NO_PANIC)
     }
@@ -309,51 +247,5 @@ impl Engine {
         let tables = self.tables.read().expect(NO_PANIC);
         let found = tables.iter().find(|table| table.name == name);
         found.cloned().ok_or_else(|| Error::invalid(format!("table {name} is not open")))
-    }
-
-    pub(crate) fn read_row(
-        &self,
-        table: &TableInfo,
-        row: &RowKey,
-        select: &Selection,
-    ) -> Result<Row> {
-        self.check_usable()?;
-        let cells = self.read_cells(table, row, select).map_err(|e| self.read_error(&e))?;
-        self.check_floor(select.above)?;
-        Ok(Row::new(row.clone(), cells))
-    }
-
-    fn read_cells(
-        &self,
-        table: &TableInfo,
-        row: &RowKey,
-        select: &Selection,
-    ) -> std::result::Result<Vec<bigtable::Cell>, Fault> {
-        let mut cells = Vec::new();
-        let mut on_disk: SmallVec<[(&Group, Chosen<'_>); 8]> = SmallVec::new();
-        {
-            let mut memory = None;
-            for column in &select.columns {
-                let info = table.family(&column.family);
-                let (group, column) = (&*table.groups[info.group], table.chosen(column));
-                let held = match group.memory {
-                    Some(_) => group.in_memory(memory.get_or_insert_with(|| self.memory())),
-                    None => None,
-                };
-                match held {
-                    Some(held) if held.is_empty_map() => {}
-                    Some(held) => read_column(held, table.id, row.as_bytes(), column, &mut cells)?,
-                    None => on_disk.push((group, column)),
-                }
-            }
-        }
-        if !on_disk.is_empty() {
-            let snapshot = self.snapshot()?;
-            for (group, column) in on_disk {
-                let stored = group.remembered(&snapshot, &self.recent);
-                read_column(stored, table.id, row.as_bytes(), column, &mut cells)?;
-            }
-        }
-        Ok(cells)
     }
 }

@@ -23,8 +23,8 @@ pub(crate) struct Held {
     pub(crate) synced: Stop,
     /// The run is written, and is not in the list of files yet.
     pub(crate) written: Stop,
-    /// The engine was told to seal the buffer.
-    pub(crate) told: AtomicBool,
+    /// The engine has sealed the buffer by itself.
+    pub(crate) rotated: AtomicBool,
 }
 
 impl Stop {
@@ -48,8 +48,8 @@ impl Stop {
 
 impl Held {
     pub(crate) const fn new(keyspace: &'static str) -> Self {
-        let told = AtomicBool::new(false);
-        Held { keyspace, synced: Stop::new(), written: Stop::new(), told }
+        let rotated = AtomicBool::new(false);
+        Held { keyspace, synced: Stop::new(), written: Stop::new(), rotated }
     }
 }
 
@@ -80,7 +80,7 @@ impl log::Log for Log {
                 WRITES_OUT.set(Some(held));
                 held.synced.stop();
             } else if message.contains(&format!("WorkerMessage:Rotate(\"{}\"", held.keyspace)) {
-                held.told.store(true, Ordering::SeqCst);
+                held.rotated.store(true, Ordering::SeqCst);
             }
         }
         if message.starts_with("Flushed memtable(s)")

@@ -1,17 +1,22 @@
 //! Bigtable tables on disk: the embedded engine, on [fjall](https://docs.rs/fjall).
 //!
 //! ```text
-//!   FjallStore ── FjallTable            what callers hold (traits Store and Table)
-//!        |            |
-//!        |   read/    copy in-memory cells, then one snapshot of the engine
-//!        |            |
-//!        '-- commit/  one committer: predicates, one batch, durable, publish
-//!                     |
-//!     layout/         keyspaces: .catalog | <group> | <group>.history | ...
-//!     upkeep/         buffers become runs, journals go, space is given back
-//!     failure/        the disk fails, or is full, while the store is open
-//!     opening/        before the engine opens: is all there, and whole?
+//!   store.rs, table.rs   what callers hold (traits Store and Table)
+//!        |
+//!     failure/           the disk fails while the store is open; the engine is opened anew
+//!        |
+//!     opening/           is all there, and whole? Then the engine and its tables open
+//!     read/              copy in-memory cells, then take one snapshot of the engine
+//!     commit/            one committer: predicates, one batch, durable, publish
+//!     upkeep/            buffers become runs, journals go, space is given back
+//!        |
+//!     engine.rs          the state of an open store, and its locks
+//!        |
+//!     layout/            keyspaces: .catalog | <group> | <group>.history | ...
 //! ```
+//!
+//! The rooms hold functions over the engine, and the types that it is made of.
+//! A file imports only from files below it, so no two files import each other.
 //!
 //! One fjall keyspace holds one **locality group** of all tables of the store. What a group's
 //! [`Layout`](bigtable::Layout) makes of it is described in `layout/group.rs`.

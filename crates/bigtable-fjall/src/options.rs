@@ -40,7 +40,7 @@ pub struct Options {
     /// written is looked for by its readers.
     pub recent_bytes: usize,
     /// Most versions of a column that lie in one entry, in groups of
-    /// [`NewestApart`](bigtable::Layout::NewestApart). The more, the fewer entries a run of writes
+    /// [`NewestFirst`](bigtable::Layout::NewestFirst). The more, the fewer entries a run of writes
     /// makes, and the more each of them copies. One has each version in an entry of its own.
     pub pack_versions_max: usize,
     /// Most bytes of an entry of several versions, at most 1,022. Larger versions have their own.

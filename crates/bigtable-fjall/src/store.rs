@@ -1,37 +1,28 @@
 //! The store: opening, tables, the floor, closing.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use bigtable::{CommitRows, Error, Layout, Result, RowsOutcome, Store, Table, TableSchema};
+use bigtable::{CommitRows, Error, Result, RowsOutcome, Store, Table, TableSchema};
 use bigtable::{Timestamp, check_table_name};
-use fjall::{Database, KeyspaceCreateOptions};
 
-use crate::commit::committer::of_rows;
+use crate::commit::admission;
+use crate::commit::begin::{Tried, begin_rows, of_rows, try_rows};
 use crate::commit::puts::Puts;
-use crate::commit::room::{Disk, FILES_BYTES, Use};
-use crate::directory::{Directory, guarded};
-use crate::engine::{Engine, Lead, Opened};
+use crate::commit::room::Use;
+use crate::commit::write::{sync_journal, write_batch};
+use crate::directory::Directory;
+use crate::engine::Engine;
 use crate::failure::condition::Condition;
 use crate::failure::fault::{self, Fault};
 use crate::failure::reopen::Running;
 use crate::failure::tail;
-use crate::layout::catalog::{self, Catalog, ensure};
-use crate::layout::group::Group;
-use crate::layout::memory::MemoryGroup;
-use crate::layout::table_info::{FamilyInfo, TableInfo};
-use crate::opening::{self, Prepared, Recovery};
+use crate::opening::{self, Recovery, open_files, open_table};
 use crate::options::Options;
 use crate::table::FjallTable;
-use crate::upkeep::journals::Journals;
+use crate::upkeep::drop::drop_table;
 use crate::waits::may_wait;
-
-/// Threads of the engine: one writes new cells out, and compacts. Of several, the first does not
-/// compact: it hands compactions back to the queue, again and again, for as long as the others are
-/// at some, and a core is busy with that (fjall 3.1).
-const ENGINE_THREADS: usize = 1;
 
 /// A store in a directory of the local file system.
 ///
@@ -150,7 +141,7 @@ impl FjallStore {
         loop {
             let (name, schema) = (name.to_owned(), schema.clone());
             let opened = running.on_committer(move |engine| {
-                Ok((engine.generation, engine.table_opened(&name, &schema)?))
+                Ok((engine.generation, open_table(engine, &name, &schema)?))
             });
             let (generation, info) = opened.await?;
             let slot = running.with(&running.open, |engine, ()| {
@@ -173,7 +164,7 @@ impl FjallStore {
     /// `InvalidRequest` if the table is there but was not opened, `Unknown` when it may be there in
     /// part, and those of any mutation.
     pub fn drop_table(&self, name: &str) -> Result<()> {
-        self.running.with(&self.running.open, |engine, ()| engine.drop_table(name))
+        self.running.with(&self.running.open, |engine, ()| drop_table(engine, name))
     }
 
     /// The schema that a table was created with. Bounds of in-memory groups are not stored: the
@@ -205,7 +196,7 @@ impl FjallStore {
     /// Whether the store takes writes; it looks at the disk for that.
     pub fn condition(&self) -> Condition {
         // What it finds is in the condition.
-        let _ = self.running.with(&self.running.open, |engine, ()| engine.try_admission());
+        let _ = self.running.with(&self.running.open, |engine, ()| admission::try_growth(engine));
         self.running.condition.get()
     }
 
@@ -214,40 +205,6 @@ impl FjallStore {
     pub async fn other_condition_than(&self, known: &Condition) -> Condition {
         self.running.condition.other_than(known).await
     }
-}
-
-/// Opens the engine's files, and follows its journals: those of a store that was prepared for it,
-/// or of a new one.
-pub(crate) fn open_files(
-    dir: &Path,
-    options: Options,
-    directory: &Directory,
-    prepared: Option<Prepared>,
-) -> Result<Opened> {
-    let disk = Disk::of(dir).map_err(|e| fault::io(dir, "opening the directory", &e))?;
-    let db = guarded(dir, || open_engine(directory, &options))?;
-    let catalog = guarded(dir, || open_catalog(&db))?;
-    let journals = Journals::new(dir, &directory.engine(), prepared).and_then(|mut journals| {
-        journals.add_keyspaces(std::iter::once(&catalog.0))?;
-        Ok(journals)
-    });
-    let journals = journals.map_err(|e| fault::io(dir, "writing the inventory", &e))?;
-    Ok(Opened { path: dir.to_owned(), options, db, catalog, journals, disk })
-}
-
-fn open_engine(directory: &Directory, options: &Options) -> fjall::Result<Database> {
-    Database::builder(directory.engine())
-        .cache_size(options.cache_bytes)
-        .worker_threads(ENGINE_THREADS)
-        // The committer keeps journals below their limit: `old_journals.rs`.
-        .max_journaling_size(u64::MAX)
-        .open()
-}
-
-fn open_catalog(db: &Database) -> fjall::Result<Catalog> {
-    // The committer seals full buffers: `seal.rs`.
-    let tuned = || KeyspaceCreateOptions::default().max_memtable_size(u64::MAX);
-    Ok(Catalog(db.keyspace(catalog::KEYSPACE, tuned)?))
 }
 
 #[async_trait]
@@ -274,11 +231,11 @@ impl Store for FjallStore {
         let raise = move |engine: &Engine| {
             let lead = engine.wait_to_lead()?;
             if floor > engine.floor() {
-                engine.look_at_disk(&lead);
-                engine.admit(&lead, Use::Upkeep, 0)?;
+                admission::look_at_disk(engine, &lead);
+                admission::admit(engine, &lead, Use::Upkeep, 0)?;
                 let mut puts = Puts::default();
                 engine.catalog.put_floor(&mut puts, floor);
-                engine.write(puts.into(), true)?;
+                write_batch(engine, puts.into(), true)?;
                 engine.set_floor(floor);
             }
             Ok(())
@@ -287,7 +244,7 @@ impl Store for FjallStore {
     }
 
     async fn sync(&self) -> Result<()> {
-        self.running.on_committer(Engine::sync_journal).await
+        self.running.on_committer(sync_journal).await
     }
 
     async fn reclaim(&self) -> Result<()> {
@@ -307,7 +264,7 @@ impl Store for FjallStore {
         let begun = self.running.with(&self.running.open, |engine, ()| {
             of = engine.generation;
             let request = request.take().ok_or_else(fault::reopened)?;
-            engine.begin_rows(request)
+            begin_rows(engine, request)
         })?;
         self.running.answer(of, begun.outcome().await).and_then(of_rows)
     }
@@ -317,123 +274,20 @@ impl Store for FjallStore {
         request: CommitRows,
     ) -> std::result::Result<Result<RowsOutcome>, CommitRows> {
         let (mut request, mut of) = (Some(request), 0);
-        let done = self.running.with(&self.running.open, |engine, ()| {
+        let tried = self.running.with(&self.running.open, |engine, ()| {
             of = engine.generation;
-            let taken = request.take().ok_or_else(fault::reopened)?;
-            engine.try_rows(taken).map(|done| match done {
-                Ok(outcome) => Some(outcome),
-                Err(back) => {
-                    request = Some(back);
-                    None
-                }
-            })
+            let request = request.take().ok_or_else(fault::reopened)?;
+            try_rows(engine, request)
         });
-        match (done, request) {
-            (Ok(None), Some(back)) => Err(back),
-            (Ok(done), _) => {
-                let outcome = done.unwrap_or_else(|| Err(fault::reopened()));
-                Ok(self.running.answer(of, outcome).and_then(of_rows))
-            }
-            (Err(error), _) => Ok(Err(error)),
+        match tried {
+            Ok(Tried::NotNow(request)) => Err(request),
+            Ok(Tried::Done(outcome)) => Ok(self.running.answer(of, outcome).and_then(of_rows)),
+            Err(error) => Ok(Err(error)),
         }
     }
 
     fn pressure(&self) -> f64 {
         let pressure = |engine: &Arc<Engine>, (): &()| Ok(engine.memory().pressure());
         self.running.with(&self.running.open, pressure).unwrap_or(0.0)
-    }
-}
-
-/// Gives each family its number in keys: its place in the schema, which never changes.
-pub(crate) fn number_families(schema: &TableSchema) -> Result<Vec<FamilyInfo>> {
-    let mut families = Vec::new();
-    for (group, described) in schema.groups.iter().enumerate() {
-        for family in &described.families {
-            let number = u8::try_from(families.len());
-            let number = number.map_err(|_| Error::invalid("more than 256 families"))?;
-            families.push(FamilyInfo { family: family.family.clone(), number, group });
-        }
-    }
-    Ok(families)
-}
-
-impl Engine {
-    /// An open table, which is opened or created if need be.
-    fn table_opened(&self, name: &str, schema: &TableSchema) -> Result<Arc<TableInfo>> {
-        let mut lead = self.wait_to_lead()?;
-        if let Ok(known) = self.table_named(name) {
-            ensure(known.schema == *schema, || catalog::other_schema(name))?;
-            return Ok(known);
-        }
-        let info = Arc::new(self.open_table(&mut lead, name, schema)?);
-        self.tables.write().unwrap_or_else(PoisonError::into_inner).push(info.clone());
-        Ok(info)
-    }
-
-    /// Opens a table that is not open yet. To be called under the commit lock.
-    fn open_table(&self, lead: &mut Lead, name: &str, schema: &TableSchema) -> Result<TableInfo> {
-        let reading = |fault: Fault| self.read_error(&fault);
-        let families = number_families(schema)?;
-        let known = self.catalog.table(name).map_err(reading)?;
-        if let Some((_, description)) = &known {
-            let same = **description == *catalog::describe(schema).as_bytes();
-            ensure(same, || catalog::other_schema(name))?;
-        }
-        for group in &schema.groups {
-            let mut same = self.catalog.check_group(group).map_err(reading)?;
-            let open = lead.groups.iter().find(|open| open.schema.name == group.name);
-            same &= open.is_none_or(|open| open.schema == *group);
-            ensure(same, || catalog::other_group(&group.name))?;
-        }
-        if known.is_none() {
-            // Its groups may have to be created as well.
-            self.look_at_disk(lead);
-            self.admit(lead, Use::Growth, FILES_BYTES)?;
-        }
-        let mut groups = Vec::new();
-        for group in &schema.groups {
-            let group = self.open_group(lead, group).map_err(|e| reading(e.into()))?;
-            // What the engine recovered may still have to be written out.
-            if let Err(error) = group.keyspaces().try_for_each(|keyspace| self.make_room(keyspace))
-            {
-                self.stop(&error);
-                return Err(fault::stopped());
-            }
-            groups.push(group);
-        }
-        let id = match known {
-            Some((id, _)) => id,
-            None => {
-                let id = self.catalog.next_id().map_err(reading)?.max(lead.ids_from);
-                let mut puts = Puts::default();
-                self.catalog.put_table(&mut puts, name, id, schema);
-                self.write(puts.into(), true)?;
-                id
-            }
-        };
-        lead.ids_from = lead.ids_from.max(id + 1);
-        let upkeep = self.options.upkeep_tables.iter().any(|table| table == name);
-        let (name, schema, dropped) = (name.to_owned(), schema.clone(), AtomicBool::new(false));
-        let upkeep = AtomicBool::new(upkeep);
-        Ok(TableInfo { id, name, schema, groups, families, dropped, upkeep })
-    }
-
-    pub(crate) fn open_group(
-        &self,
-        lead: &mut Lead,
-        schema: &bigtable::LocalityGroup,
-    ) -> fjall::Result<Arc<Group>> {
-        if let Some(open) = lead.groups.iter().find(|open| open.schema.name == schema.name) {
-            return Ok(open.clone());
-        }
-        let mut group = Group::open(&self.db, schema, &self.options)?;
-        self.journals().add_keyspaces(group.keyspaces()).map_err(fjall::Error::Io)?;
-        if let Layout::InMemory(on_full) = schema.layout {
-            let cells = MemoryGroup::load(on_full, &group.cells)?;
-            group.memory = Some(self.memory_mut().add(cells));
-        }
-        let group = Arc::new(group);
-        lead.groups.push(group.clone());
-        Ok(group)
     }
 }

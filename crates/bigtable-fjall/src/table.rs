@@ -9,7 +9,7 @@ use bigtable::{
 };
 use bigtable::{RowRange, Selection, Table};
 
-use crate::commit::committer::{Begun, matched};
+use crate::commit::begin::{Begun, begin, begin_all, matched};
 use crate::commit::edit::{Request, RowEdit};
 use crate::commit::queue::GROUP_OPS_MAX;
 use crate::engine::Engine;
@@ -18,7 +18,9 @@ use crate::failure::reopen::{Running, TableSlot};
 use crate::layout::key::Key;
 use crate::layout::table_info::TableInfo;
 use crate::mutants::{self, off};
-use crate::read::scan::bounds;
+use crate::read::glance::glance;
+use crate::read::row::read_row;
+use crate::read::scan::{bounds, last_row, scan};
 
 /// A table of a [`FjallStore`](crate::FjallStore), with what the trait [`Table`] does not have:
 /// [edits](FjallTable::edit_row) and [walking backwards](FjallTable::last_row). Keeps the store
@@ -78,7 +80,7 @@ impl FjallTable {
     /// # Errors
     /// As [`Table::read_row`].
     pub fn last_row(&self, range: &RowRange) -> Result<Option<RowKey>> {
-        self.store.with(&self.slot.open, |engine, info| engine.last_row(info, range))
+        self.store.with(&self.slot.open, |engine, info| last_row(engine, info, range))
     }
 
     /// Gives one request to the committer of an engine; returns the engine's generation.
@@ -86,7 +88,7 @@ impl FjallTable {
         let mut request = Some(request);
         self.store.with(&self.slot.open, |engine, info| {
             let request = request.take().ok_or_else(fault::reopened)?;
-            Ok((engine.generation, engine.begin(info, request)))
+            Ok((engine.generation, begin(engine, info, request)))
         })
     }
 
@@ -104,7 +106,7 @@ impl FjallTable {
             let mut of = 0;
             let begun = self.store.with(&self.slot.open, |engine, info| {
                 of = engine.generation;
-                Ok(engine.begin_all(info, std::mem::take(&mut chunk)))
+                Ok(begin_all(engine, info, std::mem::take(&mut chunk)))
             });
             match begun {
                 Ok(begun) => {
@@ -135,12 +137,12 @@ impl FjallTable {
     ) {
         let Some(s) = select.above else { return };
         let mut bounds = Some(bounds);
-        let met = self.store.with(&self.slot.open, |engine, info| {
-            Ok(bounds.take().and_then(|bounds| engine.pending.met(s, || bounds(info))))
+        let found = self.store.with(&self.slot.open, |engine, info| {
+            Ok(bounds.take().and_then(|bounds| engine.pending.end_of_group(s, || bounds(info))))
         });
-        if let Ok(Some(published)) = met {
+        if let Ok(Some(end)) = found {
             // It ends with an error, which says no more than that the group has ended.
-            let _ = published.await;
+            let _ = end.await;
         }
     }
 }
@@ -157,11 +159,11 @@ impl Table for FjallTable {
         if !off(mutants::READ_PASSES_PENDING) {
             self.wait_for_pending(select, |info| Key::row_bounds(info.id, row.as_bytes())).await;
         }
-        self.store.with(&self.slot.open, |engine, info| engine.read_row(info, row, select))
+        self.store.with(&self.slot.open, |engine, info| read_row(engine, info, row, select))
     }
 
     fn glance(&self, at: Glance<'_>) -> Result<Glanced> {
-        self.store.with(&self.slot.open, |engine, info| engine.glance(info, at))
+        self.store.with(&self.slot.open, |engine, info| glance(engine, info, at))
     }
 
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
@@ -169,7 +171,7 @@ impl Table for FjallTable {
         if !off(mutants::SCAN_PASSES_PENDING) {
             self.wait_for_pending(select, |info| bounds(info.id, range)).await;
         }
-        self.store.with(&self.slot.open, |engine, info| engine.scan(info, range, select, limit))
+        self.store.with(&self.slot.open, |engine, info| scan(engine, info, range, select, limit))
     }
 
     async fn mutate_row(&self, request: RowMutation) -> Result<()> {

@@ -326,7 +326,7 @@ impl Gauge {
     fn new(group: &LocalityGroup) -> Self {
         let on_full = match group.layout {
             Layout::InMemory(on_full) => Some(on_full),
-            Layout::Versions | Layout::NewestApart => None,
+            Layout::Versions | Layout::NewestFirst => None,
         };
         Gauge { group: group.name.clone(), on_full, cells: AtomicUsize::new(0) }
     }

@@ -50,9 +50,9 @@ pub struct FamilySchema {
 pub enum Layout {
     /// All versions in one sorted run. A write is blind; a read of the newest version seeks.
     Versions,
-    /// The newest version of a column lies under a key of its own, older ones apart: reading or
-    /// probing the newest version is a point lookup, and with one begins writing a newer.
-    NewestApart,
+    /// The newest version of a column lies under the column's own key, and older ones in a history.
+    /// A read or a probe of the newest version is a point lookup; a write begins with one.
+    NewestFirst,
     /// Served from an ordered map in memory, and durable all the same ("in-memory column", paper
     /// section 2.2).
     InMemory(OnFull),

@@ -174,7 +174,7 @@ pub trait Table: Send + Sync + Debug {
     /// # futures::executor::block_on(async {
     /// # let store = MemoryStore::new();
     /// let lock = LocalityGroup::in_memory("lock", OnFull::Refuse { cells_max: 10 });
-    /// let data = LocalityGroup::on_disk("data", Layout::NewestApart);
+    /// let data = LocalityGroup::on_disk("data", Layout::NewestFirst);
     /// let table = store.open_table("accounts", &TableSchema { groups: vec![lock, data] }).await?;
     /// let (bob, at) = (RowKey::from("Bob"), Timestamp::new(5).unwrap());
     /// let glance = Glance { row: &bob, qualifier: b"bal", family: &DATA, guard: &LOCK, s: at };

@@ -149,8 +149,8 @@ impl Error {
         Error::Invalid { kind, what: what.into() }
     }
 
-    /// Wraps an error of the application, to be returned from a closure or an observer. A conversion
-    /// makes `?` do so by itself.
+    /// Wraps an error of the application, to be returned from a closure or an observer. A
+    /// conversion makes `?` do so by itself.
     ///
     /// ```
     /// # use percolator_core::face as percolator;

@@ -42,7 +42,7 @@ struct Bed {
 impl Bed {
     async fn create(store: Arc<dyn Store>) -> Bed {
         let locks = LocalityGroup::in_memory("locks", OnFull::Refuse { cells_max: CELLS });
-        let newest = LocalityGroup::on_disk("newest", Layout::NewestApart);
+        let newest = LocalityGroup::on_disk("newest", Layout::NewestFirst);
         let schema = TableSchema { groups: vec![locks, newest] };
         let raw = store.open_table("raw", &schema).await.unwrap();
         let db = Percolator::over(store, Options::default()).await.unwrap();

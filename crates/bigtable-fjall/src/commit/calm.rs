@@ -22,10 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use bigtable::sync::locked;
-use fjall::{AbstractTree, Keyspace};
-
-use crate::engine::{Engine, Lead};
-use crate::upkeep::seal::RUNS_MAX;
+use fjall::{AbstractTree, Database, Keyspace};
 
 /// Whether batches are short, and what has to happen before they are again.
 #[derive(Debug, Default)]
@@ -44,6 +41,10 @@ struct Sealed {
 }
 
 impl Calm {
+    pub(crate) fn is_calm(&self) -> bool {
+        self.is_calm.load(Ordering::Relaxed)
+    }
+
     fn sealed(&self) -> MutexGuard<'_, Vec<Sealed>> {
         locked(&self.sealed)
     }
@@ -62,6 +63,19 @@ impl Calm {
         }
     }
 
+    /// Batches are short from now on, until a buffer is sealed.
+    pub(crate) fn begins(&self) {
+        self.sealed().clear();
+        self.is_calm.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the engine has synced the journal for each sealed buffer: also for those of tables
+    /// that nobody has opened, which `old_journals.rs` seals.
+    pub(crate) fn are_past_sync(&self, db: &Database) -> bool {
+        let keyspaces = db.supervisor.keyspaces.read();
+        keyspaces.is_ok_and(|all| all.values().all(|one| self.is_past_sync(one)))
+    }
+
     /// Whether the keyspace has no sealed buffer, or the engine is in stage 2 or 3 of the only one.
     fn is_past_sync(&self, keyspace: &Keyspace) -> bool {
         let begun = |known: &Sealed| {
@@ -72,46 +86,6 @@ impl Calm {
     }
 }
 
-impl Engine {
-    pub(crate) fn is_calm(&self) -> bool {
-        self.calm.is_calm.load(Ordering::Relaxed)
-    }
-
-    /// Whether no sealed buffer of an open table is left.
-    pub(crate) fn writes_nothing_out(&self, lead: &Lead) -> bool {
-        self.db.outstanding_flushes() == 0
-            && lead.keyspaces().all(|keyspace| keyspace.sealed_memtable_count() == 0)
-    }
-
-    /// Finds out whether the store is calm. Only the committer thread asks, as it may wait for a
-    /// sync here.
-    pub(crate) fn look_for_calm(&self, lead: &Lead) {
-        if self.is_calm() || !self.journals().is_marked() {
-            return;
-        }
-        let mut written = lead.keyspaces().chain([&self.catalog.0]);
-        if self.db.outstanding_flushes() == 0
-            && self.all_are_past_sync()
-            // Writers wait for merges from so many runs on.
-            && written.all(|keyspace| keyspace.tree.l0_run_count() < RUNS_MAX)
-            // This takes the lock of the journal, so a sync that has begun has ended.
-            && self.check_engine().is_ok()
-            // Only now is it known which journal is the newest.
-            && self.journals().is_settled()
-        {
-            self.calm.sealed().clear();
-            self.calm.is_calm.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether the engine has synced the journal for each sealed buffer: also for those of tables
-    /// that nobody has opened, which `old_journals.rs` seals.
-    fn all_are_past_sync(&self) -> bool {
-        let keyspaces = self.db.supervisor.keyspaces.read();
-        keyspaces.is_ok_and(|all| all.values().all(|one| self.calm.is_past_sync(one)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use bigtable::Timestamp;
@@ -119,6 +93,7 @@ mod tests {
     use futures::executor::block_on;
 
     use crate::held::{CALM, UNOPENED, hold, wait_until};
+    use crate::upkeep::seal::seal;
     use crate::{Durability, FjallStore, FjallTable, Options};
 
     #[test]
@@ -138,20 +113,20 @@ mod tests {
         let wait_for_calm = || {
             wait_until("the store is calm", || {
                 write();
-                engine.is_calm()
+                engine.calm.is_calm()
             });
         };
         wait_for_calm();
         let keyspace = &table.opened().1.groups[0].cells;
         {
             let _lead = engine.wait_to_lead().unwrap();
-            assert!(engine.seal(keyspace));
+            assert!(seal(&engine, keyspace));
         }
-        assert!(!engine.is_calm());
+        assert!(!engine.calm.is_calm());
         wait_until("the journal is synced", || CALM.synced.is_reached());
         for _ in 0..100 {
             write();
-            assert!(!engine.is_calm(), "nobody knows yet that the journal is synced");
+            assert!(!engine.calm.is_calm(), "nobody knows yet that the journal is synced");
         }
         CALM.synced.release();
         wait_until("the run is written", || CALM.written.is_reached());
@@ -159,11 +134,11 @@ mod tests {
         assert_eq!(keyspace.sealed_memtable_count(), 1, "the run is in the list of files already");
         {
             let _lead = engine.wait_to_lead().unwrap();
-            assert!(engine.seal(keyspace), "a second buffer, while the first is written out");
+            assert!(seal(&engine, keyspace), "a second buffer, while the first is written out");
         }
         for _ in 0..100 {
             write();
-            assert!(!engine.is_calm(), "the engine will sync the journal for the second one");
+            assert!(!engine.calm.is_calm(), "the engine will sync the journal for the second one");
         }
         CALM.written.release();
         wait_for_calm();
@@ -190,7 +165,7 @@ mod tests {
         let wait_for_calm = || {
             wait_until("the store is calm", || {
                 write();
-                engine.is_calm()
+                engine.calm.is_calm()
             });
         };
         wait_for_calm();
@@ -198,12 +173,12 @@ mod tests {
             let _lead = engine.wait_to_lead().unwrap();
             let all = engine.db.supervisor.keyspaces.read().unwrap();
             let unopened = all.values().find(|one| one.name().starts_with("unopened"));
-            assert!(engine.seal(unopened.unwrap()));
+            assert!(seal(&engine, unopened.unwrap()));
         }
         wait_until("the journal is synced", || UNOPENED.synced.is_reached());
         for _ in 0..100 {
             write();
-            assert!(!engine.is_calm(), "nobody knows yet that the journal is synced");
+            assert!(!engine.calm.is_calm(), "nobody knows yet that the journal is synced");
         }
         UNOPENED.synced.release();
         wait_for_calm();

@@ -5,14 +5,14 @@
 //! done; the draft lies over the published state for that. It ends with at most one write for each
 //! key, because the engine gives all writes of a batch the same number.
 
-mod apart;
+mod newest_first;
 mod ordered;
 
 use std::iter::Peekable;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 
-use bigtable::{Error, Mutation, Result, RowKey, TimeRange};
+use bigtable::{Error, Mutation, RowKey, TimeRange};
 use fjall::Slice;
 use smallvec::SmallVec;
 
@@ -64,12 +64,33 @@ impl Writes {
     }
 }
 
+/// Why a request does not become a part of the batch.
+pub(crate) enum Refused {
+    /// It asks for what it cannot get.
+    Request(Error),
+    /// What lies on disk could not be read.
+    Fault(Fault),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Refused::Request(error)
+    }
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Refused::Fault(fault)
+    }
+}
+
 /// What the requests of a group commit come to.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) writes: Puts,
     pub(crate) memory: Vec<MemoryChange>,
-    /// What the batch puts under columns' own keys, in groups that keep the newest apart.
+    /// What the batch puts under columns' own keys, in groups that keep the newest
+    /// first.
     pub(crate) newest: SmallVec<[(Slice, Option<Slice>); 1]>,
     /// What it puts into write buffers, in bytes.
     pub(crate) bytes: u64,
@@ -106,16 +127,16 @@ impl<'a> Draft<'a> {
         table: &'a TableInfo,
         row: &RowKey,
         mutation: &Mutation,
-    ) -> std::result::Result<(), Fault> {
+    ) -> Result<(), Fault> {
         let (Mutation::Set { family, qualifier, .. } | Mutation::Delete { family, qualifier, .. }) =
             mutation;
         let FamilyInfo { number, group, .. } = *table.family(family);
         let column = Key::column(table.id, row.as_bytes(), number, qualifier);
         let group = &*table.groups[group];
-        let apart = group.history.is_some();
+        let newest_first = group.history.is_some();
         match mutation {
-            Mutation::Set { timestamp, value, .. } if apart => {
-                self.set_apart(group, &column, *timestamp, value)
+            Mutation::Set { timestamp, value, .. } if newest_first => {
+                self.set_newest_first(group, &column, *timestamp, value)
             }
             Mutation::Set { timestamp, value, .. } => {
                 let key = Slice::new(&column.at(*timestamp));
@@ -123,7 +144,9 @@ impl<'a> Draft<'a> {
                 Ok(())
             }
             Mutation::Delete { time, .. } if time.from > time.to => Ok(()),
-            Mutation::Delete { time, .. } if apart => self.delete_apart(group, &column, *time),
+            Mutation::Delete { time, .. } if newest_first => {
+                self.delete_newest_first(group, &column, *time)
+            }
             Mutation::Delete { time, .. } => self.delete_versions(group, &column, *time),
         }
     }
@@ -133,19 +156,19 @@ impl<'a> Draft<'a> {
         group: &'a Group,
         column: &Key,
         time: TimeRange,
-    ) -> std::result::Result<(), Fault> {
+    ) -> Result<(), Fault> {
         let space = Space { group, history: false };
         if time.from == time.to {
-            // Blind: whoever deletes one exact version has mostly written it before.
+            // Delete without reading: callers name an exact version only if they wrote it.
             self.put(space, Slice::new(&column.at(time.from)), None);
             return Ok(());
         }
-        let mut doomed = Vec::new();
+        let mut removed = Vec::new();
         let mut entries = self.range(space, &column.at(time.to), &column.at(time.from));
         while let Some((key, _)) = entries.next(|_| false)? {
-            doomed.push(key);
+            removed.push(key);
         }
-        for key in doomed {
+        for key in removed {
             self.put(space, key, None);
         }
         Ok(())
@@ -154,8 +177,8 @@ impl<'a> Draft<'a> {
     fn cells(&self, space: Space<'a>) -> Cells<'a> {
         match self.view.stored(space.group) {
             Stored::Versions(cells) => cells,
-            Stored::NewestApart(_, history) if space.history => history,
-            Stored::NewestApart(newest, _) => newest,
+            Stored::NewestFirst(_, history) if space.history => history,
+            Stored::NewestFirst(newest, _) => newest,
         }
     }
 
@@ -163,7 +186,7 @@ impl<'a> Draft<'a> {
         self.writes.iter().find(|(known, _)| *known == space).map(|(_, writes)| writes)
     }
 
-    fn get(&self, space: Space<'a>, key: &[u8]) -> std::result::Result<Option<Slice>, Fault> {
+    fn get(&self, space: Space<'a>, key: &[u8]) -> Result<Option<Slice>, Fault> {
         match self.written(space).and_then(|writes| writes.puts.get(key)) {
             Some(written) => Ok(written.clone()),
             None => Ok(self.cells(space).get(key)?),
@@ -198,7 +221,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Adds the draft's writes to the batch, unless a group that refuses would exceed its bound.
-    pub(crate) fn finish(self, batch: &mut Batch) -> std::result::Result<Result<()>, Fault> {
+    pub(crate) fn finish(self, batch: &mut Batch) -> Result<(), Refused> {
         let mut changes = Vec::new();
         let mut counted: SmallVec<[(usize, isize); 4]> = SmallVec::new();
         for (space, writes) in &self.writes {
@@ -220,7 +243,7 @@ impl<'a> Draft<'a> {
             let refused = self.view.memory.group(memory).refuses(total);
             if let Some(cells_max) = refused.filter(|_| added > 0) {
                 let group = group.schema.name.clone();
-                return Ok(Err(Error::Overloaded { group, cells_max }));
+                return Err(Error::Overloaded { group, cells_max }.into());
             }
             counted.push((memory, added));
         }
@@ -251,16 +274,11 @@ impl<'a> Draft<'a> {
             batch.writes.put(&group.cells, change.key.clone(), change.value.clone());
             batch.memory.push(change);
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Whether a cell is in the group's map, and whether it is in the keyspace only.
-    fn presence(
-        &self,
-        group: &Group,
-        memory: usize,
-        key: &[u8],
-    ) -> std::result::Result<(bool, bool), Fault> {
+    fn presence(&self, group: &Group, memory: usize, key: &[u8]) -> Result<(bool, bool), Fault> {
         let memory = self.view.memory.group(memory);
         let here = memory.has(key);
         let spilled = !here && memory.whole().is_none() && group.cells.contains_key(key)?;
@@ -282,7 +300,7 @@ impl Merged<'_> {
     fn next(
         &mut self,
         mut wants: impl FnMut(&[u8]) -> bool,
-    ) -> std::result::Result<Option<(Slice, Option<Slice>)>, Fault> {
+    ) -> Result<Option<(Slice, Option<Slice>)>, Fault> {
         loop {
             if let (None, Some(entries)) = (&self.ahead, &mut self.entries) {
                 self.ahead = entries.next(&mut wants)?;

@@ -1,25 +1,31 @@
 //! Committing: requests in a queue, one committer, one batch for the engine.
 //!
 //! ```text
-//! room       has the disk room for the request?
-//! queue      requests that wait               calm       may the caller commit on its own thread?
-//! committer  predicates, the batch, its sync, publishing, the reply
-//! edit       what a request does to a row     draft      what a group of requests writes
-//! puts       what the engine is given         pending    rows of a one-step commit, before they
-//!                                                        are visible
-//! view       the published state, as the committer reads it
-//! recent     newest versions that need not be read
+//! begin         a request is committed on its caller's thread, or queued
+//! queue         requests that wait             calm     may a caller commit on its own thread?
+//! committer     the thread that commits what is queued, and replies
+//! group_commit  predicates, and the batch      write    its sync, and publishing
+//! admission     has the disk room for it?      room     how much of the disk is kept free
+//! edit          what a request does to a row   draft    what a request writes
+//! puts          what the engine is given       pending  rows of a one-step commit, before they
+//!                                                       are visible
+//! view          the published state, as the committer reads it
+//! recent        newest versions that need not be read
 //! ```
 //!
 //! Invariant: every change passes through the holder of the commit lock, one at a time.
 
+pub(crate) mod admission;
+pub(crate) mod begin;
 pub(crate) mod calm;
 pub(crate) mod committer;
 pub(crate) mod draft;
 pub(crate) mod edit;
+pub(crate) mod group_commit;
 pub(crate) mod pending;
 pub(crate) mod puts;
 pub(crate) mod queue;
 pub(crate) mod recent;
 pub(crate) mod room;
 pub(crate) mod view;
+pub(crate) mod write;

@@ -1,13 +1,12 @@
-//! The rows whose commit is under way: their timestamp may be taken, and is not visible yet.
+//! The pending rows of one-step commits: their timestamp may be taken, and is not visible yet.
 //!
 //! The committer places a row here before it takes the timestamp, and clears it once the batch is
 //! published. A reader with a later timestamp therefore finds the row here, or what was written to
 //! it in the snapshot that it opens afterwards. One that finds it waits for the group; once is
 //! enough, because the timestamps of later groups are above its own.
 //!
-//! Invariants: at most one group is under way, and only the holder of the commit lock places and
-//! clears. Who waits is one of the store's readers, each at most once, so their number is that of
-//! the reads under way.
+//! Invariants: at most one group is being committed, and only the holder of the commit lock places
+//! and clears rows. A reader waits at most once, so no more wait than there are reads in flight.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -38,7 +37,7 @@ struct State {
 }
 
 /// Ends with the group it waits for.
-pub(crate) type Published = oneshot::Receiver<()>;
+pub(crate) type GroupEnd = oneshot::Receiver<()>;
 
 /// Clears the rows when it goes, in whatever way the commit ended.
 pub(crate) struct Placed<'a>(&'a Pending);
@@ -73,23 +72,23 @@ impl Pending {
     }
 
     /// What a reader at `s` must wait for before it reads rows from `from` on, up to `end`.
-    pub(crate) fn met(
+    pub(crate) fn end_of_group(
         &self,
         s: Timestamp,
         bounds: impl FnOnce() -> (Key, Key),
-    ) -> Option<Published> {
-        let mut state = self.met_by(s, bounds)?;
-        let (done, published) = oneshot::channel();
+    ) -> Option<GroupEnd> {
+        let mut state = self.find(s, bounds)?;
+        let (done, end) = oneshot::channel();
         state.waiting.push(done);
-        Some(published)
+        Some(end)
     }
 
     /// Whether a reader at `s` must wait before it reads rows from `from` on, up to `end`.
-    pub(crate) fn meets(&self, s: Timestamp, bounds: impl FnOnce() -> (Key, Key)) -> bool {
-        self.met_by(s, bounds).is_some()
+    pub(crate) fn blocks(&self, s: Timestamp, bounds: impl FnOnce() -> (Key, Key)) -> bool {
+        self.find(s, bounds).is_some()
     }
 
-    fn met_by(
+    fn find(
         &self,
         s: Timestamp,
         bounds: impl FnOnce() -> (Key, Key),
@@ -102,9 +101,10 @@ impl Pending {
         let first = state.rows.partition_point(|(row, _)| *row < from);
         let first =
             (first + usize::from(off(mutants::FIRST_PENDING_IS_SKIPPED))).min(state.rows.len());
-        let mut met = state.rows[first..].iter().take_while(|(row, _)| *row < end);
-        // Its timestamp will be above `after`; one at `s` or below it can only be if `after` is.
-        met.any(|(_, after)| *after < s).then_some(state)
+        let mut found = state.rows[first..].iter().take_while(|(row, _)| *row < end);
+        // The commit timestamp will be above `after`, so the row can matter at `s` only if
+        // `after < s`.
+        found.any(|(_, after)| *after < s).then_some(state)
     }
 }
 
@@ -126,18 +126,22 @@ mod tests {
     fn a_reader_waits_for_the_rows_it_reads_and_for_no_others() {
         let pending = Pending::default();
         let row = |row: &'static str| move || (key(row), key(row).end());
-        assert!(pending.met(ts(9), row("b")).is_none(), "nothing is under way");
+        assert!(pending.end_of_group(ts(9), row("b")).is_none(), "nothing is under way");
         let placed = pending.place([(key("d"), ts(5)), (key("b"), ts(5))].into_iter());
         for (name, s, waits) in
             [("a", 9, false), ("b", 9, true), ("b", 5, false), ("c", 9, false), ("d", 6, true)]
         {
-            assert_eq!(pending.met(ts(s), row(name)).is_some(), waits, "row {name} at {s}");
+            assert_eq!(
+                pending.end_of_group(ts(s), row(name)).is_some(),
+                waits,
+                "row {name} at {s}"
+            );
         }
         let range = || (key("c"), key("z"));
-        let mut published = pending.met(ts(9), range).unwrap();
+        let mut published = pending.end_of_group(ts(9), range).unwrap();
         assert!((&mut published).now_or_never().is_none(), "the group is under way");
         drop(placed);
         assert!(published.now_or_never().is_some(), "the group has ended");
-        assert!(pending.met(ts(9), range).is_none());
+        assert!(pending.end_of_group(ts(9), range).is_none());
     }
 }

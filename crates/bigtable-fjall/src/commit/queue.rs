@@ -11,7 +11,8 @@ use foldhash::fast::RandomState;
 use futures::channel::oneshot;
 
 use crate::commit::edit::Request;
-use crate::engine::Engine;
+use crate::failure::fault;
+use crate::layout::key::Key;
 use crate::layout::table_info::TableInfo;
 
 /// Most requests of one caller that are given to the committer at once.
@@ -31,7 +32,6 @@ const QUEUE_BYTES_MAX: usize = 128 << 20;
 type Rows = HashSet<(u32, RowKey), RandomState>;
 
 const NO_PANIC: &str = "nothing panics while it holds the lock of the queue";
-pub(crate) const STOPPED: &str = "the committer has stopped";
 
 /// A request of one caller.
 #[derive(Debug)]
@@ -48,9 +48,6 @@ pub(crate) struct RowsWork {
     pub(crate) request: CommitRows,
 }
 
-/// Other work for the committer thread. It is dropped if the store closes first.
-pub(crate) type Task = Box<dyn FnOnce(&Engine) + Send>;
-
 /// What became of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outcome {
@@ -62,19 +59,19 @@ pub(crate) enum Outcome {
     NoTimestamp,
 }
 
-/// Requests and tasks that wait for the committer thread.
-pub(crate) struct Queue {
+/// Requests and tasks that wait for the committer thread. A task that still waits when the store
+/// closes is dropped.
+pub(crate) struct Queue<Task> {
     /// Most rows in one group; the request that reaches it is the group's last.
     group_rows_max: usize,
-    state: Mutex<QueueState>,
+    state: Mutex<QueueState<Task>>,
     /// Rung when a request arrives, or the store closes.
     bell: Condvar,
     /// As `state.waiting.len()`, to be looked at without the lock.
     len: AtomicUsize,
 }
 
-#[derive(Default)]
-struct QueueState {
+struct QueueState<Task> {
     waiting: VecDeque<Waiting>,
     tasks: VecDeque<Task>,
     /// Whether a task was taken last.
@@ -90,7 +87,7 @@ pub(crate) struct Waiting {
 }
 
 /// Why the committer was woken.
-pub(crate) enum Woken {
+pub(crate) enum Woken<Task> {
     Requests,
     Task(Task),
     /// The store is closing, and no request is left.
@@ -98,11 +95,18 @@ pub(crate) enum Woken {
     Time,
 }
 
-impl Queue {
+impl<Task> Queue<Task> {
     pub(crate) fn new(group_rows_max: usize) -> Self {
+        let state = QueueState {
+            waiting: VecDeque::new(),
+            tasks: VecDeque::new(),
+            after_task: false,
+            bytes: 0,
+            closed: false,
+        };
         Queue {
             group_rows_max: group_rows_max.max(1),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             bell: Condvar::default(),
             len: AtomicUsize::new(0),
         }
@@ -112,7 +116,7 @@ impl Queue {
         self.group_rows_max
     }
 
-    fn state(&self) -> MutexGuard<'_, QueueState> {
+    fn state(&self) -> MutexGuard<'_, QueueState<Task>> {
         self.state.lock().expect(NO_PANIC)
     }
 
@@ -130,14 +134,17 @@ impl Queue {
         works.map(|work| self.push_in(&mut state, work)).collect()
     }
 
-    fn push_in(&self, state: &mut QueueState, work: Work) -> Result<Reply> {
+    fn push_in(&self, state: &mut QueueState<Task>, work: Work) -> Result<Reply> {
         let bytes = work.bytes();
         let (done, reply) = oneshot::channel();
         let full = state.waiting.len() >= QUEUE_OPS_MAX
             || (state.bytes.saturating_add(bytes) > QUEUE_BYTES_MAX && !state.waiting.is_empty());
-        if full || state.closed {
-            let why = if full { "too many mutations wait to be committed" } else { STOPPED };
-            return Err(Error::Unavailable { why: why.to_owned() });
+        if full {
+            let why = "too many mutations wait to be committed".to_owned();
+            return Err(Error::Unavailable { why });
+        }
+        if state.closed {
+            return Err(fault::too_late());
         }
         state.bytes = state.bytes.saturating_add(bytes);
         state.waiting.push_back(Waiting { work, bytes, done });
@@ -154,9 +161,11 @@ impl Queue {
     /// Gives the committer thread other work to do.
     pub(crate) fn push_task(&self, task: Task) -> Result<()> {
         let mut state = self.state();
-        if state.tasks.len() >= TASKS_MAX || state.closed {
-            let why = if state.closed { STOPPED } else { "too much waits to be done" };
-            return Err(Error::Unavailable { why: why.to_owned() });
+        if state.closed {
+            return Err(fault::too_late());
+        }
+        if state.tasks.len() >= TASKS_MAX {
+            return Err(Error::Unavailable { why: "too much waits to be done".to_owned() });
         }
         state.tasks.push_back(task);
         self.bell.notify_one();
@@ -164,8 +173,8 @@ impl Queue {
     }
 
     /// Waits for something to do, at most for so long. Tasks and groups of requests take turns.
-    pub(crate) fn wait(&self, longest: Duration) -> Woken {
-        let idle = |state: &mut QueueState| {
+    pub(crate) fn wait(&self, longest: Duration) -> Woken<Task> {
+        let idle = |state: &mut QueueState<Task>| {
             state.waiting.is_empty() && state.tasks.is_empty() && !state.closed
         };
         let waited = self.bell.wait_timeout_while(self.state(), longest, idle);
@@ -194,7 +203,7 @@ impl Queue {
                 break;
             }
             let Some(waiting) = state.waiting.pop_front() else { break };
-            if waiting.work.is_apart_from(&mut rows) {
+            if waiting.work.add_rows_to(&mut rows) {
                 bytes = waiting.bytes.saturating_add(bytes);
                 group.push(waiting);
             } else {
@@ -224,19 +233,27 @@ impl Queue {
     }
 }
 
+impl RowsWork {
+    /// The rows' keys, each with a timestamp that theirs will be above.
+    pub(super) fn places(&self) -> impl Iterator<Item = (Key, Timestamp)> {
+        let rows = self.tables.iter().zip(&self.request.rows);
+        rows.map(|(table, row)| (Key::row(table.id, row.row.as_bytes()), self.request.above))
+    }
+}
+
 impl Work {
     /// Adds its rows to those of the group, unless one of them is there already.
-    fn is_apart_from(&self, group: &mut Rows) -> bool {
+    fn add_rows_to(&self, group: &mut Rows) -> bool {
         match self {
             Work::Row(table, request) => group.insert((table.id, request.row().clone())),
             Work::Rows(RowsWork { tables, request }) => {
                 let rows = tables.iter().zip(&request.rows);
                 let places = rows.map(|(table, row)| (table.id, row.row.clone()));
-                let apart = places.clone().all(|place| !group.contains(&place));
-                if apart {
+                let free = places.clone().all(|place| !group.contains(&place));
+                if free {
                     group.extend(places);
                 }
-                apart
+                free
             }
         }
     }
@@ -257,7 +274,7 @@ impl Reply {
     pub(crate) async fn outcome(self) -> Result<Outcome> {
         match self.0.await {
             Ok(outcome) => outcome,
-            Err(oneshot::Canceled) => Err(Error::Unknown { why: STOPPED.to_owned() }),
+            Err(oneshot::Canceled) => Err(fault::abandoned()),
         }
     }
 }
@@ -271,6 +288,7 @@ mod tests {
     use futures::executor::block_on;
 
     use super::*;
+    use crate::engine::Task;
     use crate::{FjallStore, Options};
 
     const LONGEST: Duration = Duration::from_secs(60);

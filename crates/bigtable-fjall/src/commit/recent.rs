@@ -1,17 +1,19 @@
 //! Newest versions that are remembered, so that nobody need look for them on disk.
 //!
-//! Writing a newer version into a group that keeps the newest apart puts it before the last ones,
-//! and most conditions ask for the newest version: both begin with reading what lies under the
-//! column's own key, and a column that is new has none, which is found out once. Whoever writes a
-//! column has mostly read it before, and what was just written is what observers read next. All
-//! changes pass through the committer, so what it wrote or read last is what is there.
+//! A write into a group that keeps the newest first puts a version before the last ones, and most
+//! conditions ask for the newest version. Both begin by reading the value under the column's own
+//! key; a new column has none, which is found out once. Whoever writes a column has mostly read it
+//! before, and observers read next what was just written. All changes pass through the committer,
+//! so the store holds what the committer wrote or read last.
 //!
-//! Invariants: an entry is the published state after as many batches as `as_of` says, and only the
-//! holder of the commit lock moves on from one state to the next, after the batch was published.
-//! So that holder may believe an entry at any time, and a reader whose snapshot is of the same
-//! state. A reader adds what it read of that state, or of an earlier one if no batch has set the
-//! key since: then there would be an entry, unless it was forgotten since. The memory is bounded:
-//! entries live in two generations, and when the younger is full the older is forgotten.
+//! Invariants:
+//! * Every entry reflects the store as of batch `as_of`. Only the holder of the commit lock
+//!   advances `as_of`, after it published the batch. It may always trust an entry; a reader only
+//!   if its snapshot has the same batch number.
+//! * A reader adds what it read at batch `as_of`. It may add what it read at an earlier batch, if
+//!   no batch has set the key since: there would be an entry, unless it was forgotten since.
+//! * The memory is bounded: entries live in two generations, and when the younger is full the
+//!   older is forgotten.
 
 use std::collections::HashMap;
 use std::sync::MutexGuard;
@@ -44,6 +46,23 @@ pub(crate) struct Recent {
     whole_since: u64,
 }
 
+/// What is remembered of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Recall {
+    /// The pack under it.
+    Pack(Slice),
+    /// There is none.
+    Absent,
+    /// Nothing is: it must be looked for.
+    Unknown,
+}
+
+impl From<Option<Slice>> for Recall {
+    fn from(value: Option<Slice>) -> Self {
+        value.map_or(Recall::Absent, Recall::Pack)
+    }
+}
+
 impl Recent {
     /// Remembers so many bytes at most.
     pub(crate) fn new(bytes_max: usize) -> Self {
@@ -64,13 +83,13 @@ impl Recent {
     }
 
     /// As [`Recent::get`], for whoever sees the state after so many batches.
-    pub(crate) fn get_as_of(&mut self, batches: u64, key: &[u8]) -> Option<Option<Slice>> {
+    pub(crate) fn get_as_of(&mut self, batches: u64, key: &[u8]) -> Recall {
         let same = self.as_of == batches || off(mutants::RECENT_OF_ANY_STATE);
-        if same { self.get(key) } else { None }
+        if same { self.get(key) } else { Recall::Unknown }
     }
 
-    /// Remembers what was read under a key in the state after so many batches, if that is what is
-    /// there now and is not remembered.
+    /// Remembers a value read at batch `batches`, unless a later batch has overwritten the key or
+    /// the key is remembered already.
     pub(crate) fn learn_as_of(&mut self, batches: u64, key: &[u8], value: Option<&[u8]>) {
         let seen = batches == self.as_of || (self.whole_since..self.as_of).contains(&batches);
         if seen && self.may_learn(key, value.map_or(0, <[u8]>::len)) {
@@ -91,19 +110,19 @@ impl Recent {
         value_bytes <= VALUE_BYTES_MAX && self.generation_bytes_max > 0 && !known()
     }
 
-    /// What batches have set up to now, that under way included, need not be there any more.
+    /// Entries set by any batch so far, including the one in progress, may be forgotten.
     fn is_forgetting(&mut self) {
         self.whole_since = self.as_of + 1;
     }
 
-    /// The pack under a column's key, or that there is none, if that is remembered.
-    pub(crate) fn get(&mut self, key: &[u8]) -> Option<Option<Slice>> {
+    /// What is remembered under a column's key.
+    pub(crate) fn get(&mut self, key: &[u8]) -> Recall {
         if let Some(value) = self.young.get(key) {
-            return Some(value.clone());
+            return value.clone().into();
         }
-        let (key, value) = self.old.remove_entry(key)?;
+        let Some((key, value)) = self.old.remove_entry(key) else { return Recall::Unknown };
         self.put(key, value.clone());
-        Some(value)
+        value.into()
     }
 
     /// Remembers what is published under a key, or that nothing is.
@@ -177,19 +196,19 @@ mod tests {
         for n in 0..rounds as u32 {
             recent.set(key(n), Some(key(n)));
             recent.set(key(n), Some(key(n + 1)));
-            assert_eq!(recent.get(&key(n)), Some(Some(key(n + 1))));
+            assert_eq!(recent.get(&key(n)), Recall::Pack(key(n + 1)));
             if n % 3 == 0 {
                 recent.set(key(n), None);
-                assert_eq!(recent.get(&key(n)), Some(None));
+                assert_eq!(recent.get(&key(n)), Recall::Absent);
             }
             // Whatever is remembered of others is right; most of it is forgotten by now.
             let other = n / 2 + 1;
             let remembered = recent.get(&key(other));
-            let written = (other % 3 > 0).then(|| key(other + 1));
-            assert!(remembered.is_none_or(|value| value == written || other > n));
+            let written = Recall::from((other % 3 > 0).then(|| key(other + 1)));
+            assert!(remembered == Recall::Unknown || remembered == written || other > n);
         }
         assert!(recent.young_bytes <= GENERATION_BYTES_MAX);
-        assert!(recent.get(&key(1)).is_none(), "the first generation is forgotten");
+        assert_eq!(recent.get(&key(1)), Recall::Unknown, "the first generation is forgotten");
         let recent = std::sync::Mutex::new(recent);
         using(recent.lock().unwrap(), |recent| assert!(!recent.forgotten.is_empty()));
         assert!(recent.lock().unwrap().forgotten.is_empty(), "and freed");
@@ -197,14 +216,14 @@ mod tests {
 
     #[test]
     fn h27_readers_of_another_state_are_told_nothing() {
-        crate::mutants::switch_off_if_told();
+        crate::mutants::switch_off_named_mutant();
         let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
         recent.learn_as_of(0, b"read", Some(b"first"));
-        assert_eq!(recent.get_as_of(0, b"read"), Some(Some(Slice::from("first"))));
+        assert_eq!(recent.get_as_of(0, b"read"), Recall::Pack(Slice::from("first")));
         recent.set(Slice::from("read"), Some(Slice::from("second")));
         recent.is_as_of(1);
-        assert_eq!(recent.get_as_of(0, b"read"), None);
-        assert_eq!(recent.get_as_of(1, b"read"), Some(Some(Slice::from("second"))));
+        assert_eq!(recent.get_as_of(0, b"read"), Recall::Unknown);
+        assert_eq!(recent.get_as_of(1, b"read"), Recall::Pack(Slice::from("second")));
     }
 
     #[test]
@@ -215,11 +234,11 @@ mod tests {
             recent.is_as_of(batch.into());
         }
         recent.learn_as_of(1, b"written", Some(&[1]));
-        assert_eq!(recent.get(b"written"), Some(Some(Slice::from([3]))), "it knows better");
+        assert_eq!(recent.get(b"written"), Recall::Pack(Slice::from([3])), "it knows better");
         recent.learn_as_of(1, b"absent", None);
-        assert_eq!(recent.get_as_of(3, b"absent"), Some(None));
+        assert_eq!(recent.get_as_of(3, b"absent"), Recall::Absent);
         recent.learn_as_of(4, b"ahead", None);
-        assert_eq!(recent.get(b"ahead"), None, "the batch's own keys are not set yet");
+        assert_eq!(recent.get(b"ahead"), Recall::Unknown, "the batch's own keys are not set yet");
     }
 
     #[test]
@@ -230,10 +249,10 @@ mod tests {
         recent.set(Slice::from("key"), Some(Slice::from(vec![0; VALUE_BYTES_MAX + 1])));
         recent.is_as_of(2);
         recent.learn_as_of(1, b"key", Some(b"small, as it was"));
-        assert_eq!(recent.get(b"key"), None);
+        assert_eq!(recent.get(b"key"), Recall::Unknown);
         recent.is_as_of(3);
         recent.learn_as_of(2, b"another", None);
-        assert_eq!(recent.get(b"another"), Some(None), "of what is whole since then it learns");
+        assert_eq!(recent.get(b"another"), Recall::Absent, "of what is whole since then it learns");
         // Nor does one whose entries went with a generation.
         recent.set(Slice::from("key"), Some(Slice::from("value")));
         recent.is_as_of(4);
@@ -242,9 +261,9 @@ mod tests {
         }
         recent.is_as_of(5);
         recent.learn_as_of(3, b"key", None);
-        assert_eq!(recent.get(b"key"), None);
+        assert_eq!(recent.get(b"key"), Recall::Unknown);
         recent.learn_as_of(5, b"key", Some(b"value"));
-        assert_eq!(recent.get(b"key"), Some(Some(Slice::from("value"))));
+        assert_eq!(recent.get(b"key"), Recall::Pack(Slice::from("value")));
     }
 
     #[test]
@@ -252,14 +271,14 @@ mod tests {
         let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
         recent.set(Slice::from("key"), Some(Slice::from("small")));
         recent.set(Slice::from("key"), Some(Slice::from(vec![0; VALUE_BYTES_MAX + 1])));
-        assert_eq!(recent.get(b"key"), None);
+        assert_eq!(recent.get(b"key"), Recall::Unknown);
     }
 
     #[test]
     fn without_memory_nothing_is_remembered() {
         let mut recent = Recent::new(0);
         recent.set(Slice::from("key"), Some(Slice::from("value")));
-        assert_eq!(recent.get(b"key"), None);
+        assert_eq!(recent.get(b"key"), Recall::Unknown);
         assert_eq!(recent.young_bytes, 0);
     }
 }

@@ -32,12 +32,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bigtable::{Error, Mutation, Result};
-use fjall::Keyspace;
+use bigtable::Mutation;
 
-use crate::engine::{Engine, Lead};
-use crate::failure::condition::Condition;
-use crate::failure::fault;
 use crate::layout::table_info::TableInfo;
 use crate::layout::tuning::file_bytes;
 use crate::options::Options;
@@ -62,7 +58,7 @@ pub(crate) enum Use {
 
 impl Use {
     /// What these mutations of a table are, and how many bytes they write.
-    fn of(table: &TableInfo, mutations: &[Mutation]) -> (Use, u64) {
+    pub(super) fn of(table: &TableInfo, mutations: &[Mutation]) -> (Use, u64) {
         let removes = mutations.iter().any(|one| matches!(one, Mutation::Delete { .. }));
         let bytes = mutations.iter().map(bytes_of).sum();
         let upkeep = (removes || table.is_upkeep()) && bytes <= UPKEEP_BYTES_MAX;
@@ -80,16 +76,16 @@ fn bytes_of(mutation: &Mutation) -> u64 {
 
 /// How much space stays free.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Reserve {
+pub(super) struct Reserve {
     growth: u64,
-    upkeep: u64,
+    pub(super) upkeep: u64,
     /// What must be free besides before growth resumes.
     margin: u64,
 }
 
 impl Reserve {
     /// Of a store with so many bytes in its write buffers, and in the largest of its keyspaces.
-    fn new(options: &Options, buffered: u64, largest: u64) -> Self {
+    pub(super) fn new(options: &Options, buffered: u64, largest: u64) -> Self {
         let upkeep = buffered.saturating_add(FILES_BYTES);
         let merge = largest.min(MERGE_FILES.saturating_mul(file_bytes(options)));
         let growth = upkeep.saturating_add(merge).saturating_add(options.write_buffer_bytes);
@@ -109,8 +105,8 @@ impl Reserve {
 pub(crate) struct Room {
     looked: Cell<Option<Instant>>,
     /// Free bytes when the disk was last looked at, less what was admitted since.
-    free: Cell<u64>,
-    reserve: Cell<Reserve>,
+    pub(super) free: Cell<u64>,
+    pub(super) reserve: Cell<Reserve>,
     /// Nothing is written before: the engine was opened anew, more than once of late.
     rest: Cell<Option<Instant>>,
     /// Growth was refused, and not admitted since.
@@ -118,11 +114,11 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    fn is_recent(&self) -> bool {
+    pub(super) fn is_recent(&self) -> bool {
         self.looked.get().is_some_and(|looked| looked.elapsed() < RECENT)
     }
 
-    fn learn(&self, free: u64, reserve: Reserve) {
+    pub(super) fn learn(&self, free: u64, reserve: Reserve) {
         self.looked.set(Some(Instant::now()));
         self.free.set(free);
         self.reserve.set(reserve);
@@ -134,13 +130,13 @@ impl Room {
     }
 
     /// How long everything is still refused.
-    fn rest(&self) -> Option<Duration> {
+    pub(super) fn rest(&self) -> Option<Duration> {
         let left = self.rest.get()?.checked_duration_since(Instant::now())?;
         (!left.is_zero()).then_some(left)
     }
 
     /// Takes the space of a request, or says how much would have to be free.
-    fn take(&self, what: Use, bytes: u64) -> std::result::Result<(), u64> {
+    pub(super) fn take(&self, what: Use, bytes: u64) -> std::result::Result<(), u64> {
         let mut wanted = self.reserve.get().of(what).saturating_add(bytes.saturating_mul(COPIES));
         if what == Use::Growth {
             if self.refused.get() {
@@ -167,97 +163,9 @@ impl Disk {
 
     /// The bytes that this user may still write. A file system that does not say is taken to have
     /// room.
-    fn free(&self) -> u64 {
+    pub(super) fn free(&self) -> u64 {
         let known = rustix::fs::fstatvfs(&self.0);
         known.map_or(u64::MAX, |known| known.f_bavail.saturating_mul(known.f_frsize))
-    }
-}
-
-impl Engine {
-    /// Looks at the disk, unless that was done a moment ago. Once for each group of requests.
-    pub(crate) fn look_at_disk(&self, lead: &Lead) {
-        if !lead.room.is_recent() {
-            self.look_again(lead);
-        }
-    }
-
-    fn look_again(&self, lead: &Lead) {
-        let sizes = lead.keyspaces().map(|keyspace| keyspace.disk_space());
-        let largest = sizes.max().unwrap_or(0);
-        let reserve = Reserve::new(&self.options, self.db.write_buffer_size(), largest);
-        lead.room.learn(self.disk.free(), reserve);
-    }
-
-    /// Whether the disk has room for all that lies in write buffers.
-    pub(crate) fn has_room_for_buffers(&self) -> bool {
-        self.disk.free() >= Reserve::new(&self.options, self.db.write_buffer_size(), 0).upkeep
-    }
-
-    /// Looks whether the disk has room for writes. If requests are being committed they find out.
-    ///
-    /// # Errors
-    /// Those of a write.
-    pub(crate) fn try_admission(&self) -> Result<()> {
-        self.check_usable()?;
-        let Ok(lead) = self.lead.try_lock() else { return Ok(()) };
-        self.look_again(&lead);
-        self.admit(&lead, Use::Growth, 0)
-    }
-
-    /// An error while the engine takes no writes.
-    fn check_engine_writes(&self, lead: &Lead) -> Result<()> {
-        if let Some(why) = self.stopped() {
-            self.condition.set(Condition::Failing { why: why.to_owned() });
-            return Err(fault::stopped());
-        }
-        if let Some(left) = lead.room.rest() {
-            let error = fault::failing(left);
-            self.condition.set(Condition::Failing { why: error.to_string() });
-            return Err(error);
-        }
-        Ok(())
-    }
-
-    /// Refuses the mutations of one row if the disk has no room for them.
-    pub(crate) fn admit_row(
-        &self,
-        lead: &Lead,
-        table: &TableInfo,
-        mutations: &[Mutation],
-    ) -> Result<()> {
-        if mutations.is_empty() {
-            return Ok(());
-        }
-        let (what, bytes) = Use::of(table, mutations);
-        self.admit(lead, what, bytes)
-    }
-
-    /// Whether the disk has room to write all of a keyspace again, before the old files are
-    /// removed.
-    pub(crate) fn admits_merge(&self, lead: &Lead, keyspace: &Keyspace) -> bool {
-        self.look_again(lead);
-        lead.room.free.get() >= lead.room.reserve.get().upkeep.saturating_add(keyspace.disk_space())
-    }
-
-    /// Refuses to write so many bytes if the disk has no room for them.
-    pub(crate) fn admit(&self, lead: &Lead, what: Use, bytes: u64) -> Result<()> {
-        self.check_engine_writes(lead)?;
-        let taken = lead.room.take(what, bytes).or_else(|_| {
-            // The last look may be a few milliseconds old, and the space of then used up.
-            self.look_again(lead);
-            lead.room.take(what, bytes)
-        });
-        match taken {
-            Ok(()) if what == Use::Growth => self.condition.is_writable(),
-            // Upkeep is admitted when growth is not.
-            Ok(()) => {}
-            Err(wanted) => {
-                let free = lead.room.free.get();
-                self.condition.set(Condition::Full { free, wanted });
-                return Err(Error::Full { dir: self.path.clone(), free, wanted });
-            }
-        }
-        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ use crate::layout::memory::Memory;
 use crate::layout::table_info::{FamilyInfo, TableInfo};
 use crate::read::cells::Stored;
 use crate::read::column::{any_in_family, visit};
-use crate::read::row::read_column;
+use crate::read::cursor::read_column;
 
 /// The published state, as the holder of the commit lock reads it.
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn stored(&self, group: &'a Group) -> Stored<'a> {
-        group.in_memory(self.memory).unwrap_or_else(|| group.live(self.recent))
+        Stored::in_memory(group, self.memory).unwrap_or_else(|| Stored::live(group, self.recent))
     }
 
     /// Whether the probe finds a cell.

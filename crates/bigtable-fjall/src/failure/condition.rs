@@ -94,9 +94,9 @@ impl Watched {
         self.writable.0.store(condition == Condition::Writable, Ordering::Relaxed);
         let is_other = condition.is_other(&state.condition);
         state.condition = condition;
-        let told = if is_other { std::mem::take(&mut state.waiting) } else { Vec::new() };
+        let woken = if is_other { std::mem::take(&mut state.waiting) } else { Vec::new() };
         drop(state);
-        for waiting in told {
+        for waiting in woken {
             // One that has gone does not want to know.
             let _ = waiting.send(());
         }
@@ -114,8 +114,8 @@ impl Watched {
                 if state.condition.is_other(known) {
                     return state.condition.clone();
                 }
-                let (tell, waiting) = oneshot::channel();
-                state.waiting.push(tell);
+                let (wake, waiting) = oneshot::channel();
+                state.waiting.push(wake);
                 waiting
             };
             // The sender is kept until the condition is another one.

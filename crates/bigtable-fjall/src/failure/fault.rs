@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use bigtable::Error;
 
-use crate::commit::queue;
-
 /// What to do about damaged files.
 pub(crate) const BACKUP: &str = "restore the directory from a backup; do not remove single files";
 
@@ -18,6 +16,7 @@ const UNDECIDED: &str = "a write to the disk failed, and it is not yet known wha
 /// As [`UNDECIDED`], of a request that was not tried.
 const UNTRIED: &str = "a write to the disk failed before";
 const STOPPED: &str = "the engine has stopped";
+const COMMITTER_STOPPED: &str = "the committer has stopped";
 const REOPENED: &str =
     "the disk failed, the store was opened anew, and nothing of this was applied";
 
@@ -28,6 +27,16 @@ pub(crate) fn undecided() -> Error {
 
 pub(crate) fn untried() -> Error {
     Error::Unavailable { why: UNTRIED.to_owned() }
+}
+
+/// The engine's committer takes nothing any more.
+pub(crate) fn too_late() -> Error {
+    Error::Unavailable { why: COMMITTER_STOPPED.to_owned() }
+}
+
+/// The committer has stopped with the request in hand.
+pub(crate) fn abandoned() -> Error {
+    Error::Unknown { why: COMMITTER_STOPPED.to_owned() }
 }
 
 /// The engine takes no writes.
@@ -62,9 +71,8 @@ pub(crate) fn is_stopped(error: &Error) -> bool {
     is_unavailable(error, STOPPED)
 }
 
-/// The engine's committer takes nothing any more.
 pub(crate) fn is_too_late(error: &Error) -> bool {
-    is_unavailable(error, queue::STOPPED)
+    is_unavailable(error, COMMITTER_STOPPED)
 }
 
 pub(crate) fn is_reopened(error: &Error) -> bool {

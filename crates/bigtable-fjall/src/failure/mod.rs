@@ -3,7 +3,8 @@
 //! ```text
 //! fault      errors of the engine and of the system, as callers see them
 //! tail       the journal is cut behind the last acknowledged batch
-//! reopen     the engine is opened anew, under the handles that callers hold
+//! successor  the failed engine is closed, and the next one is opened
+//! reopen     that is done in place, under the handles that callers hold
 //! condition  whether the store takes writes, for those who want to know
 //! ```
 //!
@@ -12,4 +13,5 @@
 pub(crate) mod condition;
 pub(crate) mod fault;
 pub(crate) mod reopen;
+mod successor;
 pub(crate) mod tail;

@@ -15,7 +15,8 @@
 //!
 //! * **A batch could not be written or synced.** A part of it may be in the journal. Every request
 //!   from then on, reads included, first has the store cut the journal (`tail.rs`) and open the
-//!   engine. Then the batch is not applied, now and after any crash, and its callers are told so.
+//!   engine. Then the batch is not applied, now and after any crash, and its callers get an error
+//!   that says so.
 //! * **The engine has stopped by itself**, because it could not write a buffer out or merge.
 //!   Nothing of a caller is in doubt: reads go on, and the next write that the disk has room for
 //!   opens the engine anew.
@@ -27,25 +28,23 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bigtable::sync::locked;
 use bigtable::{Error, Result, TableSchema};
-use fjall::AbstractTree;
 use futures::channel::oneshot;
 
-use crate::directory::Directory;
-use crate::engine::{Engine, Failure, Lead};
+use crate::commit::committer::spawn_committer;
+use crate::engine::Engine;
 use crate::failure::condition::{Condition, Watched};
-use crate::failure::fault::{self, Fault};
-use crate::failure::tail::{Acknowledged, Tail};
+use crate::failure::fault;
+use crate::failure::successor::{Described, close, find_tail, report_failure};
 use crate::layout::table_info::TableInfo;
-use crate::opening::{self, Recovery};
+use crate::opening::Recovery;
 use crate::options::Options;
-use crate::store::{number_families, open_files};
 use crate::upkeep::reclaim::Reclaiming;
 use crate::waits::may_wait;
 
@@ -55,9 +54,6 @@ const TRIES_MAX: usize = 8;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 const CALM: Duration = Duration::from_secs(600);
-/// How long a request may take that is still inside the engine.
-const LEAVING_MAX: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// An open engine, with what one handle needs of it.
 pub(crate) struct Opened<T> {
@@ -327,7 +323,7 @@ impl Running {
             let Some(Opened { engine, .. }) = &*open else {
                 return Err(Replace::Never("the store is closed".to_owned()));
             };
-            engine.report_failure();
+            report_failure(engine);
             let tail = find_tail(engine).and_then(|tail| tail.prepare().map(|()| tail));
             match tail {
                 Ok(tail) => {
@@ -427,159 +423,6 @@ impl Keeper {
             if calm { Duration::ZERO } else { (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX) };
         self.last = Some(Instant::now());
     }
-}
-
-impl Engine {
-    fn report_failure(&self) {
-        let why = match self.failure() {
-            Some(Failure::Write(why, _)) => why.as_str(),
-            Some(Failure::Panic(_)) | None => self.stopped().unwrap_or_default(),
-        };
-        tracing::error!(
-            target: "percolator::store", event = "disk_failed", dir = %self.path.display(), why,
-            "the disk has failed: the store finds out what it holds"
-        );
-    }
-}
-
-/// Looks at the journal, while nobody writes to it.
-fn find_tail(engine: &Engine) -> io::Result<Tail> {
-    // Who wrote has found the engine failed, and has left; what a panic has left behind is looked
-    // at by nobody here.
-    let lead = locked(&engine.lead);
-    let mut acknowledged = Acknowledged::default();
-    for keyspace in lead.keyspaces().chain([&engine.catalog.0]) {
-        let tree = &keyspace.tree;
-        acknowledged.highest = acknowledged.highest.max(tree.get_highest_seqno().unwrap_or(0));
-        acknowledged.in_journal = acknowledged.in_journal.max(tree.get_highest_memtable_seqno());
-    }
-    let failure = match engine.failure() {
-        Some(Failure::Write(_, kind)) => Some(*kind),
-        Some(Failure::Panic(_)) | None => None,
-    };
-    Tail::find(&engine.directory.engine(), acknowledged, failure, engine.sync())
-}
-
-/// What stays of an engine that was closed.
-struct Closed {
-    path: PathBuf,
-    options: Options,
-    directory: Arc<Directory>,
-    condition: Arc<Watched>,
-    generation: u64,
-    ids_from: u32,
-}
-
-/// What stays of a table.
-struct Described {
-    id: u32,
-    name: String,
-    schema: TableSchema,
-    dropped: bool,
-    upkeep: bool,
-}
-
-impl Described {
-    fn of(info: &TableInfo) -> Self {
-        Described {
-            id: info.id,
-            name: info.name.clone(),
-            schema: info.schema.clone(),
-            dropped: info.dropped.load(Ordering::SeqCst),
-            upkeep: info.is_upkeep(),
-        }
-    }
-}
-
-/// Closes the engine, once nobody is inside.
-fn close(mut engine: Arc<Engine>) -> std::result::Result<Closed, String> {
-    let began = Instant::now();
-    let engine = loop {
-        match Arc::try_unwrap(engine) {
-            Ok(engine) => break engine,
-            Err(shared) if began.elapsed() < LEAVING_MAX => engine = shared,
-            Err(_) => {
-                return Err("a request does not end, so the engine cannot be closed".to_owned());
-            }
-        }
-        std::thread::sleep(LOOK_EVERY);
-    };
-    let ids_from = locked(&engine.lead).ids_from;
-    Ok(Closed {
-        path: engine.path.clone(),
-        options: engine.options.clone(),
-        directory: engine.directory.clone(),
-        condition: engine.condition.clone(),
-        generation: engine.generation,
-        ids_from,
-    })
-}
-
-impl Closed {
-    /// Opens the engine, and in it the tables that have names and those of handles, which are
-    /// returned.
-    fn open(
-        self,
-        named: &[Described],
-        of_handles: &[Described],
-        not_before: Option<Instant>,
-    ) -> Result<(Arc<Engine>, Vec<Arc<TableInfo>>)> {
-        let Closed { path, options, directory, condition, generation, ids_from } = self;
-        // The journal may be another file now, and there may be one more.
-        let prepared = opening::look(&path, &directory.engine(), true)?;
-        let opened = open_files(&path, options, &directory, Some(prepared))?;
-        let reading = |fault: Fault| fault.at(&path, "reading the catalog");
-        let mut engine = Engine::new(opened, directory).map_err(reading)?;
-        engine.condition = condition;
-        engine.generation = generation + 1;
-        let mut infos: Vec<Arc<TableInfo>> = Vec::new();
-        {
-            let mut lead = locked(&engine.lead);
-            lead.ids_from = ids_from;
-            lead.room.rest_until(not_before);
-            for table in named.iter().chain(of_handles) {
-                if infos.iter().all(|info| info.id != table.id) {
-                    infos.push(Arc::new(table.open(&engine, &mut lead)?));
-                }
-            }
-        }
-        let info = |table: &Described| {
-            let found = infos.iter().find(|info| info.id == table.id);
-            found.expect("it was opened above").clone()
-        };
-        *engine.tables.write().unwrap_or_else(PoisonError::into_inner) =
-            named.iter().map(info).collect();
-        Ok((Arc::new(engine), of_handles.iter().map(info).collect()))
-    }
-}
-
-impl Described {
-    fn open(&self, engine: &Engine, lead: &mut Lead) -> Result<TableInfo> {
-        let groups = self.schema.groups.iter().map(|group| engine.open_group(lead, group));
-        let groups: fjall::Result<Vec<_>> = groups.collect();
-        for keyspace in groups.iter().flatten().flat_map(|group| group.keyspaces()) {
-            // Writers would wait for ever if the engine cannot write out what it recovered. If it
-            // fails here, it refuses the next write.
-            let _ = engine.make_room(keyspace);
-        }
-        Ok(TableInfo {
-            id: self.id,
-            name: self.name.clone(),
-            schema: self.schema.clone(),
-            groups: groups.map_err(|error| engine.read_error(&error.into()))?,
-            families: number_families(&self.schema)?,
-            dropped: AtomicBool::new(self.dropped),
-            upkeep: AtomicBool::new(self.upkeep),
-        })
-    }
-}
-
-fn spawn_committer(engine: &Arc<Engine>) -> Result<JoinHandle<()>> {
-    let thread = std::thread::Builder::new().name("bigtable-commit".to_owned()).spawn({
-        let engine = engine.clone();
-        move || engine.run()
-    });
-    thread.map_err(|e| fault::io(&engine.path, "starting a thread", &e))
 }
 
 #[cfg(test)]

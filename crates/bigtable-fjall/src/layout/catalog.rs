@@ -122,7 +122,7 @@ fn parse(text: &[u8]) -> Option<Vec<LocalityGroup>> {
             ("group", name, Some(layout)) => {
                 let layout = match layout {
                     "versions" => Layout::Versions,
-                    "newest-apart" => Layout::NewestApart,
+                    "newest-apart" => Layout::NewestFirst,
                     "in-memory-refuse" => {
                         Layout::InMemory(OnFull::Refuse { cells_max: usize::MAX })
                     }
@@ -152,7 +152,7 @@ pub(crate) fn describe(schema: &TableSchema) -> String {
 fn describe_group(group: &LocalityGroup) -> String {
     let layout = match group.layout {
         Layout::Versions => "versions",
-        Layout::NewestApart => "newest-apart",
+        Layout::NewestFirst => "newest-apart",
         Layout::InMemory(OnFull::Refuse { .. }) => "in-memory-refuse",
         Layout::InMemory(OnFull::Spill { .. }) => "in-memory-spill",
     };

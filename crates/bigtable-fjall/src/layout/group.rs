@@ -1,8 +1,8 @@
 //! Locality groups: which keyspaces hold their cells, and how those are tuned.
 //!
-//! * [`Layout::Versions`]: one keyspace, every version under its own key. Large values live apart
-//!   from the keys, so that a compaction does not copy them.
-//! * [`Layout::NewestApart`]: the newest versions of a column under the column's key, as one value
+//! * [`Layout::Versions`]: one keyspace, every version under its own key. Large values lie
+//!   in files of their own, so that a compaction does not copy them.
+//! * [`Layout::NewestFirst`]: the newest versions of a column under the column's key, as one value
 //!   (`pack.rs`), and older ones in a second keyspace, several to an entry, too (`history.rs`).
 //!   Reading the newest version is one point lookup, where a seek over all sorted runs costs
 //!   several times as much; writing one is mostly one insert.
@@ -17,13 +17,9 @@ use bigtable::{Layout, LocalityGroup};
 use fjall::config::FilterPolicy;
 use fjall::{Database, Keyspace};
 
-use crate::commit::recent::Recent;
-use crate::layout::memory::Memory;
 use crate::layout::pack::Bounds;
 use crate::layout::tuning::tuned;
 use crate::options::Options;
-use crate::read::cells::{Cells, Stored};
-use crate::read::published::Published;
 use crate::upkeep::churn::Churn;
 
 /// A locality group, shared by all tables of the store that have it.
@@ -31,9 +27,9 @@ pub(crate) struct Group {
     /// What it was opened as.
     pub(crate) schema: LocalityGroup,
     pub(crate) cells: Keyspace,
-    /// Older versions, in a group that keeps the newest apart.
+    /// Older versions, in a group that keeps the newest first.
     pub(crate) history: Option<Keyspace>,
-    /// How many versions lie in one entry, in a group that keeps the newest apart.
+    /// How many versions lie in one entry, in a group that keeps the newest first.
     pub(crate) bounds: Bounds,
     /// Position among the in-memory groups.
     pub(crate) memory: Option<usize>,
@@ -63,7 +59,7 @@ impl Group {
         let cells = db.keyspace(name, || tuned(schema.layout, options))?;
         let history = match schema.layout {
             // A dot never occurs in a group's name, so this is no other group's keyspace.
-            Layout::NewestApart => {
+            Layout::NewestFirst => {
                 // It is never asked for one key.
                 let tuned =
                     || tuned(Layout::Versions, options).filter_policy(FilterPolicy::disabled());
@@ -93,49 +89,5 @@ impl Group {
     /// The group's keyspace, and that of its history.
     pub(crate) fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
         std::iter::once(&self.cells).chain(&self.history)
-    }
-
-    /// Where the group's cells are read, if not from memory.
-    pub(crate) fn on_disk<'a>(&'a self, published: &'a Published) -> Stored<'a> {
-        self.stored(|keyspace| Cells::Disk(&published.snapshot, keyspace))
-    }
-
-    /// As [`Group::on_disk`], for the reading of single columns.
-    pub(crate) fn remembered<'a>(
-        &'a self,
-        published: &'a Published,
-        recent: &'a Mutex<Recent>,
-    ) -> Stored<'a> {
-        match &self.history {
-            None => self.on_disk(published),
-            Some(history) => Stored::NewestApart(
-                Cells::Remembered(recent, published, &self.cells),
-                Cells::Disk(&published.snapshot, history),
-            ),
-        }
-    }
-
-    /// The published state on disk; for the holder of the commit lock only, because anybody else
-    /// might read what a batch has inserted but not published yet.
-    pub(crate) fn live<'a>(&'a self, recent: &'a Mutex<Recent>) -> Stored<'a> {
-        match &self.history {
-            None => Stored::Versions(Cells::Live(&self.cells)),
-            Some(history) => {
-                Stored::NewestApart(Cells::Recent(recent, &self.cells), Cells::Live(history))
-            }
-        }
-    }
-
-    fn stored<'a>(&'a self, cells: impl Fn(&'a Keyspace) -> Cells<'a>) -> Stored<'a> {
-        match &self.history {
-            None => Stored::Versions(cells(&self.cells)),
-            Some(history) => Stored::NewestApart(cells(&self.cells), cells(history)),
-        }
-    }
-
-    /// Where the group's cells are read in memory: `None` unless they are all there.
-    pub(crate) fn in_memory<'a>(&self, memory: &'a Memory) -> Option<Stored<'a>> {
-        let map = memory.group(self.memory?).whole()?;
-        Some(Stored::Versions(Cells::Map(map)))
     }
 }

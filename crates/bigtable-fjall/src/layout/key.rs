@@ -24,6 +24,8 @@ use bigtable::Timestamp;
 use memchr::memchr;
 use smallvec::SmallVec;
 
+/// Shorter than every key of a cell, so it is never the key of one.
+pub(crate) const NO_KEY: [u8; 1] = [0];
 /// Keys up to this length are built without allocating.
 const KEY_BYTES_INLINE: usize = 128;
 /// Ends a text; below every byte of one.
@@ -86,7 +88,7 @@ impl Key {
     }
 
     /// The prefix of all keys of a column; the key of its newest version in a group that keeps the
-    /// newest version apart.
+    /// newest versions first.
     pub(crate) fn column(table: u32, row: &[u8], family: u8, qualifier: &[u8]) -> Self {
         let mut key = Key::family(table, row, family);
         key.push_escaped(qualifier);

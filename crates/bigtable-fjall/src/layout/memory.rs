@@ -16,8 +16,8 @@ use std::ops::Bound;
 use bigtable::OnFull;
 use fjall::{Keyspace, Slice};
 
+use crate::layout::chosen::Chosen;
 use crate::layout::tally::Tally;
-use crate::read::row::Chosen;
 
 /// Cells looked at in one step of bringing spilled cells back.
 const REFILL_CELLS_MAX: usize = 512;

@@ -5,9 +5,11 @@
 //! key      cells as keys                    pack    several versions of a column in one value
 //! tuning   filters, blocks, files, merges   table_info  an open table
 //! memory   the cells of in-memory groups    tally   how many of them each column has
+//! chosen   what a selection asks for
 //! ```
 
 pub(crate) mod catalog;
+pub(crate) mod chosen;
 pub(crate) mod group;
 pub(crate) mod key;
 pub(crate) mod memory;

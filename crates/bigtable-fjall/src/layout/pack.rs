@@ -1,7 +1,7 @@
 //! Packs: several versions of one column as one value, newest first.
 //!
-//! What lies under a column's own key in a group that keeps the newest version apart is a pack, and
-//! so is every entry of the group's history. For each version:
+//! In a group that keeps the newest versions first, the value under a column's own key is a pack,
+//! and so is every entry of the group's history. For each version:
 //!
 //! ```text
 //!   stamp    eight bytes, big-endian: bits 0 to 52 are the timestamp; bits 53 to 62 one more than
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! So the newest version is read without a look at the others, a newer one is put before them
-//! without taking them apart, and a column that was written a few times spares every look into the
+//! without decoding them, and a column that was written a few times spares every look into the
 //! history.
 //!
 //! Invariants: a pack holds at least one version, and each is older than the one before. A pack of
@@ -70,11 +70,11 @@ impl<'a> Version<'a> {
     }
 }
 
-/// A version that is to be written.
-pub(crate) type Cell<'a> = (Timestamp, &'a [u8]);
+/// A version, to be written or from a pack.
+pub(crate) type TimedValue<'a> = (Timestamp, &'a [u8]);
 
 /// Versions of one column, newest first.
-pub(crate) type Cells<'a> = SmallVec<[Cell<'a>; VERSIONS_INLINE]>;
+pub(crate) type TimedValues<'a> = SmallVec<[TimedValue<'a>; VERSIONS_INLINE]>;
 
 /// How much lies in one pack at most, if it is more than one version.
 #[derive(Debug, Clone, Copy)]
@@ -90,14 +90,18 @@ impl Bounds {
     }
 
     /// Whether these versions may lie in one pack.
-    pub(crate) fn fit(self, versions: &[Cell<'_>]) -> bool {
-        let bytes = |(_, value): &Cell<'_>| STAMP_BYTES + value.len();
+    pub(crate) fn fit(self, versions: &[TimedValue<'_>]) -> bool {
+        let bytes = |(_, value): &TimedValue<'_>| STAMP_BYTES + value.len();
         let within = || versions.iter().map(bytes).sum::<usize>() <= self.bytes_max;
         versions.len() <= 1 || versions.len() <= self.versions_max && within()
     }
 
     /// Shows `each` the versions in parts that fit.
-    pub(crate) fn split(self, versions: &[Cell<'_>], each: &mut impl FnMut(&[Cell<'_>])) {
+    pub(crate) fn split(
+        self,
+        versions: &[TimedValue<'_>],
+        each: &mut impl FnMut(&[TimedValue<'_>]),
+    ) {
         if self.fit(versions) {
             return each(versions);
         }
@@ -146,7 +150,7 @@ impl Pack {
     }
 
     /// A pack of these versions, of which there is at least one.
-    pub(crate) fn encode(versions: &[Cell<'_>], older: bool) -> Slice {
+    pub(crate) fn encode(versions: &[TimedValue<'_>], older: bool) -> Slice {
         let mut bytes: SmallVec<[u8; BYTES_INLINE]> = SmallVec::new();
         let mut older = older;
         for (timestamp, value) in versions {
@@ -196,7 +200,7 @@ impl Pack {
     }
 
     /// All versions.
-    pub(crate) fn versions(&self) -> Result<Cells<'_>, Fault> {
+    pub(crate) fn versions(&self) -> Result<TimedValues<'_>, Fault> {
         let mut versions = SmallVec::new();
         let mut next = Some(self.newest);
         while let Some(place) = next {
@@ -327,7 +331,7 @@ mod tests {
             values in vec(value(), 1..12), older in any::<bool>(), versions_max in 0..9usize
         ) {
             let bounds = Bounds { versions_max, bytes_max: 300 };
-            let versions: Cells<'_> =
+            let versions: TimedValues<'_> =
                 (1..100).rev().zip(&values).map(|(time, value)| (ts(time), &value[..])).collect();
             let mut seen = Vec::new();
             bounds.split(&versions, &mut |part| {

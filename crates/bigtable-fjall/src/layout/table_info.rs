@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bigtable::{ColumnSelect, Error, Family, Result, TableSchema};
 
+use crate::layout::chosen::Chosen;
 use crate::layout::group::Group;
-use crate::read::row::Chosen;
 
 /// An open table.
 #[derive(Debug)]
@@ -58,4 +58,17 @@ impl TableInfo {
     pub(crate) fn chosen<'a>(&self, select: &'a ColumnSelect) -> Chosen<'a> {
         Chosen { family: self.family(&select.family).number, select }
     }
+}
+
+/// Gives each family its number in keys: its place in the schema, which never changes.
+pub(crate) fn number_families(schema: &TableSchema) -> Result<Vec<FamilyInfo>> {
+    let mut families = Vec::new();
+    for (group, described) in schema.groups.iter().enumerate() {
+        for family in &described.families {
+            let number = u8::try_from(families.len());
+            let number = number.map_err(|_| Error::invalid("more than 256 families"))?;
+            families.push(FamilyInfo { family: family.family.clone(), number, group });
+        }
+    }
+    Ok(families)
 }

@@ -14,8 +14,8 @@ use bigtable::Qualifiers;
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
+use crate::layout::chosen::Chosen;
 use crate::layout::key::{Key, Shape};
-use crate::read::row::Chosen;
 
 /// The most columns that are counted. Observed columns are few; locks may be in any column.
 const COLUMNS_MAX: usize = 64;

@@ -11,10 +11,10 @@ use fjall::{KeyspaceCreateOptions, KvSeparationOptions};
 
 use crate::options::Options;
 
-/// From this size on, values are kept apart from their keys in groups of [`Layout::Versions`]: what
-/// merges runs does not copy them.
-const VALUE_APART_BYTES_MIN: u32 = 4 * 1024;
-/// Size of a file of values kept apart.
+/// From this size on, values lie in files of their own in groups of [`Layout::Versions`]: a merge
+/// of runs does not copy them.
+const LARGE_VALUE_BYTES_MIN: u32 = 4 * 1024;
+/// Size of a file of large values.
 const VALUE_FILE_BYTES: u64 = 32 << 20;
 /// A filter of this size errs for one key in a hundred.
 const FILTER_BITS_PER_KEY: f32 = 10.0;
@@ -49,11 +49,11 @@ pub(crate) fn tuned(layout: Layout, options: &Options) -> KeyspaceCreateOptions 
         // largest level needs no filter.
         Layout::Versions => tuned.expect_point_read_hits(true).with_kv_separation(Some(
             KvSeparationOptions::default()
-                .separation_threshold(VALUE_APART_BYTES_MIN)
+                .separation_threshold(LARGE_VALUE_BYTES_MIN)
                 .file_target_size(VALUE_FILE_BYTES),
         )),
         // "Is there any version" is often answered by no.
-        Layout::NewestApart => tuned
+        Layout::NewestFirst => tuned
             .expect_point_read_hits(false)
             .data_block_hash_ratio_policy(HashRatioPolicy::all(HASH_SLOTS_PER_KEY)),
         Layout::InMemory(_) => tuned.expect_point_read_hits(true),

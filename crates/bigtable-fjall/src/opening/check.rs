@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use bigtable::{Error, PageLimit, Result, RowRange, Selection, Store, TimeRange, Timestamp};
 use futures::executor::block_on;
 
-use super::{Damage, Survey, Thorough, journal_file, shadow, survey};
+use super::damage::Damage;
+use super::journal::journal_file;
+use super::shadow;
+use super::survey::{Survey, Thorough, survey};
 use crate::directory::{self, ENGINE_DIR, LOCK_FILE};
 use crate::failure::fault;
 use crate::options::{Durability, Options};

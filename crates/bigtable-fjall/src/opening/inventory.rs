@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Damage;
+use super::damage::Damage;
 use crate::directory::sync_directory;
 
 pub(crate) const FILE: &str = "INVENTORY";

@@ -36,6 +36,9 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes before the first item of a batch.
 const HEAD_BYTES: usize = 13;
 
+/// Second names of the engine's journals: what has one is not lost with the first.
+pub(crate) const JOURNALS_DIR: &str = "journals";
+
 /// A sound batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Batch {
@@ -84,6 +87,11 @@ pub(crate) struct Journal {
     /// The number of the last batch here.
     pub(crate) own: Option<u64>,
     pub(crate) tail: Tail,
+}
+
+/// The name of a journal in the engine's directory, or in that of the second names.
+pub(crate) fn journal_file(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number}.jnl"))
 }
 
 /// The journals of an engine's directory, by number.

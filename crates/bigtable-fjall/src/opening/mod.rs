@@ -1,4 +1,4 @@
-//! Before the engine opens: is everything there, and is it whole?
+//! Opening a store. First of all: is everything there, and is it whole?
 //!
 //! The engine believes what it finds. It deletes a keyspace without a manifest, begins a missing
 //! journal anew, and cuts a journal at the first entry that it cannot read, all without a word. So
@@ -6,15 +6,16 @@
 //! has changed.
 //!
 //! ```text
-//!   survey.rs      reads all of it and changes nothing
-//!   prepare        mends what a crash may leave: cuts the torn batch off, gives journals their
-//!                  names
-//!   inventory.rs   what must be there          journal.rs   the engine's journals
-//!   unsynced.rs    may a power cut have        runs.rs      the engine's manifests and runs
-//!                  taken unsynced batches?     recovery.rs  the report of what was cut
-//!   check.rs       `check`, for a store that   shadow.rs    a stand-in that the engine may change
-//!                  is closed
-//!   repair.rs      `Repair`: what can be saved rebuild.rs   manifests and names, made anew
+//!   survey.rs     reads all of it and changes nothing
+//!   prepare.rs    mends what a crash may leave: cuts the torn batch off, gives journals names
+//!   files.rs      opens the engine                tables.rs    opens tables in it
+//!   inventory.rs  what must be there              damage.rs    what is not as it must be
+//!   journal.rs    the engine's journals           runs.rs      its manifests and runs
+//!   unsynced.rs   may a power cut have taken      recovery.rs  the report of what was cut
+//!                 unsynced batches?
+//!   check.rs      `check`, for a closed store     shadow.rs    a stand-in that the engine may
+//!   repair.rs     `Repair`: what can be saved                  change
+//!   rebuild.rs    manifests and names, made anew
 //! ```
 //!
 //! If the newest journal has an unsound batch, there are three cases:
@@ -28,200 +29,28 @@
 //! A sealed journal was synced before the next one was begun, so it must be sound to its end.
 
 mod check;
+mod damage;
+mod files;
 mod inventory;
 mod journal;
+mod prepare;
 mod rebuild;
 mod recovery;
 mod repair;
 mod runs;
 mod shadow;
 mod survey;
+mod tables;
 mod unsynced;
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::path::{Path, PathBuf};
-
-use bigtable::Error;
-
-use crate::directory::sync_directory;
-use crate::failure::fault;
-use crate::mutants::{self, off};
-
 pub use check::{Checked, Problem, check};
+pub(crate) use files::open_files;
 pub(crate) use inventory::Inventory;
 #[cfg(test)]
 pub(crate) use journal::tests::sample;
-pub(crate) use journal::{Journal, list as list_journals};
+pub(crate) use journal::{JOURNALS_DIR, Journal, journal_file, list as list_journals};
+pub(crate) use prepare::{Prepared, look};
 pub use recovery::Recovery;
 pub use repair::{Repair, Saved};
-use survey::{Survey, Thorough, survey};
-use unsynced::Unsynced;
+pub(crate) use tables::{open_group, open_table};
 pub(crate) use unsynced::{acknowledge_restart, mark, unmark};
-
-/// Second names of the engine's journals: what has one is not lost with the first.
-pub(crate) const JOURNALS_DIR: &str = "journals";
-
-/// Something in a store's directory that is not as the store left it.
-#[derive(Debug, Clone)]
-pub(crate) struct Damage {
-    pub(crate) path: PathBuf,
-    pub(crate) problem: String,
-}
-
-impl Damage {
-    pub(crate) fn new(path: &Path, problem: impl Into<String>) -> Self {
-        Damage { path: path.to_owned(), problem: problem.into() }
-    }
-
-    pub(crate) fn io(path: &Path, error: &io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::NotFound => Damage::new(path, "it is missing"),
-            _ => Damage::new(path, format!("it cannot be read: {error}")),
-        }
-    }
-}
-
-/// The name of a journal in the engine's directory, or in that of the second names.
-pub(crate) fn journal_file(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{number}.jnl"))
-}
-
-/// Refuses a store with damage, if there is any.
-fn refuse(dir: &Path, damages: &[Damage]) -> Result<(), Error> {
-    let Some(Damage { path, problem }) = damages.first() else { return Ok(()) };
-    let more = match damages.len() - 1 {
-        0 => String::new(),
-        1 => "; one more file is damaged".to_owned(),
-        more => format!("; {more} more files are damaged"),
-    };
-    let remedy = format!(
-        "nothing was changed. `percolator check {dir}` lists the damage, and `percolator check {dir} \
-         --repair --to NEW` writes what can be saved to a new directory",
-        dir = dir.display()
-    );
-    Err(fault::files(path, format!("{problem}{more}"), &remedy))
-}
-
-/// The state in which the engine finds the journals.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) inventory: Inventory,
-    pub(crate) recovery: Option<Recovery>,
-    /// Whether the machine has restarted since batches were left unsynced, and nobody has
-    /// acknowledged it.
-    pub(crate) restarted: bool,
-    pub(crate) newest: u64,
-    /// Where the newest journal ends, in bytes.
-    pub(crate) end: u64,
-}
-
-/// Looks at a store and readies it for the engine. `has_inventory` says whether its format has one.
-pub(crate) fn look(dir: &Path, engine: &Path, has_inventory: bool) -> Result<Prepared, Error> {
-    let sound = survey(dir, engine, has_inventory, Thorough::No);
-    refuse(dir, &sound.damages)?;
-    let prepared = prepare(dir, engine, sound);
-    let prepared = prepared.map_err(|e| fault::io(dir, "preparing the journals", &e))?;
-    if let Some(cut) = &prepared.recovery {
-        tracing::warn!("{}: {cut}", dir.display());
-    }
-    Ok(prepared)
-}
-
-/// Readies a sound store for the engine. A crash in here leaves a store that is sound, too.
-fn prepare(dir: &Path, engine: &Path, sound: Survey) -> io::Result<Prepared> {
-    name_journals(dir, engine, &sound)?;
-    let newest = sound.journals.last().expect("a sound store has a journal");
-    if sound.cut.is_some() || sound.unsynced != Unsynced::No {
-        let file = OpenOptions::new().write(true).open(journal_file(engine, newest.id))?;
-        if let Some(cut) = &sound.cut {
-            cut.keep(dir)?;
-            file.set_len(cut.at)?;
-        }
-        // The inventory says of each journal up to which batch it is synced.
-        file.sync_all()?;
-    }
-    let journals = sound.journals.iter().map(|journal| (journal.id, journal.own.unwrap_or(0)));
-    let (journals, old) = (journals.collect(), sound.inventory);
-    let keyspaces = old.as_ref().map(|old| old.keyspaces.clone()).unwrap_or_default();
-    let inventory = Inventory { keyspaces, journals };
-    if old.as_ref() != Some(&inventory) {
-        inventory.write(dir)?;
-    }
-    if sound.unsynced == Unsynced::Restarted && !off(mutants::RESTART_IS_FORGOTTEN) {
-        unsynced::keep_restart(dir)?;
-    }
-    unsynced::unmark(dir)?;
-    let lock = engine.join("lock");
-    if !lock.exists() {
-        File::create(lock)?;
-    }
-    let (newest, end) = (newest.id, newest.end);
-    let restarted = sound.unsynced == Unsynced::Restarted || unsynced::has_restarted(dir)?;
-    Ok(Prepared { inventory, recovery: sound.cut, restarted, newest, end })
-}
-
-/// Gives each journal both of its names, and takes names away that the inventory has let go of.
-fn name_journals(dir: &Path, engine: &Path, sound: &Survey) -> io::Result<()> {
-    let second = dir.join(JOURNALS_DIR);
-    fs::create_dir_all(&second)?;
-    let mut changed = false;
-    for journal in &sound.journals {
-        let names = (journal_file(engine, journal.id), journal_file(&second, journal.id));
-        match journal.path == names.1 {
-            true => link(&names.1, &names.0)?,
-            false if is_same_file(&names.0, &names.1) => continue,
-            false => {
-                // Where a directory was copied, the second name is that of a copy.
-                remove(&names.1)?;
-                link(&names.0, &names.1)?;
-            }
-        }
-        changed = true;
-    }
-    for name in fs::read_dir(&second)? {
-        let path = name?.path();
-        if !sound.journals.iter().any(|journal| path == journal_file(&second, journal.id)) {
-            remove(&path)?;
-        }
-    }
-    if changed {
-        sync_directory(engine)?;
-        sync_directory(&second)?;
-    }
-    Ok(())
-}
-
-#[cfg(unix)]
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let id = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
-    id(one).is_some_and(|file| id(other) == Some(file))
-}
-
-#[cfg(not(unix))]
-fn is_same_file(_: &Path, _: &Path) -> bool {
-    false
-}
-
-/// Gives a file another name.
-pub(crate) fn link(file: &Path, name: &Path) -> io::Result<()> {
-    fs::hard_link(file, name).map_err(|error| match error.kind() {
-        io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied => {
-            let what = "the file system does not give a file two names (hard links)";
-            io::Error::new(
-                io::ErrorKind::Unsupported,
-                format!("{what}, which a store needs: {error}"),
-            )
-        }
-        _ => error,
-    })
-}
-
-/// Removes a file that may be gone already.
-pub(crate) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}

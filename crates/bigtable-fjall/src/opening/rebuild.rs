@@ -26,8 +26,8 @@ use std::path::Path;
 use bigtable::{Error, Result};
 use fjall::{Database, KeyspaceCreateOptions, KvSeparationOptions};
 
-use super::Damage;
-use super::runs::{Named, Runs};
+use super::damage::Damage;
+use super::runs::{Named, Runs, Span};
 use super::survey::{KEYSPACES_DIR, NAMES, Survey, numbered};
 use crate::failure::fault;
 
@@ -236,15 +236,6 @@ fn by_files(dir: &Path, empty: Runs, unreadable: &mut Vec<Damage>) -> Result<(Ru
         return Err(fault::files(dir, problem, fault::BACKUP));
     }
     Ok((empty.with_files(runs, values), done))
-}
-
-/// The content of a file of a run.
-#[derive(Debug, Clone)]
-pub(super) struct Span {
-    pub(super) first: Vec<u8>,
-    pub(super) last: Vec<u8>,
-    /// The highest number of an entry.
-    pub(super) newest: u64,
 }
 
 /// Arranges files in as few runs as possible, in each of which no two overlap; the newest run is

@@ -7,16 +7,19 @@ use std::path::Path;
 use bigtable::{Error, Result};
 use fjall::Database;
 
-use super::Damage;
 use super::check::{Closed, Problem};
+use super::damage::Damage;
 use super::rebuild::{Rebuilt, rebuild};
+use super::tables::open_group;
 use crate::commit::puts::Puts;
+use crate::commit::write::write_batch;
 use crate::directory::ENGINE_DIR;
 use crate::engine::{Engine, Lead};
 use crate::failure::fault::{self, Fault};
 use crate::layout::catalog::{self, Catalog};
 use crate::options::{Durability, Options};
 use crate::store::FjallStore;
+use crate::upkeep::full::seal_full;
 
 /// The bytes that are written to a new store at once.
 const BATCH_BYTES: u64 = 1 << 20;
@@ -130,57 +133,55 @@ impl Repair {
         let store = FjallStore::open(to, options)?;
         let running = &store.running;
         running.with(&running.open, |engine, ()| {
-            let saved = engine.take_all_of(&source, &catalog, reading)?;
+            let saved = take_all_of(engine, &source, &catalog, reading)?;
             let synced = engine.db.persist(fjall::PersistMode::SyncAll);
             synced.map_err(|e| fault::engine(to, "writing", &e)).map(|()| saved)
         })
     }
 }
 
-impl Engine {
-    /// Writes all that another store's engine holds to this new store.
-    fn take_all_of(
-        &self,
-        source: &Database,
-        catalog: &Catalog,
-        reading: impl Fn(Fault) -> Error,
-    ) -> Result<Saved> {
-        let mut lead = self.wait_to_lead()?;
-        let open = |name: &str| source.keyspace(name, Default::default);
-        let mut saved = Saved::default();
-        let mut keyspaces = vec![(catalog.0.clone(), self.catalog.0.clone())];
-        for schema in catalog.groups().map_err(&reading)? {
-            let group = self.open_group(&mut lead, &schema).map_err(|e| reading(e.into()))?;
-            for keyspace in group.keyspaces() {
-                let from = open(keyspace.name()).map_err(|e| reading(e.into()))?;
-                keyspaces.push((from, keyspace.clone()));
-            }
+/// Writes all that another store's engine holds to this new store.
+fn take_all_of(
+    engine: &Engine,
+    source: &Database,
+    catalog: &Catalog,
+    reading: impl Fn(Fault) -> Error,
+) -> Result<Saved> {
+    let mut lead = engine.wait_to_lead()?;
+    let open = |name: &str| source.keyspace(name, Default::default);
+    let mut saved = Saved::default();
+    let mut keyspaces = vec![(catalog.0.clone(), engine.catalog.0.clone())];
+    for schema in catalog.groups().map_err(&reading)? {
+        let group = open_group(engine, &mut lead, &schema).map_err(|e| reading(e.into()))?;
+        for keyspace in group.keyspaces() {
+            let from = open(keyspace.name()).map_err(|e| reading(e.into()))?;
+            keyspaces.push((from, keyspace.clone()));
         }
-        for (from, to) in &keyspaces {
-            let mut puts = Puts::default();
-            for entry in from.iter() {
-                // The engine may panic over a value whose file is lost.
-                let read = std::panic::catch_unwind(AssertUnwindSafe(|| entry.into_inner()));
-                match read {
-                    Ok(Ok((key, value))) => {
-                        puts.insert(to, key, value);
-                        saved.entries += 1;
-                    }
-                    Ok(Err(_)) | Err(_) => saved.unreadable += 1,
-                }
-                if puts.bytes() >= BATCH_BYTES {
-                    self.write_and_seal(&lead, std::mem::take(&mut puts))?;
-                }
-            }
-            self.write_and_seal(&lead, puts)?;
-        }
-        Ok(saved)
     }
+    for (from, to) in &keyspaces {
+        let mut puts = Puts::default();
+        for entry in from.iter() {
+            // The engine may panic over a value whose file is lost.
+            let read = std::panic::catch_unwind(AssertUnwindSafe(|| entry.into_inner()));
+            match read {
+                Ok(Ok((key, value))) => {
+                    puts.insert(to, key, value);
+                    saved.entries += 1;
+                }
+                Ok(Err(_)) | Err(_) => saved.unreadable += 1,
+            }
+            if puts.bytes() >= BATCH_BYTES {
+                write_and_seal(engine, &lead, std::mem::take(&mut puts))?;
+            }
+        }
+        write_and_seal(engine, &lead, puts)?;
+    }
+    Ok(saved)
+}
 
-    fn write_and_seal(&self, lead: &Lead, puts: Puts) -> Result<()> {
-        let bytes = puts.bytes();
-        self.write(puts.into(), false)?;
-        self.seal_full(lead, bytes);
-        self.check_usable()
-    }
+fn write_and_seal(engine: &Engine, lead: &Lead, puts: Puts) -> Result<()> {
+    let bytes = puts.bytes();
+    write_batch(engine, puts.into(), false)?;
+    seal_full(engine, lead, bytes);
+    engine.check_usable()
 }

@@ -19,8 +19,7 @@ use std::sync::Arc;
 use lsm_tree::{Cache, Checksum, Table};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use super::Damage;
-use super::rebuild::Span;
+use super::damage::Damage;
 
 const CURRENT: &str = "current";
 /// The number of a manifest, its checksum, and the kind of checksum.
@@ -41,6 +40,15 @@ pub(crate) struct Named {
     added: u64,
     /// What the manifest says of it.
     entry: Vec<u8>,
+}
+
+/// The content of a file of a run.
+#[derive(Debug, Clone)]
+pub(super) struct Span {
+    pub(super) first: Vec<u8>,
+    pub(super) last: Vec<u8>,
+    /// The highest number of an entry.
+    pub(super) newest: u64,
 }
 
 /// A manifest that names a part of the files.

@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::inventory::Inventory;
+use super::journal::{JOURNALS_DIR, journal_file};
 use super::runs::Runs;
 use super::survey::Survey;
-use super::{JOURNALS_DIR, journal_file};
 
 /// Makes the stand-in in `to`, of the store in `dir` whose engine's files are in `engine`.
 pub(super) fn make(dir: &Path, engine: &Path, survey: &Survey, to: &Path) -> io::Result<()> {

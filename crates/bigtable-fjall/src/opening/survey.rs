@@ -5,12 +5,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::damage::Damage;
 use super::inventory::{self, Inventory};
-use super::journal::{self, Journal, Tail};
+use super::journal::{self, JOURNALS_DIR, Journal, Tail, journal_file};
 use super::recovery::Recovery;
 use super::runs::Runs;
 use super::unsynced::{self, Unsynced};
-use super::{Damage, JOURNALS_DIR, journal_file};
 
 /// The engine's file that says in which format the others are.
 const VERSION: &str = "version";

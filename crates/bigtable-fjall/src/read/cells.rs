@@ -8,7 +8,9 @@ use std::sync::Mutex;
 use bigtable::sync::locked;
 use fjall::{Keyspace, Readable, Slice, Snapshot};
 
-use crate::commit::recent::{Recent, using};
+use crate::commit::recent::{Recall, Recent, using};
+use crate::layout::group::Group;
+use crate::layout::memory::Memory;
 use crate::read::published::Published;
 
 /// The cells of a group, as one reader sees them.
@@ -17,11 +19,52 @@ pub(crate) enum Stored<'a> {
     /// Each version under its own key.
     Versions(Cells<'a>),
     /// The newest versions under the column's key, and the history.
-    NewestApart(Cells<'a>, Cells<'a>),
+    NewestFirst(Cells<'a>, Cells<'a>),
 }
 
-impl Stored<'_> {
-    /// Whether all cells are in memory, and there are none: so it mostly is with locks.
+impl<'a> Stored<'a> {
+    /// The cells of a group in memory: `None` unless they are all there.
+    pub(crate) fn in_memory(group: &Group, memory: &'a Memory) -> Option<Self> {
+        let map = memory.group(group.memory?).whole()?;
+        Some(Stored::Versions(Cells::Map(map)))
+    }
+
+    /// The cells of a group on disk, in a published state.
+    pub(crate) fn on_disk(group: &'a Group, published: &'a Published) -> Self {
+        let cells = |keyspace| Cells::Disk(&published.snapshot, keyspace);
+        match &group.history {
+            None => Stored::Versions(cells(&group.cells)),
+            Some(history) => Stored::NewestFirst(cells(&group.cells), cells(history)),
+        }
+    }
+
+    /// As [`Stored::on_disk`], for the reading of single columns.
+    pub(crate) fn remembered(
+        group: &'a Group,
+        published: &'a Published,
+        recent: &'a Mutex<Recent>,
+    ) -> Self {
+        match &group.history {
+            None => Stored::on_disk(group, published),
+            Some(history) => Stored::NewestFirst(
+                Cells::Remembered(recent, published, &group.cells),
+                Cells::Disk(&published.snapshot, history),
+            ),
+        }
+    }
+
+    /// The published state on disk; for the holder of the commit lock only, because anybody else
+    /// might read what a batch has inserted but not published yet.
+    pub(crate) fn live(group: &'a Group, recent: &'a Mutex<Recent>) -> Self {
+        match &group.history {
+            None => Stored::Versions(Cells::Live(&group.cells)),
+            Some(history) => {
+                Stored::NewestFirst(Cells::Recent(recent, &group.cells), Cells::Live(history))
+            }
+        }
+    }
+
+    /// Whether the group is in memory and empty, the usual case for locks.
     pub(crate) fn is_empty_map(&self) -> bool {
         matches!(self, Stored::Versions(Cells::Map(map)) if map.is_empty())
     }
@@ -32,7 +75,7 @@ impl Stored<'_> {
         &self,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
     ) -> fjall::Result<Option<Slice>> {
-        let (Stored::Versions(cells) | Stored::NewestApart(cells, _)) = self;
+        let (Stored::Versions(cells) | Stored::NewestFirst(cells, _)) = self;
         match cells.range(bounds.0, bounds.1) {
             Entries::Map(mut range) => Ok(range.next_back().map(|(key, _)| key.clone())),
             Entries::Disk(mut entries) => entries.next_back().map(|entry| entry.key()).transpose(),
@@ -60,8 +103,10 @@ impl<'a> Cells<'a> {
             Cells::Live(keyspace) => keyspace.get(key),
             Cells::Recent(recent, keyspace) => {
                 let lock = || locked(recent);
-                if let Some(value) = using(lock(), |recent| recent.get(key)) {
-                    return Ok(value);
+                match using(lock(), |recent| recent.get(key)) {
+                    Recall::Pack(value) => return Ok(Some(value)),
+                    Recall::Absent => return Ok(None),
+                    Recall::Unknown => {}
                 }
                 let value = keyspace.get(key)?.map(|value| Slice::new(&value));
                 using(lock(), |recent| recent.learn(key, &value));
@@ -71,8 +116,10 @@ impl<'a> Cells<'a> {
                 // It is not worth waiting for.
                 let (lock, of) = (|| recent.try_lock().ok(), published.batches);
                 let known = |recent| using(recent, |recent| recent.get_as_of(of, key));
-                if let Some(value) = lock().and_then(known) {
-                    return Ok(value);
+                match lock().map_or(Recall::Unknown, known) {
+                    Recall::Pack(value) => return Ok(Some(value)),
+                    Recall::Absent => return Ok(None),
+                    Recall::Unknown => {}
                 }
                 let value = published.snapshot.get(*keyspace, key)?;
                 if let Some(recent) = lock() {

@@ -24,7 +24,7 @@ pub(crate) fn visit(
     }
     match stored {
         Stored::Versions(cells) => visit_versions(cells, column, time, versions_max, see),
-        Stored::NewestApart(newest, history) => {
+        Stored::NewestFirst(newest, history) => {
             let Some(newest) = newest.get(column)? else { return Ok(()) };
             let newest = Pack::decode(newest)?;
             let left = newest.visit(time, versions_max, &mut see)?;
@@ -72,7 +72,7 @@ pub(crate) fn any_in_family(
     wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<bool, Fault> {
     let (from, end) = (Bound::Included(&**family), family.end());
-    let (Stored::Versions(cells) | Stored::NewestApart(cells, _)) = stored;
+    let (Stored::Versions(cells) | Stored::NewestFirst(cells, _)) = stored;
     let mut entries = cells.range(from, Bound::Excluded(&end));
     let in_time = |key: &[u8]| timestamp_of(key).is_ok_and(|at| time.contains(at));
     match stored {
@@ -83,7 +83,7 @@ pub(crate) fn any_in_family(
                 }
             }
         }
-        Stored::NewestApart(..) => {
+        Stored::NewestFirst(..) => {
             let mut found = false;
             while let Some((key, _)) = entries.next(|_| false)? {
                 visit(stored, &Key::from_prefix(&key), time, u32::MAX, |version| {

@@ -1,4 +1,4 @@
-//! The history: older versions of columns, in groups that keep the newest apart.
+//! The history: older versions of columns, in groups that keep the newest first.
 //!
 //! Each entry is a pack (`pack.rs`) under the column's key at the time of its **oldest** version.
 //! Newer times sort first; so from the key at a time on, the first pack is the one that holds the

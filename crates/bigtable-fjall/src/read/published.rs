@@ -36,9 +36,9 @@ pub(crate) struct Batches {
 }
 
 /// A batch that is being written; it ends with this.
-pub(crate) struct UnderWay<'a>(&'a Batches);
+pub(crate) struct OpenBatch<'a>(&'a Batches);
 
-impl Drop for UnderWay<'_> {
+impl Drop for OpenBatch<'_> {
     fn drop(&mut self) {
         // A panic may have left a part of it: nobody shall see that.
         if !std::thread::panicking() {
@@ -49,10 +49,10 @@ impl Drop for UnderWay<'_> {
 
 impl Batches {
     /// Begins a batch. To be called under the commit lock, before the engine is given the batch.
-    pub(crate) fn begin(&self, db: &Database) -> UnderWay<'_> {
+    pub(crate) fn begin(&self, db: &Database) -> OpenBatch<'_> {
         self.before.store(db.visible_seqno(), Ordering::SeqCst);
         self.count.fetch_add(1, Ordering::SeqCst);
-        UnderWay(self)
+        OpenBatch(self)
     }
 
     /// How many have ended.
@@ -88,17 +88,17 @@ mod tests {
             published.map(|p| (p.batches, p.snapshot.get(&keyspace, "half").unwrap().is_some()))
         };
         assert_eq!(shows(batches.open(&db)), Some((0, false)));
-        let under_way = batches.begin(&db);
+        let open_batch = batches.begin(&db);
         assert_eq!(shows(batches.open(&db)), Some((0, false)), "nothing of it is there yet");
         // Half of the batch is inserted, and something raises the engine's number: here a write of
         // its own, otherwise the end of a flush.
         keyspace.insert("half", "of a batch").unwrap();
         assert_eq!(shows(batches.open(&db)), None);
-        drop(under_way);
+        drop(open_batch);
         assert_eq!(shows(batches.open(&db)), Some((1, true)));
         // What was raised between two batches disturbs none.
         db.keyspace("another", KeyspaceCreateOptions::default).unwrap();
-        let _under_way = batches.begin(&db);
+        let _open_batch = batches.begin(&db);
         assert_eq!(shows(batches.open(&db)), Some((1, true)));
     }
 }

@@ -14,10 +14,12 @@ use fjall::Slice;
 
 use crate::engine::Engine;
 use crate::failure::fault::Fault;
+use crate::layout::chosen::Chosen;
 use crate::layout::group::Group;
 use crate::layout::key::{Key, Shape, row_of};
 use crate::layout::table_info::TableInfo;
-use crate::read::row::{Chosen, Cursor};
+use crate::read::cells::Stored;
+use crate::read::cursor::Cursor;
 
 /// Entries that one page looks at, on disk or in memory, so that a scan that selects next to
 /// nothing comes back to its caller.
@@ -69,108 +71,108 @@ struct Wanted<'a> {
     columns: Vec<Chosen<'a>>,
 }
 
-impl Engine {
-    pub(crate) fn scan(
-        &self,
-        table: &TableInfo,
-        range: &RowRange,
-        select: &Selection,
-        limit: PageLimit,
-    ) -> Result<Page> {
-        self.check_usable()?;
-        let page = self.page(table, range, select, limit).map_err(|e| self.read_error(&e))?;
-        self.check_floor(select.above)?;
-        Ok(page)
-    }
-
-    fn page(
-        &self,
-        table: &TableInfo,
-        range: &RowRange,
-        select: &Selection,
-        limit: PageLimit,
-    ) -> std::result::Result<Page, Fault> {
-        let (from, end) = bounds(table.id, range);
-        if range.is_empty() || from >= end {
-            return Ok(Page { rows: Vec::new(), resume: None });
-        }
-        let snapshot;
-        let mut parts = Vec::new();
-        // The last row that all copies are known to reach.
-        let mut reach: Option<Key> = None;
-        let mut on_disk = Vec::new();
-        {
-            let mut memory = None;
-            for wanted in wanted(table, select) {
-                let held = match wanted.group.memory {
-                    Some(position) => {
-                        let memory = memory.get_or_insert_with(|| self.memory());
-                        if memory.group(position).has_none(table.id, &wanted.columns) {
-                            continue;
-                        }
-                        wanted.group.in_memory(memory)
-                    }
-                    None => None,
-                };
-                let Some(held) = held else {
-                    on_disk.push(wanted);
-                    continue;
-                };
-                let cursor = Cursor::open(held, &from, &end, &wanted.columns)?;
-                let (rows, ends) = copy(cursor, limit)?;
-                reach = match (reach, ends) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                };
-                parts.push(Part::Copied(rows));
-            }
-        }
-        snapshot = self.snapshot()?;
-        for Wanted { group, columns } in &on_disk {
-            let cursor = Cursor::open(group.on_disk(&snapshot), &from, &end, columns)?;
-            parts.push(Part::OnDisk(Box::new(cursor)));
-        }
-        merge(parts, reach, range, limit)
-    }
+pub(crate) fn scan(
+    engine: &Engine,
+    table: &TableInfo,
+    range: &RowRange,
+    select: &Selection,
+    limit: PageLimit,
+) -> Result<Page> {
+    engine.check_usable()?;
+    let page = page(engine, table, range, select, limit).map_err(|e| engine.read_error(&e))?;
+    engine.check_floor(select.above)?;
+    Ok(page)
 }
 
-impl Engine {
-    /// The last row of the range that has a cell.
-    pub(crate) fn last_row(&self, table: &TableInfo, range: &RowRange) -> Result<Option<RowKey>> {
-        self.check_usable()?;
-        let (from, end) = bounds(table.id, range);
-        if range.is_empty() || from >= end {
-            return Ok(None);
-        }
-        let mut last = None;
-        let mut see = |key: Option<Slice>| -> std::result::Result<(), Fault> {
-            let Some(key) = key else { return Ok(()) };
-            let shape = Shape::of(&key).ok_or(Fault::Damaged("a key that is none"))?;
-            let row = Key::from_prefix(shape.row_prefix(&key));
-            last = last.take().max(Some(row));
-            Ok(())
-        };
-        let bounds = || (Bound::Included(&*from), Bound::Excluded(&*end));
-        let mut look = || -> std::result::Result<(), Fault> {
-            let mut on_disk = Vec::new();
-            {
-                let memory = self.memory();
-                for group in &table.groups {
-                    match group.in_memory(&memory) {
-                        Some(held) => see(held.last_key(bounds())?)?,
-                        None => on_disk.push(group),
+fn page(
+    engine: &Engine,
+    table: &TableInfo,
+    range: &RowRange,
+    select: &Selection,
+    limit: PageLimit,
+) -> std::result::Result<Page, Fault> {
+    let (from, end) = bounds(table.id, range);
+    if range.is_empty() || from >= end {
+        return Ok(Page { rows: Vec::new(), resume: None });
+    }
+    let snapshot;
+    let mut parts = Vec::new();
+    // The last row that all copies are known to reach.
+    let mut reach: Option<Key> = None;
+    let mut on_disk = Vec::new();
+    {
+        let mut memory = None;
+        for wanted in wanted(table, select) {
+            let held = match wanted.group.memory {
+                Some(position) => {
+                    let memory = memory.get_or_insert_with(|| engine.memory());
+                    if memory.group(position).has_none(table.id, &wanted.columns) {
+                        continue;
                     }
+                    Stored::in_memory(wanted.group, memory)
+                }
+                None => None,
+            };
+            let Some(held) = held else {
+                on_disk.push(wanted);
+                continue;
+            };
+            let cursor = Cursor::open(held, &from, &end, &wanted.columns)?;
+            let (rows, ends) = copy(cursor, limit)?;
+            reach = match (reach, ends) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            parts.push(Part::Copied(rows));
+        }
+    }
+    snapshot = engine.snapshots.get(&engine.db)?;
+    for Wanted { group, columns } in &on_disk {
+        let cursor = Cursor::open(Stored::on_disk(group, &snapshot), &from, &end, columns)?;
+        parts.push(Part::OnDisk(Box::new(cursor)));
+    }
+    merge(parts, reach, range, limit)
+}
+
+/// The last row of the range that has a cell.
+pub(crate) fn last_row(
+    engine: &Engine,
+    table: &TableInfo,
+    range: &RowRange,
+) -> Result<Option<RowKey>> {
+    engine.check_usable()?;
+    let (from, end) = bounds(table.id, range);
+    if range.is_empty() || from >= end {
+        return Ok(None);
+    }
+    let mut last = None;
+    let mut see = |key: Option<Slice>| -> std::result::Result<(), Fault> {
+        let Some(key) = key else { return Ok(()) };
+        let shape = Shape::of(&key).ok_or(Fault::Damaged("a key that is none"))?;
+        let row = Key::from_prefix(shape.row_prefix(&key));
+        last = last.take().max(Some(row));
+        Ok(())
+    };
+    let bounds = || (Bound::Included(&*from), Bound::Excluded(&*end));
+    let mut look = || -> std::result::Result<(), Fault> {
+        let mut on_disk = Vec::new();
+        {
+            let memory = engine.memory();
+            for group in &table.groups {
+                match Stored::in_memory(group, &memory) {
+                    Some(held) => see(held.last_key(bounds())?)?,
+                    None => on_disk.push(group),
                 }
             }
-            let snapshot = self.snapshot()?;
-            for group in on_disk {
-                see(group.on_disk(&snapshot).last_key(bounds())?)?;
-            }
-            Ok(())
-        };
-        look().map_err(|fault| self.read_error(&fault))?;
-        Ok(last.map(|row: Key| RowKey::from(&*row_of(&row))))
-    }
+        }
+        let snapshot = engine.snapshots.get(&engine.db)?;
+        for group in on_disk {
+            see(Stored::on_disk(group, &snapshot).last_key(bounds())?)?;
+        }
+        Ok(())
+    };
+    look().map_err(|fault| engine.read_error(&fault))?;
+    Ok(last.map(|row: Key| RowKey::from(&*row_of(&row))))
 }
 
 /// What is selected, group by group.

@@ -14,11 +14,15 @@
 //! Invariant: a journal is removed after the engine has written and synced all runs that hold what
 //! the journal holds, and after an empty journal has taken its place.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fjall::{AbstractTree, PersistMode};
 
+use crate::commit::admission;
 use crate::engine::Engine;
+use crate::upkeep::old_journals::free_journals;
+use crate::upkeep::seal::check_engine;
 use crate::waits::may_wait;
 
 /// Shorter journals are left to the next opening, in bytes: it reads them faster than the runs of
@@ -28,50 +32,54 @@ const SHORT_BYTES: u64 = 4 << 20;
 const WRITING_OUT_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-impl Engine {
-    /// Leaves the directory as the next opening wants it. Nobody else uses the engine any more.
-    ///
-    /// After a failed write nobody knows the content of the journal, so it is left alone. An
-    /// inventory that could not be written says less than it might, and is right all the same.
-    pub(crate) fn close_journals(&self, write_out: bool) {
-        if self.check_usable().is_err() {
-            return;
-        }
-        let is_empty = write_out && self.write_all_out();
-        if self.db.persist(PersistMode::SyncAll).is_ok() {
-            let mut journals = self.journals();
-            let _ = if is_empty { journals.close_empty() } else { journals.close() };
-        }
+impl Drop for Engine {
+    fn drop(&mut self) {
+        close_journals(self, self.write_out_at_end.load(Ordering::Relaxed));
     }
+}
 
-    /// Writes all buffers out, and returns whether no journal holds anything else now.
-    fn write_all_out(&self) -> bool {
-        if self.stopped().is_some() || self.journals().bytes() < SHORT_BYTES {
-            return false;
-        }
-        if !self.has_room_for_buffers() {
-            return false;
-        }
-        may_wait("writing all buffers out");
-        let began = Instant::now();
-        if self.free_journals(u64::MAX).is_err() {
-            return false;
-        }
-        while !self.is_all_in_runs() {
-            if self.check_engine().is_err() || began.elapsed() > WRITING_OUT_MAX {
-                return false;
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-        self.stopped().is_none()
+/// Leaves the directory as the next opening wants it. Nobody else uses the engine any more.
+///
+/// After a failed write nobody knows the content of the journal, so it is left alone. An
+/// inventory that could not be written says less than it might, and is right all the same.
+fn close_journals(engine: &Engine, write_out: bool) {
+    if engine.check_usable().is_err() {
+        return;
     }
+    let is_empty = write_out && write_all_out(engine);
+    if engine.db.persist(PersistMode::SyncAll).is_ok() {
+        let mut journals = engine.journals();
+        let _ = if is_empty { journals.close_empty() } else { journals.close() };
+    }
+}
 
-    /// Whether the buffers are empty, and the engine has removed all journals but the newest.
-    fn is_all_in_runs(&self) -> bool {
-        let Ok(keyspaces) = self.db.supervisor.keyspaces.read() else { return false };
-        keyspaces.values().all(|one| one.tree.get_highest_memtable_seqno().is_none())
-            && self.db.journal_count() == 1
+/// Writes all buffers out, and returns whether no journal holds anything else now.
+fn write_all_out(engine: &Engine) -> bool {
+    if engine.stopped().is_some() || engine.journals().bytes() < SHORT_BYTES {
+        return false;
     }
+    if !admission::has_room_for_buffers(engine) {
+        return false;
+    }
+    may_wait("writing all buffers out");
+    let began = Instant::now();
+    if free_journals(engine, u64::MAX).is_err() {
+        return false;
+    }
+    while !is_all_in_runs(engine) {
+        if check_engine(&engine.db).is_err() || began.elapsed() > WRITING_OUT_MAX {
+            return false;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    engine.stopped().is_none()
+}
+
+/// Whether the buffers are empty, and the engine has removed all journals but the newest.
+fn is_all_in_runs(engine: &Engine) -> bool {
+    let Ok(keyspaces) = engine.db.supervisor.keyspaces.read() else { return false };
+    keyspaces.values().all(|one| one.tree.get_highest_memtable_seqno().is_none())
+        && engine.db.journal_count() == 1
 }
 
 #[cfg(test)]
@@ -97,7 +105,7 @@ mod tests {
         let options = Options { durability, ..Options::default() };
         let store = FjallStore::open(dir, options).unwrap();
         let lock = LocalityGroup::in_memory("lock", OnFull::Refuse { cells_max: 1000 });
-        let groups = vec![LocalityGroup::on_disk("cells", Layout::NewestApart), lock];
+        let groups = vec![LocalityGroup::on_disk("cells", Layout::NewestFirst), lock];
         let table = block_on(store.open_fjall_table("t", &TableSchema { groups })).unwrap();
         (store, table)
     }
@@ -180,21 +188,21 @@ mod tests {
         let (store, table) = open(dir, Durability::Buffered);
         (0..ROWS).for_each(|number| write(&table, number));
         let (old, kept) = (journal_file(&engine(dir), 0), dir.join("kept"));
-        crate::opening::link(&old, &kept).unwrap();
+        crate::directory::link(&old, &kept).unwrap();
         let before = Inventory::read(dir).unwrap().unwrap();
         store.close().unwrap();
         assert_eq!(journals(dir), [(1, false)]);
         let after = Inventory::read(dir).unwrap().unwrap();
         let second = |number| journal_file(&dir.join(JOURNALS_DIR), number);
         // The state before the last steps.
-        crate::opening::link(&kept, &second(0)).unwrap();
+        crate::directory::link(&kept, &second(0)).unwrap();
         if steps < 4 {
             let mut both = after.clone();
             both.journals.extend(before.journals.clone());
             both.write(dir).unwrap();
         }
         if steps < 3 {
-            crate::opening::link(&kept, &old).unwrap();
+            crate::directory::link(&kept, &old).unwrap();
         }
         if steps < 2 {
             before.write(dir).unwrap();

@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::directory::sync_directory;
+use crate::directory::{link, remove, sync_directory};
 use crate::opening::{self, Inventory, JOURNALS_DIR, Prepared, journal_file};
 use crate::waits::may_wait;
 
@@ -200,8 +200,8 @@ impl Journals {
     /// Gives a journal its second name, and adds it to the inventory.
     fn name(&mut self, number: u64) -> io::Result<()> {
         let second = journal_file(&self.second(), number);
-        opening::remove(&second)?;
-        opening::link(&journal_file(&self.engine, number), &second)?;
+        remove(&second)?;
+        link(&journal_file(&self.engine, number), &second)?;
         sync_directory(&self.second())?;
         self.inventory.journals.insert(number, 0);
         self.inventory.write(&self.dir)
@@ -220,7 +220,7 @@ impl Journals {
         self.sealed.retain(|sealed| !freed.contains(&sealed.number));
         self.inventory.write(&self.dir)?;
         let second = self.second();
-        freed.iter().try_for_each(|number| opening::remove(&journal_file(&second, *number)))
+        freed.iter().try_for_each(|number| remove(&journal_file(&second, *number)))
     }
 
     /// To be called when the store closes and its journal is synced as a whole.
@@ -246,7 +246,7 @@ impl Journals {
         File::create_new(journal_file(&self.engine, next))?.sync_all()?;
         sync_directory(&self.engine)?;
         self.go_on()?;
-        opening::remove(&journal_file(&self.engine, next - 1))?;
+        remove(&journal_file(&self.engine, next - 1))?;
         sync_directory(&self.engine)?;
         self.release()?;
         opening::unmark(&self.dir)

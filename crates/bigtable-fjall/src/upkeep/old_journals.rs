@@ -21,9 +21,11 @@ use bigtable::Result;
 use fjall::{AbstractTree, Keyspace};
 
 use crate::commit::puts::Puts;
+use crate::commit::write::write_batch;
 use crate::engine::{Engine, Lead};
 use crate::failure::fault;
-use crate::upkeep::reclaim::NO_KEY;
+use crate::layout::key::NO_KEY;
+use crate::upkeep::seal::{seal, writes_nothing_out};
 
 /// A lower limit would have the first journal freed as soon as it ends.
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
@@ -52,57 +54,54 @@ impl Looks {
     }
 }
 
-impl Engine {
-    /// Looks whether old journals are kept for a few cells, if it is time.
-    pub(crate) fn look_for_journals(&self, looks: &mut Looks) {
-        if !looks.due_in().is_zero() {
-            return;
-        }
-        looks.next = Instant::now() + LOOK_EVERY;
-        let batches = self.batches.ended();
-        let written = batches - std::mem::replace(&mut looks.batches, batches);
-        if written >= BATCHES_MAX {
-            return;
-        }
-        let Ok(_lead) = self.wait_to_lead() else { return };
-        // Whoever asks for something next meets the same error.
-        if self.db.journal_count() > 1 {
-            let _ = self.free_journals(u64::MAX);
-        }
-        let _ = self.journals().release();
+/// Looks whether old journals are kept for a few cells, if it is time.
+pub(crate) fn look_for_journals(engine: &Engine, looks: &mut Looks) {
+    if !looks.due_in().is_zero() {
+        return;
     }
+    looks.next = Instant::now() + LOOK_EVERY;
+    let batches = engine.snapshots.batches();
+    let written = batches - std::mem::replace(&mut looks.batches, batches);
+    if written >= BATCHES_MAX {
+        return;
+    }
+    let Ok(_lead) = engine.wait_to_lead() else { return };
+    // Whoever asks for something next meets the same error.
+    if engine.db.journal_count() > 1 {
+        let _ = free_journals(engine, u64::MAX);
+    }
+    let _ = engine.journals().release();
+}
 
-    /// Has the oldest journal freed, if journals take too many bytes. While the engine writes a
-    /// buffer out the look is put off: others would wait behind it, and the store would not be calm
-    /// meanwhile.
-    pub(crate) fn limit_journals(&self, lead: &Lead) {
-        if !self.writes_nothing_out(lead) {
-            return;
-        }
-        let bytes_max = self.options.journal_bytes_max.max(JOURNAL_BYTES_MIN);
-        let excess = self.journals().take_excess(bytes_max);
-        if let Some(end) = excess {
-            // The next write fails with the same error.
-            let _ = self.free_journals(end);
-        }
+/// Has the oldest journal freed, if journals take too many bytes. While the engine writes a
+/// buffer out the look is put off: others would wait behind it, and the store would not be calm
+/// meanwhile.
+pub(crate) fn limit_journals(engine: &Engine, lead: &Lead) {
+    if !writes_nothing_out(&engine.db, lead) {
+        return;
     }
+    let bytes_max = engine.options.journal_bytes_max.max(JOURNAL_BYTES_MIN);
+    let excess = engine.journals().take_excess(bytes_max);
+    if let Some(end) = excess {
+        // The next write fails with the same error.
+        let _ = free_journals(engine, end);
+    }
+}
 
-    /// Writes out the buffers of keyspaces that have not written out all below `end`, so that the
-    /// engine can remove the journals that hold nothing else.
-    pub(crate) fn free_journals(&self, end: u64) -> Result<()> {
-        // Those of tables that nobody has opened, too.
-        let all = self.db.supervisor.keyspaces.read().map_err(|_| fault::stopped())?;
-        let keyspaces: Vec<_> =
-            all.values().filter(|one| keeps_journals(one, end)).cloned().collect();
-        drop(all);
-        let mut puts = Puts::default();
-        keyspaces.iter().for_each(|keyspace| puts.remove(keyspace, NO_KEY));
-        self.write(puts.into(), self.sync())?;
-        for keyspace in &keyspaces {
-            self.seal(keyspace);
-        }
-        Ok(())
+/// Writes out the buffers of keyspaces that have not written out all below `end`, so that the
+/// engine can remove the journals that hold nothing else.
+pub(crate) fn free_journals(engine: &Engine, end: u64) -> Result<()> {
+    // Those of tables that nobody has opened, too.
+    let all = engine.db.supervisor.keyspaces.read().map_err(|_| fault::stopped())?;
+    let keyspaces: Vec<_> = all.values().filter(|one| keeps_journals(one, end)).cloned().collect();
+    drop(all);
+    let mut puts = Puts::default();
+    keyspaces.iter().for_each(|keyspace| puts.remove(keyspace, NO_KEY));
+    write_batch(engine, puts.into(), engine.sync())?;
+    for keyspace in &keyspaces {
+        seal(engine, keyspace);
     }
+    Ok(())
 }
 
 /// Whether the engine may keep a journal of batches below `end` for this keyspace.
@@ -168,8 +167,8 @@ mod tests {
         };
         wait(&|| engine.db.outstanding_flushes() == 0, "a buffer is not written out");
         assert!(engine.db.journal_count() > 1, "nothing keeps it");
-        let mut looks = Looks { next: Instant::now(), batches: engine.batches.ended() };
-        engine.look_for_journals(&mut looks);
+        let mut looks = Looks { next: Instant::now(), batches: engine.snapshots.batches() };
+        look_for_journals(engine, &mut looks);
         wait(&|| engine.db.journal_count() == 1, "the old journal is still there");
         assert!(looks.due_in() > LOOK_EVERY / 2);
     }

@@ -20,11 +20,15 @@ use bigtable::sync::locked;
 use fjall::Keyspace;
 use futures::channel::oneshot;
 
+use crate::commit::admission;
 use crate::commit::puts::Puts;
 use crate::commit::room::Use;
+use crate::commit::write::write_batch;
 use crate::engine::Engine;
 use crate::failure::fault::{self, Fault};
 use crate::layout::group::Group;
+use crate::layout::key::NO_KEY;
+use crate::upkeep::seal::rotate;
 
 /// The least that must have been removed from a keyspace to be worth a merge.
 const REMOVED_MIN: u64 = 1000;
@@ -32,8 +36,6 @@ const REMOVED_MIN: u64 = 1000;
 const REMOVED_PART: u64 = 4;
 /// A keyspace of more bytes than this is not merged as a whole.
 const KEYSPACE_BYTES_MAX: u64 = 256 << 20;
-/// Shorter than every key of a cell.
-pub(crate) const NO_KEY: [u8; 1] = [0];
 /// How long new cells may take to be written out, and how often that is looked at.
 const WRITING_OUT_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -114,10 +116,10 @@ impl Work {
             let lead = self.engine.lead.lock().map_err(|_| fjall::Error::Poisoned)?;
             // The merge writes all of it again before it removes anything. Upkeep may use the same
             // space: a merge is what gives the space of removed cells back.
-            if !self.engine.admits_merge(&lead, keyspace) {
+            if !admission::admits_merge(&self.engine, &lead, keyspace) {
                 return Ok(false);
             }
-            self.engine.forget_snapshot();
+            self.engine.snapshots.forget();
             self.begin_to_write_out(keyspace)?;
         }
         self.wait_until_written(keyspace);
@@ -140,12 +142,12 @@ impl Work {
         }
         {
             let lead = self.engine.wait_to_lead()?;
-            self.engine.admit(&lead, Use::Upkeep, 0)?;
+            admission::admit(&self.engine, &lead, Use::Upkeep, 0)?;
             let mut puts = Puts::default();
             for keyspace in merged {
                 puts.remove(keyspace, NO_KEY);
             }
-            self.engine.write(puts.into(), self.engine.sync())?;
+            write_batch(&self.engine, puts.into(), self.engine.sync())?;
             let fault = |fault: Fault| fault.at(&self.engine.path, "giving space back");
             let mut merged = merged.iter();
             merged.try_for_each(|keyspace| self.begin_to_write_out(keyspace)).map_err(fault)?;
@@ -158,7 +160,7 @@ impl Work {
 
     /// Has the engine write new cells out of memory. To be called under the commit lock.
     fn begin_to_write_out(&self, keyspace: &Keyspace) -> std::result::Result<(), Fault> {
-        self.engine.rotate(keyspace)?;
+        rotate(&self.engine.calm, keyspace)?;
         Ok(())
     }
 

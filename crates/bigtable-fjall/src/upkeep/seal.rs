@@ -7,13 +7,13 @@
 //! the queue, it waits for ever, and from then on nothing is written out: memory and journal grow
 //! without bound, until the store is opened again and has to write out all of it at once (fjall
 //! 3.1, <https://github.com/fjall-rs/fjall/pull/323>). So every keyspace is created with a buffer
-//! that is never full for the engine, and the committer seals; and whoever gives space back
-//! (`reclaim.rs`).
+//! that is never full for the engine. The committer seals buffers (`full.rs`), and so does the
+//! thread that gives space back (`reclaim.rs`).
 //!
 //! A sealed buffer becomes a sorted run, and runs are merged. The engine merges once for each
 //! buffer; if that is too little, writers wait at 30 runs for a merge that only a write would have
-//! brought. So files are of such a size that it is enough, and where it is not, because a store was
-//! created with smaller buffers, the committer merges before it seals.
+//! brought. Files are sized so that one merge per buffer keeps up. Stores created with smaller
+//! buffers do not keep up; for them the committer merges before it seals.
 //!
 //! Invariant: the queue of the engine's threads, of 1,000 messages, never becomes full. Each buffer
 //! that is sealed makes two messages, of which the second follows when the first is taken, and
@@ -22,16 +22,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fjall::{AbstractTree, Keyspace, PersistMode};
+use fjall::{AbstractTree, Database, Keyspace, PersistMode};
 
+use crate::commit::calm::Calm;
 use crate::engine::{Engine, Lead};
 use crate::layout::tuning::first_level;
-use crate::upkeep::churn::{BYTES_FOR_ONE, SUPERSEDED_MAX};
 use crate::waits::may_wait;
 
-/// Full buffers are looked for when so large a part of one may have been filled: a look takes a
-/// lock of the engine for each keyspace.
-const LOOKED_FOR_PARTS: u64 = 16;
 /// How many buffers of a keyspace may wait to be written out.
 const SEALED_MAX: usize = 3;
 /// How many messages about sealed buffers may wait for the engine's threads, which have room for
@@ -42,120 +39,66 @@ pub(crate) const RUNS_MAX: usize = 16;
 /// How often it is looked at whether there is room again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-impl Engine {
-    /// Seals the buffers that are full, now that a batch put so many bytes into them. The batch is
-    /// written whatever comes of it; if it fails, the next one is not.
-    pub(crate) fn seal_full(&self, lead: &Lead, bytes: u64) {
-        lead.unlooked.set(lead.unlooked.get() + bytes);
-        if !self.is_look_due(lead) {
-            return;
-        }
-        lead.unlooked.set(0);
-        for group in &lead.groups {
-            for keyspace in group.keyspaces() {
-                if self.seal_if_full(lead, keyspace)
-                    && let Some(mut churn) = group.churn()
-                {
-                    churn.restart();
-                }
-            }
-        }
-        self.seal_if_full(lead, &self.catalog.0);
-        self.limit_journals(lead);
-    }
+/// Whether no sealed buffer of an open table is left.
+pub(crate) fn writes_nothing_out(db: &Database, lead: &Lead) -> bool {
+    db.outstanding_flushes() == 0
+        && lead.keyspaces().all(|keyspace| keyspace.sealed_memtable_count() == 0)
+}
 
-    /// Whether it is time to look for full buffers.
-    pub(crate) fn is_look_due(&self, lead: &Lead) -> bool {
-        lead.unlooked.get() >= self.options.write_buffer_bytes / LOOKED_FOR_PARTS
-    }
+/// Whether the buffer was sealed.
+pub(crate) fn seal(engine: &Engine, keyspace: &Keyspace) -> bool {
+    sealed(engine, make_room(engine, keyspace).and_then(|()| rotate(&engine.calm, keyspace)))
+}
 
-    /// Seals the buffers of which much is superseded (`churn.rs`), but waits for nothing: a buffer
-    /// that is being written out comes first. A write that fails shows at the next batch, as in
-    /// [`Engine::seal_full`].
-    pub(crate) fn seal_churned(&self, lead: &Lead) {
-        for group in &lead.groups {
-            let Some(mut churn) = group.churn() else { continue };
-            let Some(superseded) = churn.much() else { continue };
-            let bytes = group.cells.disk_space();
-            let due = SUPERSEDED_MAX + bytes / BYTES_FOR_ONE;
-            if superseded < due {
-                churn.put_off(due);
-                continue;
-            }
-            if group.cells.sealed_memtable_count() > 0 {
-                churn.put_off(superseded + SUPERSEDED_MAX / 4);
-                continue;
-            }
-            churn.restart();
-            self.sealed(self.rotate(&group.cells));
-        }
-    }
+/// Seals the buffer, unless it is empty: returns whether it was. To be called under the commit
+/// lock.
+pub(crate) fn rotate(calm: &Calm, keyspace: &Keyspace) -> fjall::Result<bool> {
+    may_wait("sealing a buffer");
+    calm.ends(keyspace);
+    keyspace.rotate_memtable()
+}
 
-    /// Whether the buffer was full, and was sealed. While the engine writes another buffer out this
-    /// one may become larger: it would wait, and the store would not be calm meanwhile.
-    fn seal_if_full(&self, lead: &Lead, keyspace: &Keyspace) -> bool {
-        let (size, full) =
-            (keyspace.tree.active_memtable().size(), self.options.write_buffer_bytes);
-        let is_due = size >= full.saturating_add(full / 2)
-            || (size >= full && self.writes_nothing_out(lead));
-        is_due && self.seal(keyspace)
-    }
+/// Whether a buffer was sealed. If that failed, the next batch is refused.
+pub(super) fn sealed(engine: &Engine, sealing: fjall::Result<bool>) -> bool {
+    sealing.unwrap_or_else(|error| {
+        engine.stop(&error);
+        false
+    })
+}
 
-    /// Whether the buffer was sealed.
-    pub(crate) fn seal(&self, keyspace: &Keyspace) -> bool {
-        self.sealed(self.make_room(keyspace).and_then(|()| self.rotate(keyspace)))
+/// Has a keyspace take another sealed buffer. The engine itself has writers wait, in steps of
+/// 100 ms and for ever should it have failed: at one sealed buffer more than here, and at 30
+/// unmerged runs.
+pub(crate) fn make_room(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<()> {
+    while keyspace.sealed_memtable_count() >= SEALED_MAX
+        || engine.db.outstanding_flushes() >= MESSAGES_MAX
+    {
+        check_engine(&engine.db)?;
+        may_wait("room for a buffer");
+        std::thread::sleep(LOOK_EVERY);
     }
+    merge_runs(engine, keyspace)
+}
 
-    /// Seals the buffer, unless it is empty: returns whether it was. To be called under the commit
-    /// lock.
-    pub(crate) fn rotate(&self, keyspace: &Keyspace) -> fjall::Result<bool> {
-        may_wait("sealing a buffer");
-        self.calm.ends(keyspace);
-        keyspace.rotate_memtable()
+/// Merges new runs into the first level where the engine is behind with that: it merges once
+/// for each buffer it has written out, at the level that it finds most in need.
+fn merge_runs(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<()> {
+    let runs = || keyspace.tree.l0_run_count();
+    let mut before = usize::MAX;
+    while runs() >= RUNS_MAX && (runs() < before || engine.db.active_compactions() > 0) {
+        check_engine(&engine.db)?;
+        before = runs();
+        let kept_from = engine.db.supervisor.snapshot_tracker.get_seqno_safe_to_gc();
+        keyspace.tree.compact(Arc::new(first_level(&engine.options)), kept_from)?;
+        // The runs may be in the engine's hands.
+        std::thread::sleep(LOOK_EVERY);
     }
+    Ok(())
+}
 
-    /// Whether a buffer was sealed. If that failed, the next batch is refused.
-    fn sealed(&self, sealing: fjall::Result<bool>) -> bool {
-        sealing.unwrap_or_else(|error| {
-            self.stop(&error);
-            false
-        })
-    }
-
-    /// Has a keyspace take another sealed buffer. The engine itself has writers wait, in steps of
-    /// 100 ms and for ever should it have failed: at one sealed buffer more than here, and at 30
-    /// unmerged runs.
-    pub(crate) fn make_room(&self, keyspace: &Keyspace) -> fjall::Result<()> {
-        while keyspace.sealed_memtable_count() >= SEALED_MAX
-            || self.db.outstanding_flushes() >= MESSAGES_MAX
-        {
-            self.check_engine()?;
-            may_wait("room for a buffer");
-            std::thread::sleep(LOOK_EVERY);
-        }
-        self.merge_runs(keyspace)
-    }
-
-    /// Merges new runs into the first level where the engine is behind with that: it merges once
-    /// for each buffer it has written out, at the level that it finds most in need.
-    fn merge_runs(&self, keyspace: &Keyspace) -> fjall::Result<()> {
-        let runs = || keyspace.tree.l0_run_count();
-        let mut before = usize::MAX;
-        while runs() >= RUNS_MAX && (runs() < before || self.db.active_compactions() > 0) {
-            self.check_engine()?;
-            before = runs();
-            let kept_from = self.db.supervisor.snapshot_tracker.get_seqno_safe_to_gc();
-            keyspace.tree.compact(Arc::new(first_level(&self.options)), kept_from)?;
-            // The runs may be in the engine's hands.
-            std::thread::sleep(LOOK_EVERY);
-        }
-        Ok(())
-    }
-
-    /// An error once the engine has failed; nothing is to be written here.
-    pub(crate) fn check_engine(&self) -> fjall::Result<()> {
-        self.db.persist(PersistMode::Buffer)
-    }
+/// An error once the engine has failed; nothing is to be written here.
+pub(crate) fn check_engine(db: &Database) -> fjall::Result<()> {
+    db.persist(PersistMode::Buffer)
 }
 
 #[cfg(test)]
@@ -230,7 +173,7 @@ mod tests {
         SEALED.synced.release();
         let most = (0..4 * MESSAGES).map(|_| write(1)).max();
         assert!(most < Some(2 * FULL), "a buffer of {most:?} bytes was not sealed");
-        assert!(!SEALED.told.load(Ordering::SeqCst), "the engine takes a buffer for full");
+        assert!(!SEALED.rotated.load(Ordering::SeqCst), "the engine takes a buffer for full");
         wait_until("all buffers are written out", || keyspace.sealed_memtable_count() == 0);
     }
 

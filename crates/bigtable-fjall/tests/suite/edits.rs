@@ -130,7 +130,7 @@ fn who_still_has_a_dropped_table_reads_nothing_and_spoils_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = FjallStore::open(dir.path().join("s"), options(Durability::Buffered)).unwrap();
     let of = |name: &str| {
-        let group = LocalityGroup::on_disk("newest", Layout::NewestApart);
+        let group = LocalityGroup::on_disk("newest", Layout::NewestFirst);
         TableSchema { groups: vec![LocalityGroup { name: name.to_owned(), ..group }] }
     };
     let dropped = block_on(store.open_fjall_table("dropped", &of("first"))).unwrap();

@@ -48,7 +48,7 @@ fn schema() -> TableSchema {
     TableSchema {
         groups: vec![
             LocalityGroup::on_disk("plain", Layout::Versions),
-            LocalityGroup::on_disk("newest", Layout::NewestApart),
+            LocalityGroup::on_disk("newest", Layout::NewestFirst),
             LocalityGroup::in_memory("memory", OnFull::Refuse { cells_max: 100_000 }),
             LocalityGroup::in_memory("spill", OnFull::Spill { cells_max: 20 }),
         ],

@@ -222,7 +222,7 @@ fn schemas_are_kept() {
     let opened = block_on(store.open_table("t", &other));
     assert!(matches!(opened, Err(bigtable::Error::InvalidRequest(_))), "{opened:?}");
     let mut other = schema();
-    other.groups[0].layout = bigtable::Layout::NewestApart;
+    other.groups[0].layout = bigtable::Layout::NewestFirst;
     let opened = block_on(store.open_table("u", &other));
     assert!(matches!(opened, Err(bigtable::Error::InvalidRequest(_))), "{opened:?}");
     assert_eq!(block_on(store.table_names()).unwrap(), ["t"]);

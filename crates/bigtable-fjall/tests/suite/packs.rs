@@ -1,5 +1,5 @@
-//! Columns of groups that keep the newest version apart, against a map: their versions lie in packs
-//! that are filled, moved, split and taken apart, here with bounds so tight that it happens all the
+//! Columns of groups that keep the newest first, against a map: their versions lie in packs
+//! that are filled, moved, split and decoded, here with bounds so tight that it happens all the
 //! time.
 
 use std::collections::BTreeMap;
@@ -159,7 +159,7 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let schema = TableSchema {
-            groups: vec![LocalityGroup::on_disk("newest", Layout::NewestApart)],
+            groups: vec![LocalityGroup::on_disk("newest", Layout::NewestFirst)],
         };
         let open = || {
             let options = Options {

@@ -118,7 +118,7 @@ fn many_runs_on_disk() {
         block_on(store.open_table("t", &crate::schema())).unwrap()
     };
     let table = opened();
-    // Enough that cells are written out as sorted runs, compacted, and kept apart from their keys.
+    // Enough that cells are written out as sorted runs, compacted, and large values moved.
     for round in 1..=8 {
         for row in 0..60 {
             let large = "x".repeat(6000 + row as usize);

@@ -40,7 +40,7 @@ pub(crate) const FAMILIES: [Family; 6] = [PLAIN, DATA, LOCK, WRITE, ROLLBACK, NO
 pub(crate) fn engine_schema() -> TableSchema {
     let group = |family: Family| {
         let layout = match family.as_str() {
-            "write" => Layout::NewestApart,
+            "write" => Layout::NewestFirst,
             "lock" | "rollback" | "notify" => {
                 Layout::InMemory(OnFull::Spill { cells_max: CELLS_IN_MEMORY_MAX })
             }

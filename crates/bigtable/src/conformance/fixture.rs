@@ -12,7 +12,7 @@ use crate::{Selection, Store, Table, TableSchema, TimeRange, Timestamp};
 pub(super) const PLAIN: Family = Family::from_static("plain");
 /// A second family in the locality group of [`PLAIN`].
 pub(super) const PLAIN_TOO: Family = Family::from_static("plain-too");
-/// On disk, the newest version apart.
+/// On disk, the newest version first.
 pub(super) const NEWEST: Family = Family::from_static("newest");
 /// In memory, with a bound that no case reaches by accident.
 pub(super) const MEMORY: Family = Family::from_static("memory");
@@ -39,7 +39,7 @@ pub(super) fn schema(case: &str) -> TableSchema {
     TableSchema {
         groups: vec![
             group("plain", &[PLAIN, PLAIN_TOO], Layout::Versions),
-            group("newest", &[NEWEST], Layout::NewestApart),
+            group("newest", &[NEWEST], Layout::NewestFirst),
             group("memory", &[MEMORY], memory),
             group("spill", &[SPILL], spill),
         ],

@@ -66,7 +66,7 @@ pub(super) async fn other_schemas(store: &dyn Store) {
         ("a family less", changed(&|s| drop(s.groups[0].families.pop()))),
         ("a family more", changed(&|s| s.groups[0].families.push(more.clone()))),
         ("a group less", changed(&|s| drop(s.groups.pop()))),
-        ("another layout", changed(&|s| s.groups[0].layout = Layout::NewestApart)),
+        ("another layout", changed(&|s| s.groups[0].layout = Layout::NewestFirst)),
         (
             "another bound",
             changed(&|s| {
@@ -76,7 +76,7 @@ pub(super) async fn other_schemas(store: &dyn Store) {
     ] {
         invalid(what, store.open_table("tables_other", &wrong).await);
     }
-    let again = changed(&|s| s.groups[0].layout = Layout::NewestApart);
+    let again = changed(&|s| s.groups[0].layout = Layout::NewestFirst);
     let got = store.open_table("tables_other_too", &again).await;
     invalid("a group that another table describes differently", got);
     ok("opening again", store.open_table("tables_other", &right).await);

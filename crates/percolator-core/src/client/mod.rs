@@ -161,7 +161,8 @@ impl Client {
         Ok(transact::transact(&self.shared, work).await?.value)
     }
 
-    /// As [`transact`](Client::transact), and returns the commit timestamp with the closure's value.
+    /// As [`transact`](Client::transact), and returns the commit timestamp with the closure's
+    /// value.
     ///
     /// ```
     /// # use percolator_core::face as percolator;

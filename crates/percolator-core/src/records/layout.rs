@@ -86,7 +86,7 @@ pub fn table_schema() -> TableSchema {
         groups: vec![
             LocalityGroup::on_disk("data", Layout::Versions),
             LocalityGroup::in_memory("lock", OnFull::Refuse { cells_max: LOCKS_MAX }),
-            LocalityGroup::on_disk("write", Layout::NewestApart),
+            LocalityGroup::on_disk("write", Layout::NewestFirst),
             LocalityGroup::in_memory("rollback", OnFull::Spill { cells_max: TOMBS_MAX }),
             notify_group(),
             failed_group(),

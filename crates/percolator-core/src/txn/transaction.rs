@@ -170,8 +170,8 @@ impl Transaction {
     /// # use percolator_core::face as percolator;
     /// # percolator_core::doc_test(|client| async move {
     /// use percolator::Column;
-    /// let (docs, title, text) =
-    ///     (client.table("docs").await?, Column::literal("doc:title"), Column::literal("doc:text"));
+    /// let (title, text) = (Column::literal("doc:title"), Column::literal("doc:text"));
+    /// let docs = client.table("docs").await?;
     /// client.transact(async |mut tx| tx.set(&docs, "a", &title, "A cod")).await?;
     /// let [found, missing] = client.begin().await?.get_row(&docs, "a", [&title, &text]).await?;
     /// assert_eq!(found.as_deref(), Some(&b"A cod"[..]));

@@ -97,7 +97,7 @@ pub(super) async fn raw(
     newest_apart: bool,
 ) -> anyhow::Result<Place> {
     let (group, family) = if newest_apart {
-        (LocalityGroup::on_disk("newest", Layout::NewestApart), NEWEST)
+        (LocalityGroup::on_disk("newest", Layout::NewestFirst), NEWEST)
     } else {
         (LocalityGroup::on_disk("versions", Layout::Versions), VERSIONS)
     };
@@ -109,7 +109,7 @@ pub(super) async fn raw(
 pub(super) async fn twice(store: &dyn Store, name: &str) -> anyhow::Result<Place> {
     // As the locks of transactions lie.
     let locks = LocalityGroup::in_memory("locks", OnFull::Refuse { cells_max: CELLS_MAX });
-    let newest = LocalityGroup::on_disk("newest", Layout::NewestApart);
+    let newest = LocalityGroup::on_disk("newest", Layout::NewestFirst);
     let table = store.open_table(name, &TableSchema { groups: vec![locks, newest] }).await?;
     Ok(Place::Twice { table })
 }
@@ -157,7 +157,7 @@ struct Together(Arc<FjallStore>);
 impl Store for Together {
     async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
         let together = |group: &LocalityGroup| match group.layout {
-            Layout::NewestApart => LocalityGroup { layout: Layout::Versions, ..group.clone() },
+            Layout::NewestFirst => LocalityGroup { layout: Layout::Versions, ..group.clone() },
             Layout::Versions | Layout::InMemory(_) => group.clone(),
         };
         let groups = schema.groups.iter().map(together).collect();

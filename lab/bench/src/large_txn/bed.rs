@@ -54,7 +54,7 @@ impl Bed {
         };
         let store = Arc::new(FjallStore::open(dir, options)?);
         // Laid out as write records are.
-        let groups = vec![LocalityGroup::on_disk("newest", Layout::NewestApart)];
+        let groups = vec![LocalityGroup::on_disk("newest", Layout::NewestFirst)];
         let raw = store.open_table("raw", &TableSchema { groups }).await?;
         let db = Percolator::over(store, Options::default()).await?;
         let table = db.table("cells").await?;

@@ -77,7 +77,7 @@ impl Rows {
             ..bigtable_fjall::Options::default()
         };
         let store = Arc::new(FjallStore::open(settings.dir.join("rows"), options)?);
-        let groups = vec![LocalityGroup::on_disk("newest", Layout::NewestApart)];
+        let groups = vec![LocalityGroup::on_disk("newest", Layout::NewestFirst)];
         let raw = store.open_table("raw", &TableSchema { groups }).await?;
         let db = Percolator::over(store.clone(), Options::default()).await?;
         let (one, ten) = (db.table("one").await?, db.table("ten").await?);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 use bigtable::{Family, Layout, LocalityGroup, Mutation, OnFull, RowMutation, Selection, Store};
 use bigtable::{Table, TimeRange, Timestamp};
@@ -10,6 +11,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 use crate::commit::puts::Puts;
+use crate::commit::write::write_batch;
+use crate::engine::Failure;
 use crate::{Durability, FjallStore, FjallTable};
 
 const CELLS: Family = Family::from_static("cells");
@@ -18,7 +21,7 @@ const LOCK: Family = Family::from_static("lock");
 
 fn schema() -> TableSchema {
     let lock = LocalityGroup::in_memory("lock", OnFull::Refuse { cells_max: 1000 });
-    TableSchema { groups: vec![LocalityGroup::on_disk("cells", Layout::NewestApart), lock] }
+    TableSchema { groups: vec![LocalityGroup::on_disk("cells", Layout::NewestFirst), lock] }
 }
 
 fn open(dir: &Path, durability: Durability) -> (FjallStore, FjallTable) {
@@ -57,7 +60,7 @@ fn write_at_once(table: &FjallTable, bytes: usize) -> Error {
         for key in HALVES {
             puts.insert(&info.groups[0].cells, key.as_bytes(), &value[..]);
         }
-        engine.write(puts.into(), engine.sync())
+        write_batch(&engine, puts.into(), engine.sync())
     };
     table.store.answer(generation, result).unwrap_err()
 }
@@ -99,9 +102,9 @@ fn without_space(dir: &Path, durability: Durability) {
         write(&other, row + 1000).unwrap();
     }
     let before = table.opened().0.generation;
-    let told = write_at_once(&table, 20 << 20);
+    let error = write_at_once(&table, 20 << 20);
     // It is certain that the batch is not applied.
-    assert!(matches!(&told, Error::Unavailable { .. }), "{told}");
+    assert!(matches!(&error, Error::Unavailable { .. }), "{error}");
     assert_eq!(table.opened().0.generation, before + 1);
     assert!(!is_half_there(&table));
     let check = |table: &FjallTable, other: &FjallTable, rows: usize| {
@@ -133,8 +136,8 @@ fn an_engine_that_has_stopped_is_opened_anew_by_the_next_write() {
         stop();
         assert!(read(&table, 9), "reads go on");
         assert_eq!(table.opened().0.generation, 0, "and do not wait for anything");
-        let told = write(&table, 10).unwrap_err();
-        assert!(matches!(told, Error::Unavailable { .. }), "{told}");
+        let error = write(&table, 10).unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{error}");
         assert_eq!(table.opened().0.generation, 1);
         write(&table, 10).unwrap();
         assert!((0..=10).all(|row| read(&table, row)));
@@ -144,8 +147,8 @@ fn an_engine_that_has_stopped_is_opened_anew_by_the_next_write() {
         assert!(read(&table, 10));
         assert!(write(&table, 11).is_err());
         assert_eq!(table.opened().0.generation, 2);
-        let told = write(&table, 11).unwrap_err();
-        assert!(told.to_string().contains("again and again"), "{told}");
+        let error = write(&table, 11).unwrap_err();
+        assert!(error.to_string().contains("again and again"), "{error}");
         assert!(matches!(store.condition(), Condition::Failing { .. }));
         assert!((0..=10).all(|row| read(&table, row)));
     }

@@ -1,10 +1,10 @@
-//! Changing columns of groups that keep the newest version apart: what lies under the column's own
+//! Changing columns of groups that keep the newest versions first: what lies under the column's own
 //! key, and what in the history.
 //!
 //! A newer version is put before the others under the column's own key. When there is no room, what
 //! lies there becomes an entry of the history as it is, and the newer version begins anew: that is
-//! one insert for each write, and one more for each pack. Whatever else is asked for takes packs
-//! apart and puts them together again; it is rare, or it deletes much at once.
+//! one insert for each write, and one more for each pack. Every other change decodes packs and
+//! encodes them again. Such changes are rare, or they delete much at once.
 //!
 //! Invariants: those of `history.rs`.
 
@@ -15,20 +15,20 @@ use super::{Draft, Space};
 use crate::failure::fault::Fault;
 use crate::layout::group::Group;
 use crate::layout::key::Key;
-use crate::layout::pack::{Cell, Cells, Pack};
+use crate::layout::pack::{Pack, TimedValue, TimedValues};
 use crate::read::column::timestamp_of;
 
 /// A change to the history: the key, and what is put there if it does not go.
 type Change = (Slice, Option<Slice>);
 
-/// The two spaces of a group that keeps the newest version apart.
+/// The two spaces of a group that keeps the newest versions first.
 fn spaces(group: &Group) -> (Space<'_>, Space<'_>) {
     (Space { group, history: false }, Space { group, history: true })
 }
 
 impl<'a> Draft<'a> {
     /// Sets a version.
-    pub(super) fn set_apart(
+    pub(super) fn set_newest_first(
         &mut self,
         group: &'a Group,
         column: &Key,
@@ -88,7 +88,7 @@ impl<'a> Draft<'a> {
         &mut self,
         group: &'a Group,
         column: &Key,
-        versions: &[Cell<'_>],
+        versions: &[TimedValue<'_>],
         mut older: bool,
     ) {
         let (own, _) = spaces(group);
@@ -105,7 +105,7 @@ impl<'a> Draft<'a> {
         &mut self,
         group: &'a Group,
         column: &Key,
-        versions: &[Cell<'_>],
+        versions: &[TimedValue<'_>],
         replaced: Option<&Slice>,
     ) {
         let (_, history) = spaces(group);
@@ -122,7 +122,7 @@ impl<'a> Draft<'a> {
 
     /// Deletes versions; if all under the column's own key go, the next older pack takes their
     /// place.
-    pub(super) fn delete_apart(
+    pub(super) fn delete_newest_first(
         &mut self,
         group: &'a Group,
         column: &Key,
@@ -215,12 +215,12 @@ fn decode(key: &[u8], stored: Option<Slice>) -> Result<Pack, Fault> {
 }
 
 /// The versions that do not lie in `time`.
-fn outside<'v>(versions: &Cells<'v>, time: TimeRange) -> Cells<'v> {
+fn outside<'v>(versions: &TimedValues<'v>, time: TimeRange) -> TimedValues<'v> {
     versions.iter().filter(|(timestamp, _)| !time.contains(*timestamp)).copied().collect()
 }
 
 /// Puts a version into its place among others, or in the place of the one with its timestamp.
-fn set_among<'v>(versions: &mut Cells<'v>, timestamp: Timestamp, value: &'v [u8]) {
+fn set_among<'v>(versions: &mut TimedValues<'v>, timestamp: Timestamp, value: &'v [u8]) {
     let place = versions.partition_point(|(other, _)| *other > timestamp);
     match versions.get_mut(place) {
         Some((other, old)) if *other == timestamp => *old = value,
@@ -245,7 +245,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = Options { pack_versions_max: versions_max, ..Options::default() };
         let store = FjallStore::open(dir.path(), options).unwrap();
-        let group = LocalityGroup::on_disk("newest", Layout::NewestApart);
+        let group = LocalityGroup::on_disk("newest", Layout::NewestFirst);
         let schema = TableSchema { groups: vec![group] };
         let table = block_on(store.open_fjall_table("t", &schema)).unwrap();
         for version in 1..=versions {

@@ -1,0 +1,190 @@
+//! Requests as callers bring them: a short one is committed on its caller's thread, if nobody else
+//! commits or waits; all others wait in the queue for the committer thread.
+//!
+//! Callers poll futures, so nothing that keeps a thread waiting is done on theirs: no sync, no
+//! seal, and no batch while the engine may hold it up (`calm.rs`).
+
+use std::collections::HashSet;
+use std::sync::{Arc, MutexGuard, TryLockError};
+
+use bigtable::{CommitRows, Error, Result, RowsOutcome};
+
+use crate::commit::edit::Request;
+use crate::commit::group_commit::{By, Job, commit_group};
+use crate::commit::queue::{GROUP_BYTES_MAX, Outcome, Reply, RowsWork, Work};
+use crate::engine::{Engine, Lead};
+use crate::failure::fault;
+use crate::layout::table_info::TableInfo;
+use crate::upkeep::full::is_look_due;
+
+/// Most keys and values, in bytes, that are committed on a caller's thread.
+const SHORT_BYTES_MAX: usize = 64 << 10;
+
+/// A request that has been given to the committer.
+pub(crate) enum Begun {
+    Done(Result<Outcome>),
+    Waits(Reply),
+}
+
+impl Begun {
+    fn queued(pushed: Result<Reply>) -> Self {
+        match pushed {
+            Ok(reply) => Begun::Waits(reply),
+            Err(error) => Begun::Done(Err(error)),
+        }
+    }
+
+    /// What became of it. Nothing of the engine is held meanwhile.
+    pub(crate) async fn outcome(self) -> Result<Outcome> {
+        match self {
+            Begun::Done(outcome) => outcome,
+            Begun::Waits(reply) => reply.outcome().await,
+        }
+    }
+}
+
+/// What came of a request that is committed at once or not at all.
+pub(crate) enum Tried {
+    Done(Result<Outcome>),
+    /// Nothing was done: here it is again.
+    NotNow(CommitRows),
+}
+
+/// Commits one request, or has it wait for the committer thread.
+pub(crate) fn begin(engine: &Engine, table: &Arc<TableInfo>, request: Request) -> Begun {
+    match try_lead(engine, engine.syncs(request.sync()), request.bytes()) {
+        Err(error) => Begun::Done(Err(error)),
+        Ok(Some(lead)) => Begun::Done(commit_one(engine, &lead, Job::Row(table, &request))),
+        Ok(None) => Begun::queued(engine.queue.push(Work::Row(table.clone(), request))),
+    }
+}
+
+/// As [`begin`], of a change of several rows.
+pub(crate) fn begin_rows(engine: &Engine, request: CommitRows) -> Result<Begun> {
+    let work = rows_work(engine, request)?;
+    Ok(match try_lead(engine, engine.sync(), work.request.bytes)? {
+        Some(lead) => Begun::Done(commit_one(engine, &lead, Job::Rows(&work))),
+        None => Begun::queued(engine.queue.push(Work::Rows(work))),
+    })
+}
+
+/// As [`begin_rows`], if it can be done at once; otherwise the request comes back.
+pub(crate) fn try_rows(engine: &Engine, request: CommitRows) -> Result<Tried> {
+    if !is_short(engine, engine.sync(), request.bytes) {
+        return Ok(Tried::NotNow(request));
+    }
+    let work = rows_work(engine, request)?;
+    Ok(match try_lead(engine, engine.sync(), work.request.bytes)? {
+        Some(lead) => Tried::Done(commit_one(engine, &lead, Job::Rows(&work))),
+        None => Tried::NotNow(work.request),
+    })
+}
+
+/// A sound request with its tables.
+fn rows_work(engine: &Engine, request: CommitRows) -> Result<RowsWork> {
+    let tables = tables_of(engine, &request)?;
+    request.check(|row| &tables[row].schema)?;
+    Ok(RowsWork { tables, request })
+}
+
+/// The table of each row.
+fn tables_of(engine: &Engine, request: &CommitRows) -> Result<Vec<Arc<TableInfo>>> {
+    let mut tables: Vec<Arc<TableInfo>> = Vec::with_capacity(request.rows.len());
+    for row in &request.rows {
+        let table = match tables.last() {
+            Some(last) if last.name == *row.table => last.clone(),
+            _ => engine.table_named(&row.table)?,
+        };
+        tables.push(table);
+    }
+    Ok(tables)
+}
+
+/// Commits the requests at once, or has them wait for the committer thread. At most
+/// [`GROUP_OPS_MAX`](crate::commit::queue::GROUP_OPS_MAX) of them.
+pub(crate) fn begin_all(
+    engine: &Engine,
+    table: &Arc<TableInfo>,
+    requests: Vec<Request>,
+) -> Vec<Begun> {
+    let sync = requests.iter().any(|request| engine.syncs(request.sync()));
+    let bytes = requests.iter().map(Request::bytes).sum();
+    match try_lead(engine, sync, bytes) {
+        Err(error) => requests.iter().map(|_| Begun::Done(Err(error.clone()))).collect(),
+        Ok(Some(lead)) => {
+            let outcomes = commit_chunk(engine, &lead, table, &requests);
+            outcomes.into_iter().map(Begun::Done).collect()
+        }
+        Ok(None) => {
+            let works = requests.into_iter().map(|request| Work::Row(table.clone(), request));
+            engine.queue.push_all(works).into_iter().map(Begun::queued).collect()
+        }
+    }
+}
+
+/// Whether a request so large may be committed on the thread of a caller that polls futures.
+fn is_short(engine: &Engine, sync: bool, bytes: usize) -> bool {
+    !sync && bytes <= SHORT_BYTES_MAX && engine.calm.is_calm()
+}
+
+/// The commit lock for a short request, if nobody holds it and nobody waits.
+fn try_lead(engine: &Engine, sync: bool, bytes: usize) -> Result<Option<MutexGuard<'_, Lead>>> {
+    engine.check_usable()?;
+    if !is_short(engine, sync, bytes) || !engine.queue.is_empty() {
+        return Ok(None);
+    }
+    match engine.lead.try_lock() {
+        Ok(lead) => {
+            // The holder before may have sealed a buffer.
+            let calm = engine.calm.is_calm() && !lead.left.get() && !is_look_due(engine, &lead);
+            Ok(calm.then_some(lead))
+        }
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Poisoned(_)) => Err(engine.broken()),
+    }
+}
+
+fn commit_one(engine: &Engine, lead: &Lead, job: Job<'_>) -> Result<Outcome> {
+    commit_group(engine, lead, By::Caller, 1, std::iter::once(job))
+        .pop()
+        .unwrap_or_else(|| Err(fault::too_late()))
+}
+
+/// Commits requests that may name a row more than once, on their caller's thread.
+fn commit_chunk(
+    engine: &Engine,
+    lead: &Lead,
+    table: &TableInfo,
+    requests: &[Request],
+) -> Vec<Result<Outcome>> {
+    let mut outcomes = Vec::with_capacity(requests.len());
+    let mut left = requests;
+    while !left.is_empty() {
+        let mut rows = HashSet::new();
+        let mut bytes_before = 0;
+        let group = left.iter().take_while(|request| {
+            let fits = bytes_before < GROUP_BYTES_MAX && rows.len() < engine.queue.group_rows_max();
+            bytes_before += request.bytes();
+            fits && rows.insert(request.row())
+        });
+        let (group, rest) = left.split_at(group.count());
+        let each = group.iter().map(|request| Job::Row(table, request));
+        let done = commit_group(engine, lead, By::Caller, group.len(), each);
+        outcomes.extend(done);
+        left = rest;
+    }
+    outcomes
+}
+
+pub(crate) fn matched(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Matched(true))
+}
+
+pub(crate) fn of_rows(outcome: Outcome) -> Result<RowsOutcome> {
+    match outcome {
+        Outcome::Committed(commit_ts) => Ok(RowsOutcome::Committed(commit_ts)),
+        Outcome::Rejected(row) => Ok(RowsOutcome::Rejected { row }),
+        Outcome::NoTimestamp => Ok(RowsOutcome::NoTimestamp),
+        Outcome::Matched(_) => Err(Error::Unknown { why: "the outcome is of one row".to_owned() }),
+    }
+}

@@ -1,0 +1,197 @@
+//! Group commit: requests are evaluated against the published state, and written as one batch.
+//!
+//! A row is in a group at most once, so every predicate sees all that came before it. A request of
+//! several rows takes its timestamp after the group's rows were made known to readers
+//! (`pending.rs`).
+
+use bigtable::{Error, Result};
+use smallvec::SmallVec;
+
+use crate::commit::admission;
+use crate::commit::draft::{Batch, Draft, Refused};
+use crate::commit::edit::Request;
+use crate::commit::queue::{Outcome, RowsWork};
+use crate::commit::room::Use;
+use crate::commit::view::View;
+use crate::commit::write::write_batch;
+use crate::engine::{Engine, Lead};
+use crate::layout::table_info::TableInfo;
+use crate::mutants::{self, off};
+use crate::upkeep::full::{seal_churned, seal_full};
+use crate::upkeep::refill::{refill, wants_refill};
+
+/// A request that is being committed.
+pub(super) enum Job<'a> {
+    Row(&'a TableInfo, &'a Request),
+    Rows(&'a RowsWork),
+}
+
+/// Whose thread commits a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// The thread of the caller, which polls futures.
+    Caller,
+    Committer,
+}
+
+/// Of each request of a group.
+pub(super) type Outcomes = SmallVec<[Result<Outcome>; 1]>;
+
+/// Commits requests of different rows as one batch.
+pub(super) fn commit_group<'a>(
+    engine: &Engine,
+    lead: &Lead,
+    by: By,
+    len: usize,
+    jobs: impl Iterator<Item = Job<'a>>,
+) -> Outcomes {
+    admission::look_at_disk(engine, lead);
+    // One request that must be on disk has all of the batch synced.
+    let mut sync = false;
+    let mut batch = Batch::default();
+    let mut outcomes = Outcomes::with_capacity(len);
+    // Those that change several rows and may: they take their timestamps when all rows are
+    // known.
+    let mut admitted: SmallVec<[(usize, &RowsWork); 1]> = SmallVec::new();
+    let placed = {
+        let memory = engine.memory();
+        let view = View { memory: &memory, recent: &engine.recent };
+        for job in jobs {
+            let outcome = match job {
+                Job::Row(table, request) => {
+                    let outcome = prepare(engine, lead, view, (table, request), &mut batch);
+                    sync |= engine.syncs(request.sync()) && outcome.is_ok();
+                    outcome.map(Outcome::Matched)
+                }
+                Job::Rows(work) => {
+                    let outcome = examine(engine, lead, view, work);
+                    if matches!(outcome, Ok(Outcome::NoTimestamp)) {
+                        admitted.push((outcomes.len(), work));
+                        sync |= engine.sync();
+                    }
+                    outcome
+                }
+            };
+            outcomes.push(outcome);
+        }
+        let rows = || admitted.iter().flat_map(|(_, work)| work.places());
+        let mut placed = None;
+        if !admitted.is_empty() && !off(mutants::PENDING_AFTER_TIMESTAMP) {
+            placed = Some(engine.pending.place(rows()));
+        }
+        for (position, work) in &admitted {
+            outcomes[*position] = prepare_rows(engine, view, work, &mut batch);
+        }
+        if off(mutants::PENDING_AFTER_TIMESTAMP) {
+            placed = Some(engine.pending.place(rows()));
+        }
+        placed.filter(|_| !off(mutants::PENDING_CLEARED_EARLY))
+    };
+    let changed = !batch.memory.is_empty();
+    let (bytes, churned) = (batch.bytes, batch.churned);
+    let written = write_batch(engine, batch, sync);
+    drop(placed);
+    if let Err(error) = written {
+        for outcome in &mut outcomes {
+            // What was refused before the batch was written stays refused.
+            if matches!(outcome, Ok(Outcome::Matched(_) | Outcome::Committed(_))) {
+                *outcome = Err(error.clone());
+            }
+        }
+        return outcomes;
+    }
+    follow(engine, lead, by, (bytes, changed, churned));
+    outcomes
+}
+
+/// Does what a batch of so many bytes makes necessary. A caller leaves it to the committer thread,
+/// if it may take long.
+fn follow(engine: &Engine, lead: &Lead, by: By, (bytes, changed, churned): (u64, bool, bool)) {
+    let left = lead.left.take();
+    match by {
+        By::Caller => {
+            lead.unlooked.set(lead.unlooked.get() + bytes);
+            lead.left.set(left || churned || (changed && wants_refill(engine, lead)));
+        }
+        By::Committer => {
+            if changed || left {
+                refill(engine, lead);
+            }
+            seal_full(engine, lead, bytes);
+            if churned || left {
+                seal_churned(engine, lead);
+            }
+        }
+    }
+}
+
+/// Evaluates a request against the published state and adds its writes to the batch.
+fn prepare(
+    engine: &Engine,
+    lead: &Lead,
+    view: View<'_>,
+    (table, request): (&TableInfo, &Request),
+    batch: &mut Batch,
+) -> Result<bool> {
+    table.check_there()?;
+    engine.check_floor(request.above())?;
+    request.check_time()?;
+    let mut evaluate = || -> std::result::Result<bool, Refused> {
+        let decision = request.decide(table, view)?;
+        admission::admit_row(engine, lead, table, &decision.mutations)?;
+        let mut draft = Draft::new(view);
+        for mutation in &*decision.mutations {
+            draft.apply(table, request.row(), mutation)?;
+        }
+        draft.finish(batch)?;
+        Ok(decision.holds)
+    };
+    evaluate().map_err(|refused| error_of(engine, refused))
+}
+
+/// The error for the caller of a request.
+fn error_of(engine: &Engine, refused: Refused) -> Error {
+    match refused {
+        Refused::Request(error) => error,
+        Refused::Fault(fault) => engine.read_error(&fault),
+    }
+}
+
+/// Evaluates the predicates of several rows: rejected, or nothing so far but a timestamp.
+fn examine(engine: &Engine, lead: &Lead, view: View<'_>, work: &RowsWork) -> Result<Outcome> {
+    engine.check_floor(Some(work.request.above))?;
+    let rows = work.tables.iter().zip(&work.request.rows);
+    for (index, (table, row)) in rows.enumerate() {
+        table.check_there()?;
+        for probe in &row.predicate {
+            let found = view.finds(table, &row.row, probe);
+            if found.map_err(|fault| engine.read_error(&fault))? {
+                return Ok(Outcome::Rejected(index));
+            }
+        }
+    }
+    admission::admit(engine, lead, Use::Growth, work.request.bytes as u64)?;
+    Ok(Outcome::NoTimestamp)
+}
+
+/// Takes the timestamp of several rows and adds what is written at it to the batch.
+fn prepare_rows(
+    engine: &Engine,
+    view: View<'_>,
+    work: &RowsWork,
+    batch: &mut Batch,
+) -> Result<Outcome> {
+    let RowsWork { tables, request } = work;
+    let Some(commit_ts) = request.at.timestamp() else { return Ok(Outcome::NoTimestamp) };
+    let mut draft = || -> std::result::Result<(), Refused> {
+        let mut draft = Draft::new(view);
+        for (index, (table, row)) in tables.iter().zip(&request.rows).enumerate() {
+            for mutation in request.mutations_at(index, commit_ts, &table.schema)? {
+                draft.apply(table, &row.row, &mutation)?;
+            }
+        }
+        draft.finish(batch)
+    };
+    draft().map_err(|refused| error_of(engine, refused))?;
+    Ok(Outcome::Committed(commit_ts))
+}

@@ -1,0 +1,79 @@
+//! Writing one batch: to the journal, durable if asked to, then shown to readers, then put into the
+//! in-memory maps.
+
+use std::io;
+
+use bigtable::sync::locked;
+use bigtable::{Error, Result};
+use fjall::PersistMode;
+
+use crate::commit::draft::Batch;
+use crate::commit::recent::using;
+use crate::engine::{Engine, Failure};
+use crate::failure::fault;
+use crate::upkeep::journals::Written;
+use crate::waits::may_wait;
+
+/// Writes one batch and shows it to readers. To be called under the commit lock.
+pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<()> {
+    engine.check_usable()?;
+    let Batch { writes, memory, newest, .. } = batch;
+    if writes.is_empty() {
+        return Ok(());
+    }
+    let calm = engine.calm.is_calm();
+    let long = sync || !calm;
+    if long {
+        may_wait("writing a batch");
+    }
+    let journaling = |e| fault::io(&engine.path, "following the journals", &e);
+    // Nothing is written yet.
+    engine.journals().before(sync).map_err(journaling)?;
+    engine.snapshots.keep(&engine.db, long);
+    let (bytes, number) = (writes.bytes(), engine.db.visible_seqno());
+    let writing = engine.snapshots.begin(&engine.db).map_err(|_| engine.broken())?;
+    let written = writes.commit(&engine.db, sync);
+    drop(writing);
+    if let Err(error) = written {
+        return Err(not_written(engine, &error));
+    }
+    let batch = Written { bytes, number, end: engine.db.visible_seqno(), calm };
+    if let Err(error) = engine.journals().after(&batch) {
+        // The batch is as durable as it is to be. Before the next one the engine is opened
+        // anew, and its journals get their names.
+        engine.stop(&fjall::Error::Io(error));
+    }
+    engine.snapshots.forget();
+    using(locked(&engine.recent), |recent| {
+        for (key, value) in newest {
+            recent.set(key, value);
+        }
+        recent.is_as_of(engine.snapshots.batches());
+    });
+    if !memory.is_empty() {
+        engine.memory_mut().apply(memory);
+    }
+    Ok(())
+}
+
+/// Syncs the journal, and with it all batches that were written without a sync. Journals before
+/// it were synced when they were sealed.
+pub(crate) fn sync_journal(engine: &Engine) -> Result<()> {
+    let _lead = engine.wait_to_lead()?;
+    engine.db.persist(PersistMode::SyncData).map_err(|error| not_written(engine, &error))
+}
+
+fn not_written(engine: &Engine, error: &fjall::Error) -> Error {
+    let kind = match error {
+        // Refused before anything was written, because of what happened earlier.
+        fjall::Error::Poisoned => {
+            engine.stop(error);
+            return fault::stopped();
+        }
+        fjall::Error::Io(error) => error.kind(),
+        _ => io::ErrorKind::Other,
+    };
+    let problem = fault::engine(&engine.path, "writing", error).to_string();
+    engine.fail(Failure::Write(problem, kind));
+    fault::undecided()
+}

@@ -1,0 +1,54 @@
+//! Opening the engine's files.
+
+use std::path::Path;
+
+use bigtable::Result;
+use fjall::{Database, KeyspaceCreateOptions};
+
+use super::prepare::Prepared;
+use crate::commit::room::Disk;
+use crate::directory::{Directory, guarded};
+use crate::engine::OpenFiles;
+use crate::failure::fault;
+use crate::layout::catalog::{self, Catalog};
+use crate::options::Options;
+use crate::upkeep::journals::Journals;
+
+/// Threads of the engine: one writes new cells out, and compacts. Of several, the first does not
+/// compact: it hands compactions back to the queue, again and again, for as long as the others are
+/// at some, and a core is busy with that (fjall 3.1).
+const ENGINE_THREADS: usize = 1;
+
+/// Opens the engine's files, and follows its journals: those of a store that was prepared for it,
+/// or of a new one.
+pub(crate) fn open_files(
+    dir: &Path,
+    options: Options,
+    directory: &Directory,
+    prepared: Option<Prepared>,
+) -> Result<OpenFiles> {
+    let disk = Disk::of(dir).map_err(|e| fault::io(dir, "opening the directory", &e))?;
+    let db = guarded(dir, || open_engine(directory, &options))?;
+    let catalog = guarded(dir, || open_catalog(&db))?;
+    let journals = Journals::new(dir, &directory.engine(), prepared).and_then(|mut journals| {
+        journals.add_keyspaces(std::iter::once(&catalog.0))?;
+        Ok(journals)
+    });
+    let journals = journals.map_err(|e| fault::io(dir, "writing the inventory", &e))?;
+    Ok(OpenFiles { path: dir.to_owned(), options, db, catalog, journals, disk })
+}
+
+fn open_engine(directory: &Directory, options: &Options) -> fjall::Result<Database> {
+    Database::builder(directory.engine())
+        .cache_size(options.cache_bytes)
+        .worker_threads(ENGINE_THREADS)
+        // The committer keeps journals below their limit: `old_journals.rs`.
+        .max_journaling_size(u64::MAX)
+        .open()
+}
+
+fn open_catalog(db: &Database) -> fjall::Result<Catalog> {
+    // The committer seals full buffers: `seal.rs`.
+    let tuned = || KeyspaceCreateOptions::default().max_memtable_size(u64::MAX);
+    Ok(Catalog(db.keyspace(catalog::KEYSPACE, tuned)?))
+}
