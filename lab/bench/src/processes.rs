@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// How long a driver may take to end.
 const END_MAX: Duration = Duration::from_secs(30);
@@ -109,6 +110,26 @@ impl Drop for Driver {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What a driver is told: the lines of its stdin, until that ends.
+pub(crate) fn requests() -> UnboundedReceiver<String> {
+    let (asks, requests) = unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if asks.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    requests
+}
+
+/// What a driver answers.
+pub(crate) fn say(answer: &Value) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{answer}")?;
+    stdout.flush()
 }
 
 fn list(cores: &[usize]) -> String {

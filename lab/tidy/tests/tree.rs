@@ -11,7 +11,7 @@ const CIRCLES: &[(&str, usize)] = &[
     ("crates/bigtable-fjall", 26),
     ("crates/bigtable-grpc", 7),
     ("crates/percolator-core", 29),
-    ("lab/bench", 9),
+    ("lab/bench", 6),
     ("lab/sim", 9),
     ("lab/tpce", 4),
 ];
