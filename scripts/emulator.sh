@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a command with Google's Bigtable emulator at BIGTABLE_EMULATOR_HOST, and stops it afterwards:
-#   scripts/emulator.sh cargo run -p percolator-bench -- rpc
+#   scripts/emulator.sh cargo run -p percolator-bench -- micro rpc
 # The emulator is the program that CBTEMULATOR names, or cbtemulator on PATH or in the Cloud SDK's folder
 # (package google-cloud-cli-bigtable-emulator). CBTEMULATOR=debian builds scripts/emulator/main.go with Debian's
 # packages golang-go and golang-google-cloud-dev: the same server as of 2020, whose cells end in the year 9999,

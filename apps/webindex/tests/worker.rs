@@ -5,9 +5,9 @@
 use std::fs;
 use std::sync::Arc;
 
-use bigtable::{MemoryStore, Store, Table, TableSchema};
-use percolator::store::async_trait;
-use percolator::{Options, Percolator, Timestamp, WorkerOptions};
+use bigtable::layer::StoreLayer;
+use bigtable::{MemoryStore, Store};
+use percolator::{Options, Percolator, WorkerOptions};
 use tokio::sync::Semaphore;
 use webindex::address::Base;
 use webindex::{LoadOptions, Progress, WebIndex, Worker};
@@ -54,26 +54,9 @@ struct Syncing {
     permits: Semaphore,
 }
 
-#[async_trait]
-impl Store for Syncing {
-    async fn open_table(
-        &self,
-        name: &str,
-        schema: &TableSchema,
-    ) -> bigtable::Result<Arc<dyn Table>> {
-        self.store.open_table(name, schema).await
-    }
-
-    async fn table_names(&self) -> bigtable::Result<Vec<String>> {
-        self.store.table_names().await
-    }
-
-    fn floor(&self) -> Timestamp {
-        self.store.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> bigtable::Result<()> {
-        self.store.raise_floor(floor).await
+impl StoreLayer for Syncing {
+    fn inner(&self) -> &dyn Store {
+        &self.store
     }
 
     async fn sync(&self) -> bigtable::Result<()> {

@@ -17,7 +17,8 @@
 //! Families belong to **locality groups** ([`TableSchema`]): a scan of one group does not pay for
 //! the cells of another, and a group may be served from memory. [`MemoryStore`] keeps everything in
 //! ordered maps; the crate `bigtable-fjall` keeps it on disk. [`conformance`] is the suite that
-//! any implementation can run; it also states what a reader may see during a mutation.
+//! any implementation can run; it also states what a reader may see during a mutation. [`layer`]
+//! is for stores that stand before another one and change a few of its methods.
 //!
 //! Not here: column families created while the table lives, server-assigned timestamps, garbage
 //! collection rules. Percolator needs none of them, and the last would break it.
@@ -34,6 +35,7 @@ mod store;
 mod timestamp;
 
 pub mod conformance;
+pub mod layer;
 mod memory;
 #[doc(hidden)]
 pub mod mutants;

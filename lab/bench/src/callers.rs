@@ -1,70 +1,80 @@
-//! Callers of transactions that may get into each other's way.
+//! Callers that do something over and over at the same time.
 
 use std::time::{Duration, Instant};
 
-use crate::server::Server;
-use crate::turns::{Block, Start, histogram, nanos};
-
-/// What a caller did in a turn.
-#[derive(Debug, Default)]
-struct Called {
-    /// How long each operation took, in nanoseconds.
-    latencies: Vec<u64>,
-    /// How often it was tried.
-    attempts: u64,
-}
-
-/// Lets so many callers do something over and over for this long; `call` does it once, returns
-/// whether it was done, and counts how often it has tried. All attempts of a call count towards its
-/// time; the processor time is that of the server, too.
-pub(crate) async fn call<C>(
-    server: Option<&Server>,
-    callers: usize,
-    length: Duration,
-    call: impl Fn(usize) -> C,
-) -> anyhow::Result<(Block, u64)>
-where
-    C: AsyncCaller,
-{
-    let start = Start::now(server);
-    let since = start.at();
-    let tasks = (0..callers).map(|number| tokio::spawn(repeat(call(number), since, length)));
-    let done = futures::future::try_join_all(tasks).await?;
-    let mut block = Block { operations: 0, spent: start.spent(), latencies: histogram() };
-    let mut attempts = 0;
-    for called in done {
-        let called = called?;
-        attempts += called.attempts;
-        block.operations += called.latencies.len() as u64;
-        called.latencies.into_iter().for_each(|nanos| block.latencies.saturating_record(nanos));
-    }
-    Ok((block, attempts))
-}
+use crate::turns::{Block, Others, Start, nanos};
 
 /// One caller, which owns what it works with.
 pub(crate) trait AsyncCaller: Send + 'static {
-    /// One attempt; whether it committed.
+    /// One attempt; whether it came through. All attempts up to that count towards its time.
     fn attempt(&mut self) -> impl Future<Output = anyhow::Result<bool>> + Send;
+
+    /// Whether there is anything left to attempt.
+    fn is_ready(&self) -> bool {
+        true
+    }
 }
 
-async fn repeat(
-    mut caller: impl AsyncCaller,
+/// What callers did in a turn.
+#[derive(Debug)]
+pub(crate) struct Called<C> {
+    pub(crate) block: Block,
+    /// How often they tried.
+    pub(crate) attempts: u64,
+    /// In the order in which they were given.
+    pub(crate) callers: Vec<C>,
+}
+
+impl<C> Called<C> {
+    /// Which part of the attempts did not come through.
+    pub(crate) fn conflicts(&self) -> f64 {
+        1.0 - self.block.operations as f64 / self.attempts.max(1) as f64
+    }
+}
+
+/// Lets callers attempt something over and over for this long, each in a task of its own.
+pub(crate) async fn call<C: AsyncCaller>(
+    others: Others<'_>,
+    callers: impl IntoIterator<Item = C>,
+    length: Duration,
+) -> anyhow::Result<Called<C>> {
+    let start = Start::beside(others);
+    let since = start.at();
+    let tasks = callers.into_iter().map(|caller| tokio::spawn(repeat(caller, since, length)));
+    let done = futures::future::try_join_all(tasks.collect::<Vec<_>>()).await?;
+    let block = Block::new(0, start.spent());
+    let mut called = Called { block, attempts: 0, callers: Vec::with_capacity(done.len()) };
+    for one in done {
+        let (caller, latencies, attempts) = one?;
+        called.attempts += attempts;
+        called.block.operations += latencies.len() as u64;
+        for nanos in latencies {
+            called.block.latencies.saturating_record(nanos);
+        }
+        called.callers.push(caller);
+    }
+    Ok(called)
+}
+
+/// The caller, how long each operation took in nanoseconds, and how often it was attempted.
+async fn repeat<C: AsyncCaller>(
+    mut caller: C,
     since: Instant,
     length: Duration,
-) -> anyhow::Result<Called> {
-    let mut called = Called::default();
+) -> anyhow::Result<(C, Vec<u64>, u64)> {
+    let (mut latencies, mut attempts) = (Vec::new(), 0);
     let mut last = since.elapsed();
-    while last < length {
-        called.attempts += 1;
+    while last < length && caller.is_ready() {
+        attempts += 1;
         if caller.attempt().await? {
             let now = since.elapsed();
-            called.latencies.push(nanos(now - last));
+            latencies.push(nanos(now - last));
             last = now;
         } else if since.elapsed() >= length {
             break;
         }
     }
-    Ok(called)
+    Ok((caller, latencies, attempts))
 }
 
 /// Whether a commit went through; `false` after a conflict.
@@ -74,9 +84,4 @@ pub(crate) fn committed<T>(result: percolator::Result<T>) -> anyhow::Result<bool
         Err(error) if error.is_retryable() => Ok(false),
         Err(error) => Err(error.into()),
     }
-}
-
-/// A number in a cell; 0 where nothing is.
-pub(crate) fn number(value: Option<&[u8]>) -> u64 {
-    value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_be_bytes)
 }

@@ -4,12 +4,58 @@
 //! what. The goals are given here and nowhere else: what a benchmark itself writes beside a figure
 //! is not believed. It may have further bars of its own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
+use percolator_cli::context::Context;
+use percolator_cli::exit::{Exit, Failure};
+use percolator_cli::output::{Column, Out};
 use serde_json::{Value, json};
 
-use crate::report::{Bar, number};
+use crate::report::Bar::{self, AtLeast, AtMost};
+use crate::report::number;
 use crate::statistics::Estimate;
+
+/// The figures of benchmarks against what the project must reach.
+///
+/// Reads the files that benchmarks wrote with --out DIR. Exit status 6 when a goal is missed, even
+/// by the better end of the figure's interval, or has no figure that counts.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator-bench check results --json")]
+pub(crate) struct Check {
+    /// Where fig7.json, fig8.json and the others are.
+    dir: PathBuf,
+}
+
+impl Check {
+    pub(crate) fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        if !self.dir.is_dir() {
+            let help = "name the directory that was given to --out; `percolator-bench all --out DIR` \
+                        fills one";
+            return Err(Failure::usage(format!("{}: no such directory", self.dir.display()), help));
+        }
+        let checked = all(&self.dir);
+        if context.out.json {
+            context.out.json(&json(&checked))?
+        } else {
+            print(context.out, &checked)?
+        }
+        let complaints: Vec<String> = checked.iter().filter_map(Checked::complaint).collect();
+        if complaints.is_empty() {
+            return Ok(Exit::Done);
+        }
+        let (count, listed) = (complaints.len(), listed(&complaints));
+        let what = format!("{count} goals are missed or not measured:{listed}");
+        let help = "`percolator-bench all --out DIR` measures everything";
+        Err(Failure::error(Exit::Missed, what, help))
+    }
+}
+
+/// A line each.
+pub(crate) fn listed(complaints: &[String]) -> String {
+    complaints.iter().map(|complaint| format!("\n  {complaint}")).collect()
+}
 
 /// Something that must be so fast.
 #[derive(Debug, Clone, Copy)]
@@ -30,9 +76,6 @@ pub(crate) struct Row {
 const fn row(what: &'static str, bar: Bar, benchmark: &'static str, figure: &'static str) -> Row {
     Row { what, bar, benchmark, figure, at_size: None, limit: None }
 }
-
-use Bar::{AtLeast, AtMost};
-use percolator_cli::output::{Column, Out};
 
 /// What must be reached.
 #[rustfmt::skip]

@@ -21,18 +21,13 @@ Exit codes:
 
 Example:
   percolator-bench all --quick --out results
-  percolator-bench batching --quick
   percolator-bench fig7 --quick --out results
   percolator-bench fig8 --quick --out results
   percolator-bench fig9 --quick
   percolator-bench fig10 --quick --out results
-  percolator-bench large-txn --quick
-  percolator-bench notify --quick
-  percolator-bench oracle --json
+  percolator-bench micro oracle --json
+  percolator-bench micro scan --quick --out results
   percolator-bench profile --quick
-  percolator-bench resolve --quick
-  percolator-bench rpc --json
-  percolator-bench scan --quick --out results
   percolator-bench webindex site/ --json";
 
 /// Measures Percolator on this machine: the paper's experiments, and others.

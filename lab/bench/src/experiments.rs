@@ -4,8 +4,6 @@
 //! NAME.run, which says how it was started and how it ended. No figure is written by hand, so none
 //! can be out of date.
 
-mod absolutes;
-
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +11,8 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use crate::check::{Checked, HEADINGS};
-use crate::report::number;
+use crate::report::{left_out, number};
+use crate::tables::{self, FIGURES, figure_row, plain};
 
 /// What is in a directory of results.
 #[derive(Debug)]
@@ -60,6 +59,12 @@ impl Found {
     /// All plots.
     pub(crate) fn plots(&self) -> impl Iterator<Item = &Path> {
         self.benchmarks.iter().flat_map(|benchmark| &benchmark.plots).map(PathBuf::as_path)
+    }
+}
+
+impl Benchmark {
+    fn figures(&self) -> &[Value] {
+        self.told["figures"].as_array().map_or(&[][..], Vec::as_slice)
     }
 }
 
@@ -222,18 +227,17 @@ fn goals(text: &mut String, found: &Found, checked: &[Checked]) {
 /// Figures that miss a bar of their benchmark's own.
 fn further(text: &mut String, found: &Found, checked: &[Checked]) {
     let mut begun = false;
-    for Benchmark { name, told, .. } in &found.benchmarks {
-        let figures = told["figures"].as_array().map_or(&[][..], Vec::as_slice);
-        for found in figures {
-            let verdict = found["verdict"].as_str().unwrap_or_default();
-            let known = checked.iter().any(|row| row.is_of(name, &plain(&found["name"])));
+    for benchmark in &found.benchmarks {
+        let name = &benchmark.name;
+        for found in benchmark.figures() {
+            let [what, median, interval, _, bar, _, verdict] = figure_row(found);
+            let known = checked.iter().any(|row| row.is_of(name, &what));
             if known || verdict == "reached" || verdict.is_empty() {
                 continue;
             }
             if !std::mem::replace(&mut begun, true) {
                 line(text, "**Further bars**, of the benchmarks' own, that are not reached:");
             }
-            let [what, median, interval, bar, ..] = figure(found);
             let interval = if interval.is_empty() { interval } else { format!(" ({interval})") };
             line(text, &format!("* {name}, {what}: {median}{interval}, bar {bar}, {verdict}"));
         }
@@ -245,9 +249,9 @@ fn further(text: &mut String, found: &Found, checked: &[Checked]) {
 
 /// Figures that the paper has, too.
 fn paper(text: &mut String, found: &Found, checked: &[Checked]) {
-    let rows = found.benchmarks.iter().flat_map(|Benchmark { name, told, .. }| {
-        let figures = told["figures"].as_array().map_or(&[][..], Vec::as_slice);
-        figures.iter().filter_map(move |figure| {
+    let rows = found.benchmarks.iter().flat_map(|benchmark| {
+        let name = &benchmark.name;
+        benchmark.figures().iter().filter_map(move |figure| {
             let (median, paper) = (figure["median"].as_f64()?, figure["paper"].as_f64()?);
             let is_better =
                 if figure["at_most"] == true { median <= paper } else { median >= paper };
@@ -295,56 +299,18 @@ fn section(text: &mut String, benchmark: &Benchmark, plots: &str) {
     if told["check_ok"] != true {
         line(text, "**Void**: its check failed, and no figure of it counts.\n");
     }
-    let settings = told["settings"].as_object().into_iter().flatten();
-    // Where the data was is nobody's business.
-    let settings = settings.filter(|(name, value)| *name != "data" && !value.is_null());
-    let settings: Vec<String> = settings
-        .map(|(name, value)| format!("{} {}", name.replace('_', " "), plain(value)))
-        .collect();
-    line(text, &format!("Settings: {}.\n", settings.join(", ")));
-    let figures = told["figures"].as_array().map_or(&[][..], Vec::as_slice);
-    let rows = figures.iter().filter(|figure| figure["median"].is_number()).map(|told| {
-        let [name, median, interval, bar, paper, verdict] = figure(told);
-        let per_cpu = told["median_per_cpu"].as_f64().map(number).unwrap_or_default();
-        vec![name, median, interval, per_cpu, bar, paper, verdict]
-    });
-    table(text, &["figure", "median", "95 %", "each CPU-s", "bar", "paper", ""], rows);
-    absolutes::absolutes(text, told);
-    let left_out = ["left_out", "missing"].map(|name| told[name].as_array());
-    for what in left_out.into_iter().flatten().flatten() {
-        line(text, &format!("Left out: {}\n", plain(what)));
+    line(text, &format!("Settings: {}.\n", tables::settings(told)));
+    let rows = benchmark.figures().iter().filter(|figure| figure["median"].is_number());
+    table(text, &FIGURES, rows.map(|figure| figure_row(figure).into()));
+    for tables::Table { about, header, rows } in tables::of(told) {
+        line(text, &format!("{about}\n"));
+        table(text, &header, rows.into_iter());
+    }
+    for what in left_out(told) {
+        line(text, &format!("Left out: {what}\n"));
     }
     if !told["check"].is_null() {
         line(text, &format!("Checked: `{}`.\n", told["check"]));
-    }
-}
-
-/// A figure as a row of its benchmark's table.
-fn figure(figure: &Value) -> [String; 6] {
-    let of = |name: &str| figure[name].as_f64();
-    let interval = of("low").zip(of("high")).filter(|(low, high)| low < high);
-    let bar = of("bar").map(|bar| {
-        let sign = if figure["at_most"] == true { "<=" } else { ">=" };
-        format!("{sign} {}", number(bar))
-    });
-    [
-        plain(&figure["name"]),
-        of("median").map(number).unwrap_or_default(),
-        interval
-            .map(|(low, high)| format!("{} to {}", number(low), number(high)))
-            .unwrap_or_default(),
-        bar.unwrap_or_default(),
-        of("paper").map(number).unwrap_or_default(),
-        figure["verdict"].as_str().unwrap_or_default().to_owned(),
-    ]
-}
-
-/// A value without quotation marks, and a number as in a table.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Number(n) => n.as_f64().map_or(n.to_string(), number),
-        other => other.to_string(),
     }
 }
 

@@ -23,24 +23,26 @@
 mod cluster;
 mod report;
 mod series;
-pub(crate) mod worker;
+mod worker;
 
-pub(crate) use report::{chart, json, print};
-
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use clap::Args;
+use percolator_cli::context::Context;
+use percolator_cli::progress::Progress;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use serde_json::{Value, json};
 use tpce::{Audit, Exchange, Scale};
 
-use crate::system::{Load, Spent};
+use crate::flags::{Benchmark, Common, brokerage, within};
+use crate::report::Report;
+use crate::system::Spent;
 
 use cluster::Cluster;
-use percolator_cli::context::Context;
-use percolator_cli::progress::Progress;
 use series::Series;
 
 /// The capacities together, as a share of what the workers reach without: to begin with.
@@ -54,16 +56,93 @@ const ON_TIME_SHARE: f64 = 0.95;
 /// Everything is to be back after this many seconds.
 const GRACE_S: f64 = 5.0;
 
+/// Throughput over time while processes are killed (the paper's Figure 10): a third of the workers,
+/// and then the table server.
+///
+/// Workers drive a TPC-E-like brokerage over RPC, each with a capacity, so that what a killed one
+/// could do is lost. Exit status 3 when a commit that was acknowledged is lost, when the books are
+/// not in order, or when the workers were kept from their capacities before anything was killed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator-bench fig10 --quick --out results
+  percolator-bench fig10 --seconds 120 --rounds 1 --json")]
+pub(crate) struct Fig10 {
+    #[command(flatten)]
+    common: Common,
+    /// Customers of the brokerage; all else is in proportion [default: 1000, quick: 300].
+    #[arg(long, value_name = "N")]
+    customers: Option<u64>,
+    /// How many workers there are; a third of them is killed.
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    workers: usize,
+    /// Seconds before the kill, until the return, and after it [default: 60, quick: 20].
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// How often all of it is done [default: 3, quick: 1].
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
+}
+
+/// Drive the brokerage of `percolator-bench fig10`; requests come on stdin, answers go to stdout.
+#[derive(Debug, Args)]
+pub(crate) struct Fig10Worker {
+    /// Where the table server is.
+    #[arg(long)]
+    table: String,
+    /// Where the oracle is.
+    #[arg(long)]
+    oracle: String,
+    #[arg(long)]
+    customers: u64,
+    #[arg(long)]
+    seed: u64,
+    /// Which worker it is.
+    #[arg(long)]
+    number: u64,
+    /// How many requests customers have made of another so far.
+    #[arg(long)]
+    made: u64,
+    /// A file that is not there yet.
+    #[arg(long)]
+    log: PathBuf,
+}
+
+impl Fig10Worker {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
+        worker::run(self).await
+    }
+}
+
+impl Benchmark for Fig10 {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+        let seconds = self.seconds.unwrap_or(self.common.sized(20.0, 60.0));
+        let rounds = self.rounds.unwrap_or(self.common.sized(1, 3));
+        within("seconds", seconds, 1.0..=3600.0)?;
+        within("workers", self.workers, 2..=100)?;
+        within("rounds", rounds, 1..=100)?;
+        let customers = self.customers.unwrap_or(self.common.sized(300, 1_000));
+        let scale = brokerage(customers, self.common.seed)?;
+        let (workers, Common { quick, seed, .. }) = (self.workers, &self.common);
+        let settings = Settings { customers, workers, seconds, rounds, seed: *seed, quick: *quick };
+        let outcome = run(context, &settings, scale).await?;
+        Ok(outcome.map(|outcome| report::report(&settings, scale, &outcome)))
+    }
+}
+
 /// How it is measured.
 #[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) customers: u64,
-    pub(crate) workers: usize,
+struct Settings {
+    customers: u64,
+    workers: usize,
     /// The length of each part of a round; the table server is away for a quarter of it.
-    pub(crate) seconds: f64,
-    pub(crate) rounds: usize,
-    pub(crate) seed: u64,
-    pub(crate) quick: bool,
+    seconds: f64,
+    rounds: usize,
+    seed: u64,
+    quick: bool,
 }
 
 impl Settings {
@@ -125,7 +204,7 @@ struct Capacity {
 
 /// The result of a run.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+struct Outcome {
     capacity: Capacity,
     rounds: Vec<Round>,
     all: Series,
@@ -134,7 +213,6 @@ pub(crate) struct Outcome {
     /// What the workers said that lived to the end.
     workers: Vec<Value>,
     loaded_s: f64,
-    load: [Load; 2],
     took_s: f64,
 }
 
@@ -145,7 +223,7 @@ impl Outcome {
     }
 
     /// Why the figures are void, and what to do; `None` if they are not.
-    pub(crate) fn void(&self, settings: &Settings) -> Option<(String, &'static str)> {
+    fn void(&self, settings: &Settings) -> Option<(String, &'static str)> {
         if let Some(first) = self.audit.violations.first() {
             let (count, lost) = (self.audit.violations.len(), self.audit.lost);
             return Some((
@@ -168,13 +246,16 @@ impl Outcome {
 }
 
 /// Measures; `None` after Ctrl-C.
-pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Result<Option<Outcome>> {
-    let (started, before) = (Instant::now(), Load::now());
+async fn run(
+    context: &Context,
+    settings: &Settings,
+    scale: Scale,
+) -> anyhow::Result<Option<Outcome>> {
+    let started = Instant::now();
     let data = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
     let progress = Progress::new(context.out.quiet, Some(settings.all_s() as u64));
     progress.say(0, "loading");
     let mut cluster = Cluster::start(settings, data.path())?;
-    let scale = Scale::new(settings.customers, settings.seed);
     let (table, oracle) = cluster.addresses();
     // Its client ends with it: nobody here but the workers is to notice that servers are away.
     Exchange::load(worker::connect(table, oracle).await?, scale).await?;
@@ -200,10 +281,8 @@ pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Resul
     let audit = Exchange::audit(worker::connect(table, oracle).await?, scale, &logs).await;
     let audit = audit.context("comparing the store with the logs")?;
     let [all, trade_results] = Series::of(&logs, begin);
-    let (load, took_s) = ([before, Load::now()], started.elapsed().as_secs_f64());
-    let found =
-        Outcome { capacity, rounds, all, trade_results, audit, workers, loaded_s, load, took_s };
-    Ok(Some(found))
+    let took_s = started.elapsed().as_secs_f64();
+    Ok(Some(Outcome { capacity, rounds, all, trade_results, audit, workers, loaded_s, took_s }))
 }
 
 /// Waits, and says for what.

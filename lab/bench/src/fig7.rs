@@ -23,29 +23,30 @@ mod paper;
 mod report;
 mod rivals;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
 use clustering::batch::Files;
 use clustering::rule::{Expected, Shape};
 use clustering::{Check, Corpus, KEYS_AT_FIRST};
+use percolator_cli::context::Context;
+use percolator_cli::exit::Failure;
+use percolator_cli::progress::Progress;
+use percolator_cli::store::Durability;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
-use crate::findings::Condition;
-use crate::system::Load;
+use crate::flags::{Benchmark, Common, within};
+use crate::report::{Condition, Report};
 
 use duckdb::{Carried, DuckDb};
 use fourth::Fourth;
-use ours::{Offered, Ours, Work};
-use percolator_cli::context::Context;
-use percolator_cli::progress::Progress;
+use ours::{Offered, Ours, Served, Work};
 use rivals::{Cycle, Cycled, Purpose, Rival, Traits};
 
 pub(crate) use alone::{ALONE, alone};
-pub(crate) use ours::Served;
-pub(crate) use report::{json, plots, print};
 
 /// The crawl rates: the paper's 1, 5, 18, 30, 35 and 45 % an hour, at three times three passes an
 /// hour.
@@ -63,27 +64,112 @@ const WINDOW_MIN: Duration = Duration::from_secs(2);
 /// Threads of each batch program, and what "two cores" means here.
 const THREADS: usize = 2;
 
-/// What is measured, and how.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    /// How many documents the repository begins with.
-    pub(crate) documents: u64,
-    pub(crate) served: Served,
-    pub(crate) rounds: usize,
-    /// The longest time at one rate, and how long it warms up before.
-    pub(crate) window: Duration,
-    pub(crate) warm: Duration,
-    pub(crate) python: String,
-    pub(crate) seed: u64,
-    pub(crate) quick: bool,
-    /// An empty directory for the data.
-    pub(crate) dir: PathBuf,
+/// A repository of documents clustered as they arrive, against batches (the paper's Figure 7).
+///
+/// Delays at crawl rates up to where documents arrive faster than they are clustered; how many
+/// documents a second at most, in turns with the batch programs; and what a fourth clustering key
+/// costs that is added to the running repository. Every run ends with a comparison of all clusters
+/// with what the rule says. Exit status 3 when one differs or when the generator of arrivals was
+/// late.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator-bench fig7 --quick --out results
+  percolator-bench fig7 --python duckdb/bin/python --json --out results")]
+pub(crate) struct Fig7 {
+    #[command(flatten)]
+    common: Common,
+    /// How many documents the repository begins with [default: 2000000, or 100000 with --quick].
+    #[arg(long, value_name = "N")]
+    documents: Option<u64>,
+    /// The longest time at one crawl rate, in seconds [default: 60, or 4 with --quick].
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
+    /// How often everyone has a turn. Fewer are too few for a median with an interval.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    rounds: usize,
+    /// When a commit counts as durable. The batches are never synced.
+    #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
+    durability: Durability,
+    /// How many documents are clustered at a time.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    workers: usize,
+    /// How many documents are written at a time when it is to go as fast as it can.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    loaders: u64,
+    /// A Python with the module `duckdb`, for the batch over columns.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    python: String,
+    /// Where the data goes, 5 KB for each document at most; it is removed at the end.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
 }
 
-impl Settings {
+impl Fig7 {
+    fn documents(&self) -> u64 {
+        self.documents.unwrap_or(self.common.sized(100_000, 2_000_000))
+    }
+
+    /// The longest time at one rate.
+    fn window(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds.unwrap_or(self.common.sized(4.0, 60.0)))
+    }
+
+    /// How long it warms up before.
+    fn warm(&self) -> Duration {
+        Duration::from_secs_f64(self.common.sized(1.0, 5.0)).min(self.window() / 2)
+    }
+
+    fn served(&self) -> Served {
+        let Fig7 { durability, workers, loaders, .. } = *self;
+        Served { durability, workers, loaders }
+    }
+
     /// Documents of one block that is measured as fast as it goes.
     fn block(&self) -> u64 {
-        (self.documents / 40).clamp(5_000, 50_000).min(self.documents)
+        (self.documents() / 40).clamp(5_000, 50_000).min(self.documents())
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        within("documents", self.documents(), 10_000..=20_000_000)?;
+        within("seconds", self.seconds.unwrap_or(1.0), 0.1..=3600.0)?;
+        within("rounds", self.rounds, 1..=1000)?;
+        within("workers", self.workers, 1..=1024)?;
+        within("loaders", self.loaders, 1..=1024)
+    }
+
+    fn place(&self) -> anyhow::Result<tempfile::TempDir> {
+        let data = self.data.as_deref();
+        let dir = match data {
+            Some(parent) => tempfile::Builder::new().prefix("fig7-").tempdir_in(parent),
+            None => tempfile::Builder::new().prefix("percolator-fig7-").tempdir(),
+        };
+        dir.map_err(|error| {
+            let place = data.map_or("the temporary directory".into(), Path::to_string_lossy);
+            Failure::usage(
+                format!("{place}: {error}"),
+                "name a directory that is there with --data",
+            )
+        })
+    }
+}
+
+impl Benchmark for Fig7 {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+        self.check()?;
+        let place = self.place()?;
+        let run = Run {
+            context,
+            settings: self,
+            dir: place.path().to_owned(),
+            corpus: Corpus::new(self.documents(), self.common.seed),
+            progress: Progress::new(context.out.quiet, None),
+            conditions: Vec::new(),
+        };
+        Ok(run.all().await?.map(|outcome| report::report(self, &outcome)))
     }
 }
 
@@ -105,7 +191,7 @@ struct Round {
 
 /// The result of a run.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+struct Outcome {
     first_load: Work,
     first_shape: Shape,
     rounds: Vec<Round>,
@@ -113,12 +199,11 @@ pub(crate) struct Outcome {
     /// Which of them ours is held to.
     goal: usize,
     /// Peers that are missing, why, and what to do.
-    pub(crate) missing: Vec<String>,
+    missing: Vec<String>,
     duckdb: Option<String>,
     offered: Vec<(f64, Offered)>,
     fourth: Fourth,
-    pub(crate) conditions: Vec<Condition>,
-    load: [Load; 2],
+    conditions: Vec<Condition>,
 }
 
 impl RivalOutcome {
@@ -131,11 +216,6 @@ impl Outcome {
     /// The time of the row-wise batch's three passes.
     fn passes_s(&self) -> f64 {
         passes_s(&self.rounds, self.goal)
-    }
-
-    /// Conditions that do not hold.
-    pub(crate) fn broken(&self) -> impl Iterator<Item = &Condition> {
-        self.conditions.iter().filter(|condition| !condition.ok)
     }
 }
 
@@ -156,53 +236,46 @@ fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
 /// What a run works with.
 struct Run<'a> {
     context: &'a Context,
-    settings: &'a Settings,
+    settings: &'a Fig7,
+    /// An empty directory for the data.
+    dir: PathBuf,
     corpus: Corpus,
     progress: Progress,
     conditions: Vec<Condition>,
 }
 
-/// Measures; `None` after Ctrl-C.
-pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Result<Option<Outcome>> {
-    let before = Load::now();
-    let mut run = Run {
-        context,
-        settings,
-        corpus: Corpus::new(settings.documents, settings.seed),
-        progress: Progress::new(context.out.quiet, None),
-        conditions: Vec::new(),
-    };
-    let duckdb = DuckDb::version(&settings.python);
-    let mut rivals = run.rivals(duckdb.is_ok())?;
-    let (first_load, first_shape) = run.first_load().await?;
-    let Some(rounds) = run.rounds(&mut rivals).await? else { return Ok(None) };
-    let is_goal = |rival: &Rival| rival.traits.purpose == Purpose::Goal;
-    let goal = rivals.iter().position(is_goal).expect("ours is held to a rival");
-    let passes = passes_s(&rounds, goal);
-    let Some(offered) = run.sweep(passes).await? else { return Ok(None) };
-    let Some(fourth) = run.fourth().await? else { return Ok(None) };
-    let mut outcomes = Vec::new();
-    for rival in &mut rivals {
-        let Some(swept) = run.sweep_rival(rival, passes)? else { return Ok(None) };
-        outcomes.push(RivalOutcome { name: rival.name(), traits: rival.traits, swept });
-    }
-    let left_out = |why: &String| format!("columns, and rows of DuckDB: {why}");
-    Ok(Some(Outcome {
-        first_load,
-        first_shape,
-        rounds,
-        rivals: outcomes,
-        goal,
-        missing: duckdb.as_ref().err().map(left_out).into_iter().collect(),
-        duckdb: duckdb.ok(),
-        offered,
-        fourth,
-        conditions: run.conditions,
-        load: [before, Load::now()],
-    }))
-}
-
 impl Run<'_> {
+    /// Measures; `None` after Ctrl-C.
+    async fn all(mut self) -> anyhow::Result<Option<Outcome>> {
+        let duckdb = DuckDb::version(&self.settings.python);
+        let mut rivals = self.rivals(duckdb.is_ok())?;
+        let (first_load, first_shape) = self.first_load().await?;
+        let Some(rounds) = self.rounds(&mut rivals).await? else { return Ok(None) };
+        let is_goal = |rival: &Rival| rival.traits.purpose == Purpose::Goal;
+        let goal = rivals.iter().position(is_goal).expect("ours is held to a rival");
+        let passes = passes_s(&rounds, goal);
+        let Some(offered) = self.sweep(passes).await? else { return Ok(None) };
+        let Some(fourth) = self.fourth().await? else { return Ok(None) };
+        let mut outcomes = Vec::new();
+        for rival in &mut rivals {
+            let Some(swept) = self.sweep_rival(rival, passes)? else { return Ok(None) };
+            outcomes.push(RivalOutcome { name: rival.name(), traits: rival.traits, swept });
+        }
+        let left_out = |why: &String| format!("columns, and rows of DuckDB: {why}");
+        Ok(Some(Outcome {
+            first_load,
+            first_shape,
+            rounds,
+            rivals: outcomes,
+            goal,
+            missing: duckdb.as_ref().err().map(left_out).into_iter().collect(),
+            duckdb: duckdb.ok(),
+            offered,
+            fourth,
+            conditions: self.conditions,
+        }))
+    }
+
     fn say(&self, what: &str) {
         self.progress.say(0, what);
     }
@@ -212,7 +285,7 @@ impl Run<'_> {
     }
 
     fn dir(&self, name: &str) -> PathBuf {
-        self.settings.dir.join(name)
+        self.dir.join(name)
     }
 
     fn condition(&mut self, name: impl Into<String>, holds: bool, found: String) {
@@ -239,7 +312,7 @@ impl Run<'_> {
 
     fn rivals(&self, duckdb: bool) -> anyhow::Result<Vec<Rival>> {
         self.say("writing the batch programs' repositories");
-        let (corpus, documents) = (self.corpus, self.settings.documents);
+        let (corpus, documents) = (self.corpus, self.settings.documents());
         let rows = |name, files| Rival::rows(&self.dir(name), corpus, documents, THREADS, files);
         let mut rivals = vec![rows("rows", Files::New)?, rows("rows-over", Files::Over)?];
         let of_duckdb = [("columns", Carried::Keys), ("rows-of-duckdb", Carried::Bodies)];
@@ -256,7 +329,7 @@ impl Run<'_> {
     async fn open(&self, name: &str) -> anyhow::Result<Ours> {
         let (base, dir) = (self.dir("base"), self.dir(name));
         tokio::task::block_in_place(|| ours::copy(&base, dir.clone()))?;
-        Ours::open(&dir, self.settings.served, self.corpus, self.settings.documents).await
+        Ours::open(&dir, self.settings.served(), self.corpus, self.settings.documents()).await
     }
 
     /// Checks and removes a copy.
@@ -271,17 +344,18 @@ impl Run<'_> {
     /// Loads the repository that all else begins with.
     async fn first_load(&mut self) -> anyhow::Result<(Work, Shape)> {
         self.say("loading our repository");
-        let mut ours = Ours::open(&self.dir("base"), self.settings.served, self.corpus, 0).await?;
-        let work = ours.load(self.settings.documents).await?;
+        let mut ours =
+            Ours::open(&self.dir("base"), self.settings.served(), self.corpus, 0).await?;
+        let work = ours.load(self.settings.documents()).await?;
         let check = ours.verify(KEYS_AT_FIRST).await?;
-        self.check("first load", self.settings.documents, check, KEYS_AT_FIRST);
+        self.check("first load", self.settings.documents(), check, KEYS_AT_FIRST);
         ours.close().await;
         Ok((work, check.shape))
     }
 
     async fn rounds(&mut self, rivals: &mut [Rival]) -> anyhow::Result<Option<Vec<Round>>> {
         let mut ours = self.open("rounds").await?;
-        let mut random = SmallRng::seed_from_u64(self.settings.seed);
+        let mut random = SmallRng::seed_from_u64(self.settings.common.seed);
         // We come after all rivals.
         let mut order: Vec<usize> = (0..=rivals.len()).collect();
         let mut rounds = Vec::new();
@@ -317,7 +391,7 @@ impl Run<'_> {
     async fn sweep(&mut self, passes: f64) -> anyhow::Result<Option<Vec<(f64, Offered)>>> {
         let mut offered: Vec<(f64, Offered)> = Vec::new();
         let further = (1..=FURTHER_MAX as i32).map(|n| SHARES[5] * FURTHER.powi(n));
-        for (seed, share) in (self.settings.seed..).zip(SHARES.into_iter().chain(further)) {
+        for (seed, share) in (self.settings.common.seed..).zip(SHARES.into_iter().chain(further)) {
             let saturated = offered.iter().filter(|(_, offered)| offered.is_saturated()).count();
             let beyond = offered.len() >= SHARES.len() && saturated > 0;
             if beyond || saturated >= SATURATED_MAX {
@@ -326,14 +400,14 @@ impl Run<'_> {
             if self.stopped() {
                 return Ok(None);
             }
-            let per_second = share * self.settings.documents as f64 / passes;
-            let longest = GROWTH_MAX * self.settings.documents as f64 / per_second;
-            let asked = self.settings.window;
+            let per_second = share * self.settings.documents() as f64 / passes;
+            let longest = GROWTH_MAX * self.settings.documents() as f64 / per_second;
+            let asked = self.settings.window();
             let window = Duration::from_secs_f64(longest).max(WINDOW_MIN).min(asked);
             let name = format!("rate {share:.4}");
             self.say(&format!("{name}: {per_second:.0} documents a second"));
             let mut ours = self.open(&name).await?;
-            let result = ours.offer(per_second, self.settings.warm, window, seed).await?;
+            let result = ours.offer(per_second, self.settings.warm(), window, seed).await?;
             self.condition(
                 format!("{name}: the generator was in time"),
                 !result.is_late(),
@@ -357,8 +431,8 @@ impl Run<'_> {
                 return Ok(None);
             }
             self.say(&format!("{} at rate {share}", rival.name()));
-            let per_second = share * self.settings.documents as f64 / passes;
-            let least = self.settings.window / 4;
+            let per_second = share * self.settings.documents() as f64 / passes;
+            let least = self.settings.window() / 4;
             let cycled = tokio::task::block_in_place(|| rival.cycles(per_second, least))?;
             swept.push((share, cycled));
         }
@@ -385,6 +459,8 @@ impl Run<'_> {
 
 #[cfg(test)]
 mod tests {
+    use clap::{Command, FromArgMatches};
+
     use super::*;
 
     #[test]
@@ -393,5 +469,32 @@ mod tests {
         assert_eq!(quantile(&[1.0], 0.95), Some(1.0));
         assert_eq!(quantile(&[1.0, 2.0, 3.0], 0.5), Some(2.0));
         assert_eq!(quantile(&[1.0, 2.0, 3.0], 1.0), Some(3.0));
+    }
+
+    #[test]
+    fn settings_depend_on_quick_and_are_checked() {
+        let settings = |line: &str| {
+            let command = Fig7::augment_args(Command::new("fig7").no_binary_name(true));
+            let matches = command.try_get_matches_from(line.split_whitespace()).unwrap();
+            Fig7::from_arg_matches(&matches).unwrap()
+        };
+        let told = |settings: &Fig7| {
+            (settings.documents(), settings.rounds, settings.window().as_secs(), settings.warm())
+        };
+        let second = Duration::from_secs(1);
+        assert_eq!(told(&settings("--quick")), (100_000, 10, 4, second));
+        assert_eq!(told(&settings("")), (2_000_000, 10, 60, 5 * second));
+        assert_eq!(settings("--quick --documents 20000").documents(), 20_000);
+        for (wrong, names) in [
+            ("--documents 9999", "--documents 9999"),
+            ("--seconds 0.05", "--seconds 0.05"),
+            ("--seconds nan", "--seconds NaN"),
+            ("--rounds 0", "--rounds 0"),
+            ("--workers 0", "--workers 0"),
+            ("--loaders 2000", "--loaders 2000"),
+        ] {
+            let refused = settings(wrong).check().unwrap_err();
+            assert!(refused.to_string().contains(names), "{wrong}");
+        }
     }
 }

@@ -24,26 +24,28 @@ mod remote;
 mod report;
 
 pub(crate) use alone::{ALONE, alone};
-pub(crate) use report::{broken, json, plot, print};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
+use percolator_cli::context::Context;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::Turns;
-use crate::system::Load;
-use crate::turns::{Block, Measured, Start, histogram, nanos};
+use crate::flags::{Benchmark, Common, Measure, Place, within};
+use crate::report::Report;
+use crate::turns::{Block, Measured, Spent, Start, nanos};
 
 use bed::{Arm, Bed};
 use cells::{Cells, Held};
-use percolator_cli::context::Context;
 
 /// Most cells. Whether they stay in memory is looked at in the end.
 pub(crate) const CELLS_MAX: usize = 1_000_000;
+/// Most callers: PostgreSQL has a connection for each.
+const CALLERS_MAX: usize = 128;
 /// How many cells a larger transaction writes, each in a row of its own.
 pub(crate) const TEN: usize = 10;
 
@@ -61,18 +63,36 @@ pub(crate) enum Beside {
     Postgres,
 }
 
-/// How it is measured.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) turns: Turns,
-    pub(crate) quick: bool,
-    pub(crate) cells: usize,
+/// Reads and writes of single cells, transactional over raw (the paper's Figure 8).
+///
+/// Embedded, buffered and synced, with one caller and with many; from the paper's form to the
+/// default, one optimisation after the other; over our server and Google's emulator; and beside the
+/// bare engine, its own transactions and PostgreSQL. All data cached. The arms take turns in blocks
+/// of half a second at most, in an order drawn from the seed; a ratio is the median of the ratios
+/// of each round. At the end everything that was written is read again: exit status 3 when it is
+/// not there, or when readers had to read files.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator-bench fig8 --quick --out results
+  percolator-bench fig8 --data /mnt/disk/bench --without postgres --json")]
+pub(crate) struct Fig8 {
+    #[command(flatten)]
+    measure: Measure,
+    /// How many cells there are in each copy.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    cells: usize,
     /// How many callers the arms for many have.
-    pub(crate) callers: usize,
-    /// A program to take for the emulator.
-    pub(crate) emulator: Option<PathBuf>,
-    pub(crate) without: Vec<Beside>,
-    pub(crate) dir: PathBuf,
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    callers: usize,
+    /// The program of Google's emulator.
+    #[arg(long, value_name = "PROGRAM")]
+    emulator: Option<PathBuf>,
+    /// Leave out what runs beside; may be repeated.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    without: Vec<Beside>,
+    /// A new directory for the data, which stays; a temporary one when it is left away.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
 }
 
 /// What an operation does.
@@ -95,48 +115,65 @@ impl Work {
 
 /// Whether all that was written could be read.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Check {
-    pub(crate) copies: usize,
-    pub(crate) cells: usize,
-    pub(crate) wrong: u64,
+struct Check {
+    copies: usize,
+    cells: usize,
+    wrong: u64,
 }
 
 /// The result of a run.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+struct Outcome {
+    turns: Turns,
     arms: Vec<Measured>,
-    load: [Load; 2],
     ladder: Vec<ladder::Step>,
-    pub(crate) check: Check,
+    check: Check,
     /// What was left out, and how to get it.
-    pub(crate) missing: Vec<String>,
+    missing: Vec<String>,
 }
 
-/// Measures; `None` after Ctrl-C.
-pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Result<Option<Outcome>> {
-    let before = Load::now();
-    let ladder = ladder::count(&settings.dir).await?;
-    let Some(bed) = Bed::create(context, settings).await? else { return Ok(None) };
-    let mut arms: Vec<Measured> =
-        bed.arms.iter().map(|arm| Measured::new(arm.name, arm.operation)).collect();
-    let progress = settings.turns.progress(context, arms.len());
-    let mut random = SmallRng::seed_from_u64(settings.turns.seed);
-    let turn = async |arm: usize| {
-        let arm = &bed.arms[arm];
-        turn(arm, bed.start(arm), settings.turns.block(), &mut random).await
-    };
-    if !settings.turns.take(context, &progress, &mut arms, turn).await? {
-        return Ok(None);
+impl Benchmark for Fig8 {
+    fn common(&self) -> &Common {
+        &self.measure.common
     }
-    let load = [before, Load::now()];
-    let mut check = Check::default();
-    for cells in bed.copies() {
-        cells.check_all().await?;
-        check.copies += 1;
-        check.cells += cells.len();
-        check.wrong += cells.wrong();
+
+    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+        within("callers", self.callers, 1..=CALLERS_MAX)?;
+        // Callers share no cell, and a larger transaction writes several.
+        within("cells", self.cells, self.callers.max(TEN)..=CELLS_MAX)?;
+        let turns = self.measure.turns(10.0)?;
+        let place = Place::of(self.data.as_deref())?;
+        let outcome = self.run(context, turns, place.dir()).await?;
+        Ok(outcome.map(|outcome| report::report(self, &outcome)))
     }
-    Ok(Some(Outcome { arms, load, ladder, check, missing: bed.missing }))
+}
+
+impl Fig8 {
+    /// Measures; `None` after Ctrl-C.
+    async fn run(
+        &self,
+        context: &Context,
+        turns: Turns,
+        dir: &Path,
+    ) -> anyhow::Result<Option<Outcome>> {
+        let ladder = ladder::count(dir).await?;
+        let Some(bed) = Bed::create(context, self, turns, dir).await? else { return Ok(None) };
+        let mut random = SmallRng::seed_from_u64(turns.seed);
+        let turn = async |arm: usize| {
+            let arm = &bed.arms[arm];
+            turn(arm, bed.start(arm), turns.block(), &mut random).await
+        };
+        let arms = bed.arms.iter().map(|arm| (arm.name, arm.operation));
+        let Some(arms) = turns.measure(context, arms, turn).await? else { return Ok(None) };
+        let mut check = Check::default();
+        for cells in bed.copies() {
+            cells.check_all().await?;
+            check.copies += 1;
+            check.cells += cells.len();
+            check.wrong += cells.wrong();
+        }
+        Ok(Some(Outcome { turns, arms, ladder, check, missing: bed.missing }))
+    }
 }
 
 /// One turn of an arm.
@@ -146,10 +183,10 @@ async fn turn(
     length: Duration,
     random: &mut SmallRng,
 ) -> anyhow::Result<Block> {
-    let (since, mut latencies, mut operations) = (start.at(), histogram(), 0);
+    let (since, mut block) = (start.at(), Block::new(0, Spent::default()));
     let mut record = |nanos| {
-        latencies.saturating_record(nanos);
-        operations += arm.work.counts();
+        block.latencies.saturating_record(nanos);
+        block.operations += arm.work.counts();
     };
     let caller = |number| Caller {
         cells: arm.cells.clone(),
@@ -178,7 +215,7 @@ async fn turn(
         }
         spent
     };
-    Ok(Block { operations, spent, latencies })
+    Ok(Block { spent, ..block })
 }
 
 /// Works on cells of its own.

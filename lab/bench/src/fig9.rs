@@ -5,8 +5,8 @@
 //!   embedded_2   the same process on two cores
 //!   small_2      an eighth of the customers, on two cores: what size costs
 //!   rpc_2        store and oracle in processes of their own, over gRPC, all on the same two cores
-//!   postgres_2   PostgreSQL over a unix socket, all on the same two cores
-//!   plpgsql_2    the same with each transaction as one function in PL/pgSQL
+//!   postgres_2   PostgreSQL over a unix socket, each transaction one function in PL/pgSQL, all on
+//!                the same two cores
 //! ```
 //!
 //! The arms take turns in short blocks; processor time is that of all processes of an arm. A run
@@ -15,14 +15,12 @@
 
 mod chart;
 mod report;
-pub(crate) mod work;
+mod work;
 
-pub(crate) use chart::chart;
-pub(crate) use report::{json, print};
-
+use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use percolator_cli::context::Context;
 use percolator_cli::progress::Progress;
 use rand::SeedableRng;
@@ -31,9 +29,11 @@ use rand::seq::SliceRandom;
 use serde_json::{Value, json};
 use tpce::postgres::Server;
 
+use crate::flags::{Benchmark, Common, brokerage, within};
 use crate::processes::{Driver, cores};
+use crate::report::Report;
 use crate::statistics::is_late;
-use crate::system::{self, Load};
+use crate::system;
 
 /// Blocks of an arm, at least, and how long one takes, at most.
 const BLOCKS_MIN: usize = 10;
@@ -60,13 +60,10 @@ pub(crate) enum Store {
     Rpc,
     /// PostgreSQL.
     Postgres,
-    /// PostgreSQL, with each transaction as one function in PL/pgSQL.
-    Plpgsql,
 }
 
 impl Store {
-    const ALL: [Store; 5] =
-        [Store::Embedded, Store::Small, Store::Rpc, Store::Postgres, Store::Plpgsql];
+    const ALL: [Store; 4] = [Store::Embedded, Store::Small, Store::Rpc, Store::Postgres];
 
     fn name(self) -> &'static str {
         match self {
@@ -74,49 +71,103 @@ impl Store {
             Store::Small => "small",
             Store::Rpc => "rpc",
             Store::Postgres => "postgres",
-            Store::Plpgsql => "plpgsql",
         }
     }
 
-    fn is_postgres(self) -> bool {
-        matches!(self, Store::Postgres | Store::Plpgsql)
-    }
-
-    fn customers(self, settings: &Settings) -> u64 {
+    fn customers(self, all: u64) -> u64 {
         match self {
-            Store::Small => (settings.customers / SMALLER).max(tpce::CUSTOMERS_MIN),
-            _ => settings.customers,
+            Store::Small => (all / SMALLER).max(tpce::CUSTOMERS_MIN),
+            _ => all,
         }
     }
 }
 
-/// How it is measured.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) customers: u64,
-    pub(crate) seconds: f64,
-    pub(crate) seed: u64,
-    pub(crate) quick: bool,
-    pub(crate) without: Vec<Store>,
+/// A TPC-E-like brokerage (the paper's Figure 9): embedded on one and two cores, over RPC, and the
+/// same transactions in PostgreSQL, as functions in PL/pgSQL.
+///
+/// Each store is driven by a process of its own; they take turns in blocks of a second or two, in
+/// an order drawn from the seed, and a ratio is the median of the ratios of each round. Then
+/// requests come at half the rate that each store reached, for latencies, and in the full form at
+/// 0.75 and 0.9 of it. At the end the books are checked: exit status 3 when something is wrong with
+/// them, or when requests were sent late. The figures are not comparable with published TPC-E
+/// results.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator-bench fig9 --quick --out fig9
+  percolator-bench fig9 --customers 5000 --seconds 60 --json")]
+pub(crate) struct Fig9 {
+    #[command(flatten)]
+    common: Common,
+    /// Customers of the brokerage; all else is in proportion [default: 5000, quick: 300].
+    #[arg(long, value_name = "N")]
+    customers: Option<u64>,
+    /// Seconds to measure each arm for [default: 60, quick: 10].
+    #[arg(long, value_name = "S")]
+    seconds: Option<f64>,
+    /// Leave out a store; may be repeated.
+    #[arg(long, value_enum, value_name = "STORE")]
+    without: Vec<Store>,
 }
 
-impl Settings {
+/// Drive one store of `percolator-bench fig9`; requests come on stdin, answers go to stdout.
+#[derive(Debug, Args)]
+pub(crate) struct Fig9Store {
+    /// Which.
+    #[arg(long, value_enum)]
+    store: Store,
+    #[arg(long)]
+    customers: u64,
+    #[arg(long)]
+    seed: u64,
+    /// An empty directory.
+    #[arg(long)]
+    data: PathBuf,
+}
+
+impl Fig9Store {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
+        work::run(self.store, tpce::Scale::new(self.customers, self.seed), &self.data).await
+    }
+}
+
+impl Fig9 {
+    fn customers(&self) -> u64 {
+        self.customers.unwrap_or(self.common.sized(300, 5_000))
+    }
+
+    fn seconds(&self) -> f64 {
+        self.seconds.unwrap_or(self.common.sized(10.0, 60.0))
+    }
+
     fn blocks(&self) -> usize {
-        ((self.seconds / BLOCK_S_MAX).ceil() as usize).max(BLOCKS_MIN)
+        ((self.seconds() / BLOCK_S_MAX).ceil() as usize).max(BLOCKS_MIN)
     }
 
     fn block_s(&self) -> f64 {
-        self.seconds / self.blocks() as f64
+        self.seconds() / self.blocks() as f64
     }
 
     fn higher_shares(&self) -> &'static [f64] {
-        if self.quick { &[] } else { &HIGHER_SHARES }
+        if self.common.quick { &[] } else { &HIGHER_SHARES }
+    }
+}
+
+impl Benchmark for Fig9 {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+        within("seconds", self.seconds(), 0.1..=3600.0)?;
+        let scale = brokerage(self.customers(), self.common.seed)?;
+        let outcome = self.run(context)?;
+        Ok(outcome.map(|outcome| report::report(self, scale, &outcome)))
     }
 }
 
 /// A store on some cores.
 #[derive(Debug)]
-pub(crate) struct Arm {
+struct Arm {
     store: Store,
     cores: usize,
     /// What each block did, as the driver said it, with the machine's load.
@@ -136,7 +187,7 @@ impl Arm {
 
 /// What came of a store.
 #[derive(Debug)]
-pub(crate) struct Stored {
+struct Stored {
     store: Store,
     loaded_s: Option<f64>,
     /// Requests at half of the rate of the closed loop.
@@ -151,18 +202,17 @@ pub(crate) struct Stored {
 
 /// The result of a run.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+struct Outcome {
     arms: Vec<Arm>,
     stores: Vec<Stored>,
     /// What was left out, and how to get it.
     missing: Vec<String>,
-    load: [Load; 2],
     took_s: f64,
 }
 
 impl Outcome {
     /// Why the figures are void, and what to do; `None` if they are not.
-    pub(crate) fn void(&self) -> Option<(String, &'static str)> {
+    fn void(&self) -> Option<(String, &'static str)> {
         for stored in &self.stores {
             let found = stored.end["violations"].as_array().map_or(&[][..], Vec::as_slice);
             if let Some(first) = found.first().and_then(Value::as_str) {
@@ -219,85 +269,99 @@ fn in_time(
     Ok((open, late))
 }
 
-/// Measures; `None` after Ctrl-C.
-pub(crate) async fn run(context: &Context, settings: &Settings) -> anyhow::Result<Option<Outcome>> {
-    let (started, before) = (Instant::now(), Load::now());
-    let data = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
-    let mut missing = Vec::new();
-    let cores: Vec<usize> = cores().into_iter().take(2).collect();
-    if cores.len() < 2 {
-        let what = "two cores, and `taskset` of the package util-linux to choose them";
-        missing.push(format!("scaling: needs {what}"));
-    }
-    let mut stores: Vec<Store> = Store::ALL.to_vec();
-    stores.retain(|store| !settings.without.contains(store));
-    if let Err(error) = Server::find() {
-        let without = stores.iter().filter(|store| store.is_postgres());
-        missing.extend(without.map(|store| format!("{}: {error}", store.name())));
-        stores.retain(|store| !store.is_postgres());
-    }
-    missing.iter().for_each(|what| context.out.note(&format!("left out: {what}")));
-    let steps = stores.len() * 3 + (settings.blocks() + 1) * (stores.len() + 1);
-    let progress = Progress::new(context.out.quiet, Some(steps as u64));
-    let mut drivers = Vec::new();
-    let mut arms = Vec::new();
-    for (at, store) in stores.iter().enumerate() {
-        if context.interrupt.requested() {
+impl Fig9 {
+    /// Measures; `None` after Ctrl-C.
+    fn run(&self, context: &Context) -> anyhow::Result<Option<Outcome>> {
+        let started = Instant::now();
+        let data = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
+        let mut missing = Vec::new();
+        let cores: Vec<usize> = cores().into_iter().take(2).collect();
+        if cores.len() < 2 {
+            let what = "two cores, and `taskset` of the package util-linux to choose them";
+            missing.push(format!("scaling: needs {what}"));
+        }
+        let mut stores: Vec<Store> = Store::ALL.to_vec();
+        stores.retain(|store| !self.without.contains(store));
+        if let Err(error) = Server::find()
+            && stores.contains(&Store::Postgres)
+        {
+            missing.push(format!("{}: {error}", Store::Postgres.name()));
+            stores.retain(|store| *store != Store::Postgres);
+        }
+        let steps = stores.len() * 3 + (self.blocks() + 1) * (stores.len() + 1);
+        let progress = Progress::new(context.out.quiet, Some(steps as u64));
+        let mut drivers = Vec::new();
+        let mut arms = Vec::new();
+        for (at, store) in stores.iter().enumerate() {
+            if context.interrupt.requested() {
+                return Ok(None);
+            }
+            progress.say(at as u64, &format!("loading {}", store.name()));
+            let dir = data.path().join(store.name());
+            std::fs::create_dir(&dir)?;
+            let customers = store.customers(self.customers()).to_string();
+            let (data, seed) = (dir.to_string_lossy(), self.common.seed.to_string());
+            let arguments = ["--store", store.name(), "--customers", &customers];
+            let arguments = arguments.into_iter().chain(["--seed", &seed, "--data", &data]);
+            let mut driver = Driver::start("fig9-store", arguments, &cores)?;
+            let loaded = driver.answer()?;
+            drivers.push((*store, driver, loaded));
+            if *store == Store::Embedded && cores.len() == 2 {
+                arms.push(Arm { store: *store, cores: 1, blocks: Vec::new() });
+            }
+            arms.push(Arm { store: *store, cores: cores.len().max(1), blocks: Vec::new() });
+        }
+        let done = stores.len() as u64;
+        let blocks = closed(context, self, &progress, done, (&mut drivers, &mut arms), &cores)?;
+        if !blocks {
             return Ok(None);
         }
-        progress.say(at as u64, &format!("loading {}", store.name()));
-        let dir = data.path().join(store.name());
-        std::fs::create_dir(&dir)?;
-        let customers = store.customers(settings);
-        let (data, seed) = (dir.to_string_lossy(), settings.seed.to_string());
-        let arguments = ["--store", store.name(), "--customers", &customers.to_string()];
-        let arguments = arguments.into_iter().chain(["--seed", &seed, "--data", &data]);
-        let mut driver = Driver::start("fig9-store", arguments, &cores)?;
-        let loaded = driver.answer()?;
-        drivers.push((*store, driver, loaded));
-        if *store == Store::Embedded && cores.len() == 2 {
-            arms.push(Arm { store: *store, cores: 1, blocks: Vec::new() });
+        let mut ended = Vec::new();
+        for (at, (store, driver, loaded)) in drivers.into_iter().enumerate() {
+            let step = (steps - stores.len() + at) as u64;
+            progress.say(step, &format!("latencies of {}", store.name()));
+            let arm = arms.iter().rfind(|arm| arm.store == store);
+            ended.push(self.latencies(store, driver, &loaded, arm)?);
         }
-        arms.push(Arm { store: *store, cores: cores.len().max(1), blocks: Vec::new() });
+        let took_s = started.elapsed().as_secs_f64();
+        Ok(Some(Outcome { arms, stores: ended, missing, took_s }))
     }
-    let done = stores.len() as u64;
-    let blocks = closed(context, settings, &progress, done, (&mut drivers, &mut arms), &cores)?;
-    if !blocks {
-        return Ok(None);
-    }
-    let mut ended = Vec::new();
-    for (at, (store, mut driver, loaded)) in drivers.into_iter().enumerate() {
-        progress.say((steps - stores.len() + at) as u64, &format!("latencies of {}", store.name()));
-        let arm = arms.iter().rfind(|arm| arm.store == store);
+
+    /// Requests at a rate, by what the store reached without one; then it ends.
+    fn latencies(
+        &self,
+        store: Store,
+        mut driver: Driver,
+        loaded: &Value,
+        arm: Option<&Arm>,
+    ) -> anyhow::Result<Stored> {
         let rates = arm.map(|arm| arm.each(report::transactions_per_s)).unwrap_or_default();
         let peak = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
-        let seconds = settings.seconds * OPEN_TIME;
+        let seconds = self.seconds() * OPEN_TIME;
         let request = json!({ "open": peak * OPEN_SHARE, "seconds": seconds });
         let (open, late) = in_time(|| driver.ask(&request))?;
         let mut higher = Vec::new();
-        for share in settings.higher_shares() {
+        for share in self.higher_shares() {
             let seconds = seconds / HIGHER_SHARES.len() as f64;
             let request = json!({ "open": peak * share, "seconds": seconds });
             higher.push((*share, driver.ask(&request)?));
         }
         let (loaded_s, end) = (loaded["loaded_s"].as_f64(), driver.end()?);
-        ended.push(Stored { store, loaded_s, open, late, higher, end });
+        Ok(Stored { store, loaded_s, open, late, higher, end })
     }
-    let (load, took_s) = ([before, Load::now()], started.elapsed().as_secs_f64());
-    Ok(Some(Outcome { arms, stores: ended, missing, load, took_s }))
 }
 
 /// The blocks of all arms in turns; the first round warms up. False after Ctrl-C.
 fn closed(
     context: &Context,
-    settings: &Settings,
+    settings: &Fig9,
     progress: &Progress,
     mut done: u64,
     (drivers, arms): (&mut [(Store, Driver, Value)], &mut [Arm]),
     cores: &[usize],
 ) -> anyhow::Result<bool> {
     let mut order: Vec<usize> = (0..arms.len()).collect();
-    let mut random = SmallRng::seed_from_u64(settings.seed);
+    let mut random = SmallRng::seed_from_u64(settings.common.seed);
     let rounds = settings.blocks();
     for round in 0..=rounds {
         if round > 0 {

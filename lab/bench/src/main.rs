@@ -5,25 +5,23 @@
 //! rounds is reported with its 95 % interval.
 //!
 //! ```text
-//!   cli                  the tree of commands, and the errors that benchmarks know
-//!   cmd                  the flags of each benchmark, and what becomes of its findings
-//!   fig8, oracle, rpc    what the arms of each do
-//!   scan                 scans of snapshots, and of notifications
-//!   turns                the arms take turns
-//!   callers              callers that get into each other's way
-//!   report               arms and figures, as JSON and as tables
-//!   findings             the same with conditions and a plot: notify, resolve, large_txn,
-//!                        batching
+//!   cli, cmd             the tree of commands, and the errors that benchmarks know
+//!   flags                flags that benchmarks share, and what becomes of a report
+//!   fig7 to fig10        the paper's figures: their flags, what their arms do, what they found
+//!   micro                small benchmarks, each of one mechanism
+//!   profile              counts instructions and allocations
+//!   webindex             two runs of the whole application; no arms
+//!   turns, callers       the arms take turns; callers that do something at the same time
+//!   report, tables       arms, figures and conditions, as JSON and as tables
+//!   all, check, experiments
+//!                        what all of them found: against the goals, and as a document
 //!   statistics, system   medians; what the operating system says
 //!   server               a role of this program in a process of its own
 //!   processes, priority  processes of this program that drive a store; who gets a processor first
-//!   prefetch             counts reads; nothing is timed
-//!   profile              counts instructions and allocations
-//!   check, experiments   what all of them found: against the goals, and as a document
-//!   webindex             two runs of the whole application; no arms
+//!   spy                  a store that counts what is asked of it
 //! ```
 
-mod batching;
+mod all;
 mod callers;
 mod check;
 mod cli;
@@ -33,23 +31,18 @@ mod fig10;
 mod fig7;
 mod fig8;
 mod fig9;
-mod findings;
-mod large_txn;
-mod notify;
-mod oracle;
+mod flags;
+mod micro;
 mod plot;
-mod prefetch;
 mod priority;
 mod processes;
 mod profile;
 mod report;
-mod resolve;
-mod rpc;
-mod scan;
 mod server;
 mod spy;
 mod statistics;
 mod system;
+mod tables;
 mod turns;
 mod webindex;
 

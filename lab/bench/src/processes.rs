@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// How long a driver may take to end.
 const END_MAX: Duration = Duration::from_secs(30);
+/// How often a driver is moved at most: taskset fails when a thread ends meanwhile.
+const MOVE_TRIES: usize = 5;
 
 /// A process that drives a store: `percolator-bench ROLE`. Requests and answers are lines of JSON.
 #[derive(Debug)]
@@ -50,13 +53,15 @@ impl Driver {
 
     /// Moves all of its threads, and those that come, to some cores.
     pub(crate) fn move_to(&self, cores: &[usize]) -> anyhow::Result<()> {
-        let moved = Command::new("taskset")
-            .args(["-a", "-p", "-c", &list(cores), &self.child.id().to_string()])
-            .stdout(Stdio::null())
-            .status()
-            .context("taskset")?;
-        anyhow::ensure!(moved.success(), "taskset could not move a process to cores {cores:?}");
-        Ok(())
+        let mut taskset = Command::new("taskset");
+        taskset.args(["-a", "-p", "-c", &list(cores), &self.child.id().to_string()]);
+        taskset.stdout(Stdio::null());
+        for _ in 0..MOVE_TRIES {
+            if taskset.status().context("taskset")?.success() {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("taskset could not move a process to cores {cores:?}")
     }
 
     /// Says something that is not answered.
@@ -109,6 +114,26 @@ impl Drop for Driver {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What a driver is told: the lines of its stdin, until that ends.
+pub(crate) fn requests() -> UnboundedReceiver<String> {
+    let (asks, requests) = unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            if asks.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    requests
+}
+
+/// What a driver answers.
+pub(crate) fn say(answer: &Value) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{answer}")?;
+    stdout.flush()
 }
 
 fn list(cores: &[usize]) -> String {

@@ -9,20 +9,23 @@
 mod callgrind;
 
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
+use clap::Args;
+use percolator_cli::context::Context;
+use percolator_cli::exit::Failure;
 use serde_json::{Value, json};
 
+use crate::fig8::TEN;
+use crate::flags::{Benchmark, Common, within};
 use crate::plot::{self, Axis, BarSeries, Bars, Role, Unit};
-use crate::report::{Bar, Figure, print_figures};
-use crate::system::{Load, io, machine};
+use crate::report::{Bar, Figure, Report};
+use crate::system::io;
 use crate::{fig7, fig8};
 
 use callgrind::{Counts, Owner};
-use percolator_cli::context::Context;
-use percolator_cli::output::{Column, Out, grouped};
 
 const MISSING: &str = "valgrind: it counts the instructions, and is not installed; Debian's package is \
                        `valgrind`, `apt-get install valgrind`";
@@ -36,13 +39,81 @@ const CALLGRIND: [&str; 6] = [
     "--collect-jumps=no",
 ];
 
+const NOTE: &str = "What one operation of the arms of `fig8` takes, and one document of `fig7`, of a tenth as many in a \
+     repository that began with as many; writing out and merging is not in it. The instructions are \
+     parted by whose function they are in: this project's, the engine's, the allocator's, or that of \
+     the libraries and the benchmark, which draws a cell and a value. File calls are system calls that \
+     read or write.";
+
+/// Most cells, and how often each is written at least before anything counts: its versions then lie
+/// as they do in the long run.
+const CELLS_MAX: u64 = 1_000;
+const WRITTEN_BEFORE: u64 = 5;
+
+/// What an operation of `percolator-bench fig8` takes, and a document of `percolator-bench fig7`,
+/// in instructions.
+///
+/// And in allocations, and of files. Counted by Valgrind and the kernel, so the same whatever else
+/// the machine does; of a document, which several threads work on, within some percent. Each arm is
+/// a process that does nothing else, once with N operations and once with twice as many. Exit
+/// status 3, and the figures are void, when a cell is not as it was written, or a document not
+/// where it belongs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator-bench profile --quick --out results
+  percolator-bench profile --arm raw_set --arm fjall_insert")]
+pub(crate) struct Profile {
+    #[command(flatten)]
+    common: Common,
+    /// How many operations are counted [default: 20000, quick: 5000].
+    #[arg(long, value_name = "N")]
+    operations: Option<u64>,
+    /// Count this arm alone; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    arm: Vec<String>,
+}
+
+/// Do the operations of one arm, in a process that does nothing else.
+#[derive(Debug, Args)]
+pub(crate) struct ProfileWork {
+    arm: String,
+    #[arg(long)]
+    operations: u64,
+    #[arg(long)]
+    cells: usize,
+    #[arg(long)]
+    seed: u64,
+    /// A directory that is not there yet.
+    #[arg(long)]
+    data: PathBuf,
+    /// Compare clusters with the rule in the end.
+    #[arg(long)]
+    check: bool,
+}
+
+impl ProfileWork {
+    /// Does the operations, and tells in a line of JSON what of them the process itself can tell.
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
+        let ProfileWork { arm, data, operations, cells, seed, check } = self;
+        let (asked, wrong) = if is_document(arm) {
+            fig7::alone(arm, data, *cells as u64, *operations, *seed, *check).await?
+        } else {
+            let wrong = fig8::alone(arm, data, *cells, *operations, *seed).await?;
+            (io(), wrong)
+        };
+        let asked = asked.map(|io| json!([io.read_calls + io.write_calls, io.written_bytes]));
+        let told = json!({ "wrong": wrong, "asked": asked });
+        Ok(writeln!(std::io::stdout(), "{told}")?)
+    }
+}
+
 /// How it is counted.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Settings {
+struct Settings {
     /// So many in the first run, and twice as many in the second.
-    pub(crate) operations: u64,
-    pub(crate) cells: usize,
-    pub(crate) seed: u64,
+    operations: u64,
+    cells: usize,
+    seed: u64,
 }
 
 /// What one operation takes.
@@ -62,13 +133,12 @@ struct Asked {
 
 /// The result.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+struct Outcome {
     settings: Settings,
     taken: Vec<Taken>,
     /// Reads that were wrong.
-    pub(crate) wrong: u64,
+    wrong: u64,
     left_out: Vec<&'static str>,
-    load: [Load; 2],
 }
 
 /// A document is so many operations: what is put into the engine's write buffers must stay there.
@@ -99,36 +169,16 @@ const RATIOS: [(&str, &str, Option<Bar>); 17] = [
 const PLOTTED: [&str; 6] =
     ["fjall_insert", "fjall_packs", "raw_set", "tx", "two_phases", "paper_faithful"];
 
-/// Does an arm's operations, and tells in a line of JSON what of them the process itself can tell.
-pub(crate) async fn work(
-    arm: &str,
-    dir: &Path,
-    settings: Settings,
-    check: bool,
-) -> anyhow::Result<()> {
-    let Settings { operations, cells, seed } = settings;
-    let (asked, wrong) = if is_document(arm) {
-        fig7::alone(arm, dir, cells as u64, operations, seed, check).await?
-    } else {
-        let wrong = fig8::alone(arm, dir, cells, operations, seed).await?;
-        (io(), wrong)
-    };
-    let asked = asked.map(|io| json!([io.read_calls + io.write_calls, io.written_bytes]));
-    let told = json!({ "wrong": wrong, "asked": asked });
-    Ok(writeln!(std::io::stdout(), "{told}")?)
-}
-
 fn is_document(arm: &str) -> bool {
     fig7::ALONE.contains(&arm)
 }
 
 /// Counts; `None` after Ctrl-C.
-pub(crate) fn run(
+fn run(
     context: &Context,
     settings: Settings,
     arms: &[&'static str],
 ) -> anyhow::Result<Option<Outcome>> {
-    let before = Load::now();
     let (mut taken, mut wrong, mut left_out) = (Vec::new(), 0, Vec::new());
     if !is_there()? {
         left_out.push(MISSING);
@@ -148,7 +198,7 @@ pub(crate) fn run(
         wrong += once.wrong + more.wrong;
         taken.push(Taken::between(arm, &once, &more, operations as f64));
     }
-    Ok(Some(Outcome { settings, taken, wrong, left_out, load: [before, Load::now()] }))
+    Ok(Some(Outcome { settings, taken, wrong, left_out }))
 }
 
 fn is_there() -> anyhow::Result<bool> {
@@ -249,17 +299,6 @@ impl Taken {
             "written_bytes": asked.map(|asked| asked.written_bytes.round()),
         })
     }
-
-    fn row(&self) -> Vec<String> {
-        let whole = |count: f64| grouped(count.max(0.0).round() as u64);
-        let mut row = vec![self.arm.to_owned(), whole(self.counts.all_instructions())];
-        row.extend(self.counts.instructions.map(whole));
-        let hundredths = |count: f64| format!("{:.2}", hundredths(count));
-        row.push(hundredths(self.counts.allocations));
-        row.push(self.asked.map_or(String::new(), |asked| hundredths(asked.calls)));
-        row.push(self.asked.map_or(String::new(), |asked| whole(asked.written_bytes)));
-        row
-    }
 }
 
 fn hundredths(count: f64) -> f64 {
@@ -275,39 +314,29 @@ impl Outcome {
         };
         let figure = |(above, below, bar): &(&str, &str, Option<Bar>)| {
             let ratio = of(above)? / of(below)?;
-            let figure = Figure::alone(format!("{above} / {below} instructions"), Some(ratio));
-            Some(match bar {
-                Some(bar) => figure.bar(*bar),
-                None => figure,
-            })
+            let figure = Figure::alone(format!("{above}/{below} instructions"), Some(ratio));
+            Some(figure.bar(*bar))
         };
         RATIOS.iter().filter_map(figure).collect()
     }
 
-    /// The figures in JSON.
-    pub(crate) fn json(&self) -> Value {
+    fn report(&self) -> Report {
         let Settings { operations, cells, seed } = self.settings;
-        json!({
-            "benchmark": "profile",
-            "version": env!("CARGO_PKG_VERSION"),
-            "optimised": !cfg!(debug_assertions),
-            "settings": { "operations": operations, "cells": cells, "seed": seed },
-            "machine": machine(self.load),
-            "note": "What one operation of the arms of `fig8` takes, and one document of `fig7`, of a tenth as many in a \
-                     repository that began with as many; writing out and merging is not in it. The \
-                     instructions are parted by whose function they are in: this project's, the engine's, the \
-                     allocator's, or that of the libraries and the benchmark, which draws a cell and a value. File calls \
-                     are system calls that read or write.",
-            "profile": self.taken.iter().map(Taken::json).collect::<Vec<_>>(),
-            "figures": self.figures().iter().map(Figure::json).collect::<Vec<_>>(),
-            "left_out": self.left_out,
-            "check": { "wrong": self.wrong },
-            "check_ok": self.wrong == 0,
-        })
+        let about = json!({ "operations": operations, "cells": cells, "seed": seed });
+        let why = format!("{} cells or clusters were not as they should be", self.wrong);
+        let report = Report::new("profile", about, self.figures())
+            .with("note", json!(NOTE))
+            .with("profile", self.taken.iter().map(Taken::json).collect())
+            .with("left_out", json!(self.left_out))
+            .check_counts(json!({ "wrong": self.wrong }), self.wrong == 0, &why);
+        match self.plot() {
+            Some(svg) => report.plot("profile.svg", svg),
+            None => report,
+        }
     }
 
     /// Whose instructions a write takes; `None` if none was counted.
-    pub(crate) fn plot(&self) -> Option<String> {
+    fn plot(&self) -> Option<String> {
         let plotted = |arm: &&&str| self.taken.iter().any(|taken| taken.arm == **arm);
         let arms: Vec<&str> = PLOTTED.iter().filter(plotted).copied().collect();
         let series = |name: &str, role, owner: Owner| {
@@ -332,54 +361,38 @@ impl Outcome {
         };
         (!arms.is_empty()).then(|| bars.svg())
     }
-
-    /// Prints the figures.
-    pub(crate) fn print(&self, out: Out) -> std::io::Result<()> {
-        let Settings { operations, cells, .. } = self.settings;
-        for missing in &self.left_out {
-            out.line(&format!("left out: {missing}"))?;
-        }
-        if self.taken.is_empty() {
-            return Ok(());
-        }
-        let [operations, cells] = [operations, cells as u64].map(grouped);
-        out.line(&format!(
-            "what one operation takes, of {operations} on {cells} cells; writing out and merging is not in it"
-        ))?;
-        if self.taken.iter().any(|taken| is_document(taken.arm)) {
-            out.line(
-                "and one document, of a tenth as many in a repository that began with as many",
-            )?;
-        }
-        out.line("")?;
-        let mut header = vec![Column::left("arm")];
-        let of = ["instructions", "ours", "engine's", "allocator's", "others'"];
-        header.extend(of.map(Column::right));
-        header.extend(["allocations", "file calls", "written bytes"].map(Column::right));
-        out.table(&header, self.taken.iter().map(Taken::row).collect())?;
-        out.line("")?;
-        print_figures(out, &self.figures())?;
-        out.line(&format!("\nchecked: {} reads or clusters wrong", self.wrong))
-    }
 }
 
+/// The arms that can be counted.
 fn all() -> impl Iterator<Item = &'static str> {
     fig8::ALONE.into_iter().chain(fig7::ALONE)
 }
 
-/// The arms that can be counted, all of them or those that are named.
-///
-/// # Errors
-/// The first name that is none.
-pub(crate) fn arms(named: &[String]) -> Result<Vec<&'static str>, String> {
-    if named.is_empty() {
-        return Ok(all().collect());
+impl Benchmark for Profile {
+    fn common(&self) -> &Common {
+        &self.common
     }
-    let known = |name: &String| all().find(|known| known == name).ok_or(name.clone());
-    named.iter().map(known).collect()
-}
 
-/// The names of all arms, for a message.
-pub(crate) fn known() -> String {
-    all().collect::<Vec<_>>().join(", ")
+    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+        let operations = self.operations.unwrap_or(self.common.sized(5_000, 20_000));
+        // As many as are done without anything being written out.
+        within("operations", operations, 100..=50_000)?;
+        if !operations.is_multiple_of(TEN as u64) {
+            let what = format!("--operations {operations}");
+            return Err(Failure::usage(what, format!("give a multiple of {TEN}")));
+        }
+        let known = |name: &String| {
+            all().find(|known| known == name).ok_or_else(|| {
+                let help = format!("choose from {}", all().collect::<Vec<_>>().join(", "));
+                Failure::usage(format!("--arm {name}: no such arm"), help)
+            })
+        };
+        let mut arms = self.arm.iter().map(known).collect::<anyhow::Result<Vec<_>>>()?;
+        if arms.is_empty() {
+            arms.extend(all());
+        }
+        let cells = (operations / WRITTEN_BEFORE).min(CELLS_MAX) as usize;
+        let settings = Settings { operations, cells, seed: self.common.seed };
+        Ok(run(context, settings, &arms)?.map(|outcome| outcome.report()))
+    }
 }

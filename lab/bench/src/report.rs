@@ -1,4 +1,6 @@
-//! Arms and figures of a benchmark, as JSON and as tables.
+//! What a benchmark has found: arms, figures, and what the figures stand on; as JSON and as tables.
+
+use std::time::Duration;
 
 use percolator_cli::output::{Column, Out, grouped};
 use serde_json::{Value, json};
@@ -6,6 +8,7 @@ use serde_json::{Value, json};
 use crate::Turns;
 use crate::statistics::Estimate;
 use crate::system::{Load, machine};
+use crate::tables::{self, FIGURES, figure_row, plain};
 use crate::turns::{Measured, Turn};
 
 /// A number over the rounds, and what it is measured against.
@@ -14,11 +17,11 @@ pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) estimate: Option<Estimate>,
     /// The same by processor time instead of time.
-    pub(crate) per_cpu: Option<Estimate>,
+    per_cpu: Option<Estimate>,
     /// What the project wants to reach.
-    pub(crate) bar: Option<Bar>,
+    bar: Option<Bar>,
     /// What the paper has.
-    pub(crate) paper: Option<f64>,
+    paper: Option<f64>,
 }
 
 /// A goal.
@@ -82,57 +85,17 @@ impl Figure {
         Figure::new(name, estimate)
     }
 
-    /// How many times as often an operation of one arm is done as one of another.
-    pub(crate) fn rates(turns: Turns, above: &Measured, below: &Measured) -> Self {
-        let cpu_rate = |turn: &Turn| turn.cpu_rate;
-        Figure {
-            name: format!("{} / {}", above.name, below.name),
-            estimate: ratio(turns, above, below, |turn| Some(turn.rate)),
-            per_cpu: ratio(turns, above, below, cpu_rate),
-            bar: None,
-            paper: None,
-        }
+    pub(crate) fn bar(self, bar: impl Into<Option<Bar>>) -> Self {
+        Figure { bar: bar.into(), ..self }
     }
 
-    /// How many times as long something of one arm takes as of another.
-    pub(crate) fn latencies(
-        turns: Turns,
-        above: &Measured,
-        below: &Measured,
-        what: &str,
-        of: impl Fn(&Turn) -> f64,
-    ) -> Self {
-        Figure {
-            name: format!("{} / {} {what}", above.name, below.name),
-            estimate: ratio(turns, above, below, |turn| Some(of(turn))),
-            per_cpu: None,
-            bar: None,
-            paper: None,
-        }
+    pub(crate) fn paper(self, paper: impl Into<Option<f64>>) -> Self {
+        Figure { paper: paper.into(), ..self }
     }
 
-    /// A number of each round.
-    pub(crate) fn each(name: impl Into<String>, turns: Turns, values: &[f64]) -> Self {
-        let estimate = Estimate::of(values, turns.seed);
-        Figure { name: name.into(), estimate, per_cpu: None, bar: None, paper: None }
-    }
-
-    pub(crate) fn bar(self, bar: Bar) -> Self {
-        Figure { bar: Some(bar), ..self }
-    }
-
-    pub(crate) fn paper(self, paper: f64) -> Self {
-        Figure { paper: Some(paper), ..self }
-    }
-
-    /// How the figure stands to its bar.
-    fn verdict(&self) -> Option<&'static str> {
-        Some(self.bar?.verdict(self.estimate?))
-    }
-
-    pub(crate) fn json(&self) -> Value {
+    fn json(&self) -> Value {
         json!({
-            "name": self.name.replace(" / ", "/"),
+            "name": self.name,
             "median": self.estimate.map(|e| e.median),
             "low": self.estimate.map(|e| e.low),
             "high": self.estimate.map(|e| e.high),
@@ -140,142 +103,304 @@ impl Figure {
             "bar": self.bar.map(Bar::value),
             "at_most": self.bar.map(Bar::is_at_most),
             "paper": self.paper,
-            "verdict": self.verdict(),
+            "verdict": self.bar.zip(self.estimate).map(|(bar, estimate)| bar.verdict(estimate)),
         })
     }
+}
 
-    fn row(&self, with_per_cpu: bool) -> Vec<String> {
-        let maybe = |value: Option<f64>| value.map_or(String::new(), number);
-        let spread = self.estimate.filter(|e| e.low < e.high);
-        let mut row = vec![
-            self.name.clone(),
-            maybe(self.estimate.map(|e| e.median)),
-            spread.map_or(String::new(), |e| format!("{} to {}", number(e.low), number(e.high))),
-        ];
-        row.extend(with_per_cpu.then(|| maybe(self.per_cpu.map(|e| e.median))));
-        row.push(self.bar.map_or(String::new(), |bar| bar.to_string()));
-        row.push(maybe(self.paper));
-        row.push(self.verdict().unwrap_or_default().to_owned());
-        row
+/// What is taken of a turn.
+pub(crate) type Of = fn(&Turn) -> Option<f64>;
+
+/// A figure of arms, to be taken round by round: a number of one, or of one over another's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    above: &'static str,
+    below: Option<&'static str>,
+    /// In the figure's name.
+    what: &'static str,
+    /// All of it, where it is another.
+    name: Option<&'static str>,
+    of: Of,
+    /// The same by processor time.
+    of_cpu: Option<Of>,
+    bar: Option<Bar>,
+    paper: Option<f64>,
+}
+
+/// How many times as often an operation of one arm is done as one of another.
+pub(crate) const fn rate(above: &'static str, below: &'static str) -> Row {
+    let row = ratio(above, below, "", |turn| Some(turn.rate));
+    Row { of_cpu: Some(|turn| turn.cpu_rate), ..row }
+}
+
+/// How many times as long an operation of one arm takes as one of another, at the median.
+pub(crate) const fn p50(above: &'static str, below: &'static str) -> Row {
+    ratio(above, below, " p50", |turn| Some(turn.p50))
+}
+
+/// The same of the 99th of 100.
+pub(crate) const fn p99(above: &'static str, below: &'static str) -> Row {
+    ratio(above, below, " p99", |turn| Some(turn.p99))
+}
+
+/// A number of one arm over that of another.
+pub(crate) const fn ratio(
+    above: &'static str,
+    below: &'static str,
+    what: &'static str,
+    of: Of,
+) -> Row {
+    Row { below: Some(below), ..own(above, what, of) }
+}
+
+/// A number of an arm; the figure's name begins with the arm's.
+pub(crate) const fn own(arm: &'static str, what: &'static str, of: Of) -> Row {
+    Row { above: arm, below: None, what, name: None, of, of_cpu: None, bar: None, paper: None }
+}
+
+/// A number of an arm, under another name.
+pub(crate) const fn named(name: &'static str, arm: &'static str, of: Of) -> Row {
+    Row { name: Some(name), ..own(arm, "", of) }
+}
+
+impl Row {
+    pub(crate) const fn at_least(self, bar: f64) -> Self {
+        Row { bar: Some(Bar::AtLeast(bar)), ..self }
+    }
+
+    pub(crate) const fn at_most(self, bar: f64) -> Self {
+        Row { bar: Some(Bar::AtMost(bar)), ..self }
+    }
+
+    pub(crate) const fn paper(self, paper: f64) -> Self {
+        Row { paper: Some(paper), ..self }
+    }
+
+    /// The figure; `None` where an arm was left out.
+    fn figure(&self, turns: Turns, arms: &[Measured]) -> Option<Figure> {
+        let above = arm(arms, self.above)?;
+        let below = self.below.map(|name| arm(arms, name).ok_or(())).transpose().ok()?;
+        let estimate = |of: Of| {
+            let numbers: Vec<f64> = match below {
+                None => above.turns.iter().filter_map(of).collect(),
+                Some(below) => {
+                    let rounds = above.turns.iter().zip(&below.turns);
+                    rounds.filter_map(|(a, b)| Some(of(a)? / of(b)?)).collect()
+                }
+            };
+            Estimate::of(&numbers, turns.seed)
+        };
+        let name = match (self.name, self.below) {
+            (Some(name), _) => name.to_owned(),
+            (None, None) => format!("{}{}", self.above, self.what),
+            (None, Some(below)) => format!("{}/{below}{}", self.above, self.what),
+        };
+        Some(Figure {
+            name,
+            estimate: estimate(self.of),
+            per_cpu: self.of_cpu.and_then(estimate),
+            bar: self.bar,
+            paper: self.paper,
+        })
     }
 }
 
-/// Prints figures as a table.
-pub(crate) fn print_figures(out: Out, figures: &[Figure]) -> std::io::Result<()> {
-    let mut header = vec![Column::left("figure")];
-    let with_per_cpu = figures.iter().any(|figure| figure.per_cpu.is_some());
-    header.extend(["median", "95 %"].map(Column::right));
-    header.extend(with_per_cpu.then(|| Column::right("per CPU-s")));
-    header.extend(["bar", "paper"].map(Column::right));
-    header.push(Column::left(""));
-    out.table(&header, figures.iter().map(|figure| figure.row(with_per_cpu)).collect())
+/// The arm of this name, unless it was left out.
+pub(crate) fn arm<'a>(arms: &'a [Measured], name: &str) -> Option<&'a Measured> {
+    arms.iter().find(|arm| arm.name == name)
 }
 
-/// The ratio of two arms, round by round.
-fn ratio(
-    turns: Turns,
-    above: &Measured,
-    below: &Measured,
-    of: impl Fn(&Turn) -> Option<f64>,
-) -> Option<Estimate> {
-    let rounds = above.turns.iter().zip(&below.turns);
-    let ratios: Vec<f64> = rounds.filter_map(|(a, b)| Some(of(a)? / of(b)?)).collect();
-    Estimate::of(&ratios, turns.seed)
+/// The figures of arms; those of arms that were left out are left out.
+pub(crate) fn figures(turns: Turns, arms: &[Measured], rows: &[Row]) -> Vec<Figure> {
+    rows.iter().filter_map(|row| row.figure(turns, arms)).collect()
 }
 
-fn per_second(measured: &Measured) -> f64 {
-    measured.operations as f64 / measured.spent.elapsed.as_secs_f64()
+/// Something that must hold, or the figures are void.
+#[derive(Debug)]
+pub(crate) struct Condition {
+    pub(crate) name: String,
+    pub(crate) ok: bool,
+    /// What was seen.
+    pub(crate) found: String,
 }
 
-fn per_cpu_second(measured: &Measured) -> Option<f64> {
-    let rate = measured.operations as f64 / measured.spent.cpu()?.as_secs_f64();
-    Some(rate).filter(|rate| rate.is_finite())
-}
-
-fn micros(measured: &Measured, quantile: f64) -> f64 {
-    measured.latencies.value_at_quantile(quantile) as f64 / 1000.0
-}
-
-fn arm_json(measured: &Measured) -> Value {
-    let seconds = |cpu: Option<std::time::Duration>| cpu.map(|cpu| cpu.as_secs_f64());
-    json!({
-        "name": measured.name,
-        "operation": measured.operation,
-        "operations": measured.operations,
-        "seconds": measured.spent.elapsed.as_secs_f64(),
-        "client_cpu_seconds": seconds(measured.spent.client_cpu),
-        "server_cpu_seconds": seconds(measured.spent.server_cpu),
-        "ops_per_s": per_second(measured).round(),
-        "ops_per_cpu_s": per_cpu_second(measured).map(f64::round),
-        "p50_us": micros(measured, 0.5),
-        "p99_us": micros(measured, 0.99),
-        "read_calls": measured.spent.io.map(|io| io.read_calls),
-        "write_calls": measured.spent.io.map(|io| io.write_calls),
-        "written_bytes": measured.spent.io.map(|io| io.written_bytes),
-    })
+impl Condition {
+    pub(crate) fn new(name: impl Into<String>, ok: bool, found: impl Into<String>) -> Self {
+        Condition { name: name.into(), ok, found: found.into() }
+    }
 }
 
 /// What a benchmark has found.
 #[derive(Debug)]
-pub(crate) struct Report<'a> {
+pub(crate) struct Report {
     pub(crate) benchmark: &'static str,
-    pub(crate) turns: Turns,
-    /// Before and after.
-    pub(crate) load: [Load; 2],
-    pub(crate) arms: &'a [Measured],
-    pub(crate) figures: Vec<Figure>,
+    settings: Value,
+    /// Fields of the benchmark's own.
+    own: Value,
+    figures: Vec<Figure>,
+    check: Value,
+    /// Why the figures are void, and what to do.
+    pub(crate) void: Option<(String, String)>,
+    /// By the names of their files, as SVG documents.
+    pub(crate) plots: Vec<(String, String)>,
 }
 
-impl Report<'_> {
-    /// In JSON; `settings` and `check` are the benchmark's own objects.
-    pub(crate) fn json(&self, mut settings: Value, check: Value, check_ok: bool) -> Value {
-        settings["blocks"] = json!(self.turns.blocks());
-        settings["block_ms"] = json!(self.turns.block().as_millis() as u64);
-        settings["seed"] = json!(self.turns.seed);
-        json!({
-            "benchmark": self.benchmark,
-            "version": env!("CARGO_PKG_VERSION"),
-            "optimised": !cfg!(debug_assertions),
-            "settings": settings,
-            "machine": machine(self.load),
-            "arms": self.arms.iter().map(arm_json).collect::<Vec<_>>(),
-            "figures": self.figures.iter().map(Figure::json).collect::<Vec<_>>(),
-            "check": check,
-            "check_ok": check_ok,
-        })
+impl Report {
+    pub(crate) fn new(benchmark: &'static str, settings: Value, figures: Vec<Figure>) -> Self {
+        let (own, check) = (json!({}), Value::Null);
+        Report { benchmark, settings, own, figures, check, void: None, plots: Vec::new() }
     }
 
-    /// Prints tables, between what the benchmark says of itself and of its check.
-    pub(crate) fn print(&self, out: Out, about: &str, check: &str) -> std::io::Result<()> {
-        let build = if cfg!(debug_assertions) { "; NOT OPTIMISED" } else { "" };
-        let [before, after] = self
-            .load
-            .map(|load| load.processes.map_or("unknown".to_owned(), |n| format!("{n:.2}")));
-        let (blocks, ms, seed) =
-            (self.turns.blocks(), self.turns.block().as_millis(), self.turns.seed);
-        out.line(&format!(
-            "{about}\n{blocks} blocks of {ms} ms an arm, in turns; seed {seed}; load {before} before, \
-             {after} after{build}\n"
-        ))?;
-        let mut header = vec![Column::left("arm")];
-        header.extend(["ops/s", "ops/CPU-s", "p50", "p99"].map(Column::right));
-        header.push(Column::left("one operation"));
-        out.table(&header, self.arms.iter().map(arm_row).collect())?;
-        out.line("")?;
-        print_figures(out, &self.figures)?;
-        out.line(&format!("\nchecked: {check}"))
+    /// Of arms that took turns.
+    pub(crate) fn of_arms(
+        benchmark: &'static str,
+        settings: Value,
+        turns: Turns,
+        arms: &[Measured],
+        figures: Vec<Figure>,
+    ) -> Self {
+        let mut report = Report::new(benchmark, settings, figures);
+        report.settings["blocks"] = json!(turns.blocks());
+        report.settings["block_ms"] = json!(turns.block().as_millis() as u64);
+        report.settings["seed"] = json!(turns.seed);
+        report.with("arms", arms.iter().map(arm_json).collect())
+    }
+
+    /// With a field of the benchmark's own.
+    pub(crate) fn with(mut self, name: &str, value: Value) -> Self {
+        self.own[name] = value;
+        self
+    }
+
+    /// With all fields of an object.
+    pub(crate) fn with_all(self, own: Value) -> Self {
+        Report { own, ..self }
+    }
+
+    pub(crate) fn plot(mut self, name: &str, svg: String) -> Self {
+        self.plots.push((name.to_owned(), svg));
+        self
+    }
+
+    /// With what was counted in the end, and whether it is as it must be.
+    pub(crate) fn check(self, check: Value, void: Option<(String, String)>) -> Self {
+        Report { check, void, ..self }
+    }
+
+    /// The same, where the one thing to do is to tell it.
+    pub(crate) fn check_counts(self, check: Value, is_ok: bool, wrong: &str) -> Self {
+        let help = "the figures are void; please report this with the settings above";
+        self.check(check, (!is_ok).then(|| (wrong.to_owned(), help.to_owned())))
+    }
+
+    /// With conditions that the figures stand on.
+    pub(crate) fn conditions(self, conditions: &[Condition], help: &str) -> Self {
+        let json = |c: &Condition| json!({ "condition": c.name, "ok": c.ok, "found": c.found });
+        let broken = conditions.iter().filter(|condition| !condition.ok);
+        let broken: String = broken.map(|c| format!("\n  {}: {}", c.name, c.found)).collect();
+        let void = || (format!("the figures are void:{broken}"), help.to_owned());
+        let void = (!broken.is_empty()).then(void);
+        self.check(conditions.iter().map(json).collect(), void)
+    }
+
+    /// In JSON, with the load of the machine before and after.
+    pub(crate) fn json(&self, load: [Load; 2]) -> Value {
+        let mut told = self.own.clone();
+        for (name, value) in [
+            ("benchmark", json!(self.benchmark)),
+            ("version", json!(env!("CARGO_PKG_VERSION"))),
+            ("optimised", json!(!cfg!(debug_assertions))),
+            ("settings", self.settings.clone()),
+            ("machine", machine(load)),
+            ("figures", self.figures.iter().map(Figure::json).collect()),
+            ("check", self.check.clone()),
+            ("check_ok", json!(self.void.is_none())),
+            ("void", json!(self.void.as_ref().map(|(what, _)| what))),
+        ] {
+            told[name] = value;
+        }
+        told
     }
 }
 
-fn arm_row(measured: &Measured) -> Vec<String> {
-    vec![
-        measured.name.to_owned(),
-        grouped(per_second(measured) as u64),
-        per_cpu_second(measured).map_or(String::new(), |rate| grouped(rate as u64)),
-        format!("{:.1} µs", micros(measured, 0.5)),
-        format!("{:.1} µs", micros(measured, 0.99)),
-        measured.operation.to_owned(),
-    ]
+/// Help for conditions that nothing but a fault of ours breaks.
+pub(crate) const PLEASE_REPORT: &str = "please report this with the settings above";
+
+fn arm_json(arm: &Measured) -> Value {
+    let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+    let each = |time: Option<Duration>| seconds(time).map(|s| arm.operations as f64 / s);
+    let micros = |quantile| arm.latencies.value_at_quantile(quantile) as f64 / 1000.0;
+    let spent = &arm.spent;
+    json!({
+        "name": arm.name,
+        "operation": arm.operation,
+        "operations": arm.operations,
+        "seconds": spent.elapsed.as_secs_f64(),
+        "client_cpu_seconds": seconds(spent.client_cpu),
+        "server_cpu_seconds": seconds(spent.server_cpu),
+        "ops_per_s": each(Some(spent.elapsed)).map(f64::round),
+        "ops_per_cpu_s": each(spent.cpu()).filter(|rate| rate.is_finite()).map(f64::round),
+        "p50_us": micros(0.5),
+        "p99_us": micros(0.99),
+        "read_calls": spent.io.map(|io| io.read_calls),
+        "write_calls": spent.io.map(|io| io.write_calls),
+        "written_bytes": spent.io.map(|io| io.written_bytes),
+    })
+}
+
+/// What a benchmark has left out, and how to get it.
+pub(crate) fn left_out(told: &Value) -> Vec<String> {
+    let all = ["left_out", "missing"].map(|name| told[name].as_array());
+    all.into_iter().flatten().flatten().map(plain).collect()
+}
+
+/// Prints a report, as it is in JSON.
+pub(crate) fn print(out: Out, told: &Value) -> std::io::Result<()> {
+    let load = |when: &str| told["machine"][when]["load_1m"].as_f64();
+    let load = |when| load(when).map_or("unknown".to_owned(), |load| format!("{load:.2}"));
+    let build = if told["optimised"] == true { "" } else { "; NOT OPTIMISED" };
+    out.line(&format!(
+        "{}: {}; load {} before, {} after{build}",
+        plain(&told["benchmark"]),
+        tables::settings(told),
+        load("before"),
+        load("after"),
+    ))?;
+    if let Some(note) = told["note"].as_str() {
+        out.line(note)?;
+    }
+    let header = |names: &[&str]| -> Vec<Column> {
+        let column = |(at, name): (usize, &&str)| {
+            if at == 0 || at + 1 == names.len() {
+                Column::left(*name)
+            } else {
+                Column::right(*name)
+            }
+        };
+        names.iter().enumerate().map(column).collect()
+    };
+    for table in tables::of(told) {
+        out.line(&format!("\n{}\n", table.about))?;
+        out.table(&header(&table.header), table.rows)?;
+    }
+    out.line("")?;
+    let figures = told["figures"].as_array().into_iter().flatten();
+    out.table(&header(&FIGURES), figures.map(|figure| figure_row(figure).into()).collect())?;
+    if told["check"].is_null() {
+        return Ok(());
+    }
+    out.line("\nchecked:")?;
+    match &told["check"] {
+        Value::Array(conditions) => {
+            for condition in conditions {
+                let ok = if condition["ok"] == true { "yes" } else { "NO " };
+                let [name, found] = ["condition", "found"].map(|of| plain(&condition[of]));
+                out.line(&format!("  {ok} {name}: {found}"))?;
+            }
+            Ok(())
+        }
+        counts => out.line(&format!("  {}", tables::list(counts))),
+    }
 }
 
 #[cfg(test)]
@@ -284,16 +409,15 @@ mod tests {
 
     #[test]
     fn a_bar_is_reached_by_the_median_alone() {
-        let verdict = |bar, median, low, high| {
+        let verdict = |bar: Bar, median, low, high| {
             let estimate = Some(Estimate { median, low, high });
-            let (name, per_cpu, paper) = (String::new(), None, None);
-            Figure { name, estimate, per_cpu, bar: Some(bar), paper }.verdict()
+            Figure::new("", estimate).bar(bar).json()["verdict"].clone()
         };
-        assert_eq!(verdict(Bar::AtMost(3.0), 3.0, 2.0, 9.0), Some("reached"));
-        assert_eq!(verdict(Bar::AtMost(3.0), 3.1, 2.0, 9.0), Some("unclear"));
-        assert_eq!(verdict(Bar::AtMost(3.0), 3.9, 3.1, 9.0), Some("missed"));
-        assert_eq!(verdict(Bar::AtLeast(3.0), 3.0, 2.0, 9.0), Some("reached"));
-        assert_eq!(verdict(Bar::AtLeast(3.0), 2.9, 2.0, 3.1), Some("unclear"));
-        assert_eq!(verdict(Bar::AtLeast(3.0), 2.0, 1.0, 2.9), Some("missed"));
+        assert_eq!(verdict(Bar::AtMost(3.0), 3.0, 2.0, 9.0), "reached");
+        assert_eq!(verdict(Bar::AtMost(3.0), 3.1, 2.0, 9.0), "unclear");
+        assert_eq!(verdict(Bar::AtMost(3.0), 3.9, 3.1, 9.0), "missed");
+        assert_eq!(verdict(Bar::AtLeast(3.0), 3.0, 2.0, 9.0), "reached");
+        assert_eq!(verdict(Bar::AtLeast(3.0), 2.9, 2.0, 3.1), "unclear");
+        assert_eq!(verdict(Bar::AtLeast(3.0), 2.0, 1.0, 2.9), "missed");
     }
 }

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use bigtable::layer::{StoreLayer, TableLayer};
 use bigtable::{
     AtCommit, CommitRows, ConditionalMutation, Glance, Glanced, Mutation, Page, PageLimit,
     Qualifiers, Result, Row, RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, Table,
-    TableSchema, Timestamp,
+    Timestamp,
 };
 use clustering::{CLUSTER, DOCUMENTS, Document};
-use percolator::store::async_trait;
 
 /// What was asked of the store. A request for several rows counts once for each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -164,32 +164,14 @@ impl Spy {
     }
 }
 
-#[async_trait]
-impl Store for Spy {
-    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
-        let table = self.store.open_table(name, schema).await?;
-        let documents = name == DOCUMENTS;
-        Ok(Arc::new(SpyTable { table, documents, seen: self.seen.clone() }))
+impl StoreLayer for Spy {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
     }
 
-    async fn table_names(&self) -> Result<Vec<String>> {
-        self.store.table_names().await
-    }
-
-    fn floor(&self) -> Timestamp {
-        self.store.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
-        self.store.raise_floor(floor).await
-    }
-
-    async fn reclaim(&self) -> Result<()> {
-        self.store.reclaim().await
-    }
-
-    fn commits_rows(&self) -> bool {
-        self.store.commits_rows()
+    fn table(&self, table: Arc<dyn Table>) -> Arc<dyn Table> {
+        let documents = table.name() == DOCUMENTS;
+        Arc::new(SpyTable { table, documents, seen: self.seen.clone() })
     }
 
     async fn commit_rows(&self, mut request: CommitRows) -> Result<RowsOutcome> {
@@ -211,16 +193,12 @@ impl Store for Spy {
         outcome
     }
 
-    fn limits(&self) -> bigtable::Limits {
-        self.store.limits()
-    }
-
-    fn locality_groups(&self) -> bool {
-        self.store.locality_groups()
-    }
-
-    fn pressure(&self) -> f64 {
-        self.store.pressure()
+    /// Every commit is counted by `commit_rows`.
+    fn try_commit_rows(
+        &self,
+        request: CommitRows,
+    ) -> std::result::Result<Result<RowsOutcome>, CommitRows> {
+        Err(request)
     }
 }
 
@@ -282,15 +260,19 @@ impl SpyTable {
     }
 }
 
-#[async_trait]
-impl Table for SpyTable {
-    fn name(&self) -> &str {
-        self.table.name()
+impl TableLayer for SpyTable {
+    fn inner(&self) -> &dyn Table {
+        &*self.table
     }
 
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
         self.seen.reads.fetch_add(1, Ordering::Relaxed);
         self.table.read_row(row, select).await
+    }
+
+    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
+        self.seen.reads.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        self.table.read_rows(rows, select).await
     }
 
     fn glance(&self, at: Glance<'_>) -> Result<Glanced> {
@@ -339,10 +321,6 @@ impl Table for SpyTable {
             self.settle(second.as_ref(), result);
         }
         results
-    }
-
-    async fn tablets(&self) -> Result<Vec<RowRange>> {
-        self.table.tablets().await
     }
 }
 

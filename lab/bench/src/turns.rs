@@ -32,7 +32,7 @@ pub(crate) struct Turns {
 }
 
 /// Processor time and time of a turn, without its preparation and evaluation.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spent {
     pub(crate) elapsed: Duration,
     pub(crate) client_cpu: Option<Duration>,
@@ -69,6 +69,16 @@ pub(crate) struct Block {
     pub(crate) spent: Spent,
     /// In nanoseconds.
     pub(crate) latencies: Histogram<u64>,
+    /// Numbers of the arm's own, with their names.
+    pub(crate) own: Vec<(&'static str, f64)>,
+}
+
+/// A turn while it is measured: one reading of the clock ends an operation and begins the next.
+#[derive(Debug)]
+pub(crate) struct Watch<'a> {
+    start: Start<'a>,
+    last: Duration,
+    block: Block,
 }
 
 /// What an arm did in all of its turns.
@@ -85,7 +95,7 @@ pub(crate) struct Measured {
 }
 
 /// The figures of one turn.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Turn {
     /// Operations a second.
     pub(crate) rate: f64,
@@ -98,6 +108,14 @@ pub(crate) struct Turn {
     pub(crate) p50: f64,
     /// In nanoseconds.
     pub(crate) p99: f64,
+    pub(crate) own: Vec<(&'static str, f64)>,
+}
+
+impl Turn {
+    /// A number of the arm's own.
+    pub(crate) fn own(&self, name: &str) -> Option<f64> {
+        self.own.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+    }
 }
 
 /// Of nanoseconds up to a minute; what is longer counts as a minute.
@@ -121,11 +139,6 @@ impl Turns {
         Duration::from_secs_f64(self.seconds).div_f64(self.blocks() as f64)
     }
 
-    /// Of what an arm left in each of its turns, what it left in those that count.
-    pub(crate) fn counted<T>(self, left: &[T]) -> &[T] {
-        &left[left.len().saturating_sub(self.blocks())..]
-    }
-
     /// Operations a second of an arm.
     pub(crate) fn rate(self, arm: &Measured) -> Option<Estimate> {
         let rates: Vec<f64> = arm.turns.iter().map(|turn| turn.rate).collect();
@@ -138,9 +151,19 @@ impl Turns {
         time.div_duration_f64(self.block()).ceil() as usize
     }
 
-    /// Progress towards the end of all turns of so many arms.
-    pub(crate) fn progress(self, context: &Context, arms: usize) -> Progress {
-        Progress::new(context.out.quiet, Some(self.steps(arms)))
+    /// Measures arms, given by their names and by what one operation of each is; `turn` is given
+    /// the index of the arm. `None` after Ctrl-C.
+    pub(crate) async fn measure(
+        self,
+        context: &Context,
+        arms: impl IntoIterator<Item = (&'static str, &'static str)>,
+        turn: impl AsyncFnMut(usize) -> anyhow::Result<Block>,
+    ) -> anyhow::Result<Option<Vec<Measured>>> {
+        let named = |(name, operation)| Measured::new(name, operation);
+        let mut arms: Vec<Measured> = arms.into_iter().map(named).collect();
+        let progress = Progress::new(context.out.quiet, Some(self.steps(arms.len())));
+        let measured = self.take(context, &progress, &mut arms, turn).await?;
+        Ok(measured.then_some(arms))
     }
 
     fn steps(self, arms: usize) -> u64 {
@@ -150,7 +173,7 @@ impl Turns {
     /// Lets the arms take turns: `turn` is given the index of the arm. The first round goes by the
     /// order of the arms and does not count: each has turns until it is warm. Returns `false` after
     /// Ctrl-C.
-    pub(crate) async fn take(
+    async fn take(
         self,
         context: &Context,
         progress: &Progress,
@@ -198,11 +221,6 @@ impl Turns {
 }
 
 impl<'a> Start<'a> {
-    /// Now; `server` is the process whose processor time counts beside this one's.
-    pub(crate) fn now(server: Option<&'a Server>) -> Self {
-        Start::beside(server.map_or(Others::Nobody, Others::Server))
-    }
-
     /// Now; the processor time of these counts beside this process's.
     pub(crate) fn beside(others: Others<'a>) -> Self {
         let server_cpu = others.cpu();
@@ -229,6 +247,51 @@ impl<'a> Start<'a> {
     }
 }
 
+impl<'a> Watch<'a> {
+    /// Of this process alone.
+    pub(crate) fn start() -> Self {
+        Watch::beside(Others::Nobody)
+    }
+
+    /// The processor time of these counts beside this process's.
+    pub(crate) fn beside(others: Others<'a>) -> Self {
+        let block = Block::new(0, Spent::default());
+        Watch { start: Start::beside(others), last: Duration::ZERO, block }
+    }
+
+    /// When it began.
+    pub(crate) fn since(&self) -> Instant {
+        self.start.at()
+    }
+
+    /// Whether another operation begins in a turn of this length.
+    pub(crate) fn goes_on(&self, length: Duration) -> bool {
+        self.last < length
+    }
+
+    /// So many operations have ended together, and the next one begins: each took its share of the
+    /// time.
+    pub(crate) fn lap(&mut self, operations: usize) {
+        let now = self.start.at().elapsed();
+        let each = nanos((now - self.last).div_f64(operations as f64));
+        self.block.latencies.saturating_record_n(each, operations as u64);
+        self.block.operations += operations as u64;
+        self.last = now;
+    }
+
+    /// An operation took so many nanoseconds, by another clock than the turn's.
+    pub(crate) fn note(&mut self, nanos: u64) {
+        self.block.latencies.saturating_record(nanos);
+        self.block.operations += 1;
+        self.last = self.start.at().elapsed();
+    }
+
+    /// The end of the turn.
+    pub(crate) fn stop(self) -> Block {
+        Block { spent: self.start.spent(), ..self.block }
+    }
+}
+
 impl Others<'_> {
     fn cpu(self) -> Option<Duration> {
         match self {
@@ -241,6 +304,17 @@ impl Others<'_> {
 }
 
 impl Block {
+    /// So many operations, whose latencies are yet to be told.
+    pub(crate) fn new(operations: u64, spent: Spent) -> Self {
+        Block { operations, spent, latencies: histogram(), own: Vec::new() }
+    }
+
+    /// With a number of the arm's own.
+    pub(crate) fn with(mut self, name: &'static str, number: f64) -> Self {
+        self.own.push((name, number));
+        self
+    }
+
     /// Operations a second.
     fn rate(&self) -> f64 {
         self.operations as f64 / self.spent.elapsed.as_secs_f64()
@@ -293,6 +367,7 @@ impl Measured {
             io: block.spent.io,
             p50: quantile(0.5),
             p99: quantile(0.99),
+            own: block.own.clone(),
         });
         Ok(())
     }
@@ -307,9 +382,9 @@ mod tests {
         let mut given = 0;
         let turn = async || {
             let elapsed = Duration::from_millis(500);
-            let spent = Spent { elapsed, client_cpu: None, server_cpu: None, io: None };
             given += 1;
-            Ok(Block { operations: rates[given - 1] / 2, spent, latencies: histogram() })
+            let spent = Spent { elapsed, ..Spent::default() };
+            Ok(Block::new(rates[given - 1] / 2, spent))
         };
         turns.warm(turn).await.unwrap();
         given

@@ -6,13 +6,14 @@
 //! for the index (so that a stall counts for every page it delays). Each run ends with a
 //! verification; a run that fails it is void.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::Args;
 use percolator::{OpenOptions, Percolator};
 use percolator_cli::cmd::webindex::{Index, drive, wait};
 use percolator_cli::context::Context;
-use percolator_cli::exit::Failure;
+use percolator_cli::exit::{Exit, Failure};
 use percolator_cli::output::{Column, Out, grouped};
 use percolator_cli::store::Durability;
 use serde_json::{Value, json};
@@ -21,31 +22,84 @@ use webindex::{IndexStats, LoadOptions, LoadReport, Progress, Quantiles, Skipped
 
 use crate::system;
 
-/// What is measured.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) dir: std::path::PathBuf,
-    pub(crate) base: Base,
-    pub(crate) exclude: Vec<String>,
-    pub(crate) durability: Durability,
+/// The web index on a directory of HTML: pages and links a second, and delays at half that load.
+///
+/// Two runs, each on a new store: as fast as it goes until every page is searchable and every
+/// observer idle, and then with pages arriving at half that rate. Each ends with a verification;
+/// exit status 3 when it finds a difference.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator-bench webindex \"$(rustc --print sysroot)/share/doc/rust/html\" --exclude core")]
+pub(crate) struct Webindex {
+    /// The directory.
+    dir: PathBuf,
+    /// The URL of the directory.
+    #[arg(long, value_name = "URL", default_value = "https://example.org/")]
+    base: String,
+    /// Leave out this file or directory directly below DIR; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    exclude: Vec<String>,
+    /// When a commit counts as durable.
+    #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
+    durability: Durability,
+}
+
+impl Webindex {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        if !self.dir.is_dir() {
+            return Err(Failure::usage(
+                format!("{}: no such directory", self.dir.display()),
+                "name a directory with HTML files; `percolator webindex generate DIR` makes one",
+            ));
+        }
+        let base = Base::parse(&self.base)?;
+        if cfg!(debug_assertions) {
+            context.out.warn("this build is not optimised: build with --release for real figures");
+        }
+        let Some((full, half)) = self.both(context, &base).await? else {
+            context.out.note("interrupted before the end: nothing to report");
+            return Ok(Exit::Interrupted);
+        };
+        if context.out.json {
+            context.out.json(&json(self, &full, &half))?
+        } else {
+            print(context.out, self, &full, &half)?
+        }
+        match full.differences.len() + half.differences.len() {
+            0 => Ok(Exit::Done),
+            differences => Err(Failure::error(
+                Exit::Violated,
+                format!("the verification found {differences} differences"),
+                "the figures are void; please report this with the directory's contents",
+            )),
+        }
+    }
+
+    /// Both runs; `None` after Ctrl-C.
+    async fn both(&self, context: &Context, base: &Base) -> anyhow::Result<Option<(Run, Run)>> {
+        let Some(full) = one(context, self, base, None).await? else { return Ok(None) };
+        let half = full.pages_per_s() / 2.0;
+        let Some(half) = one(context, self, base, Some(half)).await? else { return Ok(None) };
+        Ok(Some((full, half)))
+    }
 }
 
 /// One run.
 #[derive(Debug)]
-pub(crate) struct Run {
-    pub(crate) pages_per_s_offered: Option<f64>,
-    pub(crate) seconds: f64,
-    pub(crate) cpu_seconds: Option<f64>,
-    pub(crate) stats: IndexStats,
-    pub(crate) transactions: u64,
-    pub(crate) conflicts: u64,
-    pub(crate) to_observer: Quantiles,
-    pub(crate) to_searchable: Quantiles,
-    pub(crate) differences: Vec<String>,
+struct Run {
+    pages_per_s_offered: Option<f64>,
+    seconds: f64,
+    cpu_seconds: Option<f64>,
+    stats: IndexStats,
+    transactions: u64,
+    conflicts: u64,
+    to_observer: Quantiles,
+    to_searchable: Quantiles,
+    differences: Vec<String>,
 }
 
 impl Run {
-    pub(crate) fn pages_per_s(&self) -> f64 {
+    fn pages_per_s(&self) -> f64 {
         self.stats.pages as f64 / self.seconds
     }
 
@@ -73,19 +127,8 @@ impl Run {
     }
 }
 
-/// Both runs; `None` after Ctrl-C.
-pub(crate) async fn run(
-    context: &Context,
-    settings: &Settings,
-) -> anyhow::Result<Option<(Run, Run)>> {
-    let Some(full) = one(context, settings, None).await? else { return Ok(None) };
-    let half = full.pages_per_s() / 2.0;
-    let Some(half) = one(context, settings, Some(half)).await? else { return Ok(None) };
-    Ok(Some((full, half)))
-}
-
 /// The result in JSON.
-pub(crate) fn json(settings: &Settings, full: &Run, half: &Run) -> Value {
+fn json(settings: &Webindex, full: &Run, half: &Run) -> Value {
     json!({
         "bench": "webindex",
         "dir": settings.dir.display().to_string(),
@@ -100,7 +143,7 @@ pub(crate) fn json(settings: &Settings, full: &Run, half: &Run) -> Value {
 }
 
 /// The result in words.
-pub(crate) fn print(out: Out, settings: &Settings, full: &Run, half: &Run) -> std::io::Result<()> {
+fn print(out: Out, settings: &Webindex, full: &Run, half: &Run) -> std::io::Result<()> {
     let header = ["", "full load", "half load"];
     let both = |name: &str, of: &dyn Fn(&Run) -> String| vec![name.to_owned(), of(full), of(half)];
     let ms = |ms: f64| format!("{ms:.1} ms");
@@ -127,7 +170,7 @@ pub(crate) fn print(out: Out, settings: &Settings, full: &Run, half: &Run) -> st
 }
 
 /// The store is new, so what was loaded is all there is.
-fn nothing_to_index(settings: &Settings, load: &LoadReport) -> anyhow::Error {
+fn nothing_to_index(settings: &Webindex, load: &LoadReport) -> anyhow::Error {
     let mut what = format!("{}: no pages to index in this directory", settings.dir.display());
     if let Some(Skipped { path, reason }) = load.skipped.first() {
         what += &format!("; skipped: {}, the first of them {path}: {reason}", load.warnings);
@@ -141,7 +184,8 @@ fn nothing_to_index(settings: &Settings, load: &LoadReport) -> anyhow::Error {
 
 async fn one(
     context: &Context,
-    settings: &Settings,
+    settings: &Webindex,
+    base: &Base,
     rate: Option<f64>,
 ) -> anyhow::Result<Option<Run>> {
     let temporary = tempfile::Builder::new().prefix("percolator-bench-").tempdir()?;
@@ -155,7 +199,7 @@ async fn one(
         ..LoadOptions::default()
     };
     let (progress, started, cpu) = (Progress::default(), Instant::now(), system::cpu_time());
-    let load = index.load(&settings.dir, &settings.base, &options, &progress);
+    let load = index.load(&settings.dir, base, &options, &progress);
     let load = drive(context, "loading", &progress, load).await?;
     if load.loaded == 0 && !load.stopped {
         index.stop().await;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use percolator::{Error, Result};
+use percolator::{Error, InvalidKind, Result};
 
 use crate::document::Document;
 use crate::observers::{Joined, number};
@@ -46,9 +46,10 @@ impl Repository {
     pub async fn verify(&self, keys: usize) -> Result<Check> {
         if !(KEYS_AT_FIRST..=KEYS).contains(&keys) {
             let range = format!("{KEYS_AT_FIRST} or {KEYS}");
-            return Err(Error::Invalid(format!(
-                "{keys} keys: a repository is clustered by {range}"
-            )));
+            return Err(Error::invalid(
+                InvalidKind::Options,
+                format!("{keys} keys: a repository is clustered by {range}"),
+            ));
         }
         let (mut found, mut waiting, mut merged) = (Vec::new(), 0, HashMap::new());
         let snapshot = self.database().snapshot().await?;

@@ -9,7 +9,7 @@ use percolator_tidy::{Finding, Tree};
 const CIRCLES: &[(&str, usize)] = &[
     ("apps/webindex", 8),
     ("crates/bigtable-grpc", 7),
-    ("lab/bench", 9),
+    ("lab/bench", 6),
     ("lab/sim", 9),
     ("lab/tpce", 4),
 ];

@@ -10,7 +10,7 @@ use super::wire::GrpcTable;
 use crate::proto::data::{CheckAndMutateRowRequest, ReadRowsRequest};
 
 /// The requests of a table without the table: when one is sent, nothing is checked, translated, put
-/// together or repeated. For measuring (`percolator-bench rpc`).
+/// together or repeated. For measuring (`percolator-bench micro rpc`).
 ///
 /// ```no_run
 /// # async fn example(store: bigtable_grpc::GrpcStore) -> bigtable::Result<()> {

@@ -19,15 +19,12 @@
 //!   in its hands.
 
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
-use bigtable::{
-    ConditionalMutation, Limits, Page, PageLimit, Result, Row, RowKey, RowMutation, RowRange,
-    Selection, Store, Table, TableSchema, Timestamp,
-};
+use bigtable::layer::{StoreLayer, TableLayer};
+use bigtable::{Limits, Result, Row, RowKey, Selection, Store, Table};
 use bigtable_fjall::{Durability, Options};
 use bigtable_grpc::{ClientOptions, GrpcStore, Server};
-use percolator::store::async_trait;
+use futures::future::try_join_all;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -130,31 +127,21 @@ struct Blocking {
 #[derive(Debug)]
 struct BlockingTable(Arc<dyn Table>);
 
-#[async_trait]
-impl Store for Blocking {
-    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
-        let table = SOCKETS.block_on(self.inner.open_table(name, schema))?;
-        Ok(Arc::new(BlockingTable(table)))
+impl StoreLayer for Blocking {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
     }
 
-    async fn table_names(&self) -> Result<Vec<String>> {
-        SOCKETS.block_on(self.inner.table_names())
+    async fn through<T: Send>(&self, request: impl Future<Output = T> + Send) -> T {
+        SOCKETS.block_on(request)
+    }
+
+    fn table(&self, table: Arc<dyn Table>) -> Arc<dyn Table> {
+        Arc::new(BlockingTable(table))
     }
 
     fn locality_groups(&self) -> bool {
         self.locality_groups
-    }
-
-    fn floor(&self) -> Timestamp {
-        self.inner.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
-        SOCKETS.block_on(self.inner.raise_floor(floor))
-    }
-
-    fn request_life_max(&self) -> Option<Duration> {
-        self.inner.request_life_max()
     }
 
     fn limits(&self) -> Limits {
@@ -162,33 +149,17 @@ impl Store for Blocking {
     }
 }
 
-#[async_trait]
-impl Table for BlockingTable {
-    fn name(&self) -> &str {
-        self.0.name()
+impl TableLayer for BlockingTable {
+    fn inner(&self) -> &dyn Table {
+        &*self.0
     }
 
-    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
-        SOCKETS.block_on(self.0.read_row(row, select))
+    async fn through<T: Send>(&self, request: impl Future<Output = T> + Send) -> T {
+        SOCKETS.block_on(request)
     }
 
-    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
-        SOCKETS.block_on(self.0.scan(range, select, limit))
-    }
-
-    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
-        SOCKETS.block_on(self.0.mutate_row(request))
-    }
-
-    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
-        SOCKETS.block_on(self.0.check_and_mutate_row(request))
-    }
-
-    async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        SOCKETS.block_on(self.0.check_and_mutate_rows(requests))
-    }
-
-    async fn tablets(&self) -> Result<Vec<RowRange>> {
-        SOCKETS.block_on(self.0.tablets())
+    /// Each row is a request of its own, and one comes after another.
+    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
+        try_join_all(rows.iter().map(|row| TableLayer::read_row(self, row, select))).await
     }
 }

@@ -5,12 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use crate::HbaseStore;
-use async_trait::async_trait;
 use bigtable::conformance::CASES;
-use bigtable::{
-    ConditionalMutation, Page, PageLimit, Result, Row, RowKey, RowMutation, RowRange, Selection,
-    Store, Table, TableSchema, Timestamp,
-};
+use bigtable::layer::{StoreLayer, TableLayer};
+use bigtable::{Store, Table};
 use tokio::runtime::Handle;
 
 use super::cluster;
@@ -49,62 +46,27 @@ impl<T> Anywhere<T> {
     }
 }
 
-#[async_trait]
-impl Store for Anywhere<HbaseStore> {
-    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
-        let inner = self.within(self.inner.open_table(name, schema)).await?;
-        Ok(Arc::new(Anywhere { inner, runtime: self.runtime.clone() }))
+impl StoreLayer for Anywhere<HbaseStore> {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
     }
 
-    async fn table_names(&self) -> Result<Vec<String>> {
-        self.within(self.inner.table_names()).await
+    async fn through<O: Send>(&self, request: impl Future<Output = O> + Send) -> O {
+        self.within(request).await
     }
 
-    fn floor(&self) -> Timestamp {
-        self.inner.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
-        self.inner.raise_floor(floor).await
-    }
-
-    async fn reclaim(&self) -> Result<()> {
-        self.within(self.inner.reclaim()).await
+    fn table(&self, inner: Arc<dyn Table>) -> Arc<dyn Table> {
+        Arc::new(Anywhere { inner, runtime: self.runtime.clone() })
     }
 }
 
-#[async_trait]
-impl Table for Anywhere<Arc<dyn Table>> {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl TableLayer for Anywhere<Arc<dyn Table>> {
+    fn inner(&self) -> &dyn Table {
+        &*self.inner
     }
 
-    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
-        self.within(self.inner.read_row(row, select)).await
-    }
-
-    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
-        self.within(self.inner.read_rows(rows, select)).await
-    }
-
-    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
-        self.within(self.inner.scan(range, select, limit)).await
-    }
-
-    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
-        self.within(self.inner.mutate_row(request)).await
-    }
-
-    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
-        self.within(self.inner.check_and_mutate_row(request)).await
-    }
-
-    async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        self.within(self.inner.check_and_mutate_rows(requests)).await
-    }
-
-    async fn tablets(&self) -> Result<Vec<RowRange>> {
-        self.within(self.inner.tablets()).await
+    async fn through<O: Send>(&self, request: impl Future<Output = O> + Send) -> O {
+        self.within(request).await
     }
 }
 

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::{Store, TableSchema, Timestamp};
-use percolator_core::{Client, Error, Options, RowKey, Services, Table, async_trait};
+use bigtable::Store;
+use bigtable::layer::StoreLayer;
+use percolator_core::{Client, Error, Options, RowKey, Services, Table};
 
 use crate::faults::{Fault, FaultyStore, NOTIFY, Op};
 use crate::notifications::{COUNT, observe, register};
@@ -205,30 +206,13 @@ fn names_leave_room_for_the_tables_of_notifications_and_keys_for_their_shard() {
 #[derive(Debug)]
 struct Other(Arc<FaultyStore>);
 
-#[async_trait]
-impl Store for Other {
-    async fn open_table(
-        &self,
-        name: &str,
-        schema: &TableSchema,
-    ) -> bigtable::Result<Arc<dyn bigtable::Table>> {
-        self.0.open_table(name, schema).await
-    }
-
-    async fn table_names(&self) -> bigtable::Result<Vec<String>> {
-        self.0.table_names().await
-    }
-
-    fn floor(&self) -> Timestamp {
-        self.0.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> bigtable::Result<()> {
-        self.0.raise_floor(floor).await
+impl StoreLayer for Other {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
     }
 
     fn locality_groups(&self) -> bool {
-        !self.0.locality_groups()
+        !self.inner().locality_groups()
     }
 }
 

@@ -11,12 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use bigtable::layer::{StoreLayer, TableLayer};
 use bigtable::{
-    ConditionalMutation, Error, Family, Limits, Mutation, Page, PageLimit, Result, Row, RowKey,
-    RowMutation, RowRange, Selection, Store, Syncing, Table, TableSchema, TimeRange, Timestamp,
+    ConditionalMutation, Error, Family, Glance, Glanced, Limits, Mutation, Page, PageLimit, Result,
+    Row, RowKey, RowMutation, RowRange, Selection, Store, Syncing, Table, TimeRange,
 };
+use futures::future::{join_all, try_join_all};
+use percolator_core::Runtime;
 use percolator_core::testing::VirtualRuntime;
-use percolator_core::{Runtime, async_trait};
 
 pub(crate) const DATA: Family = Family::from_static("data");
 pub(crate) const LOCK: Family = Family::from_static("lock");
@@ -327,32 +329,19 @@ impl FaultyStore {
     }
 }
 
-#[async_trait]
-impl Store for FaultyStore {
-    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
-        let inner = self.inner.open_table(name, schema).await?;
+impl StoreLayer for FaultyStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn table(&self, inner: Arc<dyn Table>) -> Arc<dyn Table> {
         let (limits, shared) = (self.inner.limits(), self.shared.clone());
-        Ok(Arc::new(FaultyTable { inner, limits, shared }))
+        Arc::new(FaultyTable { inner, limits, shared })
     }
 
-    async fn table_names(&self) -> Result<Vec<String>> {
-        self.inner.table_names().await
-    }
-
-    fn floor(&self) -> Timestamp {
-        self.inner.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
-        self.inner.raise_floor(floor).await
-    }
-
-    fn locality_groups(&self) -> bool {
-        self.inner.locality_groups()
-    }
-
-    fn request_life_max(&self) -> Option<Duration> {
-        self.inner.request_life_max()
+    /// Every request is of one row; `one_step.rs` puts a store before this where it is not.
+    fn commits_rows(&self) -> bool {
+        false
     }
 
     fn limits(&self) -> Limits {
@@ -484,10 +473,9 @@ impl FaultyTable {
     }
 }
 
-#[async_trait]
-impl Table for FaultyTable {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl TableLayer for FaultyTable {
+    fn inner(&self) -> &dyn Table {
+        &*self.inner
     }
 
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
@@ -495,6 +483,15 @@ impl Table for FaultyTable {
         let read = self.inner.read_row(row, select).await;
         self.delay().await;
         read
+    }
+
+    /// Every read is a request.
+    fn glance(&self, _: Glance<'_>) -> Result<Glanced> {
+        Ok(Glanced::Nothing)
+    }
+
+    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
+        try_join_all(rows.iter().map(|row| TableLayer::read_row(self, row, select))).await
     }
 
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
@@ -535,8 +532,8 @@ impl Table for FaultyTable {
     }
 
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        let each = requests.into_iter().map(|request| self.check_and_mutate_row(request));
-        futures::future::join_all(each).await
+        let each = requests.into_iter().map(|r| TableLayer::check_and_mutate_row(self, r));
+        join_all(each).await
     }
 
     async fn tablets(&self) -> Result<Vec<RowRange>> {

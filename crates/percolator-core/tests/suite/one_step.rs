@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use bigtable::layer::StoreLayer;
 use bigtable::{
     AtCommit, COMMIT_ROWS_MAX, CommitRows, Error as StoreError, Mutation, RowsOutcome, Store,
-    Table as StoreTable, TableSchema,
 };
 use futures::FutureExt;
 use percolator_core::{
     AbortReason, Client, CommitPath, Error, Incarnation, Options, Registration, Services,
-    Timestamp, WindowOracle, async_trait,
+    Timestamp, WindowOracle,
 };
 
 use crate::faults::{Caught, Fault, FaultyStore, LOCK, NOTIFY, Op, ROLLBACK, WRITE};
@@ -129,30 +129,9 @@ impl OneStep {
     }
 }
 
-#[async_trait]
-impl Store for OneStep {
-    async fn open_table(
-        &self,
-        name: &str,
-        schema: &TableSchema,
-    ) -> bigtable::Result<Arc<dyn StoreTable>> {
-        self.inner.open_table(name, schema).await
-    }
-
-    async fn table_names(&self) -> bigtable::Result<Vec<String>> {
-        self.inner.table_names().await
-    }
-
-    fn floor(&self) -> Timestamp {
-        self.inner.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> bigtable::Result<()> {
-        self.inner.raise_floor(floor).await
-    }
-
-    fn locality_groups(&self) -> bool {
-        self.inner.locality_groups()
+impl StoreLayer for OneStep {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
     fn commits_rows(&self) -> bool {
@@ -175,6 +154,14 @@ impl Store for OneStep {
             Fate::Slow => self.apply_slowly(request).await,
             Fate::Refused => Err(StoreError::Unavailable { why: "busy".to_owned() }),
         }
+    }
+
+    /// Every request has a fate.
+    fn try_commit_rows(
+        &self,
+        request: CommitRows,
+    ) -> Result<bigtable::Result<RowsOutcome>, CommitRows> {
+        Err(request)
     }
 }
 

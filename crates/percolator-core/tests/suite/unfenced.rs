@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bigtable::{MemoryStore, Store, TableSchema, Timestamp};
+use bigtable::layer::StoreLayer;
+use bigtable::{MemoryStore, Store, Timestamp};
 use percolator_core::testing::{VirtualRuntime, client_on};
 use percolator_core::{AbortReason, Client, Error, GcOptions, Options, Result, Runtime, Table};
 
@@ -74,26 +74,9 @@ fn options_that_contradict_the_life_of_a_request_are_refused_with_the_remedy() {
 #[derive(Debug)]
 struct Patient(Arc<MemoryStore>);
 
-#[async_trait]
-impl Store for Patient {
-    async fn open_table(
-        &self,
-        name: &str,
-        schema: &TableSchema,
-    ) -> bigtable::Result<Arc<dyn bigtable::Table>> {
-        self.0.open_table(name, schema).await
-    }
-
-    async fn table_names(&self) -> bigtable::Result<Vec<String>> {
-        self.0.table_names().await
-    }
-
-    fn floor(&self) -> Timestamp {
-        self.0.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> bigtable::Result<()> {
-        self.0.raise_floor(floor).await
+impl StoreLayer for Patient {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
     }
 
     fn request_life_max(&self) -> Option<Duration> {

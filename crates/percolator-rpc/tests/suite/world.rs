@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bigtable::layer::{StoreLayer, TableLayer};
 use bigtable::{
-    ConditionalMutation, MemoryStore, Page, PageLimit, Row, RowKey, RowMutation, RowRange,
-    Selection, Store, Table, TableSchema, Timestamp,
+    ConditionalMutation, Glance, Glanced, MemoryStore, Page, PageLimit, Row, RowKey, RowMutation,
+    RowRange, Selection, Store, Table, TableSchema,
 };
 use percolator::cluster::{OracleNode, OracleOptions, OracleRole, WindowOracle};
 use percolator::runtime::TokioRuntime;
-use percolator::store::async_trait;
 use percolator_rpc::Address;
 use percolator_rpc::oracle::{
     OracleServer, OracleServerOptions, RemoteOracle, RemoteOracleOptions,
@@ -79,8 +79,11 @@ fn check(cut: &AtomicBool) -> bigtable::Result<()> {
     }
 }
 
-#[async_trait]
-impl Store for CutStore {
+impl StoreLayer for CutStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
     async fn open_table(
         &self,
         name: &str,
@@ -90,29 +93,26 @@ impl Store for CutStore {
         let inner = self.inner.open_table(name, schema).await?;
         Ok(Arc::new(CutTable { inner, cut: self.cut.clone() }))
     }
-
-    async fn table_names(&self) -> bigtable::Result<Vec<String>> {
-        self.inner.table_names().await
-    }
-
-    fn floor(&self) -> Timestamp {
-        self.inner.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> bigtable::Result<()> {
-        self.inner.raise_floor(floor).await
-    }
 }
 
-#[async_trait]
-impl Table for CutTable {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl TableLayer for CutTable {
+    fn inner(&self) -> &dyn Table {
+        &*self.inner
     }
 
     async fn read_row(&self, row: &RowKey, select: &Selection) -> bigtable::Result<Row> {
         check(&self.cut)?;
         self.inner.read_row(row, select).await
+    }
+
+    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> bigtable::Result<Vec<Row>> {
+        check(&self.cut)?;
+        self.inner.read_rows(rows, select).await
+    }
+
+    fn glance(&self, at: Glance<'_>) -> bigtable::Result<Glanced> {
+        check(&self.cut)?;
+        self.inner.glance(at)
     }
 
     async fn scan(
@@ -133,5 +133,15 @@ impl Table for CutTable {
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> bigtable::Result<bool> {
         check(&self.cut)?;
         self.inner.check_and_mutate_row(request).await
+    }
+
+    async fn check_and_mutate_rows(
+        &self,
+        requests: Vec<ConditionalMutation>,
+    ) -> Vec<bigtable::Result<bool>> {
+        match check(&self.cut) {
+            Ok(()) => self.inner.check_and_mutate_rows(requests).await,
+            Err(error) => vec![Err(error); requests.len()],
+        }
     }
 }

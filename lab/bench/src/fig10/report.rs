@@ -1,12 +1,11 @@
-//! What `percolator-bench fig10` prints, and its plot.
+//! The figures of `percolator-bench fig10`, and its plot.
 
-use percolator_cli::output::{Out, grouped};
+use percolator_cli::output::grouped;
 use serde_json::{Value, json};
 
 use crate::plot::{Axis, Chart, Point, Reference, Role, Series as Line, Unit};
-use crate::report::{Bar, Figure, print_figures};
+use crate::report::{Bar, Figure, Report};
 use crate::statistics::Estimate;
-use crate::system::machine;
 
 use super::{Outcome, Round, Settings, worker};
 
@@ -80,50 +79,45 @@ fn figures(settings: &Settings, outcome: &Outcome) -> Vec<Figure> {
     });
     let lost = outcome.audit.lost as f64;
     vec![
-        Figure::new("workers killed / baseline", shares(KILLED, 0.0, RETURNED))
+        Figure::new("workers killed/baseline", shares(KILLED, 0.0, RETURNED))
             .bar(Bar::AtLeast(LEFT_MIN))
             .paper(0.69),
-        Figure::new("workers killed / baseline, Trade-Results alone", results).paper(0.69),
-        Figure::new("workers killed: lowest second / baseline", lowest),
+        Figure::new("workers killed/baseline, Trade-Results alone", results).paper(0.69),
+        Figure::new("workers killed: lowest second/baseline", lowest),
         Figure::new("workers killed: seconds without a commit", idle).bar(Bar::AtMost(0.0)),
         Figure::new("workers back: seconds to 0.97", until(RETURNED, TABLE_KILLED))
             .bar(Bar::AtMost(grace)),
-        Figure::new("workers back / baseline", shares(RETURNED, grace, TABLE_KILLED))
+        Figure::new("workers back/baseline", shares(RETURNED, grace, TABLE_KILLED))
             .bar(Bar::AtLeast(BACK))
             .paper(BACK),
         Figure::new("table server back: seconds to 0.97", until(TABLE_RETURNED, END))
             .bar(Bar::AtMost(grace)),
-        Figure::new("table server back / baseline", shares(TABLE_RETURNED, grace, END))
+        Figure::new("table server back/baseline", shares(TABLE_RETURNED, grace, END))
             .bar(Bar::AtLeast(BACK)),
         Figure::alone("lost commits", Some(lost)).bar(Bar::AtMost(0.0)),
     ]
 }
 
-/// The settings and figures in JSON.
-pub(crate) fn json(settings: &Settings, outcome: &Outcome) -> Value {
+pub(super) fn report(settings: &Settings, scale: tpce::Scale, outcome: &Outcome) -> Report {
     let audit = &outcome.audit;
     let violations: Vec<String> = audit.violations.iter().map(ToString::to_string).collect();
     let sum =
         |name: &str| outcome.workers.iter().filter_map(|said| said[name].as_u64()).sum::<u64>();
-    json!({
-        "benchmark": "fig10",
+    let about = json!({
+        "customers": settings.customers,
+        "trades_before": scale.trades(),
+        "workers": settings.workers,
+        "workers_killed": settings.killed(),
+        "seconds": settings.seconds,
+        "table_away_s": settings.table_away_s(),
+        "rounds": settings.rounds,
+        "taken_for_dead_after_s": worker::LIFETIME.as_secs_f64(),
+        "durability": "buffered",
+        "seed": settings.seed,
+        "quick": settings.quick,
+    });
+    let own = json!({
         "note": NOTE,
-        "version": env!("CARGO_PKG_VERSION"),
-        "optimised": !cfg!(debug_assertions),
-        "settings": {
-            "customers": settings.customers,
-            "trades_before": tpce::Scale::new(settings.customers, settings.seed).trades(),
-            "workers": settings.workers,
-            "workers_killed": settings.killed(),
-            "seconds": settings.seconds,
-            "table_away_s": settings.table_away_s(),
-            "rounds": settings.rounds,
-            "taken_for_dead_after_s": worker::LIFETIME.as_secs_f64(),
-            "durability": "buffered",
-            "seed": settings.seed,
-            "quick": settings.quick,
-        },
-        "machine": machine(outcome.load),
         "loaded_s": outcome.loaded_s,
         "took_s": outcome.took_s,
         "capacity": {
@@ -131,20 +125,24 @@ pub(crate) fn json(settings: &Settings, outcome: &Outcome) -> Value {
             "worker_per_s": outcome.capacity.each,
             "cpu_share": outcome.capacity.cpu_share,
         },
-        "figures": figures(settings, outcome).iter().map(Figure::json).collect::<Vec<_>>(),
         "rounds": outcome.rounds.iter().map(|round| round_json(outcome, round)).collect::<Vec<_>>(),
         "series": series_json(outcome),
         "paper": { "minutes": PAPER.map(|(at, _)| at), "trade_results_per_s": PAPER.map(|(_, y)| y) },
         "workers": { "conflicts": sum("conflicts"), "retries": sum("retries") },
-        "check": {
-            "acknowledged": audit.acknowledged,
-            "lost": audit.lost,
-            "in_doubt": audit.in_doubt,
-            "violations": violations,
-        },
-        "void": outcome.void(settings).map(|(what, _)| what),
-        "check_ok": outcome.void(settings).is_none(),
-    })
+    });
+    let check = json!({
+        "acknowledged": audit.acknowledged,
+        "lost": audit.lost,
+        "in_doubt": audit.in_doubt,
+        "violations": violations,
+    });
+    let void = outcome.void(settings).map(|(what, help)| (what, help.to_owned()));
+    let report = Report::new("fig10", about, figures(settings, outcome)).with_all(own);
+    let report = report.check(check, void);
+    match chart(settings, outcome) {
+        Some(chart) => report.plot("fig10.svg", chart.svg()),
+        None => report,
+    }
 }
 
 fn round_json(outcome: &Outcome, round: &Round) -> Value {
@@ -171,46 +169,8 @@ fn series_json(outcome: &Outcome) -> Value {
     })
 }
 
-/// Prints settings and figures.
-pub(crate) fn print(out: Out, settings: &Settings, outcome: &Outcome) -> anyhow::Result<()> {
-    let build = if cfg!(debug_assertions) { ", NOT OPTIMISED" } else { "" };
-    let percent =
-        |share: Option<f64>| share.map_or("?".to_owned(), |s| format!("{:.0}", s * 100.0));
-    out.line(&format!(
-        "a TPC-E-like workload, {} customers; {} workers of {:.1} transactions/s each, {} of them killed; \
-         durability buffered{build}\n{:.0}/s without capacities; with them {} % of the processors; {} rounds; \
-         seed {}\n{NOTE}\n",
-        grouped(settings.customers),
-        settings.workers,
-        outcome.capacity.each,
-        settings.killed(),
-        outcome.capacity.free,
-        percent(outcome.capacity.cpu_share),
-        settings.rounds,
-        settings.seed,
-    ))?;
-    print_figures(out, &figures(settings, outcome))?;
-    for round in &outcome.rounds {
-        out.line(&format!(
-            "baseline {:.1} transactions/s, {:.1} Trade-Results/s; the table server listened {:.2} s after its \
-             start",
-            outcome.baseline(round),
-            outcome.trade_results.rate(round.begin, round.killed),
-            round.table_listens - round.table_returned,
-        ))?;
-    }
-    let audit = &outcome.audit;
-    Ok(out.line(&format!(
-        "\nchecked: {} acknowledged orders and completions, {} lost; {} in doubt; {} violations of the books",
-        grouped(audit.acknowledged),
-        grouped(audit.lost),
-        grouped(audit.in_doubt),
-        audit.violations.len(),
-    ))?)
-}
-
 /// The first round: throughput as a share of the baseline over time, and the paper's.
-pub(crate) fn chart(settings: &Settings, outcome: &Outcome) -> Option<Chart> {
+fn chart(settings: &Settings, outcome: &Outcome) -> Option<Chart> {
     let round = outcome.rounds.first()?;
     let line = |series: &super::Series, window: f64| -> Vec<Point> {
         let baseline = series.rate(round.begin, round.killed);

@@ -9,8 +9,6 @@
 //! {"end": true}         finishes what it is at; answered with what it did
 //! ```
 
-use std::io::{BufRead, Write};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +19,10 @@ use percolator::cluster::{Cluster, Locks};
 use serde_json::{Value, json};
 use tpce::{Exchange, Log, Pace, Pacer, Scale, Seat};
 
+use crate::processes::{requests, say};
 use crate::system::shared_clock;
+
+use super::Fig10Worker;
 
 /// How many transactions a worker has under way: some are held up by locks, and the others must
 /// still reach its capacity.
@@ -30,16 +31,6 @@ const CLIENTS: usize = 8;
 /// How long after the death of a process others take it for dead: the time from which its locks can
 /// be resolved. A process that lives renews its token three times in this.
 pub(super) const LIFETIME: Duration = Duration::from_secs(2);
-
-/// Where a worker finds everything.
-#[derive(Debug)]
-pub(crate) struct Place<'a> {
-    pub(crate) table: &'a str,
-    pub(crate) oracle: &'a str,
-    pub(crate) log: &'a Path,
-    pub(crate) number: u64,
-    pub(crate) made: u64,
-}
 
 /// A client of the cluster.
 pub(super) async fn connect(table: &str, oracle: &str) -> anyhow::Result<Percolator> {
@@ -51,17 +42,11 @@ pub(super) async fn connect(table: &str, oracle: &str) -> anyhow::Result<Percola
 }
 
 /// Works until it is told to end, or killed.
-pub(crate) async fn run(place: &Place<'_>, scale: Scale) -> anyhow::Result<()> {
-    let (asks, mut requests) = tokio::sync::mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            if asks.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    let log = Log::create(place.log, shared_clock)?;
-    let db = connect(place.table, place.oracle).await?;
+pub(super) async fn run(place: &Fig10Worker) -> anyhow::Result<()> {
+    let mut requests = requests();
+    let log = Log::create(&place.log, shared_clock)?;
+    let db = connect(&place.table, &place.oracle).await?;
+    let scale = Scale::new(place.customers, place.seed);
     let seat = Seat { number: place.number, made: place.made, log };
     let exchange = Exchange::join(db, scale, seat).await?;
     let pacer = Arc::new(Pacer::default());
@@ -97,10 +82,4 @@ pub(crate) async fn run(place: &Place<'_>, scale: Scale) -> anyhow::Result<()> {
         "conflicts": report.conflicts(),
         "retries": retries.sum::<u64>(),
     }))?)
-}
-
-fn say(answer: &Value) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{answer}")?;
-    stdout.flush()
 }

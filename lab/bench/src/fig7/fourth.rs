@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Settings;
+use super::Fig7;
 use super::ours::{Meter, Ours, Work};
 
 /// What part of the repository arrives while the key is being added.
@@ -23,7 +23,7 @@ pub(super) struct Fourth {
 }
 
 /// Adds the key to a repository and measures before, during and after.
-pub(super) async fn run(ours: &mut Ours, settings: &Settings) -> anyhow::Result<Fourth> {
+pub(super) async fn run(ours: &mut Ours, settings: &Fig7) -> anyhow::Result<Fourth> {
     // The first block warms up.
     ours.load(settings.block()).await?;
     let before = all(ours, settings.block()).await?;
@@ -32,7 +32,7 @@ pub(super) async fn run(ours: &mut Ours, settings: &Settings) -> anyhow::Result<
     let meter = Meter::start(ours);
     let repository = ours.repository.clone();
     let added = tokio::spawn({
-        let options = settings.served.workers();
+        let options = settings.served().workers();
         async move { repository.add_key(options).await }
     });
     ours.load(arrived).await?;

@@ -93,12 +93,12 @@ impl Offered {
 
 /// How a repository is served.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Served {
-    pub(crate) durability: Durability,
+pub(super) struct Served {
+    pub(super) durability: Durability,
     /// How many documents are clustered at a time.
-    pub(crate) workers: usize,
+    pub(super) workers: usize,
     /// How many are written at a time when it is to go as fast as it can.
-    pub(crate) loaders: u64,
+    pub(super) loaders: u64,
 }
 
 impl Served {

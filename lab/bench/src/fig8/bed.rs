@@ -1,5 +1,6 @@
 //! All copies of the cells, and the arms that read and write them.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use percolator::{Options, Percolator};
@@ -15,7 +16,8 @@ use super::embedded::{
 };
 use super::postgres::Rows;
 use super::remote::{self, Emulator};
-use super::{Beside, Settings, Work};
+use super::{Beside, Fig8, Work};
+use crate::Turns;
 use crate::server::Server;
 use crate::turns::{Others, Start};
 
@@ -51,7 +53,9 @@ impl Bed {
     /// Creates and loads everything; `None` after Ctrl-C.
     pub(super) async fn create(
         context: &Context,
-        settings: &Settings,
+        settings: &Fig8,
+        turns: Turns,
+        dir: &Path,
     ) -> anyhow::Result<Option<Bed>> {
         let progress = Progress::new(context.out.quiet, None);
         let mut bed = Bed {
@@ -60,7 +64,7 @@ impl Bed {
             keys: Cells::keys(settings.cells),
             fewer: Cells::keys(settings.cells.min(FEWER_CELLS_MAX)),
             callers: settings.callers,
-            random: SmallRng::seed_from_u64(settings.turns.seed),
+            random: SmallRng::seed_from_u64(turns.seed),
             server: None,
             emulator: None,
             postgres: None,
@@ -72,11 +76,11 @@ impl Bed {
             }
             progress.say(part, &format!("loading, {} of 6", part + 1));
             match part {
-                0 => bed.buffered(settings).await?,
-                1 => bed.ladder(settings).await?,
-                2 => bed.synced(settings).await?,
+                0 => bed.buffered(dir).await?,
+                1 => bed.ladder(dir).await?,
+                2 => bed.synced(dir).await?,
                 3 if with(Beside::Server) => bed.served().await?,
-                4 if with(Beside::Emulator) => bed.emulated(settings).await?,
+                4 if with(Beside::Emulator) => bed.emulated(settings.emulator.as_deref()).await?,
                 5 if with(Beside::Postgres) => bed.relational().await?,
                 _ => {}
             }
@@ -138,22 +142,22 @@ impl Bed {
     }
 
     /// What survives the end of the process.
-    async fn buffered(&mut self, settings: &Settings) -> anyhow::Result<()> {
-        let dir = |name: &str| settings.dir.join(name);
-        let engine = self.copy(bare(&dir("fjall"), false)?).await?;
+    async fn buffered(&mut self, dir: &Path) -> anyhow::Result<()> {
+        let at = |name: &str| dir.join(name);
+        let engine = self.copy(bare(&at("fjall"), false)?).await?;
         self.arm("fjall_get", &engine, Work::Get, "get of a bare fjall keyspace");
         self.arm("fjall_insert", &engine, Work::Set, "insert into a bare fjall keyspace");
-        let engine = self.copy(packs(&dir("fjall-packs"))?).await?;
+        let engine = self.copy(packs(&at("fjall-packs"))?).await?;
         let operation = "what raw_set puts, into bare fjall keyspaces";
         self.arm("fjall_packs", &engine, Work::Set, operation);
-        let peer = self.copy(optimistic(&dir("optimistic"), false)?).await?;
+        let peer = self.copy(optimistic(&at("optimistic"), false)?).await?;
         self.arm(
             "fjall_optimistic",
             &peer,
             Work::Set,
             "fjall_insert in fjall's optimistic transaction",
         );
-        let peer = self.copy(single_writer(&dir("single-writer"), false)?).await?;
+        let peer = self.copy(single_writer(&at("single-writer"), false)?).await?;
         self.arm(
             "fjall_single_writer",
             &peer,
@@ -161,7 +165,7 @@ impl Bed {
             "the same in fjall's transaction in turn",
         );
 
-        let store = Switches::ALL.open(&dir("main"))?;
+        let store = Switches::ALL.open(&at("main"))?;
         let db = Percolator::over(store.clone(), Options::default()).await?;
         let apart = self.copy(raw(&*store, "raw", true).await?).await?;
         let blind = self.copy(raw(&*store, "blind", false).await?).await?;
@@ -183,7 +187,7 @@ impl Bed {
         self.arm("begin_get", &cells, Work::BeginGet, "begin, get");
         self.arm("tx", &cells, Work::Set, "begin, set, commit");
         self.many("tx_many", &cells, Work::Set, "tx, many callers");
-        let ten = self.alone(settings, "ten", Switches::ALL, Options::default()).await?;
+        let ten = self.alone(&at("ten"), Switches::ALL, Options::default()).await?;
         self.arm("tx_ten", &ten, Work::SetTen, "begin, ten sets in ten rows, commit; in cells");
         Ok(())
     }
@@ -191,18 +195,17 @@ impl Bed {
     /// A copy in a store of its own, so that no other's cells lie between its cells.
     async fn alone(
         &mut self,
-        settings: &Settings,
-        name: &str,
+        dir: &Path,
         switches: Switches,
         options: Options,
     ) -> anyhow::Result<Arc<Cells>> {
-        let store = switches.open(&settings.dir.join(name))?;
+        let store = switches.open(dir)?;
         let db = Percolator::over(store, options.clone()).await?;
         self.copy(transactions(&db, options, "cells").await?).await
     }
 
     /// The steps of the ladder below the default.
-    async fn ladder(&mut self, settings: &Settings) -> anyhow::Result<()> {
+    async fn ladder(&mut self, dir: &Path) -> anyhow::Result<()> {
         let (all, paper) = (Switches::ALL, Switches::PAPER);
         let apart = Switches { newest_apart: true, ..paper };
         let forms = [
@@ -211,12 +214,12 @@ impl Bed {
             ("with_newest_apart", apart, false, "the same, newest records not remembered"),
             ("paper_faithful", paper, false, "the same, all versions together: the paper's form"),
         ];
-        let store = Switches::ALL.open(&settings.dir.join("two-mutations"))?;
+        let store = Switches::ALL.open(&dir.join("two-mutations"))?;
         let cells = self.copy(twice(&*store, "cells").await?).await?;
         let operation = "what two_phases puts and removes, by two Table::mutate_row";
         self.arm("two_mutations", &cells, Work::Set, operation);
         for (name, switches, short_values, operation) in forms {
-            let cells = self.alone(settings, name, switches, two_phases(short_values)).await?;
+            let cells = self.alone(&dir.join(name), switches, two_phases(short_values)).await?;
             self.arm(name, &cells, Work::Set, operation);
             if name == "paper_faithful" {
                 self.arm("paper_faithful_get", &cells, Work::Get, "get, in that form");
@@ -226,17 +229,17 @@ impl Bed {
     }
 
     /// What survives a power cut.
-    async fn synced(&mut self, settings: &Settings) -> anyhow::Result<()> {
-        let dir = |name: &str| settings.dir.join(name);
-        let engine = self.smaller_copy(bare(&dir("fjall-sync"), true)?).await?;
+    async fn synced(&mut self, dir: &Path) -> anyhow::Result<()> {
+        let at = |name: &str| dir.join(name);
+        let engine = self.smaller_copy(bare(&at("fjall-sync"), true)?).await?;
         self.arm("fjall_insert_sync", &engine, Work::Set, "fjall_insert, synced");
-        let peer = self.smaller_copy(optimistic(&dir("optimistic-sync"), true)?).await?;
+        let peer = self.smaller_copy(optimistic(&at("optimistic-sync"), true)?).await?;
         self.arm("fjall_optimistic_sync", &peer, Work::Set, "fjall_optimistic, synced");
-        let peer = self.smaller_copy(single_writer(&dir("single-writer-sync"), true)?).await?;
+        let peer = self.smaller_copy(single_writer(&at("single-writer-sync"), true)?).await?;
         self.arm("fjall_single_writer_sync", &peer, Work::Set, "fjall_single_writer, synced");
 
         let sync = Switches { sync: true, ..Switches::ALL };
-        let store = sync.open(&dir("sync"))?;
+        let store = sync.open(&at("sync"))?;
         let db = Percolator::over(store.clone(), Options::default()).await?;
         let table = self.smaller_copy(raw(&*store, "raw", true).await?).await?;
         self.arm("raw_set_sync", &table, Work::Set, "raw_set, synced");
@@ -249,7 +252,7 @@ impl Bed {
         let phases = self.smaller_copy(phases).await?;
         self.arm("two_phases_sync", &phases, Work::Set, "two_phases, synced");
 
-        let alone = Switches { groups: false, ..sync }.open(&dir("sync-alone"))?;
+        let alone = Switches { groups: false, ..sync }.open(&at("sync-alone"))?;
         let db = Percolator::over(alone, Options::default()).await?;
         let cells = transactions(&db, Options::default(), "cells").await?;
         let cells = self.smaller_copy(cells).await?;
@@ -266,8 +269,8 @@ impl Bed {
         self.remote(Beside::Server, tables, names).await
     }
 
-    async fn emulated(&mut self, settings: &Settings) -> anyhow::Result<()> {
-        let emulator = match Emulator::start(settings.emulator.as_deref())? {
+    async fn emulated(&mut self, program: Option<&Path>) -> anyhow::Result<()> {
+        let emulator = match Emulator::start(program)? {
             Ok(emulator) => emulator,
             Err(missing) => {
                 self.missing.push(missing);

@@ -12,13 +12,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bigtable::{
-    CommitRows, Layout, LocalityGroup, OnFull, Result, RowsOutcome, Store, Table, TableSchema,
-    Timestamp,
-};
+use bigtable::layer::StoreLayer;
+use bigtable::{Layout, LocalityGroup, OnFull, Result, Store, Table, TableSchema};
 use bigtable_fjall::{Durability, FjallStore};
 use fjall::KeyspaceCreateOptions;
-use percolator::store::async_trait;
 use percolator::transaction::CommitPath;
 use percolator::{Client, Options, Percolator};
 
@@ -153,8 +150,11 @@ fn buffered() -> KeyspaceCreateOptions {
 #[derive(Debug)]
 struct Together(Arc<FjallStore>);
 
-#[async_trait]
-impl Store for Together {
+impl StoreLayer for Together {
+    fn inner(&self) -> &dyn Store {
+        &*self.0
+    }
+
     async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
         let together = |group: &LocalityGroup| match group.layout {
             Layout::NewestFirst => LocalityGroup { layout: Layout::Versions, ..group.clone() },
@@ -162,33 +162,5 @@ impl Store for Together {
         };
         let groups = schema.groups.iter().map(together).collect();
         self.0.open_table(name, &TableSchema { groups }).await
-    }
-
-    async fn table_names(&self) -> Result<Vec<String>> {
-        self.0.table_names().await
-    }
-
-    fn floor(&self) -> Timestamp {
-        self.0.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
-        self.0.raise_floor(floor).await
-    }
-
-    async fn reclaim(&self) -> Result<()> {
-        self.0.reclaim().await
-    }
-
-    fn commits_rows(&self) -> bool {
-        self.0.commits_rows()
-    }
-
-    async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
-        self.0.commit_rows(request).await
-    }
-
-    fn pressure(&self) -> f64 {
-        self.0.pressure()
     }
 }

@@ -16,8 +16,8 @@ const COUNTED: u64 = 64;
 /// A step of the ladder: an arm, and what it has that the one before has not.
 #[derive(Debug)]
 pub(super) struct Step {
-    pub(super) arm: &'static str,
-    pub(super) gains: &'static str,
+    arm: &'static str,
+    gains: &'static str,
     /// What the counted transactions asked for.
     asked: Operations,
 }
@@ -72,30 +72,18 @@ async fn write(
 }
 
 impl Step {
-    /// What one transaction asks for.
-    fn each(&self) -> [(&'static str, f64); 4] {
+    pub(super) fn json(&self) -> Value {
         let Operations { reads, scans, writes, conditions, cells, .. } = self.asked;
         let each = |count: u64| count as f64 / COUNTED as f64;
-        [
-            ("reads", each(reads + scans)),
-            ("writes", each(writes)),
-            ("conditions", each(conditions)),
-            ("cells_changed", each(cells)),
-        ]
-    }
-
-    pub(super) fn json(&self) -> Value {
-        let mut step = json!({ "arm": self.arm, "gains": self.gains });
-        for (name, each) in self.each() {
-            step["per_transaction"][name] = json!(each);
-        }
-        step
-    }
-
-    /// The arm, what it asks for, and what it gains, as cells of a table.
-    pub(super) fn row(&self) -> Vec<String> {
-        let each = self.each().map(|(_, each)| format!("{each:.1}"));
-        let name = std::iter::once(self.arm.to_owned());
-        name.chain(each).chain(std::iter::once(self.gains.to_owned())).collect()
+        json!({
+            "arm": self.arm,
+            "gains": self.gains,
+            "per_transaction": {
+                "reads": each(reads + scans),
+                "writes": each(writes),
+                "conditions": each(conditions),
+                "cells_changed": each(cells),
+            },
+        })
     }
 }

@@ -6,7 +6,7 @@ use crate::plot::{Axis, Chart, Point, Role, Series, Unit};
 use crate::statistics::Estimate;
 
 use super::report::{PAPER, cores_used, trade_results_per_s};
-use super::{Arm, Outcome, Settings, Store};
+use super::{Arm, Fig9, Outcome, Store};
 
 impl Store {
     /// How the plot names it, and whose figures it shows.
@@ -15,20 +15,19 @@ impl Store {
             Store::Embedded => ("embedded, on one core and on two", Role::Ours(0)),
             Store::Small => ("embedded, an eighth of the customers", Role::Ours(1)),
             Store::Rpc => ("over RPC", Role::Ours(2)),
-            Store::Postgres => ("PostgreSQL, the same transactions", Role::Peer(0)),
-            Store::Plpgsql => ("PostgreSQL, functions in PL/pgSQL", Role::Peer(1)),
+            Store::Postgres => ("PostgreSQL, functions in PL/pgSQL", Role::Peer(0)),
         }
     }
 }
 
 /// The plot. The paper's points lie at thousands of cores, so both axes are logarithmic, as in the
 /// paper.
-pub(crate) fn chart(settings: &Settings, outcome: &Outcome) -> Chart {
+pub(super) fn chart(settings: &Fig9, outcome: &Outcome) -> Chart {
     let paper = PAPER.map(|(cores, rate)| Point::at(cores as f64, rate as f64));
     let mut series = vec![Series::dashed("Percolator, 2010", Role::Paper(0), paper.to_vec())];
     for stored in &outcome.stores {
         let arms = outcome.arms.iter().filter(|arm| arm.store == stored.store);
-        let points: Vec<Point> = arms.filter_map(|arm| point(settings, arm)).collect();
+        let points: Vec<Point> = arms.filter_map(|arm| point(settings.common.seed, arm)).collect();
         let (name, role) = stored.store.legend();
         series.push(match points.len() {
             2.. => Series::line(name, role, points),
@@ -40,7 +39,7 @@ pub(crate) fn chart(settings: &Settings, outcome: &Outcome) -> Chart {
         subtitle: format!(
             "TPC-E-like, {} customers, durability buffered; cores are the processor time of all processes by \
              time. Not comparable with published TPC-E results",
-            grouped(settings.customers),
+            grouped(settings.customers()),
         ),
         x: Axis::log("cores", Unit::Plain),
         y: Axis::log("Trade-Results a second", Unit::Plain),
@@ -50,8 +49,8 @@ pub(crate) fn chart(settings: &Settings, outcome: &Outcome) -> Chart {
 }
 
 /// Where an arm lies; `None` where processor time cannot be had.
-fn point(settings: &Settings, arm: &Arm) -> Option<Point> {
-    let rate = Estimate::of(&arm.each(trade_results_per_s), settings.seed)?;
-    let cores = Estimate::of(&arm.each(cores_used), settings.seed)?;
+fn point(seed: u64, arm: &Arm) -> Option<Point> {
+    let rate = Estimate::of(&arm.each(trade_results_per_s), seed)?;
+    let cores = Estimate::of(&arm.each(cores_used), seed)?;
     Some(Point::at(cores.median, rate.median).between(rate.low, rate.high))
 }

@@ -10,7 +10,6 @@
 //! Processor time is that of this process and of every process that it started.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,10 +19,11 @@ use bigtable_grpc::{Address, ClientOptions, GrpcStore};
 use percolator::cluster::Cluster;
 use percolator::{Durability, OpenOptions, Percolator};
 use serde_json::{Value, json};
-use tpce::postgres::{self, Bodies};
+use tpce::postgres;
 use tpce::{Exchange, Report, Scale, TransactionType};
 
 use crate::priority::go_before_all_others;
+use crate::processes::{requests, say};
 use crate::server::{ANY_PORT, Server};
 use crate::system::{Spent, descendants_cpu};
 use crate::turns::histogram;
@@ -46,24 +46,17 @@ fn clients(store: Store) -> usize {
     match store {
         Store::Embedded | Store::Small => 8,
         Store::Rpc => 64,
-        Store::Postgres | Store::Plpgsql => 16,
+        Store::Postgres => 16,
     }
 }
 
 /// Loads and answers until it is told to end.
-pub(crate) async fn run(store: Store, scale: Scale, data: &Path) -> anyhow::Result<()> {
+pub(super) async fn run(store: Store, scale: Scale, data: &Path) -> anyhow::Result<()> {
     let started = Instant::now();
     let bed = load(store, scale, data).await?;
     say(&json!({ "loaded_s": started.elapsed().as_secs_f64() }))?;
     let mut totals = BTreeMap::<String, Report>::new();
-    let (asks, mut requests) = tokio::sync::mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            if asks.send(line).is_err() {
-                return;
-            }
-        }
-    });
+    let mut requests = requests();
     while let Some(line) = requests.recv().await {
         let request: Value = serde_json::from_str(&line).context("a request on stdin")?;
         let number = |name: &str| request[name].as_f64();
@@ -120,22 +113,12 @@ async fn load(store: Store, scale: Scale, data: &Path) -> anyhow::Result<Bed> {
             servers = vec![table, oracle];
             Exchange::load(db, scale).await?
         }
-        Store::Postgres | Store::Plpgsql => {
+        Store::Postgres => {
             let server = postgres.insert(postgres::Server::start(data, postgres::Server::find()?)?);
-            let bodies = match store {
-                Store::Plpgsql => Bodies::Functions,
-                _ => Bodies::Statements,
-            };
-            Exchange::load_postgres(server, scale, bodies).await?
+            Exchange::load_postgres(server, scale).await?
         }
     };
     Ok(Bed { exchange, _servers: servers, _postgres: postgres })
-}
-
-fn say(answer: &Value) -> std::io::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{answer}")?;
-    stdout.flush()
 }
 
 /// What a block did.

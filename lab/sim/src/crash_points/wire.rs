@@ -6,12 +6,13 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
+use bigtable::layer::{StoreLayer, TableLayer};
 use bigtable::sync::locked;
 use bigtable::{
-    ConditionalMutation, Error, MemoryStore, Page, PageLimit, Result, Row, RowKey, RowMutation,
-    RowRange, Selection, Store, Table, TableSchema, Timestamp,
+    ConditionalMutation, Error, Glance, Glanced, MemoryStore, Page, PageLimit, Result, Row, RowKey,
+    RowRange, Selection, Store, Table, Timestamp,
 };
-use futures::future::AbortHandle;
+use futures::future::{AbortHandle, join_all, try_join_all};
 use percolator_core::{Oracle, Stamp, async_trait};
 
 /// What befalls a request.
@@ -206,27 +207,18 @@ pub(super) struct WireStore {
     pub(super) end: Arc<End>,
 }
 
-#[async_trait]
-impl Store for WireStore {
-    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
-        let inner = self.inner.open_table(name, schema).await?;
-        Ok(Arc::new(WireTable { inner, end: self.end.clone() }))
+impl StoreLayer for WireStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    async fn table_names(&self) -> Result<Vec<String>> {
-        self.inner.table_names().await
+    fn table(&self, inner: Arc<dyn Table>) -> Arc<dyn Table> {
+        Arc::new(WireTable { inner, end: self.end.clone() })
     }
 
-    fn floor(&self) -> Timestamp {
-        self.inner.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
-        self.inner.raise_floor(floor).await
-    }
-
-    fn locality_groups(&self) -> bool {
-        self.inner.locality_groups()
+    /// A request is for one row.
+    fn commits_rows(&self) -> bool {
+        false
     }
 }
 
@@ -254,10 +246,9 @@ impl WireTable {
     }
 }
 
-#[async_trait]
-impl Table for WireTable {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl TableLayer for WireTable {
+    fn inner(&self) -> &dyn Table {
+        &*self.inner
     }
 
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
@@ -265,13 +256,18 @@ impl Table for WireTable {
         self.inner.read_row(row, select).await
     }
 
+    /// Every read is a request.
+    fn glance(&self, _: Glance<'_>) -> Result<Glanced> {
+        Ok(Glanced::Nothing)
+    }
+
+    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
+        try_join_all(rows.iter().map(|row| TableLayer::read_row(self, row, select))).await
+    }
+
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
         self.before_read().await?;
         self.inner.scan(range, select, limit).await
-    }
-
-    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
-        self.inner.mutate_row(request).await
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
@@ -309,8 +305,8 @@ impl Table for WireTable {
 
     /// Each is a message of its own.
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        let each = requests.into_iter().map(|request| self.check_and_mutate_row(request));
-        futures::future::join_all(each).await
+        let each = requests.into_iter().map(|r| TableLayer::check_and_mutate_row(self, r));
+        join_all(each).await
     }
 }
 

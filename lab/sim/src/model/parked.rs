@@ -6,11 +6,12 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bigtable::layer::{StoreLayer, TableLayer};
 use bigtable::{
-    ConditionalMutation, MemoryStore, Mutation, Page, PageLimit, Probe, Qualifiers, Result, Row,
-    RowKey, RowMutation, RowRange, Selection, Store, Table, TableSchema, TimeRange, Timestamp,
+    ConditionalMutation, Glance, Glanced, MemoryStore, Mutation, Page, PageLimit, Probe,
+    Qualifiers, Result, Row, RowKey, RowRange, Selection, Store, Table, TimeRange, Timestamp,
 };
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all, try_join_all};
 use percolator_core::{
     Holder, Incarnation, LockService, Oracle, ProcessLocks, Runtime, Stamp, async_trait,
 };
@@ -47,27 +48,18 @@ pub(super) struct ParkedStore {
     pub(super) tamper: Tamper,
 }
 
-#[async_trait]
-impl Store for ParkedStore {
-    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
-        let inner = self.inner.open_table(name, schema).await?;
-        Ok(Arc::new(ParkedTable { inner, way: self.way.clone(), tamper: self.tamper }))
+impl StoreLayer for ParkedStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    async fn table_names(&self) -> Result<Vec<String>> {
-        self.inner.table_names().await
+    fn table(&self, inner: Arc<dyn Table>) -> Arc<dyn Table> {
+        Arc::new(ParkedTable { inner, way: self.way.clone(), tamper: self.tamper })
     }
 
-    fn floor(&self) -> Timestamp {
-        self.inner.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
-        self.inner.raise_floor(floor).await
-    }
-
-    fn locality_groups(&self) -> bool {
-        self.inner.locality_groups()
+    /// A request is for one row.
+    fn commits_rows(&self) -> bool {
+        false
     }
 }
 
@@ -85,17 +77,16 @@ impl ParkedTable {
     }
 }
 
-#[async_trait]
-impl Table for ParkedTable {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl TableLayer for ParkedTable {
+    fn inner(&self) -> &dyn Table {
+        &*self.inner
     }
 
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
         if self.is_system() {
             return self.inner.read_row(row, select).await;
         }
-        let object = Object::Row(self.name().to_owned(), row.clone());
+        let object = Object::Row(self.inner.name().to_owned(), row.clone());
         let content = hash_of((&object, selection_hash(select)));
         self.way.ask(&object, content, true).await;
         let found = self.inner.read_row(row, select).await?;
@@ -103,11 +94,20 @@ impl Table for ParkedTable {
         Ok(found)
     }
 
+    /// Every read waits in the exchange.
+    fn glance(&self, _: Glance<'_>) -> Result<Glanced> {
+        Ok(Glanced::Nothing)
+    }
+
+    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
+        try_join_all(rows.iter().map(|row| TableLayer::read_row(self, row, select))).await
+    }
+
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
         if self.is_system() {
             return self.inner.scan(range, select, limit).await;
         }
-        let object = Object::Table(self.name().to_owned());
+        let object = Object::Table(self.inner.name().to_owned());
         let content = hash_of((&object, format!("{range:?}"), selection_hash(select)));
         self.way.ask(&object, content, true).await;
         let page = self.inner.scan(range, select, limit).await?;
@@ -116,16 +116,12 @@ impl Table for ParkedTable {
         Ok(page)
     }
 
-    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
-        self.inner.mutate_row(request).await
-    }
-
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
         if self.is_system() {
             return self.inner.check_and_mutate_row(request).await;
         }
         let request = (self.tamper)(request);
-        let object = Object::Row(self.name().to_owned(), request.row.clone());
+        let object = Object::Row(self.inner.name().to_owned(), request.row.clone());
         let content = hash_of((&object, mutation_hash(&request)));
         let message = Message {
             object: object.clone(),
@@ -141,8 +137,8 @@ impl Table for ParkedTable {
 
     /// Each is a message of its own.
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        let each = requests.into_iter().map(|request| self.check_and_mutate_row(request));
-        futures::future::join_all(each).await
+        let each = requests.into_iter().map(|r| TableLayer::check_and_mutate_row(self, r));
+        join_all(each).await
     }
 }
 

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
+use bigtable::layer::{StoreLayer, TableLayer};
 use bigtable::sync::locked;
 use bigtable::{
-    CommitRows, ConditionalMutation, Error, Glance, Glanced, Mutation, Page, PageLimit, Row,
-    RowKey, RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema, TimeRange,
+    CommitRows, ConditionalMutation, Error, Mutation, RowKey, RowsOutcome, Store, Table, TimeRange,
     Timestamp,
 };
 use futures::future::BoxFuture;
@@ -145,36 +145,14 @@ pub(super) struct RecordedStore<S> {
     pub(super) handle: Handle,
 }
 
-#[async_trait]
-impl<S: Store + 'static> Store for RecordedStore<S> {
-    async fn open_table(
-        &self,
-        name: &str,
-        schema: &TableSchema,
-    ) -> bigtable::Result<Arc<dyn Table>> {
-        let inner = self.inner.open_table(name, schema).await?;
+impl<S: Store + 'static> StoreLayer for RecordedStore<S> {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn table(&self, inner: Arc<dyn Table>) -> Arc<dyn Table> {
         let (events, handle) = (self.events.clone(), self.handle.clone());
-        Ok(Arc::new(RecordedTable { inner, events, handle }))
-    }
-
-    async fn table_names(&self) -> bigtable::Result<Vec<String>> {
-        self.inner.table_names().await
-    }
-
-    fn floor(&self) -> Timestamp {
-        self.inner.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> bigtable::Result<()> {
-        self.inner.raise_floor(floor).await
-    }
-
-    async fn reclaim(&self) -> bigtable::Result<()> {
-        self.inner.reclaim().await
-    }
-
-    fn commits_rows(&self) -> bool {
-        self.inner.commits_rows()
+        Arc::new(RecordedTable { inner, events, handle })
     }
 
     async fn commit_rows(&self, request: CommitRows) -> bigtable::Result<RowsOutcome> {
@@ -192,12 +170,12 @@ impl<S: Store + 'static> Store for RecordedStore<S> {
         self.events.to_the_end(&self.handle, commit).await
     }
 
-    fn locality_groups(&self) -> bool {
-        self.inner.locality_groups()
-    }
-
-    fn pressure(&self) -> f64 {
-        self.inner.pressure()
+    /// Every commit is written down by `commit_rows`.
+    fn try_commit_rows(
+        &self,
+        request: CommitRows,
+    ) -> std::result::Result<bigtable::Result<RowsOutcome>, CommitRows> {
+        Err(request)
     }
 }
 
@@ -221,35 +199,9 @@ impl RecordedTable {
     }
 }
 
-#[async_trait]
-impl Table for RecordedTable {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    async fn read_row(&self, row: &RowKey, select: &Selection) -> bigtable::Result<Row> {
-        self.inner.read_row(row, select).await
-    }
-
-    fn glance(&self, at: Glance<'_>) -> bigtable::Result<Glanced> {
-        self.inner.glance(at)
-    }
-
-    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> bigtable::Result<Vec<Row>> {
-        self.inner.read_rows(rows, select).await
-    }
-
-    async fn scan(
-        &self,
-        range: &RowRange,
-        select: &Selection,
-        limit: PageLimit,
-    ) -> bigtable::Result<Page> {
-        self.inner.scan(range, select, limit).await
-    }
-
-    async fn mutate_row(&self, request: RowMutation) -> bigtable::Result<()> {
-        self.inner.mutate_row(request).await
+impl TableLayer for RecordedTable {
+    fn inner(&self) -> &dyn Table {
+        &*self.inner
     }
 
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> bigtable::Result<bool> {
@@ -273,10 +225,6 @@ impl Table for RecordedTable {
             results
         };
         self.events.to_the_end(&self.handle, mutations).await
-    }
-
-    async fn tablets(&self) -> bigtable::Result<Vec<RowRange>> {
-        self.inner.tablets().await
     }
 }
 

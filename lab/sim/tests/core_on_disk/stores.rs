@@ -7,13 +7,10 @@
 
 use std::sync::Arc;
 
-use bigtable::{
-    CommitRows, ConditionalMutation, Glance, Glanced, Limits, Page, PageLimit, Result, Row, RowKey,
-    RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema, Timestamp,
-};
+use bigtable::layer::{StoreLayer, TableLayer};
+use bigtable::{Limits, Store, Table};
 use bigtable_fjall::{Durability, FjallStore, Options};
 use futures::executor::block_on;
-use percolator_core::async_trait;
 
 /// Whether the stores have a floor, so that garbage can be collected.
 pub(crate) const FLOOR: bool = true;
@@ -64,46 +61,25 @@ struct OnDisk {
     _directory: tempfile::TempDir,
 }
 
-#[async_trait]
-impl Store for OnDisk {
-    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
-        Ok(Arc::new(OneStep(block_on(self.inner.open_table(name, schema))?)))
+impl StoreLayer for OnDisk {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
     }
 
-    async fn table_names(&self) -> Result<Vec<String>> {
-        block_on(self.inner.table_names())
+    async fn through<T: Send>(&self, request: impl Future<Output = T> + Send) -> T {
+        block_on(request)
     }
 
-    fn floor(&self) -> Timestamp {
-        self.inner.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
-        block_on(self.inner.raise_floor(floor))
-    }
-
-    async fn reclaim(&self) -> Result<()> {
-        block_on(self.inner.reclaim())
+    fn table(&self, table: Arc<dyn Table>) -> Arc<dyn Table> {
+        Arc::new(OneStep(table))
     }
 
     fn locality_groups(&self) -> bool {
         self.locality_groups
     }
 
-    fn commits_rows(&self) -> bool {
-        self.inner.commits_rows()
-    }
-
-    async fn commit_rows(&self, request: CommitRows) -> Result<RowsOutcome> {
-        block_on(self.inner.commit_rows(request))
-    }
-
     fn limits(&self) -> Limits {
         self.limits
-    }
-
-    fn pressure(&self) -> f64 {
-        self.inner.pressure()
     }
 }
 
@@ -111,37 +87,12 @@ impl Store for OnDisk {
 #[derive(Debug)]
 struct OneStep(Arc<dyn Table>);
 
-#[async_trait]
-impl Table for OneStep {
-    fn name(&self) -> &str {
-        self.0.name()
+impl TableLayer for OneStep {
+    fn inner(&self) -> &dyn Table {
+        &*self.0
     }
 
-    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
-        block_on(self.0.read_row(row, select))
-    }
-
-    fn glance(&self, at: Glance<'_>) -> Result<Glanced> {
-        self.0.glance(at)
-    }
-
-    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
-        block_on(self.0.read_rows(rows, select))
-    }
-
-    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
-        block_on(self.0.scan(range, select, limit))
-    }
-
-    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
-        block_on(self.0.mutate_row(request))
-    }
-
-    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
-        block_on(self.0.check_and_mutate_row(request))
-    }
-
-    async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        block_on(self.0.check_and_mutate_rows(requests))
+    async fn through<T: Send>(&self, request: impl Future<Output = T> + Send) -> T {
+        block_on(request)
     }
 }

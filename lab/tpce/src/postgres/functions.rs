@@ -1,18 +1,17 @@
-//! The same transactions as one function of PL/pgSQL each: a transaction is one round trip. The
-//! functions return what the statements do, in arrays, and the answer is made of it here as there.
+//! The transactions, one function of PL/pgSQL each: a transaction is one round trip. The functions
+//! return what a transaction finds, in arrays, and the answer is made of it here.
 
 use std::collections::BTreeMap;
 
-use tokio_postgres::types::FromSql;
-use tokio_postgres::{Client, Error, Row};
+use tokio_postgres::types::{FromSql, ToSql};
+use tokio_postgres::{Client, Error, Row, Statement};
 
+use crate::TransactionType;
 use crate::request::{
     Accepted, Answer, Execution, Feed, Lookup, Maintained, Maintenance, Ordered, Position, Request,
     TradeOrder, Watch, Watched, Who,
 };
 use crate::scale::DAY_MS;
-
-use super::statements::statements;
 
 /// The functions, created once.
 pub(super) const DEFINITIONS: [&str; 4] = [
@@ -26,25 +25,36 @@ pub(super) const DEFINITIONS: [&str; 4] = [
 pub(super) const ISOLATION: &str =
     "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ";
 
-statements! {
-    /// The prepared calls of a connection.
-    Functions {
-        trade_order = "SELECT * FROM
-            trade_order($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
-        trade_result = "SELECT * FROM trade_result($1, $2, $3, $4)";
-        market_feed = "SELECT * FROM market_feed($1, $2, $3, $4)";
-        trade_status = "SELECT * FROM trade_status($1)";
-        market_watch = "SELECT * FROM market_watch($1, $2, $3, $4)";
-        security_detail = "SELECT * FROM security_detail($1, $2, $3)";
-        customer_position = "SELECT * FROM customer_position($1, $2, $3)";
-        broker_volume = "SELECT * FROM broker_volume($1, $2)";
-        trade_lookup = "SELECT * FROM trade_lookup($1, $2, $3, $4, $5)";
-        trade_update = "SELECT * FROM trade_update($1, $2, $3, $4, $5)";
-        data_maintenance = "SELECT data_maintenance($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-    }
-}
+/// How many parameters each function has, in the order of [`TransactionType::ALL`].
+const PARAMETERS: [usize; 11] = [14, 4, 4, 1, 4, 3, 3, 2, 5, 5, 9];
+
+/// The prepared calls of a connection, in the order of [`TransactionType::ALL`].
+#[derive(Debug)]
+pub(super) struct Functions(Vec<Statement>);
 
 impl Functions {
+    /// Prepares a call of every function; from then on the connection's transactions are isolated
+    /// as Percolator's are.
+    pub(super) async fn prepare(client: &Client) -> Result<Self, Error> {
+        client.batch_execute(ISOLATION).await?;
+        let mut calls = Vec::with_capacity(PARAMETERS.len());
+        for (kind, count) in TransactionType::ALL.into_iter().zip(PARAMETERS) {
+            let parameters: Vec<String> = (1..=count).map(|n| format!("${n}")).collect();
+            let call = format!("SELECT * FROM {}({})", kind.name(), parameters.join(", "));
+            calls.push(client.prepare(&call).await?);
+        }
+        Ok(Functions(calls))
+    }
+
+    async fn call(
+        &self,
+        db: &Client,
+        kind: TransactionType,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Row, Error> {
+        db.query_one(&self.0[kind as usize], parameters).await
+    }
+
     /// One attempt: committed when it is answered.
     pub(super) async fn attempt(&self, db: &Client, request: &Request) -> Result<Answer, Error> {
         match request {
@@ -58,18 +68,18 @@ impl Functions {
             }
             Request::CustomerPosition(position) => self.customer_position(db, position).await,
             Request::BrokerVolume { brokers, sector } => {
-                let row = db.query_one(&self.broker_volume, &[brokers, sector]).await?;
+                let row = self.call(db, request.kind(), &[brokers, sector]).await?;
                 Ok(said(array(&row, "o_volumes")))
             }
             Request::TradeLookup(lookup) => {
-                let row = look_up(db, &self.trade_lookup, lookup).await?;
+                let row = self.look_up(db, request.kind(), lookup).await?;
                 let mut answer = looked_up(&row);
                 let (bids, prices) = (array::<i64>(&row, "o_bid"), array::<i64>(&row, "o_price"));
                 bids.iter().zip(&prices).for_each(|(bid, price)| answer.item(bid + price));
                 Ok(answer)
             }
             Request::TradeUpdate(lookup) => {
-                let row = look_up(db, &self.trade_update, lookup).await?;
+                let row = self.look_up(db, request.kind(), lookup).await?;
                 let mut answer = looked_up(&row);
                 array(&row, "o_price").into_iter().for_each(|price| answer.item(price));
                 Ok(answer)
@@ -87,27 +97,23 @@ impl Functions {
         };
         let TradeOrder { executor_tax_id, qty, bid, margin, lifo, roll_back, maybe_done, .. } =
             order;
-        let row = db
-            .query_one(
-                &self.trade_order,
-                &[
-                    &t,
-                    &ca,
-                    executor_tax_id,
-                    &symb,
-                    &company,
-                    &issue,
-                    &tt,
-                    qty,
-                    bid,
-                    margin,
-                    lifo,
-                    roll_back,
-                    maybe_done,
-                    &now,
-                ],
-            )
-            .await?;
+        let parameters: [&(dyn ToSql + Sync); 14] = [
+            &t,
+            &ca,
+            executor_tax_id,
+            &symb,
+            &company,
+            &issue,
+            &tt,
+            qty,
+            bid,
+            margin,
+            lifo,
+            roll_back,
+            maybe_done,
+            &now,
+        ];
+        let row = self.call(db, TransactionType::TradeOrder, &parameters).await?;
         let taken: bool = row.get("o_taken");
         let mut answer = Answer { unchanged: taken || *roll_back, ..Answer::default() };
         if !taken {
@@ -128,7 +134,8 @@ impl Functions {
         let Execution { t, price, now } = execution;
         let due_day = (now / DAY_MS) as i32 + 2;
         let (t, now) = (t as i64, now as i64);
-        let row = db.query_one(&self.trade_result, &[&t, &price, &now, &due_day]).await?;
+        let row =
+            self.call(db, TransactionType::TradeResult, &[&t, &price, &now, &due_day]).await?;
         let mut answer = Answer { unchanged: row.get("o_unchanged"), ..Answer::default() };
         if !answer.unchanged {
             answer.item(row.get("o_amt"));
@@ -143,20 +150,22 @@ impl Functions {
         let prices: Vec<i64> = ticks.iter().map(|tick| tick.price).collect();
         let quantities: Vec<i64> = ticks.iter().map(|tick| tick.qty).collect();
         let now = feed.now as i64;
-        let row = db.query_one(&self.market_feed, &[&symbols, &prices, &quantities, &now]).await?;
+        let row = self
+            .call(db, TransactionType::MarketFeed, &[&symbols, &prices, &quantities, &now])
+            .await?;
         let mut answer = said(array(&row, "o_volumes"));
         let (symbols, quantities) = (array::<i32>(&row, "o_symb"), array::<i64>(&row, "o_qty"));
         let orders = array::<i64>(&row, "o_t").into_iter().zip(symbols).zip(quantities);
         answer.accepted = orders
             .map(|((t, symb), qty)| Accepted { t: t as u64, symb: symb as u32, qty, at_once: true })
             .collect();
-        // As the statements have them.
+        // The order in which they come is each store's own.
         answer.accepted.sort_by_key(|order| order.t);
         Ok(answer)
     }
 
     async fn trade_status(&self, db: &Client, ca: u64) -> Result<Answer, Error> {
-        let row = db.query_one(&self.trade_status, &[&(ca as i64)]).await?;
+        let row = self.call(db, TransactionType::TradeStatus, &[&(ca as i64)]).await?;
         let mut answer = said(array(&row, "o_figures"));
         let (numbers, names) = (array::<i16>(&row, "o_ex"), array::<&str>(&row, "o_exchanges"));
         let lengths = names.iter().map(|name| name.len() as i64);
@@ -173,7 +182,7 @@ impl Functions {
             Watched::Industry { name } => (None, None, Some(name)),
         };
         let day = watch.day as i32;
-        let row = db.query_one(&self.market_watch, &[&c, &ca, &industry, &day]).await?;
+        let row = self.call(db, TransactionType::MarketWatch, &[&c, &ca, &industry, &day]).await?;
         Ok(said([row.get("o_now"), row.get("o_then")]))
     }
 
@@ -185,7 +194,7 @@ impl Functions {
         days: u32,
     ) -> Result<Answer, Error> {
         let (symb, from, until) = (symb as i32, from_day as i32, (from_day + days) as i32);
-        let row = db.query_one(&self.security_detail, &[&symb, &from, &until]).await?;
+        let row = self.call(db, TransactionType::SecurityDetail, &[&symb, &from, &until]).await?;
         let mut answer = said(
             ["o_address", "o_exchange_address"].map(|name| i64::from(row.get::<_, i32>(name))),
         );
@@ -208,7 +217,7 @@ impl Functions {
             Who::TaxId(tax_id) => (None, Some(tax_id)),
         };
         let history = &position.history;
-        let row = db.query_one(&self.customer_position, &[&c, &tax_id, history]).await?;
+        let row = self.call(db, TransactionType::CustomerPosition, &[&c, &tax_id, history]).await?;
         let name: &str = row.get("o_name");
         let mut answer = said([i64::from(row.get::<_, i16>("o_tier")) + name.len() as i64]);
         array(&row, "o_worth").into_iter().for_each(|worth| answer.item(worth));
@@ -221,9 +230,32 @@ impl Functions {
         let (co, symb, day) = (change.co as i32, change.symb as i32, change.day as i32);
         let (tx, ni, ex) = (change.tx as i32, change.ni as i32, i16::from(change.ex));
         let table = table(change.table);
-        db.execute(&self.data_maintenance, &[&table, &c, &ca, &co, &symb, &day, &tx, &ni, &ex])
-            .await?;
+        let parameters: [&(dyn ToSql + Sync); 9] =
+            [&table, &c, &ca, &co, &symb, &day, &tx, &ni, &ex];
+        self.call(db, TransactionType::DataMaintenance, &parameters).await?;
         Ok(Answer::default())
+    }
+
+    async fn look_up(
+        &self,
+        db: &Client,
+        kind: TransactionType,
+        lookup: &Lookup,
+    ) -> Result<Row, Error> {
+        let number = |number: u64| number as i64;
+        let (frame, listed, ca, symb, until): (i16, Option<Vec<i64>>, _, _, _) = match lookup {
+            Lookup::Listed(trades) => {
+                (1, Some(trades.iter().copied().map(number).collect()), None, None, None)
+            }
+            Lookup::OfAccount { ca, until } => {
+                (2, None, Some(number(*ca)), None, Some(number(*until)))
+            }
+            Lookup::OfSecurity { symb, until } => {
+                (3, None, None, Some(*symb as i32), Some(number(*until)))
+            }
+            Lookup::FirstOf { ca } => (4, None, Some(number(*ca)), None, None),
+        };
+        self.call(db, kind, &[&frame, &listed, &ca, &symb, &until]).await
     }
 }
 
@@ -243,25 +275,6 @@ fn table(table: Maintained) -> &'static str {
         Maintained::TaxRate => "taxrate",
         Maintained::WatchItem => "watch_item",
     }
-}
-
-async fn look_up(
-    db: &Client,
-    function: &tokio_postgres::Statement,
-    lookup: &Lookup,
-) -> Result<Row, Error> {
-    let number = |number: u64| number as i64;
-    let (frame, listed, ca, symb, until): (i16, Option<Vec<i64>>, _, _, _) = match lookup {
-        Lookup::Listed(trades) => {
-            (1, Some(trades.iter().copied().map(number).collect()), None, None, None)
-        }
-        Lookup::OfAccount { ca, until } => (2, None, Some(number(*ca)), None, Some(number(*until))),
-        Lookup::OfSecurity { symb, until } => {
-            (3, None, None, Some(*symb as i32), Some(number(*until)))
-        }
-        Lookup::FirstOf { ca } => (4, None, Some(number(*ca)), None, None),
-    };
-    db.query_one(function, &[&frame, &listed, &ca, &symb, &until]).await
 }
 
 /// What Trade-Lookup and Trade-Update say of what they found, but for the prices.

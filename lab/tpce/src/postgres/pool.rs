@@ -1,4 +1,4 @@
-//! Connections, each with its prepared statements, and how errors are judged.
+//! Connections, each with its prepared calls, and how errors are judged.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,9 +10,8 @@ use tokio_postgres::{Client, NoTls};
 use crate::Result;
 use crate::backend::{Failed, Why};
 
-use super::functions::{self, Functions};
-use super::statements::Statements;
-use super::{Bodies, told};
+use super::functions::Functions;
+use super::told;
 
 /// How many connections there are at most; whoever comes later waits for one. More would only make
 /// the processes of the server wait for each other.
@@ -21,62 +20,40 @@ const CONNECTIONS_MAX: usize = 32;
 /// A connection.
 pub(super) struct Connection {
     pub(super) client: Client,
-    pub(super) prepared: Prepared,
+    pub(super) functions: Functions,
     _permit: OwnedSemaphorePermit,
-}
-
-/// What a connection has prepared for the bodies of transactions.
-#[derive(Debug)]
-pub(super) enum Prepared {
-    Statements(Box<Statements>),
-    Functions(Box<Functions>),
-}
-
-impl Prepared {
-    async fn new(client: &Client, bodies: Bodies) -> Result<Self, tokio_postgres::Error> {
-        Ok(match bodies {
-            Bodies::Statements => {
-                Prepared::Statements(Box::new(Statements::prepare(client).await?))
-            }
-            Bodies::Functions => {
-                client.batch_execute(functions::ISOLATION).await?;
-                Prepared::Functions(Box::new(Functions::prepare(client).await?))
-            }
-        })
-    }
 }
 
 /// Idle connections; there are as many as transactions ran at a time.
 #[derive(Debug)]
 pub(super) struct Pool {
     socket: PathBuf,
-    bodies: Bodies,
-    idle: Mutex<Vec<(Client, Prepared)>>,
+    idle: Mutex<Vec<(Client, Functions)>>,
     permits: Arc<Semaphore>,
 }
 
 impl Pool {
-    pub(super) fn new(socket: &Path, bodies: Bodies) -> Self {
+    pub(super) fn new(socket: &Path) -> Self {
         let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        Pool { socket: socket.to_owned(), bodies, idle: Mutex::default(), permits }
+        Pool { socket: socket.to_owned(), idle: Mutex::default(), permits }
     }
 
     pub(super) async fn take(&self) -> Result<Connection> {
         let permit = self.permits.clone().acquire_owned().await;
         let _permit = permit.expect("the semaphore is never closed");
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some((client, prepared)) = idle {
-            return Ok(Connection { client, prepared, _permit });
+        if let Some((client, functions)) = idle {
+            return Ok(Connection { client, functions, _permit });
         }
         let client = connect(&self.socket).await?;
-        let prepared = Prepared::new(&client, self.bodies).await.map_err(told)?;
-        Ok(Connection { client, prepared, _permit })
+        let functions = Functions::prepare(&client).await.map_err(told)?;
+        Ok(Connection { client, functions, _permit })
     }
 
     /// Takes a connection back; the next who waits gets it.
     pub(super) fn put(&self, connection: Connection) {
-        let Connection { client, prepared, _permit } = connection;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((client, prepared));
+        let Connection { client, functions, _permit } = connection;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((client, functions));
     }
 }
 

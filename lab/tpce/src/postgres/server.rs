@@ -34,11 +34,10 @@ pub struct Missing;
 ///
 /// ```no_run
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-/// use tpce::{Exchange, Scale, postgres::{Bodies, Server}};
+/// use tpce::{Exchange, Scale, postgres::Server};
 /// let dir = tempfile::tempdir()?;
 /// let server = Server::start(dir.path(), tpce::postgres::Server::find()?)?;
-/// let scale = Scale::new(100, 1);
-/// let exchange = Exchange::load_postgres(&server, scale, Bodies::Functions).await?;
+/// let exchange = Exchange::load_postgres(&server, Scale::new(100, 1)).await?;
 /// assert!(exchange.check().await?.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```

@@ -2,16 +2,16 @@
 
 use std::io::Write as _;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use percolator::Percolator;
 
-use crate::backend::{Backend, Failed, Why};
+use crate::backend::{Backend, Why};
 use crate::check;
 use crate::floor::Floor;
 use crate::model::Definition;
 use crate::postgres::pool::Pool;
-use crate::postgres::{Bodies, OnPostgres, Server, load, together};
+use crate::postgres::{OnPostgres, Server, load};
 use crate::request::{Answer, Lookup, Maintained, Request};
 use crate::store::OnPercolator;
 use crate::{Exchange, Scale};
@@ -40,23 +40,33 @@ fn told(mut answer: Answer) -> Answer {
 async fn both_stores_answer_alike() {
     let dir = tempfile::tempdir().unwrap();
     let Some(server) = server(&dir) else { return };
-    load::load(&server, SCALE).await.unwrap();
-    let there = OnPostgres { pool: Pool::new(server.socket(), Bodies::Statements) };
+    let there = loaded(&server).await;
     let db = Percolator::in_memory().await.unwrap();
     let here = OnPercolator::load(db, SCALE).await.unwrap();
     let mut floor = Floor::new(SCALE);
-    for i in 0..1_200 {
-        if floor.numbers.is_empty() {
-            let first = here.reserve(10_000).await.unwrap();
-            assert_eq!(there.reserve(10_000).await.unwrap(), first);
-            floor.numbers = first..first + 10_000;
-        }
-        let Some(request) = floor.next() else { continue };
+    let first = here.reserve(10_000).await.unwrap();
+    assert_eq!(there.reserve(10_000).await.unwrap(), first);
+    floor.numbers = first..first + 10_000;
+    let mut seen = BTreeMap::<String, u64>::new();
+    for i in 0..2_200 {
+        let mut request = floor.next().unwrap();
+        *seen.entry(sort(&request)).or_default() += 1;
         let answer = told(here.attempt(&request).await.unwrap());
         let other = told(there.attempt(&request).await.unwrap());
         assert_eq!(answer, other, "request {i}: {request:?}");
         floor.done(&request, &answer);
+        // Asked again, an order or a result finds that it was taken.
+        if let Request::TradeOrder(order) = &mut request {
+            order.maybe_done = true;
+        }
+        if matches!(request, Request::TradeOrder(_) | Request::TradeResult(_)) {
+            let answer = told(here.attempt(&request).await.unwrap());
+            assert!(answer.unchanged, "request {i}, again: {request:?}");
+            assert_eq!(answer, told(there.attempt(&request).await.unwrap()), "{request:?}");
+        }
     }
+    // Ten types, four of Trade-Lookup, three of Trade-Update, and all tables that are maintained.
+    assert_eq!(seen.len(), 7 + 1 + 4 + 3 + Maintained::ALL.len(), "{seen:?}");
     let (here, there) = (here.books().await.unwrap(), there.books().await.unwrap());
     assert_eq!(check::all(&here, &floor.ledger, SCALE), []);
     assert_eq!(check::all(&there, &floor.ledger, SCALE), []);
@@ -68,41 +78,35 @@ async fn both_stores_answer_alike() {
     assert_eq!(states(&here), states(&there));
 }
 
-/// A deck in statements and in functions, from the same state: the same answers, the same tables.
+/// A change to a table that nothing else changes is a change to that table, and to no other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn functions_do_what_statements_do() {
-    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let [Some(one), Some(two)] = [server(&dirs[0]), server(&dirs[1])] else { return };
-    let (one, two) =
-        (loaded(&one, Bodies::Statements).await, loaded(&two, Bodies::Functions).await);
+async fn each_maintained_table_is_changed_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(server) = server(&dir) else { return };
+    let there = loaded(&server).await;
     let mut floor = Floor::new(SCALE);
-    let first = one.reserve(10_000).await.unwrap();
-    assert_eq!(two.reserve(10_000).await.unwrap(), first);
-    floor.numbers = first..first + 10_000;
-    let mut seen = BTreeMap::<String, u64>::new();
-    for i in 0..2_200 {
-        let mut request = floor.next().unwrap();
-        *seen.entry(sort(&request)).or_default() += 1;
-        let answer = told(one.attempt(&request).await.unwrap());
-        let other = told(two.attempt(&request).await.unwrap());
-        assert_eq!(answer, other, "request {i}: {request:?}");
-        floor.done(&request, &answer);
-        // Asked again, an order or a result finds that it was taken.
-        if let Request::TradeOrder(order) = &mut request {
-            order.maybe_done = true;
-        }
-        if matches!(request, Request::TradeOrder(_) | Request::TradeResult(_)) {
-            let answer = told(one.attempt(&request).await.unwrap());
-            assert!(answer.unchanged, "request {i}, again: {request:?}");
-            assert_eq!(answer, told(two.attempt(&request).await.unwrap()), "{request:?}");
+    floor.numbers = there.reserve(10_000).await.map(|first| first..first + 10_000).unwrap();
+    let mut changed = BTreeMap::new();
+    while changed.len() < Maintained::ALL.len() {
+        let request = floor.next().unwrap();
+        let Request::DataMaintenance(change) = &request else {
+            let answer = there.attempt(&request).await.unwrap();
+            floor.done(&request, &answer);
+            continue;
+        };
+        let before = tables(&there).await;
+        there.attempt(&request).await.unwrap();
+        let after = tables(&there).await;
+        let differ = before.iter().zip(&after).filter(|(before, after)| before != after);
+        let differ: Vec<&str> = differ.map(|((table, ..), _)| *table).collect();
+        // A list may watch the security already.
+        if !differ.is_empty() {
+            changed.insert(format!("{:?}", change.table), differ);
         }
     }
-    for backend in [&one, &two] {
-        assert_eq!(check::all(&backend.books().await.unwrap(), &floor.ledger, SCALE), []);
-    }
-    assert_eq!(tables(&one).await, tables(&two).await);
-    // Ten types, four of Trade-Lookup, three of Trade-Update, and all tables that are maintained.
-    assert_eq!(seen.len(), 7 + 1 + 4 + 3 + Maintained::ALL.len(), "{seen:?}");
+    let tables: BTreeSet<&str> = changed.values().flatten().copied().collect();
+    assert!(changed.values().all(|tables| tables.len() == 1), "{changed:?}");
+    assert_eq!(tables.len(), Maintained::ALL.len(), "{changed:?}");
 }
 
 /// What the request is, down to its branch where that is one of a few.
@@ -123,9 +127,9 @@ fn sort(request: &Request) -> String {
     }
 }
 
-async fn loaded(server: &Server, bodies: Bodies) -> OnPostgres {
+async fn loaded(server: &Server) -> OnPostgres {
     load::load(server, SCALE).await.unwrap();
-    OnPostgres { pool: Pool::new(server.socket(), bodies) }
+    OnPostgres { pool: Pool::new(server.socket()) }
 }
 
 /// How many rows each table has, and a digest of them.
@@ -145,59 +149,20 @@ async fn tables(backend: &OnPostgres) -> Vec<(&'static str, i64, String)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_clients_leave_the_books_in_order() {
-    for bodies in [Bodies::Statements, Bodies::Functions] {
-        let dir = tempfile::tempdir().unwrap();
-        let Some(server) = server(&dir) else { return };
-        let exchange = Exchange::load_postgres(&server, SCALE, bodies).await.unwrap();
-        let report = exchange.transactions(8, 1_500).await.unwrap();
-        assert_eq!(report.total(), 1_500, "{bodies:?}");
-        assert_eq!(exchange.check().await.unwrap(), [], "{bodies:?}");
-    }
-}
-
-/// The error that ends a transaction is not the refusal of what was sent after it, though that is
-/// seen first.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_statements_sent_together_the_cause_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let Some(server) = server(&dir) else { return };
-    let client = server.connect().await.unwrap();
-    for (sql_state, why) in
-        [("40001", Why::Conflict), ("40P01", Why::Conflict), ("22012", Why::Lasting)]
-    {
-        client.batch_execute("BEGIN").await.unwrap();
-        let (failed, known) = tokio::sync::oneshot::channel();
-        let follows = async {
-            known.await.unwrap();
-            client.query_one("SELECT 1", &[]).await
-        };
-        let fails = async {
-            let raise =
-                format!("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{sql_state}'; END $$");
-            let ended = client.execute(&raise, &[]).await;
-            failed.send(()).unwrap();
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            ended
-        };
-        let error = together::two(follows, fails).await.unwrap_err();
-        assert_eq!(error.code().unwrap().code(), sql_state);
-        assert_eq!(Failed::from(error).why, why);
-        client.batch_execute("ROLLBACK").await.unwrap();
-    }
+    let exchange = Exchange::load_postgres(&server, SCALE).await.unwrap();
+    let report = exchange.transactions(8, 1_500).await.unwrap();
+    assert_eq!(report.total(), 1_500);
+    assert_eq!(exchange.check().await.unwrap(), []);
 }
 
 /// Trade-Results that wait for another's write, which is then committed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conflict_amid_a_transaction_is_one() {
-    for bodies in [Bodies::Statements, Bodies::Functions] {
-        conflicts_are_told(bodies).await;
-    }
-}
-
-async fn conflicts_are_told(bodies: Bodies) {
     let dir = tempfile::tempdir().unwrap();
     let Some(server) = server(&dir) else { return };
-    let there = loaded(&server, bodies).await;
+    let there = loaded(&server).await;
     let (other, looker) = (server.connect().await.unwrap(), server.connect().await.unwrap());
     let mut floor = Floor::new(SCALE);
     let first = there.reserve(10_000).await.unwrap();

@@ -7,10 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bigtable::conformance::CASES;
-use bigtable::{
-    ConditionalMutation, Page, PageLimit, Result, Row, RowKey, RowMutation, RowRange, Selection,
-    Store, Table, TableSchema, Timestamp,
-};
+use bigtable::layer::{StoreLayer, TableLayer};
+use bigtable::{Store, Table};
 use bigtable_fjall::{Durability, Options};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -51,62 +49,27 @@ impl<T> Anywhere<T> {
     }
 }
 
-#[tonic::async_trait]
-impl Store for Anywhere<GrpcStore> {
-    async fn open_table(&self, name: &str, schema: &TableSchema) -> Result<Arc<dyn Table>> {
-        let inner = self.within(self.inner.open_table(name, schema)).await?;
-        Ok(Arc::new(Anywhere { inner, runtime: self.runtime.clone() }))
+impl StoreLayer for Anywhere<GrpcStore> {
+    fn inner(&self) -> &dyn Store {
+        &self.inner
     }
 
-    async fn table_names(&self) -> Result<Vec<String>> {
-        self.within(self.inner.table_names()).await
+    async fn through<O: Send>(&self, request: impl Future<Output = O> + Send) -> O {
+        self.within(request).await
     }
 
-    fn locality_groups(&self) -> bool {
-        self.inner.locality_groups()
-    }
-
-    fn floor(&self) -> Timestamp {
-        self.inner.floor()
-    }
-
-    async fn raise_floor(&self, floor: Timestamp) -> Result<()> {
-        self.within(self.inner.raise_floor(floor)).await
+    fn table(&self, inner: Arc<dyn Table>) -> Arc<dyn Table> {
+        Arc::new(Anywhere { inner, runtime: self.runtime.clone() })
     }
 }
 
-#[tonic::async_trait]
-impl Table for Anywhere<Arc<dyn Table>> {
-    fn name(&self) -> &str {
-        self.inner.name()
+impl TableLayer for Anywhere<Arc<dyn Table>> {
+    fn inner(&self) -> &dyn Table {
+        &*self.inner
     }
 
-    async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row> {
-        self.within(self.inner.read_row(row, select)).await
-    }
-
-    async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
-        self.within(self.inner.read_rows(rows, select)).await
-    }
-
-    async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page> {
-        self.within(self.inner.scan(range, select, limit)).await
-    }
-
-    async fn mutate_row(&self, request: RowMutation) -> Result<()> {
-        self.within(self.inner.mutate_row(request)).await
-    }
-
-    async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool> {
-        self.within(self.inner.check_and_mutate_row(request)).await
-    }
-
-    async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
-        self.within(self.inner.check_and_mutate_rows(requests)).await
-    }
-
-    async fn tablets(&self) -> Result<Vec<RowRange>> {
-        self.within(self.inner.tablets()).await
+    async fn through<O: Send>(&self, request: impl Future<Output = O> + Send) -> O {
+        self.within(request).await
     }
 }
 

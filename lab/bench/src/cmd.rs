@@ -1,0 +1,56 @@
+//! The commands, one for each benchmark and for what benchmarks start.
+
+use clap::Subcommand;
+use percolator_cli::cmd::serve::ServeRole;
+use percolator_cli::context::Context;
+use percolator_cli::exit::Exit;
+
+use crate::micro::{self, large_txn};
+use crate::{all, check, fig7, fig8, fig9, fig10, flags, profile, webindex};
+
+/// A benchmark, or what a benchmark starts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    All(all::All),
+    Check(check::Check),
+    Fig7(fig7::Fig7),
+    Fig8(fig8::Fig8),
+    Fig9(fig9::Fig9),
+    #[command(hide = true, after_help = "Example:\n  percolator-bench fig9 --quick")]
+    Fig9Store(fig9::Fig9Store),
+    Fig10(fig10::Fig10),
+    #[command(hide = true, after_help = "Example:\n  percolator-bench fig10 --quick")]
+    Fig10Worker(fig10::Fig10Worker),
+    Micro(micro::Micro),
+    #[command(hide = true, after_help = "Example:\n  percolator-bench micro large-txn --quick")]
+    LargeTxnMemory(large_txn::LargeTxnMemory),
+    Profile(profile::Profile),
+    #[command(hide = true, after_help = "Example:\n  percolator-bench profile --quick")]
+    ProfileWork(profile::ProfileWork),
+    Webindex(webindex::Webindex),
+    /// Servers as processes of this program, which benchmarks start.
+    #[command(hide = true)]
+    Serve(ServeRole),
+}
+
+impl Bench {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        match self {
+            Bench::All(all) => return all.run(context),
+            Bench::Check(check) => return check.run(context),
+            Bench::Fig7(fig7) => return flags::run(context, fig7).await,
+            Bench::Fig8(fig8) => return flags::run(context, fig8).await,
+            Bench::Fig9(fig9) => return flags::run(context, fig9).await,
+            Bench::Fig10(fig10) => return flags::run(context, fig10).await,
+            Bench::Micro(micro) => return micro.run(context).await,
+            Bench::Profile(profile) => return flags::run(context, profile).await,
+            Bench::Webindex(webindex) => return webindex.run(context).await,
+            Bench::Serve(serve) => return serve.run(context).await,
+            Bench::Fig9Store(store) => store.run().await?,
+            Bench::Fig10Worker(worker) => worker.run().await?,
+            Bench::LargeTxnMemory(memory) => memory.run().await?,
+            Bench::ProfileWork(work) => work.run().await?,
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,110 @@
+//! Small benchmarks, each of one mechanism: the arms of `percolator-bench micro`.
+//!
+//! ```text
+//!   batching    requests that wait for those of other transactions
+//!   large_txn   large transactions, and many at once
+//!   notify      how soon and how often observers run
+//!   oracle      timestamps, batched and not
+//!   prefetch    counts reads; nothing is timed
+//!   resolve     locks that dead clients left
+//!   rpc         transactions against the requests that they consist of
+//!   scan        scans of snapshots, and of notifications
+//!   bed         what they share
+//! ```
+
+mod batching;
+mod bed;
+pub(crate) mod large_txn;
+mod notify;
+mod oracle;
+mod prefetch;
+mod resolve;
+mod rpc;
+mod scan;
+
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use percolator_cli::context::Context;
+use percolator_cli::exit::Exit;
+
+use crate::flags::{self, Common};
+
+/// Small benchmarks, each of one mechanism: one that is named, or all of them.
+///
+/// Without a name each runs in a process of its own, one after another, with its own defaults.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  percolator-bench micro --quick --out results
+  percolator-bench micro scan --quick --out results
+  percolator-bench micro oracle --callers 2000 --json"
+)]
+pub(crate) struct Micro {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    arm: Option<Arm>,
+}
+
+/// One of them.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Arm {
+    Batching(batching::Batching),
+    LargeTxn(large_txn::LargeTxn),
+    Notify(notify::Notify),
+    Oracle(oracle::Oracle),
+    Prefetch(prefetch::Prefetch),
+    Resolve(resolve::Resolve),
+    Rpc(rpc::Rpc),
+    Scan(scan::Scan),
+}
+
+/// The names of all.
+pub(crate) fn names() -> Vec<String> {
+    let command = Arm::augment_subcommands(clap::Command::new("micro"));
+    command.get_subcommands().map(|arm| arm.get_name().to_owned()).collect()
+}
+
+impl Micro {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        match &self.arm {
+            None => self.all(context),
+            Some(Arm::Batching(batching)) => flags::run(context, batching).await,
+            Some(Arm::LargeTxn(large_txn)) => flags::run(context, large_txn).await,
+            Some(Arm::Notify(notify)) => flags::run(context, notify).await,
+            Some(Arm::Oracle(oracle)) => flags::run(context, oracle).await,
+            Some(Arm::Prefetch(prefetch)) => flags::run(context, prefetch).await,
+            Some(Arm::Resolve(resolve)) => flags::run(context, resolve).await,
+            Some(Arm::Rpc(rpc)) => flags::run(context, rpc).await,
+            Some(Arm::Scan(scan)) => flags::run(context, scan).await,
+        }
+    }
+
+    /// The exit status is that of the first that fails.
+    fn all(&self, context: &Context) -> anyhow::Result<Exit> {
+        let program = std::env::current_exe().context("this program's own file")?;
+        let mut first = Exit::Done;
+        for name in names() {
+            context.out.note(&name);
+            let mut arm = Command::new(&program);
+            arm.args(["micro", &name, "--seed", &self.common.seed.to_string()]);
+            arm.args(self.common.quick.then_some("--quick"));
+            arm.args(context.out.json.then_some("--json"));
+            arm.args(context.out.quiet.then_some("--quiet"));
+            if let Some(out) = &self.common.out {
+                arm.arg("--out").arg(out);
+            }
+            let status = arm.stdin(Stdio::null()).status().with_context(|| format!("{arm:?}"))?;
+            if context.interrupt.requested() {
+                return Ok(Exit::Interrupted);
+            }
+            if !status.success() && first == Exit::Done {
+                first = Exit::Violated;
+            }
+        }
+        Ok(first)
+    }
+}

@@ -1,0 +1,90 @@
+//! What the arms share: stores, keys, and values that say what they are.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bigtable::{Family, Layout, LocalityGroup, Mutation, Store, TableSchema, Timestamp};
+use bigtable_fjall::FjallStore;
+use percolator::{Bytes, Column, Durability, OpenOptions, Percolator, RowKey};
+
+/// Length of a key.
+pub(super) const KEY_BYTES: usize = 24;
+/// Length of a value.
+pub(super) const VALUE_BYTES: usize = 100;
+/// Mutations of one request, and cells of one transaction, where many are written.
+pub(super) const AT_ONCE: usize = 1000;
+/// The column of transactions.
+pub(super) const COLUMN: Column = Column::literal("v");
+/// The family and the qualifier of raw cells.
+pub(super) const NEWEST: Family = Family::from_static("newest");
+pub(super) const QUALIFIER: &[u8] = b"v";
+
+/// The key of a row.
+pub(super) fn key(row: usize) -> RowKey {
+    RowKey::from(format!("{row:0KEY_BYTES$}"))
+}
+
+/// The value of a cell that was written so often, or by the write of this number.
+pub(super) fn value(cell: usize, written: u64) -> Bytes {
+    let mut value = vec![7; VALUE_BYTES];
+    value[..8].copy_from_slice(&(cell as u64).to_be_bytes());
+    value[8..16].copy_from_slice(&written.to_be_bytes());
+    value.into()
+}
+
+/// Whether a value is that of this cell.
+pub(super) fn is_value(value: &[u8], cell: usize, written: u64) -> bool {
+    value.len() == VALUE_BYTES
+        && value[..8] == (cell as u64).to_be_bytes()
+        && value[8..16] == written.to_be_bytes()
+}
+
+/// A number in a cell; 0 where nothing is.
+pub(super) fn number(value: Option<&[u8]>) -> u64 {
+    value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_be_bytes)
+}
+
+/// A number as it lies in a cell.
+pub(super) fn cell(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+/// A new database in a directory that is not there yet. Nothing is collected during the few seconds
+/// of a run.
+pub(super) async fn open(dir: &Path) -> anyhow::Result<Percolator> {
+    let durability = Durability::Buffered;
+    let options = OpenOptions { durability, gc: None, ..OpenOptions::default() };
+    Ok(Percolator::open_with(dir, options).await?)
+}
+
+/// The store beneath alone, with so much memory for blocks read from disk if not the default.
+pub(super) fn store(dir: &Path, cache_bytes: Option<u64>) -> anyhow::Result<Arc<FjallStore>> {
+    let all = bigtable_fjall::Options::default();
+    let options = bigtable_fjall::Options {
+        durability: Durability::Buffered,
+        cache_bytes: cache_bytes.unwrap_or(all.cache_bytes),
+        ..all
+    };
+    Ok(Arc::new(FjallStore::open(dir, options)?))
+}
+
+/// A table of the store beneath, laid out as write records are.
+pub(super) async fn raw(store: &dyn Store) -> anyhow::Result<Arc<dyn bigtable::Table>> {
+    let groups = vec![LocalityGroup::on_disk("newest", Layout::NewestFirst)];
+    Ok(store.open_table("raw", &TableSchema { groups }).await?)
+}
+
+/// A raw write of a cell.
+pub(super) fn set(row: &RowKey, version: u64, value: Bytes) -> bigtable::ConditionalMutation {
+    let version = Timestamp::new(version).unwrap_or(Timestamp::MAX);
+    let otherwise = vec![Mutation::set(NEWEST, QUALIFIER, version, value)];
+    bigtable::ConditionalMutation { otherwise, ..bigtable::ConditionalMutation::new(row) }
+}
+
+/// Every result must be good.
+pub(super) fn all<T>(results: Vec<bigtable::Result<T>>) -> anyhow::Result<()> {
+    for result in results {
+        result?;
+    }
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! Notifications, measured (paper section 2.4).
+//!
+//! ```text
+//!   hand_off              half of: a thread wakes another, which wakes it; what anything across
+//!                         threads costs
+//!   hand_off_across       the same, with each kept on a processor of its own
+//!   start_hinted          a write is committed, and the observer starts, told by a hint; the
+//!                         writer is a task of the workers' runtime, as an application is
+//!   start_outside         the same, with the writer on a thread outside the runtime
+//!   rested_commit, rested_read
+//!                         its parts, each alone: after a rest everything takes longer than in a
+//!                         row
+//!   start_scanned_Z       the same where no hint comes: a scan every Z ms finds the cell
+//!   transactions          begin, set, commit on one cell, by as many callers as there are workers
+//!   notifications         an observer that reads its cell and does nothing: get, acknowledge,
+//!                         clear
+//!   hot_weak, hot_strong  many writers of what one row's observer derives its data from: with weak
+//!                         notifications, and with writes of the observed cell
+//!   commission_...        each trade adds to its broker's one row; or an observer does, from rows
+//!                         of the callers' own (paper section 3.3)
+//!   scanners_...          sixteen scanners with a slow observer: jumping away from each other, or
+//!                         not
+//! ```
+//!
+//! Each experiment has a store or a table of its own, so that no arm meets what another one left.
+//! Workers run during the turns of their arms alone.
+
+mod derived;
+mod hand_off;
+mod scanners;
+mod starts;
+mod throughput;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use percolator::{Percolator, Registration, WorkerOptions, Workers};
+use percolator_cli::context::Context;
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use crate::Turns;
+use crate::flags::{Benchmark, Common, Measure, Place};
+use crate::plot::{Axis, Chart, Point, Role, Series, Unit};
+use crate::report::{
+    Condition, Figure, Of, PLEASE_REPORT, Report, Row, arm, figures, named, own, p50, p99, rate,
+};
+use crate::statistics::Estimate;
+use crate::turns::{Block, Measured};
+
+use derived::Derived;
+use hand_off::HandOff;
+use scanners::Scanners;
+use starts::{Part, Starts, Way, Writer};
+use throughput::Throughput;
+
+/// How many workers, and callers of transactions that are compared with them.
+const WORKERS: usize = 4;
+/// Callers of transactions that get into each other's way.
+const CALLERS: usize = 16;
+
+/// What is done over and over in a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    HandOff(hand_off::Where),
+    Start(Way),
+    Transactions,
+    Notifications,
+    Derived(derived::Way),
+    Scanners { jump: bool },
+}
+
+/// All arms, in the order they are reported in, with what one operation does.
+const ARMS: [(&str, Work, &str); 17] = [
+    (
+        "hand_off",
+        Work::HandOff(hand_off::Where::Anywhere),
+        "a thread wakes another: half of a round trip",
+    ),
+    (
+        "hand_off_across",
+        Work::HandOff(hand_off::Where::Across),
+        "the same, from one processor to another",
+    ),
+    (
+        "start_hinted",
+        Work::Start(Way::Hinted(Writer::Task)),
+        "set, commit; until the observer starts",
+    ),
+    (
+        "start_outside",
+        Work::Start(Way::Hinted(Writer::Outside)),
+        "the same from outside the runtime",
+    ),
+    ("rested_commit", Work::Start(Way::Part(Part::Commit)), "set, commit; nothing observed"),
+    ("rested_read", Work::Start(Way::Part(Part::Read)), "begin, get"),
+    (
+        "start_scanned_10",
+        Work::Start(Way::Scanned(10)),
+        "the same without a hint; a scan every 10 ms",
+    ),
+    ("start_scanned_100", Work::Start(Way::Scanned(100)), "the same; a scan every 100 ms"),
+    ("start_scanned_1000", Work::Start(Way::Scanned(1000)), "the same; a scan every second"),
+    ("transactions", Work::Transactions, "begin, set, commit"),
+    ("notifications", Work::Notifications, "get, acknowledge, clear (on average)"),
+    ("hot_weak", Work::Derived(derived::Way::HotWeak), "set, notify the hot row, commit"),
+    ("hot_strong", Work::Derived(derived::Way::HotStrong), "set, set in the hot row, commit"),
+    (
+        "commission_conflicting",
+        Work::Derived(derived::Way::Conflicting),
+        "a trade that adds to its broker's row",
+    ),
+    (
+        "commission_observed",
+        Work::Derived(derived::Way::Observed),
+        "a trade that notifies its broker's row",
+    ),
+    ("scanners_jump", Work::Scanners { jump: true }, "a dirty row is found and handled"),
+    ("scanners_go_on", Work::Scanners { jump: false }, "the same without the random jump"),
+];
+
+const STARTS: [Row; 8] = [
+    p50("start_hinted", "hand_off").at_most(5.0),
+    p99("start_hinted", "hand_off").at_most(10.0),
+    // Two seconds are the paper's (section 3.2), with the transactions of the observers.
+    named("2 s/start_hinted p50", "start_hinted", |turn| Some(2e9 / turn.p50)).at_least(400.0),
+    p50("start_hinted", "hand_off_across").at_most(5.0),
+    p50("start_outside", "hand_off"),
+    p50("start_outside", "hand_off_across").at_most(5.0),
+    p50("rested_commit", "hand_off"),
+    p50("rested_read", "hand_off"),
+];
+
+/// How long the wait for a scan is, at the median and at the 99th of 100, as a share of its period.
+const SCANNED: [(&str, Of, Of); 3] = [
+    ("start_scanned_10", |turn| Some(turn.p50 / 1e7), |turn| Some(turn.p99 / 1e7)),
+    ("start_scanned_100", |turn| Some(turn.p50 / 1e8), |turn| Some(turn.p99 / 1e8)),
+    ("start_scanned_1000", |turn| Some(turn.p50 / 1e9), |turn| Some(turn.p99 / 1e9)),
+];
+
+const REST: [Row; 11] = [
+    rate("notifications", "transactions").at_least(0.5),
+    own("notifications", ": starts in vain", |turn| turn.own("in vain")).at_most(0.02),
+    own("hot_weak", ": committed of attempted", |turn| Some(1.0 - turn.own("conflicts")?))
+        .at_least(0.9),
+    own("hot_strong", ": committed of attempted", |turn| Some(1.0 - turn.own("conflicts")?))
+        .at_most(0.5),
+    rate("hot_weak", "hot_strong"),
+    rate("commission_observed", "commission_conflicting"),
+    own("commission_conflicting", ": conflicts of attempts", |turn| turn.own("conflicts")),
+    own("commission_observed", ": conflicts of attempts", |turn| turn.own("conflicts"))
+        .at_most(0.01),
+    rate("scanners_jump", "scanners_go_on"),
+    own("scanners_jump", ": spread", |turn| turn.own("spread")),
+    own("scanners_go_on", ": spread", |turn| turn.own("spread")),
+];
+
+/// Percentiles of the plot.
+const QUANTILES: [f64; 13] = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 0.999];
+
+/// Notifications: how soon an observer starts, how many a second, and what they save on hot rows.
+///
+/// On the embedded store. How soon is compared with a thread that wakes another; how many, with
+/// transactions on one cell. The arms take turns in blocks of half a second at most, in an order
+/// drawn from the seed. Exit status 3 when an observer's run was lost or committed twice, or when
+/// what observers derived is not what was written.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator-bench micro notify --quick --out results
+  percolator-bench micro notify --seconds 30 --json")]
+pub(crate) struct Notify {
+    #[command(flatten)]
+    measure: Measure,
+}
+
+/// Starts workers that are told by hints, and waits until they have nothing to do.
+async fn idle_workers(db: &Percolator, observers: Vec<Registration>) -> anyhow::Result<Workers> {
+    let options = WorkerOptions { threads: WORKERS, ..WorkerOptions::default() };
+    let workers = db.observe(observers, options).await?;
+    db.wait_idle(None).await?;
+    Ok(workers)
+}
+
+/// All experiments.
+struct Benches {
+    hand_off: HandOff,
+    starts: Arc<Mutex<Starts>>,
+    throughput: Throughput,
+    derived: Derived,
+    scanners: Scanners,
+}
+
+impl Benches {
+    async fn create(place: &Place, seed: u64) -> anyhow::Result<Self> {
+        Ok(Benches {
+            hand_off: HandOff::new(seed),
+            starts: Arc::new(Mutex::new(Starts::create(&place.join("starts"), seed).await?)),
+            throughput: Throughput::create(&place.join("throughput"), seed).await?,
+            derived: Derived::create(&place.join("derived"), seed).await?,
+            scanners: Scanners::create(&place.join("scanners")).await?,
+        })
+    }
+
+    async fn turn(&mut self, work: Work, length: Duration) -> anyhow::Result<Block> {
+        match work {
+            Work::HandOff(place) => self.hand_off.block(place, length).await,
+            Work::Start(way) => self.start(way, length).await,
+            Work::Transactions => self.throughput.transactions(length).await,
+            Work::Notifications => self.throughput.notifications(length).await,
+            Work::Derived(way) => self.derived.block(way, length).await,
+            Work::Scanners { jump } => self.scanners.block(jump, length).await,
+        }
+    }
+
+    /// As a task, which the code of an application is: whom it wakes runs on the same thread.
+    async fn start(&self, way: Way, length: Duration) -> anyhow::Result<Block> {
+        let mut starts = self.starts.clone().lock_owned().await;
+        tokio::spawn(async move { starts.block(way, length).await }).await?
+    }
+
+    async fn conditions(&self) -> anyhow::Result<Vec<Condition>> {
+        let mut conditions = self.starts.lock().await.conditions();
+        conditions.extend(self.throughput.conditions());
+        conditions.extend(self.derived.conditions().await?);
+        conditions.extend(self.scanners.conditions().await?);
+        Ok(conditions)
+    }
+}
+
+impl Benchmark for Notify {
+    fn common(&self) -> &Common {
+        &self.measure.common
+    }
+
+    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+        let turns = self.measure.turns(10.0)?;
+        let place = Place::temporary()?;
+        let mut benches = Benches::create(&place, turns.seed).await?;
+        let turn = async |at: usize| benches.turn(ARMS[at].1, turns.block()).await;
+        let arms = ARMS.map(|(name, _, operation)| (name, operation));
+        let Some(arms) = turns.measure(context, arms, turn).await? else { return Ok(None) };
+        let conditions = benches.conditions().await?;
+        let mut all = figures(turns, &arms, &STARTS);
+        all.extend(parts(turns, &arms));
+        for (name, p50, p99) in SCANNED {
+            let rows = [
+                own(name, " p50/period", p50).at_most(0.75),
+                own(name, " p99/period", p99).at_most(2.0),
+            ];
+            all.extend(figures(turns, &arms, &rows));
+        }
+        all.extend(figures(turns, &arms, &REST));
+        let settings = json!({ "workers": WORKERS, "callers": CALLERS, "durability": "buffered" });
+        let report = Report::of_arms("notify", settings, turns, &arms, all);
+        let report = report.conditions(&conditions, PLEASE_REPORT);
+        Ok(Some(report.plot("notify.svg", plot(&arms))))
+    }
+}
+
+/// A start over its parts: what is left for the way to the worker, its row lock and the reading of
+/// the acknowledgement.
+fn parts(turns: Turns, arms: &[Measured]) -> Option<Figure> {
+    let p50s = |name: &str| Some(arm(arms, name)?.turns.iter().map(|turn| turn.p50));
+    let parts = p50s("rested_commit")?.zip(p50s("rested_read")?).zip(p50s("hand_off")?);
+    let each = p50s("start_hinted")?.zip(parts);
+    let each: Vec<f64> = each.map(|(start, ((c, r), wake))| start / (c + r + wake)).collect();
+    let name = "start_hinted p50/(rested_commit + rested_read + hand_off)";
+    Some(Figure::new(name, Estimate::of(&each, turns.seed)))
+}
+
+/// How many of a hundred starts took how long.
+fn plot(arms: &[Measured]) -> String {
+    let series = |(number, name, told): (usize, &str, &str)| {
+        let arm = arm(arms, name)?;
+        let point = |quantile: &f64| {
+            let nanos = arm.latencies.value_at_quantile(*quantile) as f64;
+            Point::at(100.0 * quantile, nanos / 1e9)
+        };
+        let role = if number == 0 { Role::Peer(0) } else { Role::Ours(number - 1) };
+        Some(Series::line(told, role, QUANTILES.iter().map(point).collect()))
+    };
+    let lines = [
+        (0, "hand_off", "a thread wakes another"),
+        (1, "start_hinted", "hint"),
+        (2, "start_scanned_10", "scan every 10 ms"),
+        (3, "start_scanned_100", "scan every 100 ms"),
+        (4, "start_scanned_1000", "scan every second"),
+    ];
+    Chart {
+        title: "From commit to the observer's start".into(),
+        subtitle: "Embedded store, idle but for one writer. The paper's repository had documents \
+                   clustered two seconds after they were crawled."
+            .into(),
+        x: Axis::linear("share of all starts", Unit::Percent).between(0.0, 100.0),
+        y: Axis::log("delay", Unit::Seconds),
+        series: lines.into_iter().filter_map(series).collect(),
+        references: Vec::new(),
+    }
+    .svg()
+}

@@ -1,0 +1,141 @@
+//! Sixteen scanners with a slow observer: do they clump, as buses do (paper section 2.4)?
+//!
+//! No hint comes; all rows are dirty. A scanner that meets another one at a row jumps to a random
+//! place, or goes on to the next row, where whoever is ahead of it is soon again.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bigtable::sync::locked;
+use percolator::{Change, Observer, Percolator, Registration, Table, Transaction, WorkerOptions};
+
+use super::super::bed::{COLUMN, open};
+use crate::report::Condition;
+use crate::turns::{Block, Others, Start, nanos};
+
+const TABLE: &str = "line";
+const ROWS: u64 = 4_000;
+const AT_ONCE: u64 = 1_000;
+const SCANNERS: usize = 16;
+/// What an observer's run takes.
+const SLOW: Duration = Duration::from_millis(2);
+/// Longest wait for the first one.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The experiment.
+#[derive(Debug)]
+pub(super) struct Scanners {
+    db: Percolator,
+    /// Another client, so that no hints come.
+    stranger: Percolator,
+    table: Table,
+}
+
+/// Where the scanners are.
+#[derive(Debug, Default)]
+struct Line {
+    at: BTreeSet<u64>,
+    /// Mean distance of each that starts from the others, as a share of what it is when they are
+    /// spread evenly; summed up, and how often.
+    spread: f64,
+    spreads: u64,
+    latencies: Vec<u64>,
+}
+
+/// Takes its time, and notes where it is.
+struct Slow(Arc<Mutex<Line>>);
+
+impl Observer for Slow {
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> percolator::Result<()> {
+        let since = std::time::Instant::now();
+        let key = std::str::from_utf8(change.row.as_bytes()).ok();
+        let row = key.and_then(|key| key.parse().ok()).unwrap_or_default();
+        locked(&self.0).enter(row);
+        change.value(tx).await?;
+        tokio::time::sleep(SLOW).await;
+        let mut line = locked(&self.0);
+        line.at.remove(&row);
+        line.latencies.push(nanos(since.elapsed()));
+        Ok(())
+    }
+}
+
+impl Line {
+    fn enter(&mut self, row: u64) {
+        if !self.at.is_empty() {
+            let distance = |other: &u64| {
+                let apart = row.abs_diff(*other);
+                apart.min(ROWS - apart) as f64
+            };
+            let mean = self.at.iter().map(distance).sum::<f64>() / self.at.len() as f64;
+            self.spread += mean / (ROWS as f64 / 4.0);
+            self.spreads += 1;
+        }
+        self.at.insert(row);
+    }
+}
+
+impl Scanners {
+    pub(super) async fn create(dir: &Path) -> anyhow::Result<Self> {
+        let db = open(dir).await?;
+        let (stranger, table) = (db.another_client().await?, db.table(TABLE).await?);
+        Ok(Scanners { db, stranger, table })
+    }
+
+    /// Beside the block, how far the scanners were apart: 1 if they are spread evenly.
+    pub(super) async fn block(&mut self, jump: bool, length: Duration) -> anyhow::Result<Block> {
+        let line = Arc::new(Mutex::new(Line::default()));
+        let observer = || Registration::strong("slow", TABLE, &COLUMN, Slow(line.clone()));
+        let options = WorkerOptions {
+            threads: SCANNERS,
+            // Every one of them scans whenever it has done with the scan before.
+            scan_period: Duration::from_micros(100),
+            idle_max: Duration::from_millis(1),
+            jump,
+            ..WorkerOptions::default()
+        };
+        // The schema knows the observer before the rows are written.
+        self.db.observe(vec![observer()], options.clone()).await?.stop().await;
+        *locked(&line) = Line::default();
+        for first in (0..ROWS).step_by(AT_ONCE as usize) {
+            let mut tx = self.stranger.begin().await?;
+            for row in first..first + AT_ONCE {
+                tx.set(&self.table, format!("{row:08}"), &COLUMN, "dirty")?;
+            }
+            tx.commit().await?;
+        }
+        let start = Start::beside(Others::Nobody);
+        let workers = self.db.observe(vec![observer()], options).await?;
+        tokio::time::sleep(length).await;
+        // On a busy machine the first one may not have come to its end.
+        while locked(&line).latencies.is_empty() && start.at().elapsed() < PATIENCE {
+            tokio::time::sleep(SLOW).await;
+        }
+        let spent = start.spent();
+        let ended = std::mem::take(&mut *locked(&line));
+        workers.stop().await;
+        let mut block = Block::new(ended.latencies.len() as u64, spent);
+        ended.latencies.iter().for_each(|nanos| block.latencies.saturating_record(*nanos));
+        let spread = ended.spread / ended.spreads.max(1) as f64;
+        Ok(block.with("spread", spread))
+    }
+
+    /// Lets the scanners find what is still dirty.
+    pub(super) async fn conditions(&self) -> anyhow::Result<Vec<Condition>> {
+        let observer = Registration::strong("slow", TABLE, &COLUMN, Slow(Arc::default()));
+        let options = WorkerOptions { threads: SCANNERS, ..WorkerOptions::default() };
+        let workers = self.db.observe(vec![observer], options).await?;
+        let report = self.db.wait_idle(Some(PATIENCE)).await?;
+        workers.stop().await;
+        let left: usize = self.db.backlog().await?.iter().map(|column| column.cells).sum();
+        let stats = self.db.stats();
+        let found = format!(
+            "{} runs, {} failed, {left} rows left",
+            stats.observer_runs, stats.observer_failures
+        );
+        let ok = report.idle && left == 0 && stats.observer_failures == 0;
+        Ok(vec![Condition::new("scanners: every dirty row is found in the end", ok, found)])
+    }
+}

@@ -1,0 +1,183 @@
+//! The timestamp oracle, measured: what batching gives, and what it costs in time.
+//!
+//! ```text
+//!   echo       one message to and fro over loopback, and nothing else: what a round trip takes
+//!   unbatched  one caller, one request for each timestamp
+//!   batched    many callers, as fast as it goes; one request in flight
+//!   half_load  callers that come at half that rate, whether or not they are served
+//!   half_echo  the same load, with a peer that sends back what it gets in place of the oracle
+//! ```
+//!
+//! The server is a process of its own, the clients are this one. The arms take turns; every
+//! timestamp that was handed out is marked, and none may be met twice or below one that was there
+//! before. The run is void, too, if the callers of `half_load` came late in most rounds.
+
+mod arms;
+mod echo;
+mod marks;
+
+use std::sync::Arc;
+
+use clap::Args;
+use percolator_cli::context::Context;
+use percolator_rpc::Address;
+use percolator_rpc::oracle::{RemoteOracle, RemoteOracleOptions};
+use serde_json::json;
+
+use crate::Turns;
+use crate::flags::{Benchmark, Common, Measure, within};
+use crate::plot::{Axis, Bar as Column, BarSeries, Bars, Role, Unit};
+use crate::report::{Bar, Figure, Report, Row, figures, p99, rate};
+use crate::server::Server;
+use crate::statistics::is_late;
+use crate::turns::{Block, Measured, Others, Turn};
+
+use marks::Marks;
+
+/// The paper's timestamps a second, from one machine.
+const PAPER: f64 = 2_000_000.0;
+
+/// What is done over and over in a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arm {
+    Echo,
+    Unbatched,
+    Batched,
+    HalfLoad,
+    HalfLoadEcho,
+}
+
+const ARMS: [(&str, Arm, &str); 5] = [
+    ("echo", Arm::Echo, "32 bytes to and fro over loopback TCP"),
+    ("unbatched", Arm::Unbatched, "a timestamp for the only caller"),
+    ("batched", Arm::Batched, "a timestamp for one of many callers"),
+    ("half_load", Arm::HalfLoad, "a timestamp at half the rate of `batched`, from when it was due"),
+    ("half_echo", Arm::HalfLoadEcho, "an echo for one of as many callers, batched alike"),
+];
+
+const OVER_ONE: [Row; 1] = [rate("batched", "unbatched").at_least(100.0)];
+/// A round trip under the same load; and an idle one, with what the load alone makes of that.
+const DELAYS: [Row; 3] = [
+    p99("half_load", "half_echo").at_most(3.0),
+    p99("half_load", "echo").at_most(3.0),
+    p99("half_echo", "echo"),
+];
+
+/// Timestamps from an oracle process over loopback: one caller, many callers, and delays at half
+/// load.
+///
+/// The arms take turns in blocks of half a second at most, in an order drawn from the seed; a
+/// figure is the median over the rounds. Exit status 3 when a timestamp was handed out twice or
+/// went back, or when callers came late in most rounds.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator-bench micro oracle --callers 2000 --json")]
+pub(crate) struct Oracle {
+    #[command(flatten)]
+    measure: Measure,
+    /// How many callers ask at a time.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    callers: usize,
+}
+
+/// Whether the callers of a turn came late.
+fn is_late_turn((late, asked): (&Turn, &Turn)) -> bool {
+    let seconds = |turn: &Turn| [turn.p50 / 1e9, turn.p99 / 1e9];
+    is_late(seconds(late), seconds(asked))
+}
+
+impl Benchmark for Oracle {
+    fn common(&self) -> &Common {
+        &self.measure.common
+    }
+
+    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+        let callers = self.callers;
+        within("callers", callers, 1..=100_000)?;
+        let turns = self.measure.turns(5.0)?;
+        let server = Server::start("oracle", &[])?;
+        let addresses = vec![server.address().parse::<Address>()?];
+        let oracle = Arc::new(RemoteOracle::new(addresses, RemoteOracleOptions::default())?);
+        let mut marks = Marks::default();
+        // Of the warming round, until there are others.
+        let mut rate = 100_000.0;
+        let mut late = Vec::new();
+        let turn = async |at: usize| {
+            let (arm, length, others) = (ARMS[at].1, turns.block(), Others::Server(&server));
+            let done = arms::turn(arm, &oracle, callers, length, rate / 2.0, others).await?;
+            marks.add(&done.timestamps);
+            let Block { operations, spent, .. } = done.block;
+            if arm == Arm::Batched {
+                rate = operations as f64 / spent.elapsed.as_secs_f64();
+            }
+            if arm == Arm::HalfLoad {
+                late.push(Block { latencies: done.late, ..Block::new(operations, spent) });
+            }
+            Ok(done.block)
+        };
+        let arms = ARMS.map(|(name, _, operation)| (name, operation));
+        let Some(mut arms) = turns.measure(context, arms, turn).await? else { return Ok(None) };
+        let what = "how late the callers of `half_load` came, for want of a processor";
+        let mut lateness = Measured::new("half_load_late", what);
+        // Turns that warm up do not count.
+        let counted = &late[late.len().saturating_sub(turns.blocks())..];
+        counted.iter().try_for_each(|block| lateness.add(block))?;
+        let rounds = lateness.turns.iter().zip(&arms[Arm::HalfLoad as usize].turns);
+        let late_rounds = rounds.filter(|round| is_late_turn(*round)).count();
+        arms.push(lateness);
+        let settings = json!({ "callers": callers, "processes": "one server, one client" });
+        let report = Report::of_arms("oracle", settings, turns, &arms, all_figures(turns, &arms));
+        let check = json!({
+            "timestamps": marks.count(),
+            "wrong": marks.wrong(),
+            "late_rounds": late_rounds,
+        });
+        let void = void(marks.wrong(), late_rounds, turns.blocks());
+        Ok(Some(report.check(check, void).plot("oracle.svg", plot(callers, turns, &arms))))
+    }
+}
+
+/// Why the figures are void, and what to do; `None` if they are not.
+fn void(wrong: u64, late: usize, rounds: usize) -> Option<(String, String)> {
+    if wrong > 0 {
+        let help = "the figures are void; please report this with the settings above";
+        return Some((format!("{wrong} timestamps came twice or went back"), help.to_owned()));
+    }
+    (late * 2 > rounds).then(|| {
+        let what = format!("callers at half the rate came late in {late} of {rounds} rounds");
+        let help = "the delays are void: run it again on a machine that does nothing else";
+        (what, help.to_owned())
+    })
+}
+
+fn all_figures(turns: Turns, arms: &[Measured]) -> Vec<Figure> {
+    let batched = turns.rate(&arms[Arm::Batched as usize]);
+    let batched = Figure::new("batched timestamps per s", batched);
+    let mut all = figures(turns, arms, &OVER_ONE);
+    all.push(batched.bar(Bar::AtLeast(PAPER)).paper(PAPER));
+    all.extend(figures(turns, arms, &DELAYS));
+    all
+}
+
+/// Timestamps a second of one caller and of many, beside the paper's.
+fn plot(callers: usize, turns: Turns, arms: &[Measured]) -> String {
+    let rate = |arm: Arm| turns.rate(&arms[arm as usize]).map(Column::from);
+    let series = |name: &str, role, values| BarSeries { name: name.to_owned(), role, values };
+    Bars {
+        title: "Timestamps from one oracle".into(),
+        subtitle: "Over loopback, server and client a process each, on the same machine. The \
+                   paper's server has it to itself."
+            .into(),
+        y: Axis::log("timestamps a second", Unit::Plain),
+        groups: vec![
+            "one caller, a request for each".into(),
+            format!("{} callers, batched", percolator_cli::output::grouped(callers as u64)),
+        ],
+        series: vec![
+            series("here", Role::Ours(0), vec![rate(Arm::Unbatched), rate(Arm::Batched)]),
+            series("the paper", Role::Paper(0), vec![None, Some(Column::of(PAPER))]),
+        ],
+        references: Vec::new(),
+    }
+    .svg()
+}

@@ -1,0 +1,148 @@
+//! Locks that dead clients left, measured (paper section 2.2).
+//!
+//! ```text
+//!   commit             begin, set, commit on one cell
+//!   commit_two_phases  the same with prewrite and commit
+//!   get                snapshot, get of a cell without a lock
+//!   first_lock         the same of a cell that a dead client's transaction has locked: it is
+//!                      rolled back
+//!   further_lock       the same of a cell of a dead transaction that is known to be rolled back
+//!   resume             the same where the client lives and has forgotten its transaction: the lock
+//!                      has to outlive its lifetime first
+//!   live               a commit that stops for a while between its phases, among readers of its
+//!                      cell
+//! ```
+//!
+//! A client dies here as a process does: its locks stay, its liveness token is gone.
+
+mod live;
+mod locks;
+
+use std::time::Duration;
+
+use clap::Args;
+use percolator_cli::context::Context;
+use serde_json::json;
+
+use crate::flags::{Benchmark, Common, Measure, Place};
+use crate::plot::{self, Axis, BarSeries, Bars, Reference, Role, Unit};
+use crate::report::{Figure, PLEASE_REPORT, Report, Row, figures, own, p50};
+
+use live::Live;
+use locks::Locks;
+
+/// The lifetime of the locks of `resume` and of `live`.
+const LIFETIME: Duration = Duration::from_millis(500);
+/// The longest pause of a reader between two looks at a lock.
+const BACKOFF_MAX: Duration = Duration::from_millis(100);
+/// Cells of the transactions of `further_lock`.
+const LOCKS: usize = 1000;
+/// The goals: how many commits the first lock of a transaction costs at most, and a further one.
+const FIRST: f64 = 3.0;
+const FURTHER: f64 = 1.2;
+
+/// All arms, in the order they are reported in, with what one operation does.
+const ARMS: [(&str, &str); 7] = [
+    ("commit", "begin, set, commit"),
+    ("commit_two_phases", "the same in two phases"),
+    ("get", "snapshot, get"),
+    ("first_lock", "the same; rolls a dead transaction back"),
+    ("further_lock", "the same; removes a further lock of one"),
+    ("resume", "the same; waits until a forgotten lock is too old"),
+    ("live", "prewrite, a pause, commit; among readers"),
+];
+
+const ROWS: [Row; 7] = [
+    p50("first_lock", "commit").at_most(FIRST),
+    p50("further_lock", "commit").at_most(FURTHER),
+    p50("first_lock", "commit_two_phases"),
+    p50("further_lock", "commit_two_phases"),
+    p50("first_lock", "get"),
+    p50("further_lock", "get"),
+    own("resume", " p99/(lifetime + 2 backoffs)", |turn| {
+        Some(turn.p99 / (LIFETIME + 2 * BACKOFF_MAX).as_nanos() as f64)
+    })
+    .at_most(1.0),
+];
+
+/// Locks of dead clients: what they cost whoever meets them, and how long they hold readers up.
+///
+/// On the embedded store, compared with a commit on one cell. The arms take turns in blocks of half
+/// a second, in an order drawn from the seed. Exit status 3 when anything is read but what was
+/// committed, or when a client that lives was rolled back before its locks were too old.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator-bench micro resolve --quick --out results
+  percolator-bench micro resolve --seconds 30 --json")]
+pub(crate) struct Resolve {
+    #[command(flatten)]
+    measure: Measure,
+}
+
+impl Benchmark for Resolve {
+    fn common(&self) -> &Common {
+        &self.measure.common
+    }
+
+    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+        let turns = self.measure.turns(10.0)?;
+        let place = Place::temporary()?;
+        let mut locks = Locks::create(&place.join("dead"), turns.seed).await?;
+        let mut live = Live::create(&place.join("live")).await?;
+        let turn = async |at: usize| {
+            let length = turns.block();
+            match ARMS[at].0 {
+                "commit" => locks.commit(length, false).await,
+                "commit_two_phases" => locks.commit(length, true).await,
+                "get" => locks.get(length).await,
+                "first_lock" => locks.first(length).await,
+                "further_lock" => locks.further(length).await,
+                "resume" => locks.resume().await,
+                _ => live.block(length).await,
+            }
+        };
+        let Some(arms) = turns.measure(context, ARMS, turn).await? else { return Ok(None) };
+        let mut conditions = locks.conditions().await?;
+        conditions.extend(live.conditions().await?);
+        let figures = figures(turns, &arms, &ROWS);
+        let plot = plot(&figures);
+        let settings = json!({
+            "durability": "buffered",
+            "locks": LOCKS,
+            "lock_lifetime_ms": LIFETIME.as_millis() as u64,
+            "backoff_max_ms": BACKOFF_MAX.as_millis() as u64,
+        });
+        let report = Report::of_arms("resolve", settings, turns, &arms, figures);
+        Ok(Some(report.conditions(&conditions, PLEASE_REPORT).plot("resolve.svg", plot)))
+    }
+}
+
+/// What a lock costs, in commits.
+fn plot(figures: &[Figure]) -> String {
+    let value = |name: String| {
+        let figure = figures.iter().find(|figure| figure.name == name)?;
+        figure.estimate.map(plot::Bar::from)
+    };
+    let commits = |role, told: &str, below: &str| BarSeries {
+        name: told.into(),
+        role,
+        values: ["first_lock", "further_lock"]
+            .map(|lock| value(format!("{lock}/{below} p50")))
+            .into(),
+    };
+    Bars {
+        title: "What it costs a reader to remove a dead client's lock".into(),
+        subtitle: "Embedded store; the read itself is in it.".into(),
+        y: Axis::linear("times a commit on one cell", Unit::Plain),
+        groups: vec!["first lock of a transaction".into(), "further lock of it".into()],
+        series: vec![
+            commits(Role::Ours(0), "commit in one step", "commit"),
+            commits(Role::Ours(1), "commit in two phases", "commit_two_phases"),
+        ],
+        references: vec![
+            Reference::y(FIRST, "goal for the first"),
+            Reference::y(FURTHER, "goal for a further one"),
+        ],
+    }
+    .svg()
+}

@@ -1,0 +1,266 @@
+//! Scans: of a snapshot against the store's own, and of notifications among clean cells.
+//!
+//! ```text
+//! rows     a thousand rows in order: the store's own scan, a snapshot with one version of each
+//!          cell, a snapshot above ten
+//! notify   workers find dirty cells by scanning alone, among few clean cells and among many
+//! ```
+//!
+//! Workers are the shipped ones, with an observer that does nothing. What their scans take is
+//! measured where they ask the store for a page; what they then do with each dirty cell is not part
+//! of it.
+
+mod notify;
+mod rows;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use percolator_cli::context::Context;
+use percolator_cli::output::grouped;
+use percolator_cli::progress::Progress;
+use serde_json::json;
+
+use super::bed::{KEY_BYTES, VALUE_BYTES};
+use crate::flags::{Benchmark, Common, Measure, Place, within};
+use crate::plot::{Axis, Bar as Column, BarSeries, Bars, Reference, Role, Unit};
+use crate::report::{Figure, Report, Row, figures, rate, ratio};
+use crate::turns::Measured;
+
+use notify::World;
+use rows::Rows;
+
+/// Versions of each cell that nothing collects.
+const VERSIONS: u64 = 10;
+/// Rows of one measured scan.
+const ROWS_AT_ONCE: usize = 1000;
+/// Memory for blocks read from disk.
+const CACHE_BYTES: u64 = 512 << 20;
+/// Clean cells and notifications, at most.
+const CLEAN_MAX: usize = 100_000_000;
+
+/// Bars of a snapshot's scan over the store's own: with one version of each cell, and with ten.
+const ONE_MIN: f64 = 0.70;
+const TEN_MIN: f64 = 0.35;
+/// How many times as long it may take to find dirty cells among many clean ones as among few.
+const FOUND_MAX: f64 = 1.2;
+
+/// What a stage of the second part compares with: the same few clean cells, at the same time.
+const STAGES: [[(&str, &str); 2]; 3] = [
+    [
+        ("notify_few", "dirty cells found among few clean ones, and visited"),
+        ("notify_many", "the same among many"),
+    ],
+    [
+        ("notify_few_again", "notify_few"),
+        ("notify_many_reopened", "notify_many, after the store was closed and opened"),
+    ],
+    [
+        ("notify_few_last", "notify_few"),
+        ("notify_many_processed", "notify_many, after many notifications were processed"),
+    ],
+];
+
+/// How much longer the scans take that find what is dirty.
+const fn found(many: &'static str, few: &'static str) -> Row {
+    ratio(many, few, " scan", |turn| Some(turn.p50)).at_most(FOUND_MAX)
+}
+
+/// And how much longer all takes.
+const fn worked(many: &'static str, few: &'static str) -> Row {
+    ratio(many, few, " all", |turn| Some(1.0 / turn.rate))
+}
+
+const ROWS: [Row; 8] = [
+    rate("snapshot_scan", "raw_scan").at_least(ONE_MIN),
+    rate("snapshot_scan_ten", "raw_scan").at_least(TEN_MIN),
+    found("notify_many", "notify_few"),
+    found("notify_many_reopened", "notify_few_again"),
+    found("notify_many_processed", "notify_few_last"),
+    worked("notify_many", "notify_few"),
+    worked("notify_many_reopened", "notify_few_again"),
+    worked("notify_many_processed", "notify_few_last"),
+];
+
+/// Scans of a snapshot against the store's own, and of notifications among clean cells.
+///
+/// Cells with one version and with ten that nothing collects. Then a thousand dirty cells that
+/// workers find by scanning alone, among few clean cells and among many: at first, after the store
+/// was opened again, and after many notifications were processed. The arms take turns in blocks of
+/// half a second at most, in an order drawn from the seed. Everything that a scan returns is looked
+/// at, and every notification must be processed exactly once: exit status 3 otherwise.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator-bench micro scan --quick --out results
+  percolator-bench micro scan --clean 10000000 --data /mnt/disk/bench --json")]
+pub(crate) struct Scan {
+    #[command(flatten)]
+    measure: Measure,
+    /// How many cells there are in each table that is scanned.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    cells: usize,
+    /// How many clean cells are many, at a hundred and fifty bytes each [default: 10000000, or
+    /// 1000000 with --quick].
+    #[arg(long, value_name = "N")]
+    clean: Option<usize>,
+    /// How many clean cells are few.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    few: usize,
+    /// How many cells are dirty at a time.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    dirty: usize,
+    /// How many notifications are processed before the last look [default: 1000000, or 100000 with
+    /// --quick].
+    #[arg(long, value_name = "N")]
+    processed: Option<usize>,
+    /// A new directory for the data, which stays; a temporary one when it is left away.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// What was found, once and as it was written or not.
+#[derive(Debug, Default)]
+struct Check {
+    /// Rows that scans returned.
+    rows: u64,
+    /// Those that were missing, too many or not as they were written.
+    wrong: u64,
+    /// Notifications that were processed, and those that should have been.
+    observed: u64,
+    notified: u64,
+}
+
+impl Benchmark for Scan {
+    fn common(&self) -> &Common {
+        &self.measure.common
+    }
+
+    async fn measure(&self, context: &Context) -> anyhow::Result<Option<Report>> {
+        let Scan { cells, few, dirty, .. } = *self;
+        let sized = |given: Option<usize>, quick, full| {
+            given.unwrap_or(self.measure.common.sized(quick, full))
+        };
+        let clean = sized(self.clean, 1_000_000, 10_000_000);
+        let processed = sized(self.processed, 100_000, 1_000_000);
+        within("cells", cells, ROWS_AT_ONCE..=1_000_000)?;
+        within("dirty", dirty, 1..=few)?;
+        within("few", few, 1..=CLEAN_MAX)?;
+        within("clean", clean, few..=CLEAN_MAX)?;
+        within("processed", processed, 0..=CLEAN_MAX)?;
+        let turns = self.measure.turns(10.0)?;
+        let place = Place::of(self.data.as_deref())?;
+        let mut check = Check::default();
+        let loading = Progress::new(context.out.quiet, None);
+        loading.say(0, "loading rows");
+        let mut rows = Rows::create(&place.join("rows"), cells, turns.seed).await?;
+        let turn = async |arm: usize| rows.turn(arm, turns.block()).await;
+        let Some(mut arms) = turns.measure(context, rows::ARMS, turn).await? else {
+            return Ok(None);
+        };
+        rows.check_all().await?;
+        (check.rows, check.wrong) = (rows.seen, rows.wrong);
+        drop(rows);
+        loading.say(1, "loading clean cells");
+        let mut worlds = Vec::new();
+        for (name, clean) in [("few", few), ("many", clean)] {
+            let world = World::create(context, &place.join(name), clean).await?;
+            let Some(world) = world else { return Ok(None) };
+            worlds.push(world);
+        }
+        for (number, stage) in STAGES.into_iter().enumerate() {
+            match number {
+                1 => {
+                    let old = worlds.remove(1);
+                    worlds.push(old.reopen().await?);
+                }
+                2 => {
+                    loading.say(2, "processing notifications");
+                    worlds[1].process(processed).await?;
+                }
+                _ => {}
+            }
+            let turn = async |at: usize| worlds[at].turn(dirty, turns.block()).await;
+            let Some(measured) = turns.measure(context, stage, turn).await? else {
+                return Ok(None);
+            };
+            arms.extend(measured);
+        }
+        for world in &mut worlds {
+            world.check_all(&mut check).await?;
+        }
+        let settings = json!({
+            "quick": self.measure.common.quick,
+            "durability": "buffered",
+            "cells": cells,
+            "versions": VERSIONS,
+            "dirty": dirty,
+            "clean_few": few,
+            "clean_many": clean,
+            "processed": processed,
+            "key_bytes": KEY_BYTES,
+            "value_bytes": VALUE_BYTES,
+            "cache_bytes": CACHE_BYTES,
+        });
+        Ok(Some(self.report(settings, turns, &arms, &check, clean)))
+    }
+}
+
+impl Scan {
+    fn report(
+        &self,
+        settings: serde_json::Value,
+        turns: crate::Turns,
+        arms: &[Measured],
+        check: &Check,
+        clean: usize,
+    ) -> Report {
+        let figures = figures(turns, arms, &ROWS);
+        let plot = plot(&figures, [self.dirty, clean, self.few]);
+        let Check { rows, wrong, observed, notified } = check;
+        let why = format!("{wrong} rows were not as they were written, or a notification was lost");
+        let counts = json!({
+            "rows": rows, "wrong": wrong, "observed": observed, "notified": notified,
+        });
+        Report::of_arms("scan", settings, turns, arms, figures)
+            .check_counts(counts, *wrong == 0 && observed == notified, &why)
+            .plot("scan.svg", plot)
+    }
+}
+
+/// The plot: each ratio beside its bar.
+fn plot(figures: &[Figure], sizes: [usize; 3]) -> String {
+    let bar = |at: usize| figures.get(at)?.estimate.map(Column::from);
+    let series = |name: &str, role, places: std::ops::Range<usize>| BarSeries {
+        name: name.to_owned(),
+        role,
+        values: (0..5).map(|at| bar(at).filter(|_| places.contains(&at))).collect(),
+    };
+    let [dirty, many, few] = sizes.map(|size| grouped(size as u64));
+    Bars {
+        title: "Scans".into(),
+        subtitle: format!(
+            "A snapshot's cells a second over the store's own; and how many times as long it takes to \
+             find {dirty} dirty cells among {many} clean ones as among {few}."
+        ),
+        y: Axis::linear("ratio", Unit::Plain),
+        groups: [
+            "one version",
+            "ten versions",
+            "dirty cells",
+            "the same, reopened",
+            "the same, many processed",
+        ]
+        .map(str::to_owned)
+        .into(),
+        series: vec![
+            series("snapshot / raw, higher is better", Role::Ours(0), 0..2),
+            series("many / few clean, lower is better", Role::Ours(1), 2..5),
+        ],
+        references: vec![
+            Reference::y(ONE_MIN, "one version: at least"),
+            Reference::y(TEN_MIN, "ten versions: at least"),
+            Reference::y(FOUND_MAX, "dirty cells: at most"),
+        ],
+    }
+    .svg()
+}

@@ -1,0 +1,239 @@
+//! What a benchmark's JSON says, as tables: for a terminal, and for the page about all of them.
+
+use serde_json::Value;
+
+use crate::report::number;
+
+/// The headings of [`figure_row`].
+pub(crate) const FIGURES: [&str; 7] =
+    ["figure", "median", "95 %", "each CPU-s", "bar", "paper", ""];
+
+/// A figure as a row of its benchmark's table.
+pub(crate) fn figure_row(figure: &Value) -> [String; 7] {
+    let of = |name: &str| figure[name].as_f64();
+    let text = |name: &str| of(name).map(number).unwrap_or_default();
+    let interval = of("low").zip(of("high")).filter(|(low, high)| low < high);
+    let interval = interval.map(|(low, high)| format!("{} to {}", number(low), number(high)));
+    let sign = if figure["at_most"] == true { "<=" } else { ">=" };
+    [
+        plain(&figure["name"]),
+        text("median"),
+        interval.unwrap_or_default(),
+        text("median_per_cpu"),
+        of("bar").map(|bar| format!("{sign} {}", number(bar))).unwrap_or_default(),
+        text("paper"),
+        figure["verdict"].as_str().unwrap_or_default().to_owned(),
+    ]
+}
+
+/// A value without quotation marks, and a number as in a table.
+pub(crate) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(n) => n.as_f64().map_or(n.to_string(), number),
+        other => other.to_string(),
+    }
+}
+
+/// Names and values in one line.
+pub(crate) fn list(values: &Value) -> String {
+    let values = values.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let values = values.map(|(name, value)| format!("{} {}", name.replace('_', " "), plain(value)));
+    values.collect::<Vec<_>>().join(", ")
+}
+
+/// The settings of a benchmark in one line.
+pub(crate) fn settings(told: &Value) -> String {
+    let mut settings = told["settings"].clone();
+    // Where the data was is nobody's business.
+    settings.as_object_mut().map(|settings| settings.remove("data"));
+    list(&settings)
+}
+
+/// A column: its heading, and where its cell lies in a row's JSON.
+type Column = (&'static str, &'static str);
+
+/// A table as it is printed.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) about: &'static str,
+    pub(crate) header: Vec<&'static str>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+/// A table of a benchmark's own: what it is of, where its rows lie, and its columns.
+struct Rows {
+    about: &'static str,
+    at: &'static str,
+    columns: &'static [Column],
+}
+
+/// All there are; a benchmark has some of them. A row without any of the numbers is left out.
+const TABLES: [Rows; 9] = [
+    Rows {
+        about: "The arms:",
+        at: "/arms",
+        columns: &[
+            ("arm", "/name"),
+            ("operations/s", "/ops_per_s"),
+            ("each CPU-s", "/ops_per_cpu_s"),
+            ("p50 µs", "/p50_us"),
+            ("p99 µs", "/p99_us"),
+            ("one operation", "/operation"),
+        ],
+    },
+    Rows {
+        about: "What a write of one cell asks of the store:",
+        at: "/ladder",
+        columns: &[
+            ("arm", "/arm"),
+            ("reads", "/per_transaction/reads"),
+            ("writes", "/per_transaction/writes"),
+            ("conditions", "/per_transaction/conditions"),
+            ("cells changed", "/per_transaction/cells_changed"),
+            ("beyond the line above", "/gains"),
+        ],
+    },
+    Rows {
+        about: "Ours, at each rate (parts of the repository in the time of a pass of rows):",
+        at: "/ours",
+        columns: &[
+            ("rate", "/rate"),
+            ("documents/s", "/documents_per_s"),
+            ("clustered/s", "/clustered/documents_per_s"),
+            ("each CPU-s", "/clustered/documents_per_cpu_s"),
+            ("median delay, s", "/delay/median_s"),
+            ("95 %", "/delay/p95_s"),
+            ("99 %", "/delay/p99_s"),
+            ("not kept up with", "/saturated"),
+        ],
+    },
+    Rows {
+        about: "The others, as fast as they go, and what documents wait at the lowest rate:",
+        at: "/rivals",
+        columns: &[
+            ("program", "/name"),
+            ("documents/s", "/documents_per_s"),
+            ("each CPU-s", "/documents_per_cpu_s"),
+            ("median delay, s", "/rates/0/delay/median_s"),
+            ("95 %", "/rates/0/delay/p95_s"),
+        ],
+    },
+    Rows {
+        about: "As fast as it goes:",
+        at: "/arms",
+        columns: &[
+            ("arm", "/name"),
+            ("Trade-Results/s", "/trade_results_per_s/median"),
+            ("all/s", "/transactions_per_s/median"),
+            ("Trade-Results/CPU-s", "/trade_results_per_cpu_s/median"),
+            ("cores used", "/cores_used/median"),
+            ("conflicts", "/conflicts"),
+        ],
+    },
+    Rows {
+        about: "At half that rate:",
+        at: "/stores",
+        columns: &[
+            ("store", "/store"),
+            ("all/s", "/open_loop/per_second"),
+            ("p50, ms", "/open_loop/p50_ms"),
+            ("p99, ms", "/open_loop/p99_ms"),
+            ("sent late, p99, ms", "/open_loop/lateness_p99_ms"),
+            ("waited when it was given up", "/open_loop/saturated"),
+            ("loaded in, s", "/loaded_s"),
+            ("violations of the books", "/violations"),
+        ],
+    },
+    Rows {
+        about: "What one operation takes:",
+        at: "/profile",
+        columns: &[
+            ("arm", "/arm"),
+            ("instructions", "/instructions"),
+            ("ours", "/ours"),
+            ("the engine's", "/engine"),
+            ("the allocator's", "/allocator"),
+            ("others'", "/others"),
+            ("allocations", "/allocations"),
+            ("file calls", "/file_calls"),
+            ("written bytes", "/written_bytes"),
+        ],
+    },
+    Rows {
+        about: "Nearer to that rate:",
+        at: "/open_loops",
+        columns: &[
+            ("store", "/store"),
+            ("share", "/share"),
+            ("all/s", "/per_second"),
+            ("p50, ms", "/p50_ms"),
+            ("p99, ms", "/p99_ms"),
+            ("sent late", "/sent_late"),
+            ("waited when it was given up", "/saturated"),
+        ],
+    },
+    Rows {
+        about: "Requests for columns:",
+        at: "/reads",
+        columns: &[
+            ("values", "/values"),
+            ("one by one", "/one_by_one"),
+            ("with columns read ahead", "/ahead"),
+        ],
+    },
+];
+
+/// The tables of a benchmark.
+pub(crate) fn of(told: &Value) -> Vec<Table> {
+    let table = |Rows { about, at, columns }: &Rows| {
+        let rows = told.pointer(at).and_then(Value::as_array).into_iter().flatten();
+        let rows: Vec<Vec<String>> = rows.filter_map(|row| cells(row, columns)).collect();
+        let header = columns.iter().map(|(heading, _)| *heading).collect();
+        (!rows.is_empty()).then_some(Table { about, header, rows })
+    };
+    TABLES.iter().filter_map(table).collect()
+}
+
+/// `None` of a row that is another table's.
+fn cells(row: &Value, columns: &[Column]) -> Option<Vec<String>> {
+    // The second column says whose row it is: each table has another one there.
+    row.pointer(columns.get(1)?.1).filter(|value| !value.is_null())?;
+    let cell = |(_, at): &Column| match row.pointer(at) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::Number(n)) => n.as_f64().map_or(n.to_string(), number),
+        Some(Value::Bool(yes)) => if *yes { "yes" } else { "" }.to_owned(),
+        // Of violations there should be none.
+        Some(Value::Array(all)) => all.len().to_string(),
+        Some(value) => plain(value),
+    };
+    Some(columns.iter().map(cell).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rows_are_told_by_what_they_have() {
+        let of = |told: Value| {
+            let rows = of(&told).into_iter().flat_map(|table| table.rows);
+            rows.map(|row| row.join("|")).collect::<Vec<_>>().join("\n")
+        };
+        let arm =
+            json!({ "name": "get", "ops_per_s": 12_345.0, "p50_us": 1.25, "operation": "a get" });
+        let arms = of(json!({ "arms": [arm] }));
+        assert_eq!(arms, "get|12,345||1.25||a get");
+        let arm =
+            json!({ "name": "rpc_2", "trade_results_per_s": { "median": 96.0 }, "conflicts": 0.0 });
+        let arms = of(json!({ "arms": [arm] }));
+        assert_eq!(arms, "rpc_2|96||||0");
+        let store = json!({ "store": "rpc", "open_loop": { "per_second": 5 }, "violations": [] });
+        assert_eq!(of(json!({ "stores": [store] })), "rpc|5||||||0");
+        let rate = json!({ "rate": 0.003, "documents_per_s": 9.0, "saturated": true });
+        assert_eq!(of(json!({ "ours": [rate] })), "0.0030|9||||||yes");
+        assert_eq!(of(json!({})), "");
+    }
+}
