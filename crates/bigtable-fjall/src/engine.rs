@@ -1,7 +1,7 @@
 //! The state of an open store: what its tables and its committer share.
 //!
-//! This file says what an engine is, and how its locks are taken. What is done with an engine is in
-//! the files of the rooms, as functions over it.
+//! This file has the state of an engine, and how its locks are taken. The files of the rooms have
+//! functions over it.
 
 use std::cell::Cell;
 use std::io;
@@ -43,7 +43,7 @@ pub(crate) struct Engine {
     pub(crate) memory: RwLock<Memory>,
     /// Newest versions that need not be looked for.
     pub(crate) recent: Mutex<Recent>,
-    /// What readers see of the engine.
+    /// The state that readers see.
     pub(crate) snapshots: Snapshots,
     floor: AtomicU64,
     /// The file system of the store's directory.

@@ -58,7 +58,7 @@ pub trait StoreLayer: Send + Sync + Debug {
         request
     }
 
-    /// What stands for an open table: the table itself.
+    /// The table that callers get for an open one: that table itself.
     fn table(&self, table: Arc<dyn Table>) -> Arc<dyn Table> {
         table
     }

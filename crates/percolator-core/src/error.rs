@@ -81,7 +81,7 @@ pub enum Error {
     Invalid {
         /// Which part of the request is invalid.
         kind: InvalidKind,
-        /// What is wrong with it, and what helps.
+        /// The mistake, and a remedy.
         what: String,
     },
     /// A record in the store does not decode.

@@ -15,7 +15,7 @@ pub mod admin {
     };
 }
 
-/// What several processes need to work on one store: oracles, and locks.
+/// Oracles and locks: several processes need them to work on one store.
 pub mod cluster {
     pub use crate::{
         Holder, LockService, Oracle, OracleNode, OracleOptions, OracleRole, ProcessLocks, Stamp,

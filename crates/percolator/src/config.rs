@@ -239,8 +239,7 @@ impl Config {
             return Err(Error::invalid(
                 InvalidKind::Options,
                 "no store: give `store = \"bigtable://HOST:PORT/PROJECT/INSTANCE\"` in \
-                 percolator.toml, or PERCOLATOR_STORE"
-                    .to_owned(),
+                 percolator.toml, or PERCOLATOR_STORE",
             ));
         };
         StoreAddress::from_env(store).map_err(|error| self.wrong("store", &error.to_string()))
@@ -262,7 +261,7 @@ impl Config {
             }
             _ => {
                 let what = "tls: give authority, certificate and key, or none of them";
-                Err(Error::invalid(InvalidKind::Options, what.to_owned()))
+                Err(Error::invalid(InvalidKind::Options, what))
             }
         }
     }
@@ -304,8 +303,7 @@ impl Config {
             return Err(Error::invalid(
                 InvalidKind::Options,
                 "no oracles: give `oracles = [\"HOST:PORT\"]` in percolator.toml, or \
-                 PERCOLATOR_ORACLES=HOST:PORT"
-                    .to_owned(),
+                 PERCOLATOR_ORACLES=HOST:PORT",
             ));
         }
         let lifetime = self.settings.get("locks.lifetime_ms").and_then(|(v, _)| v.as_integer());

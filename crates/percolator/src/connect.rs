@@ -196,10 +196,7 @@ impl Percolator {
                 let none = "locks.tls: there are no certificates; give tls.authority, tls.certificate \
                             and tls.key";
                 let tls = cluster.tls.as_ref().ok_or_else(|| {
-                    percolator_core::Error::invalid(
-                        percolator_core::InvalidKind::Options,
-                        none.to_owned(),
-                    )
+                    percolator_core::Error::invalid(percolator_core::InvalidKind::Options, none)
                 })?;
                 Arc::new(EtcdLocks::with_tls(members, options, tls).map_err(invalid)?)
             }

@@ -72,12 +72,8 @@ pub use bigtable_fjall::Durability;
 pub use database::Percolator;
 #[cfg(feature = "embedded")]
 pub use embedded::OpenOptions;
-pub use percolator_core::face::{
-    AbortReason, Attempt, Bytes, Change, Client, Column, Conflict, Error, InvalidKind, Observer,
-    Options, Receipt, Registration, Result, RowKey, RowRange, Scan, ScannedRow, Snapshot, Table,
-    Timestamp, Transaction, Value, WorkerOptions, Workers,
-};
-pub use percolator_core::face::{observe, transaction};
+// The names of the root; the modules below that have more in them take the place of its own.
+pub use percolator_core::face::*;
 
 /// Looking after a database: garbage collection, locks, counters, the history of a cell.
 pub mod admin {
@@ -111,6 +107,3 @@ pub mod runtime {
 
     pub use crate::tokio_runtime::TokioRuntime;
 }
-
-/// The store under a database: the crate `bigtable`, and the tables that Percolator keeps there.
-pub use percolator_core::face::store;

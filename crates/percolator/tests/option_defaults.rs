@@ -34,7 +34,7 @@ fn actual(options: &impl Debug) -> BTreeMap<String, String> {
     text.lines().filter_map(field).collect()
 }
 
-/// What `Debug` shows of a default that is documented as `10 s`, `2,000 changes` or `no bound`.
+/// The text that `Debug` shows for a default documented as `10 s`, `2,000 changes` or `no bound`.
 fn shown(stated: &str) -> String {
     let words: Vec<&str> = stated.trim_matches('`').split(' ').collect();
     match words[..] {

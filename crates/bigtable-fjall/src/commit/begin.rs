@@ -34,7 +34,7 @@ impl Begun {
         }
     }
 
-    /// What became of it. Nothing of the engine is held meanwhile.
+    /// Waits for the outcome. Nothing of the engine is held meanwhile.
     pub(crate) async fn outcome(self) -> Result<Outcome> {
         match self {
             Begun::Done(outcome) => outcome,
@@ -43,7 +43,7 @@ impl Begun {
     }
 }
 
-/// What came of a request that is committed at once or not at all.
+/// The end of a request that is committed at once or not at all.
 pub(crate) enum Tried {
     Done(Result<Outcome>),
     /// Nothing was done: here it is again.

@@ -68,7 +68,7 @@ impl Writes {
 pub(crate) enum Refused {
     /// It asks for what it cannot get.
     Request(Error),
-    /// What lies on disk could not be read.
+    /// A file could not be read.
     Fault(Fault),
 }
 
@@ -89,8 +89,7 @@ impl From<Fault> for Refused {
 pub(crate) struct Batch {
     pub(crate) writes: Puts,
     pub(crate) memory: Vec<MemoryChange>,
-    /// What the batch puts under columns' own keys, in groups that keep the newest
-    /// first.
+    /// The batch puts these under columns' own keys, in groups that keep the newest first.
     pub(crate) newest: SmallVec<[(Slice, Option<Slice>); 1]>,
     /// What it puts into write buffers, in bytes.
     pub(crate) bytes: u64,

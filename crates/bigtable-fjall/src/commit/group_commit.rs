@@ -26,7 +26,7 @@ pub(super) enum Job<'a> {
     Rows(&'a RowsWork),
 }
 
-/// Whose thread commits a group.
+/// The thread that commits a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
     /// The thread of the caller, which polls futures.
@@ -93,7 +93,7 @@ pub(super) fn commit_group<'a>(
     drop(placed);
     if let Err(error) = written {
         for outcome in &mut outcomes {
-            // What was refused before the batch was written stays refused.
+            // A request that was refused before the batch was written stays refused.
             if matches!(outcome, Ok(Outcome::Matched(_) | Outcome::Committed(_))) {
                 *outcome = Err(error.clone());
             }

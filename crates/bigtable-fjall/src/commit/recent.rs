@@ -46,7 +46,7 @@ pub(crate) struct Recent {
     whole_since: u64,
 }
 
-/// What is remembered of a key.
+/// The memory of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Recall {
     /// The pack under it.
@@ -115,7 +115,7 @@ impl Recent {
         self.whole_since = self.as_of + 1;
     }
 
-    /// What is remembered under a column's key.
+    /// The memory of a column's key.
     pub(crate) fn get(&mut self, key: &[u8]) -> Recall {
         if let Some(value) = self.young.get(key) {
             return value.clone().into();

@@ -97,7 +97,7 @@ impl Watched {
         let woken = if is_other { std::mem::take(&mut state.waiting) } else { Vec::new() };
         drop(state);
         for waiting in woken {
-            // One that has gone does not want to know.
+            // A waiter may have gone: then nobody hears of it.
             let _ = waiting.send(());
         }
     }

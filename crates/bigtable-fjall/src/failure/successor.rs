@@ -39,8 +39,8 @@ pub(super) fn report_failure(engine: &Engine) {
 
 /// Looks at the journal, while nobody writes to it.
 pub(super) fn find_tail(engine: &Engine) -> io::Result<Tail> {
-    // Who wrote has found the engine failed, and has left; what a panic has left behind is looked
-    // at by nobody here.
+    // A writer that was at work has found the engine failed, and has left. Nobody looks here at
+    // the state that a panic has left behind.
     let lead = locked(&engine.lead);
     let mut acknowledged = Acknowledged::default();
     for keyspace in lead.keyspaces().chain([&engine.catalog.0]) {
@@ -55,7 +55,7 @@ pub(super) fn find_tail(engine: &Engine) -> io::Result<Tail> {
     Tail::find(&engine.directory.engine(), acknowledged, failure, engine.sync())
 }
 
-/// What stays of an engine that was closed.
+/// The parts of a closed engine that the next one needs.
 pub(super) struct Closed {
     path: PathBuf,
     options: Options,
@@ -65,7 +65,7 @@ pub(super) struct Closed {
     ids_from: u32,
 }
 
-/// What stays of a table.
+/// The parts of a table that the next engine needs.
 pub(super) struct Described {
     id: u32,
     name: String,

@@ -1,10 +1,10 @@
-//! What a selection asks for, with families as their numbers in keys.
+//! The columns of a selection, with families as their numbers in keys.
 
 use bigtable::{Bytes, ColumnSelect, Qualifiers};
 
 use crate::layout::key::Shape;
 
-/// What is selected of a family, and the family's number.
+/// The selected columns of a family, and the family's number.
 #[derive(Clone, Copy)]
 pub(crate) struct Chosen<'a> {
     pub(crate) family: u8,

@@ -61,7 +61,7 @@ fn open_unopened(
     let mut groups = Vec::new();
     for group in &schema.groups {
         let group = open_group(engine, lead, group).map_err(|e| reading(e.into()))?;
-        // What the engine recovered may still have to be written out.
+        // Buffers that the engine recovered may still have to be written out.
         if let Err(error) = group.keyspaces().try_for_each(|keyspace| make_room(engine, keyspace)) {
             engine.stop(&error);
             return Err(fault::stopped());

@@ -18,7 +18,7 @@ const UNREAD_MAX: u64 = 64;
 /// Why these locks are never poisoned.
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
-/// What readers see of an engine, batch after batch.
+/// The state of an engine that readers see, batch after batch.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
     /// The state after the last batch, if anybody has asked for it.

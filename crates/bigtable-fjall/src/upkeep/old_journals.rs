@@ -66,7 +66,7 @@ pub(crate) fn look_for_journals(engine: &Engine, looks: &mut Looks) {
         return;
     }
     let Ok(_lead) = engine.wait_to_lead() else { return };
-    // Whoever asks for something next meets the same error.
+    // The next request meets the same error.
     if engine.db.journal_count() > 1 {
         let _ = free_journals(engine, u64::MAX);
     }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::{AtCommit, Family, Mutation, TimeRange, sync::locked};
 
-/// What was asked, by the names of the methods.
+/// The names of the methods that were called.
 type Asked = Arc<Mutex<Vec<&'static str>>>;
 
 /// A store, and a table, whose every answer is another than the default.

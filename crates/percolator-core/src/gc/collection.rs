@@ -11,7 +11,7 @@ use crate::gc::registration::Watched;
 use crate::gc::samples::Samples;
 use crate::txn::open_readers::OpenReaders;
 
-/// What this client's registration says, as far as it knows. The lock is held while it is written.
+/// This client's registration, as far as it knows. The lock is held while it is written.
 pub(crate) type Registered = futures::lock::Mutex<Option<Bytes>>;
 
 /// The memory of a client for garbage collection.

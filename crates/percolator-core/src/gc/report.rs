@@ -53,7 +53,7 @@ impl GcCounts {
     }
 }
 
-/// What came of a round of garbage collection.
+/// The report of a round of garbage collection.
 ///
 /// See [`Client::gc`](crate::Client::gc).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bigtable::sync::locked;
 
-/// What a client knows of the store's backlog.
+/// A client's knowledge of the store's backlog.
 #[derive(Debug, Default)]
 pub(crate) struct Admission(Mutex<Looked>);
 

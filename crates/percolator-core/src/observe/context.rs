@@ -33,7 +33,7 @@ pub(super) type Unwalked = BTreeMap<String, VecDeque<RowRange>>;
 /// The observers of each column, by table: to be looked up without a copy of the table's name.
 type Observers = BTreeMap<String, BTreeMap<Column, Arc<[Arc<Registration>]>>>;
 
-/// What the workers of a process share.
+/// The state that the workers of one `observe` share.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) hints: Arc<Queue>,
@@ -61,7 +61,7 @@ pub(super) struct Scans {
     pause: Duration,
 }
 
-/// What was told of the machinery's failures.
+/// The failures of the machinery that were reported.
 #[derive(Debug, Default)]
 struct Reports {
     /// When the next one may be told.

@@ -11,7 +11,7 @@ use crate::Error;
 use crate::observe::options::WorkerOptions;
 use crate::records::column::Cell;
 
-/// What the bookkeeping of failures says.
+/// The end of a failure: another attempt, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delay {
     Until(Duration),

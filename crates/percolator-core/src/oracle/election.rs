@@ -129,7 +129,7 @@ impl OracleNode {
         if options.window == 0 {
             return Err(Error::invalid(
                 InvalidKind::Options,
-                "an oracle's window of no timestamps".to_owned(),
+                "an oracle's window of no timestamps",
             ));
         }
         if options.address.len() > ADDRESS_BYTES_MAX {

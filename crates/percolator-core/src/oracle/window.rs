@@ -168,7 +168,7 @@ impl WindowOracle {
         if window == 0 {
             return Err(Error::invalid(
                 InvalidKind::Options,
-                "an oracle's window of no timestamps".to_owned(),
+                "an oracle's window of no timestamps",
             ));
         }
         let table = open_table(store).await?;

@@ -153,7 +153,7 @@ impl Transaction {
             Some(plan) => self.prewrite_plan(plan).await,
             None => Err(Error::invalid(
                 InvalidKind::Transaction,
-                "the transaction wrote nothing to prewrite".to_owned(),
+                "the transaction wrote nothing to prewrite",
             )),
         }
     }

@@ -32,7 +32,7 @@ pub struct Attempt {
 /// See [`Client::transact_receipt`](crate::Client::transact_receipt) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt<T> {
-    /// What the closure returned.
+    /// The value that the closure returned.
     pub value: T,
     /// The timestamp at which the transaction's writes are visible; its start timestamp if it wrote
     /// nothing.
@@ -98,10 +98,7 @@ where
     let value = work(Attempt { tx, home: home.clone() }).await?;
     let tx = locked(&home).take();
     let kept = || {
-        Error::invalid(
-            InvalidKind::Transaction,
-            "the closure kept its transaction: let go of it".to_owned(),
-        )
+        Error::invalid(InvalidKind::Transaction, "the closure kept its transaction: let go of it")
     };
     let commit_ts = tx.ok_or_else(kept)?.commit().await?;
     Ok(Receipt { value, commit_ts })

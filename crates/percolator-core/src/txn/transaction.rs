@@ -408,7 +408,7 @@ pub(crate) fn check_row(row: &RowKey) -> Result<()> {
     match row.as_bytes().len() {
         0 => Err(Error::invalid(
             InvalidKind::RowKey,
-            "an empty row key: a key has at least one byte".to_owned(),
+            "an empty row key: a key has at least one byte",
         )),
         1..=bigtable::ROW_KEY_BYTES_MAX => Ok(()),
         n => Err(Error::invalid(
