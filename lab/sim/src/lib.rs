@@ -5,6 +5,7 @@
 //!   workload  clients and observers, written against the core's own API
 //!   nemesis   kills, pauses, partitions, power cuts, clock steps, fail-overs, ...
 //!   --------  percolator-core, unchanged
+//!   mutated   takes a defence away, in a build with mutants
 //!   remote_store, oracle, lock_service    what its processes hold
 //!   gathered                              what waits there, to go in one request
 //!   codec, transport                      bytes that are lost, late, doubled, out of order
@@ -47,6 +48,7 @@ pub mod check;
 pub mod crash_points;
 pub mod history;
 pub mod model;
+pub mod mutated;
 pub mod threads;
 pub mod typed_ops;
 

@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::mutated::silence;
 use bigtable::{Mutation, RowKey, RowMutation, Selection, Syncing, Table, TimeRange};
 use futures::FutureExt;
-use percolator_core::mutants::silence;
 
 use crate::store::{READY, StoreServer};
 use crate::tally::Sometimes;

@@ -244,7 +244,7 @@ impl World {
     /// Opens a client in a process, however often it takes.
     pub(crate) async fn client(&self, runtime: &ProcessRuntime) -> Client {
         let timeout = self.swarm.timeout;
-        let services = Services {
+        let services = crate::mutated::services(Services {
             store: Arc::new(self.remote_store(runtime.process)),
             oracle: Arc::new(RemoteOracle {
                 runtime: runtime.clone(),
@@ -256,7 +256,7 @@ impl World {
             }),
             locks: self.lock_service(runtime).await,
             runtime: Arc::new(runtime.clone()),
-        };
+        });
         loop {
             match Client::open(services.clone(), self.swarm.options.clone()).await {
                 Ok(client) => return client,

@@ -99,10 +99,6 @@ async fn pass_table(
     for column in columns {
         select = select.column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
     }
-    if off(mutants::SCANS_ONE_TABLET) {
-        tablets.sort_by(|a, b| format!("{a:?}").cmp(&format!("{b:?}")));
-        tablets.truncate(1);
-    }
     tablets.truncate(TABLETS_MAX);
     let around = || tablets.iter().flat_map(|tablet| around(context, table, tablet, places));
     if !context.hints.is_empty() {

@@ -145,11 +145,10 @@ async fn status(_shared: &Shared, primary: &Cell, start_ts: Timestamp) -> Result
     let q = || primary.column.to_bytes();
     let at = TimeRange::at(start_ts);
     let locks = if off(mutants::ANY_LOCK_IS_THE_PRIMARY) { TimeRange::ALL } else { at };
-    let records_max = if off(mutants::NEWEST_RECORD_ONLY) { 1 } else { u32::MAX };
     let select = Selection::default()
         .column(LOCK, q(), locks, 1)
         .column(ROLLBACK, q(), at, 1)
-        .column(WRITE, q(), TimeRange::since(start_ts), records_max);
+        .column(WRITE, q(), TimeRange::since(start_ts), u32::MAX);
     let row = primary.table.store().read_row(&primary.row, &select).await?;
     for cell in row.versions(&WRITE, &primary.column.to_bytes()) {
         if Write::decode(&cell.value)?.start_ts == start_ts {

@@ -14,14 +14,7 @@ pub(crate) async fn begin(shared: &Arc<Shared>) -> Result<Transaction> {
     shared.take_turn(0).await;
     shared.check_open()?;
     let starting = shared.readers().starting();
-    let mut stamp = shared.oracle().timestamp().await?;
-    if off(mutants::STALE_BEGIN) {
-        // As if it had been asked for ahead, when the transaction before this one began.
-        stamp = match mutants::ask_ahead(shared.incarnation(), stamp) {
-            Some(stale) => stale,
-            None => shared.oracle().timestamp().await?,
-        };
-    }
+    let stamp = shared.oracle().timestamp().await?;
     let open = starting.moved_to(stamp.timestamp);
     // Costs nothing unless observers were registered meanwhile; `notify` must know of them.
     shared.schema(stamp.schema_version).await?;

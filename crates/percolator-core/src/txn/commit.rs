@@ -60,8 +60,6 @@ pub struct Prewritten {
     plan: Plan,
     pulse: Pulse,
     notifications: BTreeSet<Cell>,
-    /// Always `None`: a commit timestamp from before the locks (H08).
-    early: Option<crate::Stamp>,
 }
 
 /// A transaction past its commit point whose secondaries are still locked.
@@ -162,11 +160,6 @@ impl Transaction {
         let Transaction { shared, notifications, .. } = self;
         check_limits(&shared, &plan)?;
         let mut pulse = Pulse::new(&plan, shared.runtime().now());
-        let early = if off(mutants::COMMIT_TS_FIRST) {
-            shared.oracle().timestamp().await.ok()
-        } else {
-            None
-        };
         let locked = {
             let prewrite = pin!(prewrite(&shared, &plan));
             with_heartbeat(&shared, &plan, &mut pulse, prewrite).await
@@ -174,7 +167,7 @@ impl Transaction {
         if let Err(reason) = locked {
             return Err(give_up(&shared, &plan, reason).await);
         }
-        Ok(Prewritten { shared, plan, pulse, notifications, early })
+        Ok(Prewritten { shared, plan, pulse, notifications })
     }
 
     /// A transaction that only notifies takes a commit timestamp and has no primary.
@@ -193,9 +186,9 @@ impl Prewritten {
     /// # Errors
     /// [`Error::Aborted`], [`Error::Unknown`].
     pub async fn commit_primary(self) -> Result<PrimaryCommitted> {
-        let Prewritten { shared, plan, mut pulse, notifications, early } = self;
+        let Prewritten { shared, plan, mut pulse, notifications } = self;
         let commit_ts = {
-            let decision = pin!(decide_own(&shared, &plan, &notifications, early));
+            let decision = pin!(decide_own(&shared, &plan, &notifications));
             with_heartbeat(&shared, &plan, &mut pulse, decision).await?
         };
         shared.counters().committed.bump();
@@ -247,13 +240,8 @@ async fn decide_own(
     shared: &Shared,
     plan: &Plan,
     notifications: &BTreeSet<Cell>,
-    early: Option<crate::Stamp>,
 ) -> Result<Timestamp> {
-    let stamp = match early {
-        Some(early) => Ok(early),
-        None => shared.oracle().timestamp().await,
-    };
-    let stamp = match stamp {
+    let stamp = match shared.oracle().timestamp().await {
         Ok(stamp) => stamp,
         Err(error) => {
             let reason = AbortReason::Oracle(error.to_string());

@@ -41,19 +41,8 @@ pub(crate) enum Patience {
 
 /// A selection that finds locks and the newest write of these columns at `s`; of all if none.
 pub(crate) fn selection(columns: &[Column], s: Timestamp) -> Selection {
-    let upto =
-        if off(mutants::READS_EXCLUDE_S) { TimeRange::below(s) } else { TimeRange::up_to(s) };
-    let mut select = Selection::default();
-    if !off(mutants::READ_BELOW_FLOOR) {
-        select = select.above(s);
-    }
-    if off(mutants::READS_IGNORE_LOCKS) {
-        let one = |select: Selection, c: &Column| select.column(WRITE, c.to_bytes(), upto, 1);
-        return match columns {
-            [] => select.family(WRITE, upto, 1),
-            _ => columns.iter().fold(select, one),
-        };
-    }
+    let upto = TimeRange::up_to(s);
+    let mut select = Selection::default().above(s);
     if columns.is_empty() {
         return select.family(LOCK, upto, u32::MAX).family(WRITE, upto, 1);
     }
@@ -157,12 +146,6 @@ fn glance(
     column: &Column,
     s: Timestamp,
 ) -> Result<Glanced> {
-    let reads_as_it_should = !off(mutants::READS_EXCLUDE_S)
-        && !off(mutants::READ_BELOW_FLOOR)
-        && !off(mutants::READS_IGNORE_LOCKS);
-    if !reads_as_it_should {
-        return Ok(Glanced::Nothing);
-    }
     let at = Glance { row, qualifier: column.as_bytes(), family: &WRITE, guard: &LOCK, s };
     let glanced = table.store().glance(at).map_err(too_old)?;
     if !matches!(glanced, Glanced::Nothing) {
@@ -259,7 +242,7 @@ pub(crate) async fn versions(
         return Ok(versions);
     }
     let mut select = Selection::default();
-    if !off(mutants::READ_BELOW_FLOOR) && !off(mutants::LONG_VALUE_BELOW_FLOOR) {
+    if !off(mutants::LONG_VALUE_BELOW_FLOOR) {
         select = select.above(s);
     }
     for (index, start_ts) in &long {

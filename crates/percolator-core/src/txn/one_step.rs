@@ -228,9 +228,6 @@ pub(crate) async fn commit_one_step(
             Err(bigtable::Error::TooOld { .. }) => {
                 return Err(aborted(shared, plan, AbortReason::TooOld));
             }
-            Err(bigtable::Error::Unknown { .. }) if off(mutants::UNKNOWN_STEP_MEANS_ABORTED) => {
-                return Err(aborted(shared, plan, AbortReason::RolledBack));
-            }
             Err(bigtable::Error::Unknown { why }) => {
                 let commit_ts = Box::pin(settle_one_step(shared, plan, why)).await?;
                 return Ok(Some(committed_one_step(shared, &at, commit_ts)));

@@ -29,7 +29,8 @@ fn functions(dir: &Path, names: &mut BTreeSet<String>) {
 
 /// Of every crate that has any.
 fn all_mutants() -> impl Iterator<Item = &'static Mutant> {
-    percolator_core::mutants::ALL.iter().chain(bigtable_fjall::mutants::ALL)
+    let of_crates = percolator_core::mutants::ALL.iter().chain(bigtable_fjall::mutants::ALL);
+    of_crates.chain(percolator_sim::mutated::ALL)
 }
 
 /// What stands in backquotes.
