@@ -16,6 +16,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::mutants::{self, off};
 use crate::observe::context::Context;
 use crate::observe::hints::Hint;
+use crate::records::branch::{Branch, change};
 use crate::records::codec::{Reader, put_bytes16, put_bytes32};
 use crate::records::column::Cell;
 use crate::records::layout::{FAILED, NOTIFY};
@@ -120,7 +121,7 @@ pub(crate) async fn replay(shared: &Shared, observer: Option<&str>) -> Result<us
             ],
             ..ConditionalMutation::new(table.notify_key(&aside.row))
         };
-        if table.notify_store().check_and_mutate_row(request).await? {
+        if change(table.notify_store(), request).await? == Branch::Then {
             let cell = Cell::new(&table, &aside.row, &aside.column);
             shared.hints().push(&Hint { cell, at: None });
             replayed += 1;

@@ -10,6 +10,7 @@ use bigtable::{ConditionalMutation, Mutation, Probe, RowKey, Selection, Syncing}
 use bigtable::{TimeRange, Timestamp};
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::records::branch;
 use crate::records::codec::{Reader, put_bytes16};
 use crate::records::layout::SYSTEM;
 use crate::{Column, Error, InvalidKind, Result};
@@ -156,13 +157,8 @@ impl Schema {
         let write = vec![Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, self.encode())];
         let request =
             ConditionalMutation { sync: Syncing::Always, ..ConditionalMutation::new(ROW) };
-        if old.version == 0 {
-            let request =
-                ConditionalMutation { predicate: vec![probe], otherwise: write, ..request };
-            return Ok(!table.check_and_mutate_row(request).await?);
-        }
-        let predicate = vec![probe.with_value_prefix(old.version.to_be_bytes().to_vec())];
-        let request = ConditionalMutation { predicate, then: write, ..request };
-        Ok(table.check_and_mutate_row(request).await?)
+        let version = old.version.to_be_bytes().to_vec();
+        let old = (old.version > 0).then(|| version.into());
+        Ok(branch::replace(table, request, probe, old, write).await?)
     }
 }

@@ -26,6 +26,7 @@ use bigtable::{RowKey, Selection, TimeRange, Timestamp};
 use crate::gc::unfenced::{is_late, verdict_on_locks_seen};
 use crate::mutants::{self, off};
 use crate::observe::hints::Hint;
+use crate::records::branch::{Branch, change};
 use crate::records::column::{Cell, Table};
 use crate::records::layout::{LOCK, ROLLBACK, WRITE};
 use crate::records::lock::Lock;
@@ -108,14 +109,14 @@ async fn decide(shared: &Shared, met: &MetLock) -> Result<Option<Verdict>> {
         None => met.cell.clone(),
     };
     loop {
-        let (request, won) = match status(shared, &primary, met.start_ts).await? {
+        let (request, wins) = match status(shared, &primary, met.start_ts).await? {
             Status::Decided(verdict) => return Ok(Some(verdict)),
             Status::Locked(lock) => {
                 if !is_suspect(shared, met.start_ts, true, &lock).await? {
                     return Ok(None);
                 }
                 let (row, column) = (&primary.row, &primary.column);
-                (rows::roll_back_primary_lock(row, column, met.start_ts, &lock), true)
+                (rows::roll_back_primary_lock(row, column, met.start_ts, &lock), Branch::Then)
             }
             Status::Nothing => {
                 // A parallel prewrite of the primary may be on its way (H02); an owner that is
@@ -125,10 +126,10 @@ async fn decide(shared: &Shared, met: &MetLock) -> Result<Option<Verdict>> {
                     return Ok(None);
                 }
                 let (row, column) = (&primary.row, &primary.column);
-                (rows::roll_back_missing_primary(row, column, met.start_ts), false)
+                (rows::roll_back_missing_primary(row, column, met.start_ts), Branch::Otherwise)
             }
         };
-        if primary.table.store().check_and_mutate_row(request).await? == won {
+        if change(primary.table.store(), request).await? == wins {
             shared.counters().rolled_back.bump();
             tracing::debug!(
                 target: "percolator::resolve", event = "rolled_back",
@@ -216,7 +217,7 @@ async fn apply_to_locks_seen(shared: &Shared, met: &MetLock, verdict: Verdict) -
                 cells.iter_mut().for_each(|cell| cell.lock.notify = false);
             }
             let request = rows::commit(row, met.start_ts, commit_ts, &cells);
-            if table.store().check_and_mutate_row(request).await? {
+            if change(table.store(), request).await? == Branch::Then {
                 shared.counters().rolled_forward.bump();
                 tracing::debug!(
                     target: "percolator::resolve", event = "rolled_forward",

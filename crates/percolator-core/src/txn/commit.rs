@@ -12,6 +12,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use crate::mutants::{self, off};
 use crate::observe::hints::Hint;
 use crate::observe::leave::leave_notifications;
 use crate::options::Secondaries;
+use crate::records::branch::{Branch, change};
 use crate::records::column::Cell;
 use crate::runtime::{Backoff, ROWS_OF_A_COMMIT};
 use crate::shared::Shared;
@@ -219,7 +221,7 @@ impl PrimaryCommitted {
                 |row: &RowPlan| rows::commit(&row.row, start_ts, commit_ts, &row.locked());
             let results = mutate_rows(&self.shared, &self.plan.rows, request).await;
             for (row, result) in self.plan.rows.iter().zip(results) {
-                if matches!(result, Ok(true)) {
+                if matches!(result, Ok(Branch::Then)) {
                     hint_row(&self.shared, row, commit_ts);
                 }
             }
@@ -302,17 +304,17 @@ async fn commit_point(shared: &Shared, plan: &Plan, commit_ts: Timestamp) -> Res
     let mut asked = false;
     loop {
         let answer = if may_commit(shared, start_ts) {
-            row.table.store().check_and_mutate_row(request.clone()).await
+            change(row.table.store(), request.clone()).await
         } else {
             // As a floor would refuse it.
             Err(bigtable::Error::TooOld { asked: start_ts, floor: start_ts })
         };
         let settled = match answer {
-            Ok(true) => return Ok(commit_ts),
-            Ok(false) if off(mutants::NO_LOCK_MEANS_ABORTED) => {
+            Ok(Branch::Then) => return Ok(commit_ts),
+            Ok(Branch::Otherwise) if off(mutants::NO_LOCK_MEANS_ABORTED) => {
                 Ok(Settled::Aborted(AbortReason::RolledBack))
             }
-            Ok(false) => Box::pin(settle_without_lock(shared, plan, asked)).await,
+            Ok(Branch::Otherwise) => Box::pin(settle_without_lock(shared, plan, asked)).await,
             Err(error) if ends(&error) => {
                 let reason = match error {
                     bigtable::Error::TooOld { .. } => AbortReason::TooOld,
@@ -325,11 +327,9 @@ async fn commit_point(shared: &Shared, plan: &Plan, commit_ts: Timestamp) -> Res
                 Err(Error::Store(error))
             }
         };
-        let why = match settled {
-            Ok(Settled::Committed(commit_ts)) => return Ok(commit_ts),
-            Ok(Settled::Aborted(reason)) => return Err(aborted(shared, plan, reason)),
-            Ok(Settled::Unknown(why)) => return Err(unknown(shared, plan, why)),
-            Ok(Settled::Open(why)) => why.to_owned(),
+        let why = match settled.map(|settled| conclude(shared, plan, settled)) {
+            Ok(ControlFlow::Break(result)) => return result,
+            Ok(ControlFlow::Continue(why)) => why.to_owned(),
             Err(error) => error.without_advice(),
         };
         if runtime.now().saturating_sub(started) > shared.options().commit_deadline {
@@ -346,6 +346,20 @@ async fn commit_point(shared: &Shared, plan: &Plan, commit_ts: Timestamp) -> Res
 async fn give_up(shared: &Shared, plan: &Plan, reason: AbortReason) -> Error {
     abort(shared, plan).await;
     aborted(shared, plan, reason)
+}
+
+/// The result of a commit that is settled; why it has none yet.
+pub(crate) fn conclude(
+    shared: &Shared,
+    plan: &Plan,
+    settled: Settled,
+) -> ControlFlow<Result<Timestamp>, &'static str> {
+    ControlFlow::Break(match settled {
+        Settled::Committed(commit_ts) => Ok(commit_ts),
+        Settled::Aborted(reason) => Err(aborted(shared, plan, reason)),
+        Settled::Unknown(why) => Err(unknown(shared, plan, why)),
+        Settled::Open(why) => return ControlFlow::Continue(why),
+    })
 }
 
 pub(crate) fn aborted(shared: &Shared, plan: &Plan, reason: AbortReason) -> Error {

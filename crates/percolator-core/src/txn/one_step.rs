@@ -15,6 +15,7 @@
 //! primary keeps a late request out, as it does a late prewrite (H02).
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,11 +29,11 @@ use crate::records::column::{Cell, Table};
 use crate::records::layout::NOTIFY;
 use crate::runtime::Backoff;
 use crate::shared::Shared;
-use crate::txn::commit::{aborted, hint_row, unknown};
+use crate::txn::commit::{aborted, conclude, hint_row, unknown};
 use crate::txn::plan::{Plan, RowPlan};
 use crate::txn::prewrite::clear_dead_locks;
 use crate::txn::rows;
-use crate::txn::settle::{Settled, settle_without_lock};
+use crate::txn::settle::settle_without_lock;
 use crate::{AbortReason, Column, Error, Oracle, Result, Timestamp};
 
 /// How often the commit is tried again: after a dead lock was cleared, or the store was busy.
@@ -264,12 +265,11 @@ async fn settle_one_step(shared: &Shared, plan: &Plan, mut why: String) -> Resul
     let (runtime, started) = (shared.runtime(), shared.runtime().now());
     let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
     loop {
-        match settle_without_lock(shared, plan, true).await {
-            Ok(Settled::Committed(commit_ts)) => return Ok(commit_ts),
-            Ok(Settled::Aborted(reason)) => return Err(aborted(shared, plan, reason)),
-            Ok(Settled::Unknown(why)) => return Err(unknown(shared, plan, why)),
+        let settled = settle_without_lock(shared, plan, true).await;
+        match settled.map(|settled| conclude(shared, plan, settled)) {
+            Ok(ControlFlow::Break(result)) => return result,
             // It arrived a moment ago: the next look finds its record.
-            Ok(Settled::Open(_)) => {}
+            Ok(ControlFlow::Continue(_)) => {}
             // The store answers nothing any more.
             Err(
                 error

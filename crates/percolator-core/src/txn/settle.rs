@@ -7,6 +7,7 @@
 use bigtable::ConditionalMutation;
 
 use crate::mutants::{self, off};
+use crate::records::branch::{Branch, change};
 use crate::resolve::verdicts::Verdict;
 use crate::resolve::{OwnStatus, own_status};
 use crate::shared::Shared;
@@ -70,13 +71,14 @@ pub(crate) async fn settle_without_lock(
                 above: (asked && !off(mutants::COLLECTED_MEANS_ABORTED)).then_some(start_ts),
                 ..rows::roll_back_missing_primary(row, column, start_ts)
             };
-            match primary.table.store().check_and_mutate_row(request).await {
+            match change(primary.table.store(), request).await {
                 Err(bigtable::Error::TooOld { .. }) => return Ok(Settled::collected()),
                 // A store without a floor refuses no request, so its answer proves nothing.
                 Ok(_) if asked && shared.unfenced().is_some() && outlived() => {
                     return Ok(Settled::collected());
                 }
-                found => !found?,
+                // A tomb is there now.
+                placed => placed? == Branch::Otherwise,
             }
         }
     };
