@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_decides_and_the_context_is_told() {
+    fn the_cause_decides_and_the_context_is_printed() {
         let error = Failure::no("no row Bob", "`percolator scan` lists rows");
         let error = Err::<(), _>(error).context("line 3").unwrap_err();
         let report = report(&error, |_| None).expect("not a broken pipe");

@@ -122,7 +122,7 @@ impl StoreArgs {
                     "leave one of them away",
                 ));
             }
-            let config = Config::load_file(file).map_err(config::told)?;
+            let config = Config::load_file(file).map_err(config::with_advice)?;
             return Ok(Place::Cluster(Box::new(config)));
         }
         if let Some(dir) = &self.data {
@@ -174,8 +174,9 @@ impl StoreArgs {
                 open_directory(&dir, options).await
             }
             Place::Cluster(config) => {
-                let cluster = Cluster { gc: None, ..config.cluster().map_err(config::told)? };
-                let store = config.open_store().await.map_err(config::told)?;
+                let cluster =
+                    Cluster { gc: None, ..config.cluster().map_err(config::with_advice)? };
+                let store = config.open_store().await.map_err(config::with_advice)?;
                 Ok(opened(Percolator::connect(store, cluster).await?))
             }
         }
@@ -209,14 +210,14 @@ pub(crate) fn in_batches(config: &mut Config) -> anyhow::Result<()> {
     let key = "batch_delay_ms";
     let given = config.settings().any(|(name, _, source)| name == key && source != "default");
     if !given {
-        config.set("this command", key, BATCH_DELAY_MS).map_err(config::told)?;
+        config.set("this command", key, BATCH_DELAY_MS).map_err(config::with_advice)?;
     }
     Ok(())
 }
 
 /// Connects to a cluster.
 pub(crate) async fn connect(config: &Config) -> anyhow::Result<Percolator> {
-    Percolator::from_config(config).await.map(opened).map_err(config::told)
+    Percolator::from_config(config).await.map(opened).map_err(config::with_advice)
 }
 
 /// The databases that this command has opened.

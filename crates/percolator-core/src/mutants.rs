@@ -110,7 +110,7 @@ bigtable::mutants! {
 
 /// For the tests beside the code: switches off the defence that the environment names, if any.
 #[cfg(test)]
-pub(crate) fn switch_off_if_told() {
+pub(crate) fn switch_off_named_mutant() {
     #[cfg(mutants)]
     if let Ok(name) = std::env::var("PERCOLATOR_MUTANT") {
         assert!(switch_off(&name), "there is no mutant {name}");

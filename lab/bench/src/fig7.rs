@@ -411,7 +411,7 @@ impl Run<'_> {
             self.condition(
                 format!("{name}: the generator was in time"),
                 !result.is_late(),
-                result.lateness_told(),
+                result.describe_lateness(),
             );
             self.close(ours, &name).await?;
             offered.push((share, result));

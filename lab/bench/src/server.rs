@@ -48,7 +48,7 @@ impl Server {
             .with_context(|| format!("starting `percolator-bench serve {role}`"))?;
         // From here on the process ends with this.
         let mut server = Server { child, address: String::new(), _data: None };
-        let address = server.told();
+        let address = server.read_address();
         server.address =
             address.with_context(|| format!("`percolator-bench serve {role}` failed"))?;
         Ok(server)
@@ -76,14 +76,14 @@ impl Server {
         anyhow::bail!("the emulator {} ended before it listened", program.display())
     }
 
-    /// The address that the server tells when it listens. It may be told over several lines.
-    fn told(&mut self) -> anyhow::Result<String> {
+    /// The address that the server prints when it listens, over one line or several.
+    fn read_address(&mut self) -> anyhow::Result<String> {
         let stdout = self.child.stdout.take().context("the server's output")?;
         let mut text = String::new();
         for line in BufReader::new(stdout).lines() {
             text.push_str(&line?);
             if let Ok(told) = serde_json::from_str::<serde_json::Value>(&text) {
-                return Ok(told["address"].as_str().context("it told no address")?.to_owned());
+                return Ok(told["address"].as_str().context("it printed no address")?.to_owned());
             }
         }
         anyhow::bail!("it ended before it listened: {text:?}")

@@ -78,14 +78,14 @@ impl ClusterArgs {
     /// The settings, with what the flags say.
     pub(crate) fn settings(&self) -> anyhow::Result<Config> {
         let mut settings = match &self.config {
-            Some(file) => Config::load_file(file).map_err(config::told)?,
+            Some(file) => Config::load_file(file).map_err(config::with_advice)?,
             None => config::load()?,
         };
         for (flag, key, value) in
             [("--store", "store", &self.store), ("--oracle", "oracles", &self.oracle)]
         {
             if let Some(value) = value {
-                settings.set(flag, key, value).map_err(config::told)?;
+                settings.set(flag, key, value).map_err(config::with_advice)?;
             }
         }
         if let Some(locks) = &self.locks {
@@ -97,7 +97,8 @@ impl ClusterArgs {
 
 /// Takes the lock service from its URL.
 pub(crate) fn set_locks(settings: &mut Config, url: &str) -> anyhow::Result<()> {
-    let mut set = |key, value: &str| settings.set("--locks", key, value).map_err(config::told);
+    let mut set =
+        |key, value: &str| settings.set("--locks", key, value).map_err(config::with_advice);
     if url == "table" {
         return set("locks.kind", "table");
     }

@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn h71_nothing_but_the_renewal_of_a_lease_may_be_lost() {
-        mutants::switch_off_if_told();
+        mutants::switch_off_named_mutant();
         let lead = |attempt| Lead { attempt, resigned: false, address: "a:1".to_owned() };
         let old = record(Some(lead(4)));
         let renewed = Record { lead: Some(lead(5)), ..old.clone() };

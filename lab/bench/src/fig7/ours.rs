@@ -84,7 +84,7 @@ impl Offered {
         is_late(self.lateness.map(|late| late.as_secs_f64()), [0.5, 0.99].map(delay))
     }
 
-    pub(super) fn lateness_told(&self) -> String {
+    pub(super) fn describe_lateness(&self) -> String {
         let [half, most] = self.lateness.map(|late| late.as_secs_f64() * 1000.0);
         let p99 = super::quantile(&self.delays, 0.99).unwrap_or(0.0) * 1000.0;
         format!("p50 {half:.2} ms, p99 {most:.2} ms late; documents' delay p99 {p99:.2} ms")

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! facts          what became of each transaction, told by the store's records alone
-//! told           what clients were told is what the records say        (H07; P4)
+//! answers        what clients were told is what the records say        (H07; P4)
 //! one_commit     one commit timestamp for each transaction             (H20; P5)
 //! timestamps     all distinct, start before commit                     (H29, H40 to H46)
 //! oracle         never repeats, never goes back                        (H09, H40 to H45)
@@ -22,6 +22,7 @@
 //! a history names versions and not values; and that work ends, which whoever runs the clients
 //! sees.
 
+mod answers;
 mod facts;
 pub mod list_append;
 mod observers;
@@ -33,7 +34,6 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 mod timestamps;
-mod told;
 mod whole;
 
 use crate::history::{Cell, Finding, History};
@@ -86,7 +86,7 @@ pub mod property {
 pub fn check(history: &History) -> Vec<Finding> {
     let facts = Facts::of(history);
     let mut findings = Vec::new();
-    told::check(&facts, &mut findings);
+    answers::check(&facts, &mut findings);
     one_commit::check(&facts, &mut findings);
     timestamps::check(&facts, &mut findings);
     oracle::check(&facts, &mut findings);

@@ -74,21 +74,22 @@ impl Backend for OnPostgres {
 
     async fn reserve(&self, count: u64) -> Result<u64> {
         let connection = self.pool.take().await?;
-        let row = connection.client.query_one(RESERVE, &[&(count as i64)]).await.map_err(told)?;
+        let row =
+            connection.client.query_one(RESERVE, &[&(count as i64)]).await.map_err(of_postgres)?;
         self.pool.put(connection);
         Ok(row.get::<_, i64>(0) as u64)
     }
 
     async fn books(&self) -> Result<Books> {
         let connection = self.pool.take().await?;
-        let books = books::read(&connection.client).await.map_err(told)?;
+        let books = books::read(&connection.client).await.map_err(of_postgres)?;
         self.pool.put(connection);
         Ok(books)
     }
 }
 
 /// An error of PostgreSQL, with what it says itself: the client's own text leaves that out.
-fn told(error: tokio_postgres::Error) -> Error {
+fn of_postgres(error: tokio_postgres::Error) -> Error {
     match error.as_db_error() {
         Some(db) => Error::Postgres(db.to_string()),
         None => Error::Postgres(error.to_string()),
