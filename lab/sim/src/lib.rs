@@ -18,7 +18,9 @@
 mod book;
 mod codec;
 mod executor;
+mod failures;
 mod gathered;
+mod given;
 mod journal;
 mod lock_service;
 mod logged;

@@ -12,7 +12,8 @@ use crate::mutated::silence;
 use bigtable::{Mutation, RowKey, RowMutation, Selection, Syncing, Table, TimeRange};
 use futures::FutureExt;
 
-use crate::store::{READY, StoreServer};
+use crate::failures::READY;
+use crate::store::StoreServer;
 use crate::tally::Sometimes;
 
 /// The part of the store's answers that the disk knows, and the part that it does not.

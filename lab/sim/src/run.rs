@@ -11,6 +11,7 @@ use percolator_core::{AbortReason, Error, Result, Workers};
 use crate::book::Session;
 use crate::check::property;
 use crate::executor::WORLD;
+use crate::failures::READY;
 use crate::history::{Finding, History, Run};
 use crate::names::{ACK, LOCK, NOTIFY, NOTIFY_TABLE, OBSERVERS, TABLES, WRITE, cell};
 use crate::process::ProcessRuntime;
@@ -379,7 +380,6 @@ fn left_in(
     apart: bool,
 ) -> Vec<(crate::history::Cell, Timestamp)> {
     use futures::FutureExt;
-    const READY: &str = "the store in memory answers at once";
     let select = Selection::default().family(family, bigtable::TimeRange::ALL, u32::MAX);
     let mut found = Vec::new();
     for name in TABLES {

@@ -29,7 +29,7 @@ use crate::book::{Log, Session};
 use crate::history::{Cell, Finding, Run};
 use crate::names::{ACK, COLUMNS, OBSERVERS, TABLES, cell as named, row_key};
 use crate::tally::Sometimes;
-use crate::workload::cell;
+use crate::workload::cell::cell;
 use crate::world::World;
 
 const TABLE: u8 = 7;

@@ -11,8 +11,8 @@ use crate::generate;
 use crate::model::{Definition, Value};
 use crate::{Error, Result, Scale};
 
+use super::failure::of_postgres;
 use super::functions;
-use super::of_postgres;
 use super::pool::connect;
 use super::server::Server;
 

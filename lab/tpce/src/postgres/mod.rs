@@ -15,6 +15,7 @@
 //! Percolator's do.
 
 mod books;
+mod failure;
 mod functions;
 mod load;
 mod pool;
@@ -27,8 +28,9 @@ use async_trait::async_trait;
 use crate::backend::{Backend, Failed};
 use crate::check::Books;
 use crate::request::{Answer, Request};
-use crate::{Error, Exchange, Result, Scale};
+use crate::{Exchange, Result, Scale};
 
+use failure::of_postgres;
 use pool::Pool;
 
 impl Exchange {
@@ -85,14 +87,6 @@ impl Backend for OnPostgres {
         let books = books::read(&connection.client).await.map_err(of_postgres)?;
         self.pool.put(connection);
         Ok(books)
-    }
-}
-
-/// An error of PostgreSQL, with what it says itself: the client's own text leaves that out.
-fn of_postgres(error: tokio_postgres::Error) -> Error {
-    match error.as_db_error() {
-        Some(db) => Error::Postgres(db.to_string()),
-        None => Error::Postgres(error.to_string()),
     }
 }
 

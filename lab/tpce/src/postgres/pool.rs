@@ -10,8 +10,8 @@ use tokio_postgres::{Client, NoTls};
 use crate::Result;
 use crate::backend::{Failed, Why};
 
+use super::failure::of_postgres;
 use super::functions::Functions;
-use super::of_postgres;
 
 /// How many connections there are at most; whoever comes later waits for one. More would only make
 /// the processes of the server wait for each other.
