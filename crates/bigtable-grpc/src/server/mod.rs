@@ -88,11 +88,12 @@ const SERVED: [Role; 2] = [Role::Client, Role::Oracle];
 pub struct ServeOptions {
     /// Certificates that both sides must show, the server's for `table.percolator.internal`, those
     /// of clients for `client.percolator.internal` or `oracle.percolator.internal`; plain text
-    /// without.
+    /// without. Default: `None`.
     pub tls: Option<Tls>,
     /// Allows plain text on an address that other machines can reach: to whoever reaches it, too.
+    /// Default: `false`.
     pub plaintext_beyond_loopback: bool,
-    /// Most connections at a time; others are closed at once.
+    /// Most connections at a time; others are closed at once. Default: 1,000 connections.
     pub connections_max: usize,
 }
 
