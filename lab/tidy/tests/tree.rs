@@ -47,6 +47,11 @@ fn files_have_at_most_800_lines() {
 }
 
 #[test]
+fn names_hold_the_words_of_the_glossary() {
+    pass(percolator_tidy::names(&tree()));
+}
+
+#[test]
 fn every_hazard_that_the_code_names_has_a_row() {
     pass(percolator_tidy::hazards(&tree()));
 }
