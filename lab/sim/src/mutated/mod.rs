@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each mutant changes what the protocol's own switch would change: requests are recognised by what
-//! they write. Only a build with `--cfg mutants` wraps anything; in every other one [`services`]
+//! they write. Only a build with `--cfg mutants` wraps anything; in every other one `services`
 //! returns the services that it is given.
 
 mod ahead;
