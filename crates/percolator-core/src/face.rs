@@ -26,7 +26,9 @@ pub mod cluster {
 /// Observers that take many changes at once, changes that wait for observers, and changes that were
 /// set aside.
 pub mod observe {
-    pub use crate::{Backlog, Batch, BatchObserver, IdleReport, Observed, SetAside, Strength};
+    pub use crate::{
+        Backlog, Batch, BatchObserver, Failing, IdleReport, Observed, SetAside, Strength,
+    };
 }
 
 /// Time, tasks and randomness, as a database is given them.
@@ -42,6 +44,11 @@ pub mod store {
         LOCKS_MAX, NOTIFICATIONS_MAX, SYSTEM_TABLE, async_trait, notify_schema, table_schema,
         upkeep_tables,
     };
+}
+
+/// Events, for a program that watches what a database does.
+pub mod watch {
+    pub use crate::{Access, CellRef, Event, RunEnd, Spans, TransactionInfo, Watch, Written};
 }
 
 /// A transaction's two phases one by one, its options and its limits.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::observe::observer::Registration;
 use crate::observe::{admit, idle, register, set_aside, workers};
 use crate::records::schema::{Observed, Schema};
-use crate::{Backlog, Client, IdleReport, Result, SetAside, WorkerOptions, Workers};
+use crate::{Backlog, Client, Failing, IdleReport, Result, SetAside, WorkerOptions, Workers};
 
 impl Client {
     /// Registers observers in the store's schema and starts workers that run them. Observers that
@@ -105,6 +105,38 @@ impl Client {
     /// How many hints wait for this process's workers: a cheap measure of how far they are behind.
     pub fn hints_waiting(&self) -> usize {
         idle::hints_waiting(&self.shared)
+    }
+
+    /// The changes that observers of this client fail on and will try again, at most `limit`, in
+    /// order of table and cell. Those of other clients are not known here. What was given up is in
+    /// [`set_aside`](Client::set_aside).
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::*;
+    /// use std::time::Duration;
+    /// struct Fails;
+    /// impl Observer for Fails {
+    ///     async fn observe(&self, _: &mut Transaction, _: &Change) -> Result<()> {
+    ///         Err(Error::application("no luck"))
+    ///     }
+    /// }
+    ///
+    /// const TEXT: Column = Column::literal("doc:text");
+    /// let fails = Registration::strong("fails", "docs", &TEXT, Fails);
+    /// let workers = client.observe(vec![fails], WorkerOptions::default()).await?;
+    /// let docs = client.table("docs").await?;
+    /// client.transact(async |mut tx| tx.set(&docs, "a", &TEXT, "to be or not")).await?;
+    /// client.runtime().sleep(Duration::from_millis(50)).await;
+    /// let failing = client.failing(10);
+    /// assert_eq!((failing[0].attempts, &*failing[0].error), (1, "no luck"));
+    /// assert!(failing[0].next_attempt > Duration::ZERO);
+    /// workers.stop().await;
+    /// # Ok(()) });
+    /// ```
+    pub fn failing(&self, limit: usize) -> Vec<Failing> {
+        self.shared.failures().failing(self.shared.runtime().now(), limit)
     }
 
     /// The notifications that were set aside because their observers kept failing, in all tables.

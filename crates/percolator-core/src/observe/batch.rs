@@ -14,14 +14,17 @@ use std::time::Duration;
 
 use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 use futures::future::select;
+use tracing::Instrument;
 
 use crate::mutants::{self, off};
+use crate::observe::change::Change;
 use crate::observe::context::Context;
-use crate::observe::failures::Delay;
-use crate::observe::handle::{is_of_the_services, note_failure, run_guarded};
+use crate::observe::failures::{Delay, is_of_the_services};
+use crate::observe::handle::{note_failure, run_guarded};
 use crate::observe::idle::hints_waiting;
 use crate::observe::notified::clear;
-use crate::observe::observer::{AnyBatchObserver, Batch, Change, Registration, Runner};
+use crate::observe::observer::{AnyBatchObserver, Batch, Registration, Runner};
+use crate::observe::ran::{WatchedRun, span};
 use crate::observe::row_lock::lock;
 use crate::observe::set_aside::move_aside;
 use crate::records::column::{Cell, Table};
@@ -220,7 +223,8 @@ async fn deliver_all<'a>(
         if context.is_stopping() || delivered.is_hopeless() {
             break;
         }
-        match (deliver(context, registration, table, observer, part).await, part) {
+        let delivery = deliver(context, registration, table, observer, part);
+        match (delivery.instrument(span(registration, None)).await, part) {
             (Ok(()), _) => delivered.any = true,
             // Its notification stays, for the next round.
             (Err(error), [_]) if is_conflict(&error) => delivered.contended += 1,
@@ -290,7 +294,7 @@ async fn deliver(
     observer: &dyn AnyBatchObserver,
     changes: &[Seen],
 ) -> Result<()> {
-    let mut tx = begin(&context.shared).await?;
+    let mut tx = begin(&context.shared, Some(&registration.name)).await?;
     tx.crew = Some(context.crew.clone());
     let s = tx.start_ts();
     let only: Vec<Change> = changes.iter().map(|(change, _)| change.clone()).collect();
@@ -300,10 +304,16 @@ async fn deliver(
         changes = only.len(), start_ts = s.as_u64(),
     );
     context.shared.counters().observer_runs.bump();
-    run_guarded(observer.run(&mut tx, &only)).await?;
-    let committed = tx.commit().await;
+    let watched = WatchedRun::begin(&mut tx, &only);
+    let outcome = match run_guarded(observer.run(&mut tx, &only)).await {
+        Ok(()) => tx.commit().await,
+        Err(error) => Err(error),
+    };
+    if let Some(watched) = watched {
+        watched.ended(context, registration, &only, &outcome);
+    }
     if !off(mutants::BATCH_CLEARS_UNCOMMITTED) {
-        committed?;
+        outcome?;
     }
     for change in &only {
         let cell = Cell::new(&change.table, &change.row, &change.column);

@@ -39,7 +39,7 @@ pub(super) struct Context {
     pub(super) hints: Arc<Queue>,
     pub(super) shared: Arc<Shared>,
     pub(super) options: WorkerOptions,
-    pub(super) failures: Failures,
+    pub(super) failures: Arc<Failures>,
     pub(super) elsewhere: Elsewhere,
     pub(super) observers: Observers,
     /// The tables to scan, with their observed columns; batching observers scan for themselves.
@@ -116,7 +116,7 @@ impl Context {
             hints,
             shared: shared.clone(),
             options,
-            failures: Failures::default(),
+            failures: shared.failures().begin(),
             elsewhere: Elsewhere::default(),
             observers: by_table,
             scanned: tables,

@@ -54,7 +54,7 @@ pub(super) async fn handled_elsewhere(
     own: &[Arc<Registration>],
 ) -> Result<Option<Timestamp>> {
     // First: with its timestamp comes the schema.
-    let tx = begin(&context.shared).await?;
+    let tx = begin(&context.shared, None).await?;
     let others = others_of(context, cell, own);
     if others.iter().any(|other| other.strength == Strength::Weak) {
         return Ok(None);

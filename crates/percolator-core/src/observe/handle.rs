@@ -13,14 +13,17 @@ use std::time::Duration;
 use bigtable::Timestamp;
 use bytes::Bytes;
 use futures::FutureExt;
+use tracing::Instrument;
 
 use crate::mutants::{self, off};
 use crate::observe::admit::in_observer;
+use crate::observe::change::Change;
 use crate::observe::context::Context;
 use crate::observe::elsewhere::{handled_elsewhere, waits_for_others};
-use crate::observe::failures::Delay;
+use crate::observe::failures::{Delay, is_of_the_services};
 use crate::observe::notified::{clear, notifications};
-use crate::observe::observer::{AnyObserver, Change, Registration, Runner};
+use crate::observe::observer::{AnyObserver, Registration, Runner};
+use crate::observe::ran::{WatchedRun, span};
 use crate::observe::register::acknowledged;
 use crate::observe::row_lock::{lock, of_row};
 use crate::observe::set_aside::move_aside;
@@ -31,7 +34,7 @@ use crate::txn::begin::begin;
 use crate::txn::get::{Patience, read_acknowledged};
 use crate::txn::limits::leave_room;
 use crate::txn::rows::clear_seen;
-use crate::{AbortReason, Column, Error, Result, Transaction};
+use crate::{Column, Error, Result, Transaction};
 
 /// How often an observer's transaction is tried in one visit when it runs into conflicts.
 const CONFLICTS_MAX: u32 = 16;
@@ -70,6 +73,8 @@ pub(super) async fn visit(context: &Context, cell: &Cell, at: Option<Timestamp>)
         None => notifications(cell).await?,
     };
     if seen.is_empty() {
+        // Another process has handled it, or set it aside.
+        context.failures.take(cell);
         return Ok(Visit::Done);
     }
     let Some(lock) = lock(context, of_row(&cell.table, &cell.row)).await? else {
@@ -143,7 +148,8 @@ async fn run(
     let Runner::Each(observer) = &registration.runner else { return Ok(Ran::Busy) };
     let mut backoff = Backoff::new(Duration::from_micros(500), Duration::from_millis(20));
     for _ in 0..CONFLICTS_MAX {
-        let error = match attempt(context, cell, registration, &**observer, seen, alone).await {
+        let attempt = attempt(context, cell, registration, &**observer, seen, alone);
+        let error = match attempt.instrument(span(registration, Some(cell))).await {
             Ok(ran) => {
                 context.failures.forget(cell, name);
                 return Ok(ran);
@@ -171,7 +177,7 @@ async fn attempt(
     seen: &[Timestamp],
     alone: bool,
 ) -> Result<Ran> {
-    let mut tx = begin(&context.shared).await?;
+    let mut tx = begin(&context.shared, Some(&registration.name)).await?;
     tx.crew = Some(context.crew.clone());
     let mut ran = Ran::Acknowledged(tx.start_ts());
     let strong = registration.observed.strength == Strength::Strong;
@@ -207,8 +213,17 @@ async fn attempt(
         table = table.name(), row = %row, start_ts,
     );
     context.shared.counters().observer_runs.bump();
-    run_guarded(observer.run(&mut tx, &change)).await?;
-    let commit_ts = tx.commit().await?.as_u64();
+    let changes = [change];
+    let [change] = &changes;
+    let watched = WatchedRun::begin(&mut tx, &changes);
+    let outcome = match run_guarded(observer.run(&mut tx, change)).await {
+        Ok(()) => tx.commit().await,
+        Err(error) => Err(error),
+    };
+    if let Some(watched) = watched {
+        watched.ended(context, registration, &changes, &outcome);
+    }
+    let commit_ts = outcome?.as_u64();
     tracing::debug!(
         target: "percolator::observer", event = "observer_committed", observer = %name,
         table = change.table.name(), row = %change.row, start_ts, commit_ts,
@@ -278,22 +293,6 @@ async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Resul
         tx.primary = Some(ack);
     }
     Ok(dirty.map(|v| change_of(cell, v.commit_ts, v.deleted)))
-}
-
-/// Whether store, oracle or what the observer feeds failed, which says nothing about the observer
-/// and must not be counted against it: an outage would set aside whatever was dirty.
-pub(super) fn is_of_the_services(error: &Error) -> bool {
-    match error {
-        Error::Oracle(_)
-        | Error::Unavailable(_)
-        | Error::Overloaded { .. }
-        | Error::Closed
-        | Error::Aborted { reason: AbortReason::Oracle(_), .. } => true,
-        Error::Store(error) | Error::Aborted { reason: AbortReason::Store(error), .. } => {
-            !matches!(error, bigtable::Error::InvalidRequest(_))
-        }
-        _ => false,
-    }
 }
 
 /// Awaits an observer; its panic becomes an error (H56).

@@ -1,7 +1,7 @@
 //! Running observers: finding dirty cells and handling them (paper section 2.4).
 //!
 //! ```text
-//! observer   the traits that an application implements
+//! observer   the traits that an application implements     change     what one runs for
 //! hints      cells that this process has made dirty, for its own workers
 //! admit      those who bring in new work wait for those who handle it
 //! register   stores the schema, raises its version, sweeps for changes made before
@@ -10,6 +10,7 @@
 //! handle     lock the row, begin, newest c > ack?, run, commit with ack := s, clear what was seen
 //!            (in the commit itself where the column has no other observer)
 //! batch      the same for many weak notifications at once
+//! ran        how a run has ended, for a watcher
 //! set_aside  failing observers: growing delay, then out of the way, durably, and back by replay
 //! row_lock   the advisory lock on what a worker is at, renewed while its observers run
 //! leave      leaving notifications, in the row or in the table beside it
@@ -20,6 +21,7 @@
 pub(crate) mod admission;
 pub(crate) mod admit;
 mod batch;
+pub(crate) mod change;
 pub(crate) mod context;
 pub(crate) mod crew;
 mod elsewhere;
@@ -32,6 +34,7 @@ pub(crate) mod leave;
 pub(crate) mod notified;
 pub(crate) mod observer;
 pub(crate) mod options;
+mod ran;
 pub(crate) mod register;
 mod resting;
 mod row_lock;

@@ -15,12 +15,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::mutants::{self, off};
 use crate::observe::context::Context;
+use crate::observe::failures::Failure;
 use crate::observe::hints::Hint;
 use crate::records::codec::{Reader, put_bytes16, put_bytes32};
 use crate::records::column::Cell;
 use crate::records::layout::{FAILED, NOTIFY};
 use crate::shared::Shared;
 use crate::txn::limits::in_requests;
+use crate::watch::Event;
 use crate::{Column, Error, Result};
 
 /// A notification that was set aside because its observer kept failing.
@@ -55,7 +57,7 @@ pub(super) async fn move_aside(context: &Context, cell: &Cell, seen: &[Timestamp
     };
     let column = || cell.column.to_bytes();
     let mut record = BytesMut::new();
-    for (observer, failure) in failures {
+    for (observer, failure) in &failures {
         record.put_u32(failure.attempts);
         put_bytes16(&mut record, observer.as_bytes());
         put_bytes32(&mut record, failure.error.as_bytes());
@@ -73,6 +75,10 @@ pub(super) async fn move_aside(context: &Context, cell: &Cell, seen: &[Timestamp
         cell.table.notify_store().check_and_mutate_row(request).await?;
     }
     context.shared.counters().set_aside.bump();
+    for (observer, Failure { attempts, error, .. }) in &failures {
+        let (cell, attempts) = (cell.into(), *attempts);
+        context.shared.emit(|| Event::SetAside { observer, cell, attempts, error });
+    }
     Ok(())
 }
 

@@ -5,14 +5,14 @@ use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange, Timestamp};
 use bytes::Bytes;
 
 use crate::observe::notified::notifications;
-use crate::records::column::{Cell, CellName, Table};
+use crate::records::column::{Cell, Table};
 use crate::records::layout::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 use crate::records::lock::{Kind, Lock};
 use crate::records::write::Write;
 use crate::resolve::verdicts::Verdict;
 use crate::resolve::{OwnStatus, own_status};
 use crate::shared::Shared;
-use crate::{Column, Incarnation, Result};
+use crate::{Column, LockFate, LockView, Result};
 
 /// What a cell holds at one timestamp, in Percolator's own columns.
 ///
@@ -53,42 +53,6 @@ pub struct WriteView {
     pub start_ts: Timestamp,
     /// Whether the cell is deleted from then on.
     pub delete: bool,
-}
-
-/// A lock record.
-///
-/// See [`Moment`] for an example.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LockView {
-    /// The locked cell.
-    pub cell: CellName,
-    /// The start timestamp of the transaction that holds it.
-    pub start_ts: Timestamp,
-    /// Where its primary is; `None` when this is it.
-    pub primary: Option<CellName>,
-    /// Whether commit will delete the cell.
-    pub delete: bool,
-    /// Who holds it.
-    pub owner: Incarnation,
-    /// The owner's wall clock when it last wrote the lock, in milliseconds since 1970.
-    pub wall_ms: u64,
-    /// The value that commit will make visible, if it travels in the lock.
-    pub short_value: Option<Bytes>,
-}
-
-/// What will become of a lock.
-///
-/// See [`Client::lock_fate`](crate::Client::lock_fate).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockFate {
-    /// Its transaction is committed: the next who meets it rolls it forward.
-    RollForward(Timestamp),
-    /// Its transaction was rolled back: the next who meets it removes it.
-    RollBack,
-    /// Its owner is dead: the next who meets it decides, by rolling back.
-    OwnerDead,
-    /// Its owner has a liveness token and may still commit.
-    OwnerAlive,
 }
 
 /// Everything Percolator keeps of a cell, newest first.

@@ -1,8 +1,9 @@
 //! Abort by the owner: the primary first, with its tomb, then the others (H01, H24).
 
 use crate::shared::Shared;
-use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::plan::Plan;
 use crate::txn::prewrite::mutate_rows;
+use crate::txn::row_plan::RowPlan;
 use crate::txn::rows;
 
 /// What an abort came to.

@@ -16,10 +16,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use crate::mutants::{self, off};
 use crate::observe::hints::Hint;
 use crate::observe::leave::leave_notifications;
-use crate::options::Secondaries;
+use crate::options::{CommitPath, Secondaries};
 use crate::records::column::Cell;
 use crate::runtime::{Backoff, ROWS_OF_A_COMMIT};
 use crate::shared::Shared;
@@ -28,8 +30,9 @@ use crate::txn::heartbeat::{Pulse, with_heartbeat};
 use crate::txn::held::may_commit;
 use crate::txn::limits::check_limits;
 use crate::txn::one_step::{Tried, commit_one_step, try_one_step};
-use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::plan::Plan;
 use crate::txn::prewrite::{mutate_rows, prewrite};
+use crate::txn::row_plan::RowPlan;
 use crate::txn::rows;
 use crate::txn::settle::{Settled, settle_refused, settle_without_lock};
 use crate::{AbortReason, Error, InvalidKind, Result, Timestamp, Transaction};
@@ -103,18 +106,24 @@ impl Transaction {
         let shared = self.shared.clone();
         shared.take_turn(ROWS_OF_A_COMMIT).await;
         shared.check_open()?;
+        if let Some(watched) = &mut self.watched {
+            watched.commit_begins(&shared);
+        }
         let Some(plan) = Plan::of(&mut self).await? else {
             return if self.notifications.is_empty() {
                 Ok(self.start_ts())
             } else {
-                shared.background().finish(shared.runtime(), self.commit_notifications()).await
+                let work = self.commit_notifications();
+                shared.background().finish(shared.runtime(), work).await
             };
         };
-        let tried = match try_one_step(&shared, &plan, &self.notifications) {
+        let span = span(&plan.span);
+        let tried = match span.in_scope(|| try_one_step(&shared, &plan, &self.notifications)) {
             Some(Tried::Committed(commit_ts)) => return Ok(commit_ts),
             tried => tried,
         };
-        shared.background().finish(shared.runtime(), self.commit_plan(plan, tried)).await
+        let work = self.commit_plan(plan, tried).instrument(span);
+        shared.background().finish(shared.runtime(), work).await
     }
 
     async fn commit_plan(self, plan: Plan, tried: Option<Tried>) -> Result<Timestamp> {
@@ -158,9 +167,12 @@ impl Transaction {
         }
     }
 
-    async fn prewrite_plan(self, plan: Plan) -> Result<Prewritten> {
+    async fn prewrite_plan(self, mut plan: Plan) -> Result<Prewritten> {
         let Transaction { shared, notifications, .. } = self;
         check_limits(&shared, &plan)?;
+        if let Some(watched) = &mut plan.watched {
+            watched.prewrite_begins(&shared);
+        }
         let mut pulse = Pulse::new(&plan, shared.runtime().now());
         let early = if off(mutants::COMMIT_TS_FIRST) {
             shared.oracle().timestamp().await.ok()
@@ -174,14 +186,27 @@ impl Transaction {
         if let Err(reason) = locked {
             return Err(give_up(&shared, &plan, reason).await);
         }
+        if let Some(watched) = &mut plan.watched {
+            watched.prewrite_ends(&shared);
+        }
         Ok(Prewritten { shared, plan, pulse, notifications, early })
     }
 
     /// A transaction that only notifies takes a commit timestamp and has no primary.
     async fn commit_notifications(self) -> Result<Timestamp> {
-        let commit_ts = self.shared.oracle().timestamp().await?.timestamp;
-        leave_notifications(&self.shared, &self.notifications, commit_ts).await?;
-        self.shared.counters().committed.bump();
+        let (shared, cells) = (&self.shared, &self.notifications);
+        let committed = async {
+            let commit_ts = shared.oracle().timestamp().await?.timestamp;
+            leave_notifications(shared, cells, commit_ts).await?;
+            Ok(commit_ts)
+        };
+        let committed = committed.instrument(span(&self.span)).await;
+        if let Some(watched) = &self.watched {
+            watched.notified(shared, self.start_ts(), &committed, cells.iter().cloned());
+        }
+        let commit_ts = committed?;
+        self.span.record("commit_ts", commit_ts.as_u64());
+        shared.counters().committed.bump();
         hint(&self.shared, self.notifications, commit_ts);
         Ok(commit_ts)
     }
@@ -199,6 +224,7 @@ impl Prewritten {
             with_heartbeat(&shared, &plan, &mut pulse, decision).await?
         };
         shared.counters().committed.bump();
+        plan.committed(&shared, commit_ts, CommitPath::TwoPhases, notifications.iter().cloned());
         hint_row(&shared, &plan.rows[plan.primary_row], commit_ts);
         let mut decided = PrimaryCommitted { shared, plan, commit_ts, notifications };
         if decided.plan.rows.len() == 1 {
@@ -365,12 +391,20 @@ pub(crate) fn aborted(shared: &Shared, plan: &Plan, reason: AbortReason) -> Erro
     if matches!(reason, AbortReason::Conflict(_)) {
         shared.counters().conflicts.bump();
     }
-    Error::aborted(plan.start_ts, reason)
+    plan.ended(shared, Error::aborted(plan.start_ts, reason))
 }
 
 pub(crate) fn unknown(shared: &Shared, plan: &Plan, why: String) -> Error {
     shared.counters().unknown.bump();
-    Error::Unknown { start_ts: plan.start_ts, primary: Box::new(plan.primary.location()), why }
+    let primary = Box::new(plan.primary.location());
+    plan.ended(shared, Error::Unknown { start_ts: plan.start_ts, primary, why })
+}
+
+/// The span of a commit within that of its transaction.
+fn span(transaction: &tracing::Span) -> tracing::Span {
+    tracing::debug_span!(
+        target: "percolator::transaction", parent: transaction, "percolator.commit",
+    )
 }
 
 /// Tells this process's workers of cells that were just notified.

@@ -12,10 +12,11 @@ use crate::mutants::{self, off};
 use crate::records::layout::{DATA, LOCK, WRITE};
 use crate::records::lock::Kind;
 use crate::records::write::Write;
-use crate::resolve::{MetLock, Resolved, resolve};
+use crate::resolve::{MetLock, Resolved, resolve_since};
 use crate::runtime::Backoff;
 use crate::shared::Shared;
 use crate::txn::held::check_held;
+use crate::watch::Access;
 use crate::{Column, Error, Result, Table};
 
 use std::time::Duration;
@@ -118,6 +119,7 @@ async fn read_cell_waiting(
 ) -> Result<Option<Bytes>> {
     let select = selection(std::slice::from_ref(column), s);
     let mut found = read_unlocked(shared, table, row, &select, Patience::Wait).await?;
+    shared.sample(Access::Read, 1, |_| (table.name(), row));
     debug_assert!(found.cells.len() <= 1, "the newest of one column, and no lock");
     match found.cells.pop() {
         Some(cell) if Write::lies_apart(&cell.value) => value_of(shared, table, row, cell, s).await,
@@ -167,6 +169,7 @@ fn glance(
     let glanced = table.store().glance(at).map_err(too_old)?;
     if !matches!(glanced, Glanced::Nothing) {
         shared.counters().reads.bump();
+        shared.sample(Access::Read, 1, |_| (table.name(), row));
     }
     Ok(glanced)
 }
@@ -183,6 +186,7 @@ pub(crate) async fn read_rows(
     shared.take_turn(rows.len()).await;
     shared.counters().reads.bump();
     let found = table.store().read_rows(rows, select).await.map_err(too_old)?;
+    shared.sample(Access::Read, rows.len(), |at| (table.name(), &rows[at]));
     let versions = rows.iter().zip(found).map(async |(row, found)| {
         if found.cells.iter().any(|cell| cell.family == LOCK) {
             read_row(shared, table, row, select, s, patience).await
@@ -204,6 +208,7 @@ pub(crate) async fn read_acknowledged(
     patience: Patience,
 ) -> Result<Vec<Version>> {
     let found = read_unlocked(shared, table, row, &selection(columns, s), patience).await?;
+    shared.sample(Access::Read, 1, |_| (table.name(), row));
     versions(shared, table, &found, s, Column::is_ack).await
 }
 
@@ -294,7 +299,7 @@ impl<'a> LockWait<'a> {
 
     /// Resolves a lock, or waits a moment for its owner.
     pub(crate) async fn settle(&mut self, met: &MetLock) -> Result<()> {
-        if resolve(self.shared, met).await? == Resolved::Gone {
+        if resolve_since(self.shared, met, self.since).await? == Resolved::Gone {
             return Ok(());
         }
         let runtime = self.shared.runtime();

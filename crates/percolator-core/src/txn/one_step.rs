@@ -29,8 +29,9 @@ use crate::records::layout::NOTIFY;
 use crate::runtime::Backoff;
 use crate::shared::Shared;
 use crate::txn::commit::{aborted, hint_row, unknown};
-use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::plan::Plan;
 use crate::txn::prewrite::clear_dead_locks;
+use crate::txn::row_plan::RowPlan;
 use crate::txn::rows;
 use crate::txn::settle::{Settled, settle_without_lock};
 use crate::{AbortReason, Column, Error, Oracle, Result, Timestamp};
@@ -68,6 +69,11 @@ impl Part {
     fn bytes(&self) -> usize {
         let row = self.row.as_bytes().len();
         self.notified.iter().map(|column| row + column.as_bytes().len()).sum()
+    }
+
+    /// The cells that get a weak notification.
+    fn cells(&self) -> impl Iterator<Item = Cell> {
+        self.notified.iter().map(|column| Cell::new(&self.table, &self.row, column))
     }
 }
 
@@ -169,7 +175,7 @@ pub(crate) fn try_one_step(
     let at = Arc::new(OneStep::new(shared, plan, notifications));
     Some(match shared.services().store.try_commit_rows(at.request()) {
         Ok(Ok(RowsOutcome::Committed(commit_ts))) => {
-            Tried::Committed(committed_one_step(shared, &at, commit_ts))
+            Tried::Committed(committed_one_step(shared, plan, &at, commit_ts))
         }
         first => Tried::Goes { on: at, first },
     })
@@ -214,7 +220,7 @@ pub(crate) async fn commit_one_step(
         };
         match answer {
             Ok(RowsOutcome::Committed(commit_ts)) => {
-                return Ok(Some(committed_one_step(shared, &at, commit_ts)));
+                return Ok(Some(committed_one_step(shared, plan, &at, commit_ts)));
             }
             Ok(RowsOutcome::NoTimestamp) => return Ok(None),
             Ok(RowsOutcome::Rejected { row }) => {
@@ -233,7 +239,7 @@ pub(crate) async fn commit_one_step(
             }
             Err(bigtable::Error::Unknown { why }) => {
                 let commit_ts = Box::pin(settle_one_step(shared, plan, why)).await?;
-                return Ok(Some(committed_one_step(shared, &at, commit_ts)));
+                return Ok(Some(committed_one_step(shared, plan, &at, commit_ts)));
             }
             Err(error) if !error.is_retryable() => {
                 return Err(aborted(shared, plan, AbortReason::Store(error)));
@@ -289,15 +295,20 @@ async fn settle_one_step(shared: &Shared, plan: &Plan, mut why: String) -> Resul
     }
 }
 
-fn committed_one_step(shared: &Shared, at: &OneStep, commit_ts: Timestamp) -> Timestamp {
+fn committed_one_step(
+    shared: &Shared,
+    plan: &Plan,
+    at: &OneStep,
+    commit_ts: Timestamp,
+) -> Timestamp {
     shared.counters().committed.bump();
     shared.counters().committed_one_step.bump();
-    for Part { table, row, planned, notified } in &at.rows {
-        if let Some(planned) = planned {
-            hint_row(shared, &at.planned[*planned], commit_ts);
+    plan.committed(shared, commit_ts, CommitPath::OneStep, at.rows.iter().flat_map(Part::cells));
+    for part in &at.rows {
+        if let Some(planned) = part.planned {
+            hint_row(shared, &at.planned[planned], commit_ts);
         }
-        for column in notified {
-            let cell = Cell::new(table, row, column);
+        for cell in part.cells() {
             shared.hints().push(&Hint { cell, at: Some(commit_ts) });
         }
     }

@@ -17,7 +17,8 @@ use crate::records::write::Write;
 use crate::resolve::{MetLock, Resolved, resolve};
 use crate::runtime::Backoff;
 use crate::shared::Shared;
-use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::plan::Plan;
+use crate::txn::row_plan::RowPlan;
 use crate::txn::rows;
 use crate::{AbortReason, Column, Conflict, Error, Result, Timestamp};
 

@@ -15,6 +15,7 @@ use crate::shared::Shared;
 use crate::txn::buffer::Buffer;
 use crate::txn::get::{Patience, read_row, selection, too_old, versions};
 use crate::txn::held::check_held;
+use crate::watch::Access;
 use crate::{Column, Result, Table};
 
 /// A row that a scan returned: its live cells, sorted by column.
@@ -157,6 +158,9 @@ impl<'a> Scan<'a> {
         self.shared.take_turn(page.rows.len()).await;
         // Also of the rows that are not there.
         check_held(self.shared, self.s)?;
+        let read = &page.rows;
+        let at = |row: usize| (self.table.name(), &read[row].key);
+        self.shared.sample(Access::Read, read.len(), at);
         let mut rows = Vec::with_capacity(page.rows.len());
         for found in page.rows {
             let locked = |all: bool| {
