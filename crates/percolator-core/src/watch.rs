@@ -1,10 +1,10 @@
 //! Events that a program can watch: what a client's transactions, observers, resolvers and
 //! collector have just done.
 //!
-//! One hook, [`Options::watch`](crate::Options::watch), off by default. Invariants: the core calls a
-//! watcher after the fact and holds no mutex meanwhile, so a watcher can change no outcome. A call
-//! that panics or blocks is caught and counted, and the third one is the last. Without a watcher no
-//! time is read and nothing is allocated for it.
+//! One hook, [`Options::watch`](crate::Options::watch), off by default. Invariants: the core calls
+//! a watcher after the fact and holds no mutex meanwhile, so a watcher can change no outcome. A
+//! call that panics or blocks is caught and counted, and the third one is the last. Without a
+//! watcher no time is read and nothing is allocated for it.
 
 pub(crate) mod watcher;
 

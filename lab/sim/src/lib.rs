@@ -40,6 +40,7 @@ mod swarm;
 mod tally;
 mod trace;
 mod transport;
+mod watching;
 mod workload;
 mod world;
 
@@ -54,8 +55,9 @@ pub use minimise::{Minimal, minimise};
 pub use regressions::{Regression, regressions};
 pub use report::{Report, Totals};
 pub use restrictions::{Part, Restrictions};
-pub use run::{run_seed, run_with};
+pub use run::{run_seed, run_watched, run_with};
 pub use tally::{Fault, Sometimes};
+pub use watching::Events;
 
 use history::{Finding, History};
 

@@ -17,6 +17,7 @@ use crate::process::ProcessRuntime;
 use crate::report::Report;
 use crate::restrictions::Restrictions;
 use crate::tally::{Fault, Sometimes};
+use crate::watching::{Events, Watching};
 use crate::workload::{self, LATE, Observers, observe, with_late};
 use crate::world::World;
 use crate::{findings, nemesis};
@@ -37,9 +38,20 @@ pub fn run_seed(seed: u64, trace: bool) -> Report {
 
 /// As [`run_seed`], in less of a world than the seed has drawn.
 pub fn run_with(seed: u64, restrictions: &Restrictions, trace: bool) -> Report {
-    let world = World::new(seed, restrictions, trace);
+    run_in(&World::new(seed, restrictions, trace), seed)
+}
+
+/// As [`run_seed`], while a watcher compares each event with the store.
+pub fn run_watched(seed: u64) -> (Report, Events) {
+    let world = World::new(seed, &Restrictions::default(), false);
+    let watching = world.watching.get_or_init(|| Arc::new(Watching::new(&world.store))).clone();
+    let report = run_in(&world, seed);
+    (report, watching.events())
+}
+
+fn run_in(world: &Arc<World>, seed: u64) -> Report {
     let ended = world.executor.block_on(STEPS_MAX, live(world.clone()));
-    let mut history = history(&world);
+    let mut history = history(world);
     let mut found = std::mem::take(&mut world.book().findings);
     match ended {
         Some(more) => found.extend(more),
@@ -50,8 +62,8 @@ pub fn run_with(seed: u64, restrictions: &Restrictions, trace: bool) -> Report {
         }
     }
     found.extend(findings(&history));
-    count_sometimes(&world);
-    let report = Report::of(&world, seed, &mut history, found);
+    count_sometimes(world);
+    let report = Report::of(world, seed, &mut history, found);
     world.executor.shut_down();
     report
 }

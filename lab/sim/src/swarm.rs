@@ -252,6 +252,7 @@ fn options(rng: &mut Rng) -> Options {
         admit_wait_max: Duration::from_secs(60),
         attempts_max: 12,
         commit_path: CommitPath::OneStep,
+        watch: None,
         secondaries: match rng.below(2) {
             0 => Secondaries::Awaited,
             _ => Secondaries::Background,

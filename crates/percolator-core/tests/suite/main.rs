@@ -7,6 +7,7 @@ mod apart;
 mod batches;
 mod closing;
 mod commit;
+mod events;
 mod faults;
 mod finish;
 mod gc;
