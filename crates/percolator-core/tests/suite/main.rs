@@ -28,6 +28,7 @@ mod reads;
 mod registration;
 mod rollback;
 mod scripts;
+mod spans;
 mod stores;
 mod stress;
 mod table_locks;
