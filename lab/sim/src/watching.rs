@@ -114,9 +114,8 @@ impl Watch for Watching {
         }
         match event {
             Event::Committed { tx, commit_ts, .. } => {
-                if seen.committed.insert(tx.start_ts, *commit_ts).is_some() {
-                    seen.wrong.push(format!("{event:?} comes a second time"));
-                }
+                let before = seen.committed.insert(tx.start_ts, *commit_ts);
+                seen.wrong.extend(before.map(|_| format!("{event:?} comes a second time")));
             }
             Event::Ended { tx, why: Error::Aborted { .. }, .. } => {
                 seen.aborted.insert(tx.start_ts);
