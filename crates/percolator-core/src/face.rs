@@ -11,7 +11,8 @@ pub use crate::{
 pub mod admin {
     pub use crate::{
         CellName, CloseReport, Collector, GcCounts, GcOptions, GcReport, GcStatus, Incarnation,
-        LastRound, LockFate, LockView, Moment, OldestReader, Stats, WeakClient, WriteView,
+        LastRound, LockFate, LockView, Moment, OldestReader, ProcessInfo, Stats, Status,
+        WeakClient, WriteView,
     };
 }
 

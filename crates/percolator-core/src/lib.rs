@@ -38,6 +38,7 @@ mod resolve;
 mod runtime;
 mod shared;
 mod stats;
+mod status;
 mod txn;
 mod watch;
 
@@ -76,6 +77,7 @@ pub use resolve::view::{LockFate, LockView};
 pub use runtime::{Runtime, fresh_incarnation};
 pub use shared::Services;
 pub use stats::Stats;
+pub use status::{ProcessInfo, Status};
 #[doc(hidden)]
 pub use testing::doc_test;
 pub use txn::commit::{Prewritten, PrimaryCommitted};

@@ -7,8 +7,8 @@ use bigtable::RowKey;
 use crate::gc::{background, round, unfenced};
 use crate::resolve::inspect;
 use crate::{
-    Client, Collector, Column, GcOptions, GcReport, GcStatus, LockFate, LockView, Moment, Result,
-    Table,
+    Client, Collector, Column, GcOptions, GcReport, GcStatus, LockFate, LockView, Moment,
+    ProcessInfo, Result, Status, Table, status,
 };
 
 impl Client {
@@ -112,6 +112,33 @@ impl Client {
     /// [`retention_min`](Client::retention_min).
     pub fn check_retention(&self, retention: Duration) -> Result<()> {
         unfenced::check_retention(&self.shared, retention)
+    }
+
+    /// Writes what this client is and does into the store from now on, every ten seconds, until it
+    /// is closed or dropped: one row of at most 1 KiB, without a timestamp and without a sync. A
+    /// process of a cluster calls it once, after it has connected. A failure changes nothing else.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::admin::ProcessInfo;
+    /// client.publish_status(ProcessInfo { role: "worker".to_owned(), ..Default::default() });
+    /// client.runtime().sleep(std::time::Duration::from_secs(2)).await;
+    /// let statuses = client.statuses().await?;
+    /// assert!(statuses[0].process.role == "worker" && statuses[0].alive);
+    /// # Ok(()) });
+    /// ```
+    pub fn publish_status(&self, process: ProcessInfo) {
+        status::publish(&self.shared, process);
+    }
+
+    /// What the clients of this store say of themselves, and whether they live. Clients that do not
+    /// [`publish_status`](Client::publish_status) are not in it. No timestamp is issued.
+    ///
+    /// # Errors
+    /// Those of store and lock service.
+    pub async fn statuses(&self) -> Result<Vec<Status>> {
+        status::statuses(&self.shared).await
     }
 
     /// Everything Percolator keeps of a cell, newest first.

@@ -29,6 +29,7 @@ mod registration;
 mod rollback;
 mod scripts;
 mod spans;
+mod status;
 mod stores;
 mod stress;
 mod table_locks;
