@@ -93,6 +93,8 @@ bigtable::mutants! {
     ACK_UNREAD "ack-unread" "H52 H62",
     COMMIT_CLEARS_FOR_OTHERS "commit-clears-for-others" "H53",
     CLEARS_FOR_OTHERS "clears-for-others" "H53",
+    PAUSED_RUNS "paused-runs" "H75",
+    PAUSED_IS_DONE "paused-is-done" "H75",
     WEAK_AFTER_COMMIT "weak-after-commit" "H57",
     SCHEMA_OF_BEGIN "schema-of-begin" "H59"
         by "h59_a_writer_with_the_old_schema_is_not_missed",

@@ -25,6 +25,7 @@ mod minimise;
 mod names;
 mod nemesis;
 mod oracle;
+mod pauses;
 mod power;
 mod process;
 mod publishing;

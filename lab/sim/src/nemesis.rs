@@ -8,6 +8,7 @@ use percolator_core::Timestamp;
 
 use crate::executor::{ProcessId, WORLD};
 use crate::names::row_key;
+use crate::pauses;
 use crate::tally::Fault;
 use crate::world::World;
 
@@ -25,6 +26,11 @@ pub(crate) fn unleash(world: &Arc<World>) {
     every(world, on.lock_restart, async |world| restart_locks(&world));
     every(world, on.tablet_move, async |world| move_tablets(&world));
     every(world, on.power_cut, cut_power);
+    if world.mix.observes()
+        && let Some(interval) = on.observer_pause
+    {
+        world.executor.spawn(WORLD, Box::pin(pauses::pause_observers(world.clone(), interval)));
+    }
     if world.swarm.life.is_some() {
         every(world, on.ghost, async |world| ghost(&world));
     } else if let Some(interval) = on.floor {

@@ -19,7 +19,7 @@ use crate::restrictions::Restrictions;
 use crate::tally::{Fault, Sometimes};
 use crate::workload::{self, LATE, Observers, observe, with_late};
 use crate::world::World;
-use crate::{findings, nemesis};
+use crate::{findings, nemesis, pauses};
 
 /// How long the storm lasts at most.
 const STORM: Duration = Duration::from_secs(30);
@@ -269,6 +269,9 @@ async fn drain(world: &Arc<World>, session: &Session, healed: Duration) -> Resul
     let workers = final_workers(world).await;
     while world.now() < deadline {
         if world.mix.observes() {
+            if world.swarm.faults.observer_pause.is_some() {
+                pauses::resume_all(&session.client).await?;
+            }
             let wait = deadline.saturating_sub(world.now());
             let report = session.client.wait_idle(Some(wait)).await?;
             if !report.set_aside.is_empty() {

@@ -74,6 +74,8 @@ kinds! {
         Ghost = "ghost",
         /// A write of the store that failed, with all that waited for it.
         WriteFailure = "write_failure",
+        /// An observer paused, and resumed later.
+        ObserverPause = "observer_pause",
         /// A request that found no room for its locks.
         Overloaded = "overloaded",
     }
@@ -161,6 +163,8 @@ kinds! {
         RunAbandoned = "run_abandoned",
         /// Workers ran a part of a column's observers.
         PartlyObserved = "partly_observed",
+        /// An observer ran after a pause in which the cell had changed.
+        RanAfterPause = "ran_after_pause",
     }
 }
 

@@ -56,7 +56,7 @@ impl Wait {
         } else {
             // This process runs no observers, so it misses none.
             let set_aside = db.set_aside().await?;
-            (IdleReport { idle: false, set_aside, missing: Vec::new() }, None)
+            (IdleReport { idle: false, set_aside, missing: Vec::new(), paused: Vec::new() }, None)
         };
         let left = if report.idle { Vec::new() } else { db.backlog().await? };
         if context.out.json {

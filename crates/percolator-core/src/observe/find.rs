@@ -60,7 +60,7 @@ pub(super) struct Places {
 /// One pass over each table with observed columns. Returns whether anything was dirty.
 pub(super) async fn pass(context: &Context, places: &mut Places) -> Result<bool> {
     let mut found = false;
-    if !context.elsewhere.is_empty() {
+    if !context.elsewhere.is_empty() || context.shared.known_schema().pauses() {
         // Workers that have nothing to do ask for no timestamp, and learn of no change with
         // one.
         context.shared.learn_schema().await?;

@@ -57,6 +57,8 @@ enum Ran {
     Cleared,
     /// The cell's writer, or a conflict, is in the way.
     Busy,
+    /// It is paused: it has not looked at the cell.
+    Paused,
     /// It failed, and its time has not come or its turns are used up.
     Failed(Delay),
 }
@@ -65,6 +67,9 @@ enum Ran {
 /// itself.
 pub(super) async fn visit(context: &Context, cell: &Cell, at: Option<Timestamp>) -> Result<Visit> {
     let Some(observers) = context.observers_of(cell) else { return Ok(Visit::Done) };
+    if context.are_paused(&observers) {
+        return Ok(Visit::Done);
+    }
     let seen = match at.filter(|_| is_known(cell, &observers)) {
         Some(at) => vec![at],
         None => notifications(cell).await?,
@@ -86,13 +91,14 @@ async fn run_all(
 ) -> Result<Visit> {
     let mut bound = Timestamp::MAX;
     let mut later: Option<Duration> = None;
-    let mut failed = false;
+    let (mut failed, mut paused) = (false, false);
     let alone = observers.len() == 1;
     for registration in observers {
         match run(context, cell, registration, seen, alone).await? {
             Ran::Acknowledged(s) => bound = bound.min(s),
             Ran::Cleared => return Ok(Visit::Done),
             Ran::Busy => later = Some(LOCKED_DELAY),
+            Ran::Paused => paused = true,
             Ran::Failed(Delay::Until(delay)) => {
                 later = Some(later.map_or(delay, |other| other.min(delay)));
             }
@@ -103,6 +109,11 @@ async fn run_all(
         && !off(mutants::CLEARS_FOR_OTHERS)
     {
         return Ok(Visit::Later(delay));
+    }
+    if paused && !off(mutants::PAUSED_IS_DONE) {
+        // As for observers that run elsewhere: the notification stays, and nothing is set aside.
+        waits_for_others(context, cell, seen.iter().max().copied().unwrap_or(Timestamp::ZERO));
+        return Ok(Visit::Done);
     }
     if !context.runs_all_of(&cell.table, &cell.column) {
         if failed {
@@ -137,6 +148,9 @@ async fn run(
     alone: bool,
 ) -> Result<Ran> {
     let name = &registration.observed.observer;
+    if context.is_paused(&registration.observed) {
+        return Ok(Ran::Paused);
+    }
     if let Some(delay) = context.failures.delay(cell, name, context.runtime().now()) {
         return Ok(Ran::Failed(Delay::Until(delay)));
     }
@@ -172,6 +186,10 @@ async fn attempt(
     alone: bool,
 ) -> Result<Ran> {
     let mut tx = begin(&context.shared).await?;
+    // The schema came with the timestamp: who was paused before it was asked for is known.
+    if context.is_paused(&registration.observed) {
+        return Ok(Ran::Paused);
+    }
     tx.crew = Some(context.crew.clone());
     let mut ran = Ran::Acknowledged(tx.start_ts());
     let strong = registration.observed.strength == Strength::Strong;
@@ -251,7 +269,11 @@ fn change_of(cell: &Cell, commit_ts: Timestamp, deleted: bool) -> Change {
 
 /// Writes the observer's acknowledgement into the transaction, and returns the change; `None` if
 /// the cell is not dirty for it.
-async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Result<Option<Change>> {
+pub(super) async fn acknowledge(
+    tx: &mut Transaction,
+    cell: &Cell,
+    observer: &str,
+) -> Result<Option<Change>> {
     let Cell { table, row, column } = cell;
     let ack = Cell { column: column.ack_of(observer), ..cell.clone() };
     // In one read: garbage collection drops a deletion together with its acknowledgements. A writer

@@ -11,9 +11,11 @@
 //!            (in the commit itself where the column has no other observer)
 //! batch      the same for many weak notifications at once
 //! set_aside  failing observers: growing delay, then out of the way, durably, and back by replay
+//! skip       an operator has an observer skip a change that it keeps failing at
 //! row_lock   the advisory lock on what a worker is at, renewed while its observers run
 //! leave      leaving notifications, in the row or in the table beside it
 //! notified   reading and clearing the notifications of a cell
+//! pause      observers that are not to run until they are resumed
 //! idle       nothing dirty, and no timestamp issued meanwhile
 //! ```
 
@@ -32,8 +34,10 @@ pub(crate) mod leave;
 pub(crate) mod notified;
 pub(crate) mod observer;
 pub(crate) mod options;
+pub(crate) mod pause;
 pub(crate) mod register;
 mod resting;
 mod row_lock;
 pub(crate) mod set_aside;
+pub(crate) mod skip;
 pub(crate) mod workers;

@@ -13,7 +13,7 @@ use crate::history::{Cell, Finding};
 use crate::random::Rng;
 use crate::world::World;
 
-pub(crate) use observed::{LATE, OBSERVED, Observers, observe, with_late};
+pub(crate) use observed::{LATE, OBSERVED, Observers, PAUSED, observe, with_late};
 
 /// A kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -28,6 +28,7 @@ use percolator_core::{
 use crate::book::{Log, Session};
 use crate::history::{Cell, Finding, Run};
 use crate::names::{ACK, COLUMNS, OBSERVERS, TABLES, cell as named, row_key};
+use crate::pauses;
 use crate::tally::Sometimes;
 use crate::workload::cell;
 use crate::world::World;
@@ -61,6 +62,10 @@ pub(crate) enum Observers {
     /// One of those that share a column, and nothing else.
     One,
 }
+
+/// The observers that are paused now and then: several of one column, a fragile one, a weak one, and
+/// the batching one.
+pub(crate) const PAUSED: &[u8] = &[COUNTING, 2, 5, 6, 7, LATE];
 
 /// The strong observers, each with the table and the column it observes.
 pub(crate) const OBSERVED: &[(u8, (u8, u8))] = &[
@@ -318,6 +323,7 @@ pub(super) async fn verify(session: &Session) -> Result<Vec<Finding>> {
             findings.push(Finding { property: "batch effects", facts });
         }
     }
+    findings.extend(pauses::verify(&session.world));
     findings.extend(unhandled(&session.world));
     findings.extend(unnotified(&session.world));
     Ok(findings)
