@@ -10,8 +10,10 @@ pub use crate::{
 /// Looking after a database: garbage collection, locks, counters, the history of a cell.
 pub mod admin {
     pub use crate::{
-        CellName, CloseReport, Collector, GcCounts, GcOptions, GcReport, GcStatus, Incarnation,
-        LastRound, LockFate, LockView, Moment, OldestReader, Stats, WeakClient, WriteView,
+        Age, CellName, CellState, CloseReport, Collector, Explained, Explanation, FirstStep,
+        GcCounts, GcOptions, GcReport, GcStatus, Incarnation, LastRound, LockEnd, LockFate,
+        LockView, Meaning, Moment, OldestReader, ReadOutcome, ReaderView, Stats, TableSize,
+        WeakClient, WriteView,
     };
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Book {
     pub(crate) skew_probes: Vec<(Cell, Cell)>,
     /// Times in which an observer was known to be paused: no run may have begun in between.
     pub(crate) pauses: Vec<Pause>,
+    /// How often a copy of the store was to be taken and explained.
+    pub(crate) copies: u64,
     pub(crate) findings: Vec<Finding>,
 }
 

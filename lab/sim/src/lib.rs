@@ -9,6 +9,7 @@
 //!   gathered                              what waits there, to go in one request
 //!   codec, transport                      bytes that are lost, late, doubled, out of order
 //!   store (journal), oracle, lock_service what answers
+//!   explained  copies of the store: what `explain` says of a read is what the read comes to
 //!   executor, schedule                    every choice from one seed
 //! ```
 //!
@@ -17,6 +18,7 @@
 mod book;
 mod codec;
 mod executor;
+mod explained;
 mod gathered;
 mod journal;
 mod lock_service;

@@ -8,9 +8,9 @@ use percolator_core::Timestamp;
 
 use crate::executor::{ProcessId, WORLD};
 use crate::names::row_key;
-use crate::pauses;
 use crate::tally::Fault;
 use crate::world::World;
+use crate::{explained, pauses};
 
 /// Starts the faults that the seed's swarm has switched on.
 pub(crate) fn unleash(world: &Arc<World>) {
@@ -110,6 +110,7 @@ async fn pause(world: Arc<World>) {
 
 fn kill(world: &World) {
     let Some(member) = world.any_member() else { return };
+    explained::compare(world);
     note(world, Fault::Kill, member.process);
     world.kill(member.process);
 }

@@ -19,7 +19,7 @@ use crate::restrictions::Restrictions;
 use crate::tally::{Fault, Sometimes};
 use crate::workload::{self, LATE, Observers, observe, with_late};
 use crate::world::World;
-use crate::{findings, nemesis, pauses};
+use crate::{explained, findings, nemesis, pauses};
 
 /// How long the storm lasts at most.
 const STORM: Duration = Duration::from_secs(30);
@@ -75,6 +75,7 @@ async fn live(world: Arc<World>) -> Vec<Finding> {
         futures::future::Either::Right((_, clients)) => Some(clients),
     };
     world.end_quota();
+    explained::compare(&world);
     world.heal();
     let healed = world.now();
     if let Some(clients) = clients {

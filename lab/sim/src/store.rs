@@ -490,7 +490,7 @@ impl Server for StoreEndpoint {
     }
 }
 
-fn new_store(swarm: &Swarm) -> MemoryStore {
+pub(crate) fn new_store(swarm: &Swarm) -> MemoryStore {
     let store =
         if swarm.apart { MemoryStore::without_locality_groups() } else { MemoryStore::new() };
     let store = store.with_limits(swarm.limits);

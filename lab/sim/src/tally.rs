@@ -165,6 +165,14 @@ kinds! {
         PartlyObserved = "partly_observed",
         /// An observer ran after a pause in which the cell had changed.
         RanAfterPause = "ran_after_pause",
+        /// A cell was explained whose reader rolls a transaction forward.
+        ExplainedRollForward = "explained_roll_forward",
+        /// A cell was explained whose reader removes a lock.
+        ExplainedRollBack = "explained_roll_back",
+        /// A cell was explained whose reader rolls a dead owner's transaction back.
+        ExplainedDecision = "explained_decision",
+        /// A cell was explained whose reader waits for a lock.
+        ExplainedWait = "explained_wait",
     }
 }
 

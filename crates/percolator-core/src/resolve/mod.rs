@@ -12,12 +12,15 @@
 //! ```
 //!
 //! `suspects` watches locks whose owner may be dead, `verdicts` remembers what became of other
-//! transactions, and `inspect` shows records and locks without changing anything.
+//! transactions, `inspect` shows records and locks without changing anything, and `explain` says
+//! what the records of a cell mean, and `on_request` resolves a lock because an operator asks.
 //!
 //! On a store without a floor a lock from below the last collection is none of this: see
 //! [`is_late`].
 
+pub(crate) mod explain;
 pub(crate) mod inspect;
+pub(crate) mod on_request;
 pub(crate) mod suspects;
 pub(crate) mod verdicts;
 
