@@ -1,16 +1,19 @@
 //! The commands, one module for each group.
 
+mod backlog;
 mod cell;
 mod check;
 mod cluster;
 pub(crate) mod config;
 mod demo;
+mod failures;
 mod gc;
 mod locks;
 mod observers;
 mod oracle;
 mod read;
 pub mod serve;
+mod tables;
 mod tx;
 mod wait;
 pub mod webindex;
@@ -32,11 +35,12 @@ pub(crate) enum Command {
     Set(write::Set),
     Delete(write::Delete),
     Scan(read::Scan),
+    Tables(tables::Tables),
     Tx(tx::Tx),
     Cell(cell::Cell),
     #[command(subcommand)]
     Locks(locks::Locks),
-    Backlog(observers::Backlog),
+    Backlog(backlog::Backlog),
     Wait(wait::Wait),
     #[command(subcommand)]
     Observers(observers::Observers),
@@ -65,6 +69,7 @@ impl Command {
             Command::Cell(cell) => interrupt.cut_off(cell.run(context)).await,
             Command::Locks(locks) => interrupt.cut_off(locks.run(context)).await,
             Command::Backlog(backlog) => interrupt.cut_off(backlog.run(context)).await,
+            Command::Tables(tables) => interrupt.cut_off(tables.run(context)).await,
             Command::Gc(gc) => interrupt.cut_off(gc.run(context)).await,
             Command::Oracle(oracle) => interrupt.cut_off(oracle.run(context)).await,
             Command::Check(check) => Some(check.run(context).await),

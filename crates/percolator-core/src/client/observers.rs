@@ -125,8 +125,8 @@ impl Client {
         set_aside::replay(&self.shared, observer).await
     }
 
-    /// Brings one set-aside notification back, to be tried again by all observers that failed on it.
-    /// Returns `false` if it is not set aside any more.
+    /// Brings one set-aside notification back, to be tried again by all observers that failed on
+    /// it. Returns `false` if it is not set aside any more.
     ///
     /// # Errors
     /// Those of the store.
@@ -212,9 +212,9 @@ impl Client {
         pause::set_paused(&self.shared, observer, true).await
     }
 
-    /// Has a [paused](Client::pause_observer) observer run again, for everything that it has missed.
-    /// Returns how many registrations have that name. Workers of other processes learn of it with
-    /// their next pass over the store, within [`idle_max`](crate::WorkerOptions::idle_max).
+    /// Has a [paused](Client::pause_observer) observer run again, for everything that it has
+    /// missed. Returns how many registrations have that name. Workers of other processes learn of
+    /// it with their next pass over the store, within [`idle_max`](crate::WorkerOptions::idle_max).
     ///
     /// # Errors
     /// Those of store and oracle.

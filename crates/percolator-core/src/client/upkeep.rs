@@ -68,8 +68,8 @@ impl Client {
         round::gc_status(&self.shared, retention).await
     }
 
-    /// How old timestamps are, as far as the samples say that garbage collection takes now and then.
-    /// Notes when the latest one was; no timestamp is issued.
+    /// How old timestamps are, as far as the samples say that garbage collection takes now and
+    /// then. Notes when the latest one was; no timestamp is issued.
     ///
     /// # Errors
     /// Those of store and oracle.

@@ -3,9 +3,9 @@
 //! A change that cannot be handled must neither be lost nor hold up others. It waits longer after
 //! each failure; after a bound its notification moves from the family `notify` to the family
 //! `failed`, in one row mutation unless it has more versions than one request can delete. Replay
-//! moves it back; a later write notifies as usual. Skipping acknowledges the change instead. Where another program runs one more observer of
-//! the column, the notification stays where that program finds it, and is tried again at the
-//! longest delay (H53).
+//! moves it back; a later write notifies as usual. Skipping acknowledges the change instead. Where
+//! another program runs one more observer of the column, the notification stays where that program
+//! finds it, and is tried again at the longest delay (H53).
 
 use bigtable::{
     ConditionalMutation, Mutation, PageLimit, Probe, RowKey, RowRange, Selection, TimeRange,

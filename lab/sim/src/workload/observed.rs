@@ -63,8 +63,8 @@ pub(crate) enum Observers {
     One,
 }
 
-/// The observers that are paused now and then: several of one column, a fragile one, a weak one, and
-/// the batching one.
+/// The observers that are paused now and then: several of one column, a fragile one, a weak one,
+/// and the batching one.
 pub(crate) const PAUSED: &[u8] = &[COUNTING, 2, 5, 6, 7, LATE];
 
 /// The strong observers, each with the table and the column it observes.
