@@ -21,6 +21,7 @@ use percolator_core::{
     ReadOutcome, ReaderView, Result, SYSTEM_TABLE, Services, Stamp,
 };
 
+use crate::check::property;
 use crate::history::Finding;
 use crate::names::{LOCK, NOTIFY, NOTIFY_TABLE, ROLLBACK, TABLES, WRITE};
 use crate::store::{READY, new_store};
@@ -79,7 +80,7 @@ pub(crate) fn compare(world: &World) {
     let runtime = VirtualRuntime::new(before);
     let found = runtime.clone().block_on(look(&runtime, copied, &world.tally));
     let facts = found.unwrap_or_else(|error| vec![format!("at the copy of a store: {error}")]);
-    let findings = facts.into_iter().map(|facts| Finding { property: "explained", facts });
+    let findings = facts.into_iter().map(|facts| Finding { property: property::EXPLAINED, facts });
     world.book().findings.extend(findings);
 }
 

@@ -11,25 +11,25 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A store in a directory of its own, and the command at work on it.
-pub struct Shell {
-    pub dir: TempDir,
+pub(crate) struct Shell {
+    pub(crate) dir: TempDir,
 }
 
 /// What a run printed, and its exit status.
-pub struct Ran {
-    pub stdout: String,
-    pub stderr: String,
-    pub status: i32,
+pub(crate) struct Ran {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) status: i32,
 }
 
 impl Ran {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).expect(&self.stdout)
     }
 
     /// The run must have had this exit status.
     #[track_caller]
-    pub fn with(self, status: i32) -> Self {
+    pub(crate) fn with(self, status: i32) -> Self {
         assert_eq!(self.status, status, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         self
     }
@@ -37,7 +37,7 @@ impl Ran {
     /// The run must have failed with this status, said what is wrong and what to do, and printed
     /// nothing where data belongs.
     #[track_caller]
-    pub fn refused(self, status: i32, what: &str, help: &str) {
+    pub(crate) fn refused(self, status: i32, what: &str, help: &str) {
         let ran = self.with(status);
         assert_eq!(ran.stdout, "");
         let (error, next) = ran.stderr.split_once("\n  help: ").expect(&ran.stderr);
@@ -56,7 +56,7 @@ impl From<Output> for Ran {
     }
 }
 
-pub fn program() -> Command {
+pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
     for variable in ["PERCOLATOR_DATA", "NO_COLOR", "CLICOLOR_FORCE"] {
         command.env_remove(variable);
@@ -64,42 +64,42 @@ pub fn program() -> Command {
     command
 }
 
-pub fn run(words: &[&str]) -> Ran {
+pub(crate) fn run(words: &[&str]) -> Ran {
     program().args(words).stdin(Stdio::null()).output().unwrap().into()
 }
 
 impl Shell {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Shell { dir: tempfile::tempdir().unwrap() }
     }
 
-    pub fn data(&self) -> std::path::PathBuf {
+    pub(crate) fn data(&self) -> std::path::PathBuf {
         self.dir.path().join("data")
     }
 
-    pub fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = program();
         command.args(words).arg("--data").arg(self.data()).args(["--durability", "buffered"]);
         command
     }
 
-    pub fn run(&self, words: &[&str]) -> Ran {
+    pub(crate) fn run(&self, words: &[&str]) -> Ran {
         self.command(words).stdin(Stdio::null()).output().unwrap().into()
     }
 
-    pub fn tx(&self, options: &[&str], script: &str) -> Ran {
+    pub(crate) fn tx(&self, options: &[&str], script: &str) -> Ran {
         let file = self.dir.path().join("script");
         std::fs::write(&file, script).unwrap();
         self.command(&[&["tx"], options].concat()).arg(file).output().unwrap().into()
     }
 
     /// The cell's table, as `cell --history` prints it.
-    pub fn cell(&self, row: &str) -> String {
+    pub(crate) fn cell(&self, row: &str) -> String {
         self.run(&["cell", row, "bal", "--history"]).with(0).stdout
     }
 
     /// Runs something on the store in this process.
-    pub fn open<T>(&self, work: impl AsyncFnOnce(&Percolator) -> T) -> T {
+    pub(crate) fn open<T>(&self, work: impl AsyncFnOnce(&Percolator) -> T) -> T {
         tokio::runtime::Runtime::new().unwrap().block_on(async {
             let durability = Durability::Buffered;
             let options = OpenOptions { durability, ..OpenOptions::default() };
@@ -117,10 +117,10 @@ impl Observer for Fails {
     }
 }
 
-pub const TEXT: Column = Column::literal("doc:text");
+pub(crate) const TEXT: Column = Column::literal("doc:text");
 
 /// Registers the observer `parse`, lets it run or not, and writes one document.
-pub fn observed(shell: &Shell, run: bool) {
+pub(crate) fn observed(shell: &Shell, run: bool) {
     shell.open(async |db| {
         let options = WorkerOptions {
             failures_max: 2,

@@ -11,8 +11,8 @@
 //!   acknowledged (H53). A paused observer acknowledges nothing, so its cells stay notified,
 //!   whoever runs the other observers of the column.
 //! * *Afterwards.* Acknowledgements are not touched. After
-//! [`resume_observer`](crate::Client::resume_observer) a cell is dirty exactly if it changed since
-//!   the observer's last run (H50 to H52): all changes made meanwhile are one run.
+//!   [`resume_observer`](crate::Client::resume_observer) a cell is dirty exactly if it changed
+//!   since the observer's last run (H50 to H52): all changes made meanwhile are one run.
 //! * *Weak observers* have no acknowledgements, and share the one notification of a cell. While one
 //!   is paused, all weak observers of its column are, or the others would run for one notification
 //!   again and again.

@@ -76,6 +76,8 @@ pub mod property {
     pub const OBSERVED_ONCE: &str = "observed once";
     /// Every change is handled, or still notified.
     pub const OBSERVED: &str = "observed";
+    /// What `explain` says of a read is what the read comes to.
+    pub const EXPLAINED: &str = "explained";
     /// Everything comes to rest once nothing goes wrong any more.
     pub const LIVENESS: &str = "liveness";
     /// A world gets as far as its storm.
