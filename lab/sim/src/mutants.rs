@@ -350,7 +350,7 @@ fn look_by_seeds(seeds: u64) -> (String, Option<u64>) {
             return ("panic".to_owned(), Some(seed + 1));
         };
         let mut findings = report.findings;
-        // `explain` is not mutated with the reader, so it differs from it: no harm is shown by that.
+        // `explain` is not mutated with the reader, so both differ: no harm is shown by that.
         findings.retain(|finding| finding.property != property::EXPLAINED);
         findings.iter().for_each(|f| eprintln!("seed {seed}: {}: {}", f.property, f.facts));
         let mut properties: Vec<&str> = Vec::new();

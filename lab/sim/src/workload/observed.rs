@@ -28,7 +28,6 @@ use percolator_core::{
 use crate::book::{Log, Session};
 use crate::history::{Cell, Finding, Run};
 use crate::names::{ACK, COLUMNS, OBSERVERS, TABLES, cell as named, row_key};
-use crate::pauses;
 use crate::tally::Sometimes;
 use crate::workload::cell;
 use crate::world::World;
@@ -323,7 +322,6 @@ pub(super) async fn verify(session: &Session) -> Result<Vec<Finding>> {
             findings.push(Finding { property: "batch effects", facts });
         }
     }
-    findings.extend(pauses::verify(&session.world));
     findings.extend(unhandled(&session.world));
     findings.extend(unnotified(&session.world));
     Ok(findings)
