@@ -178,7 +178,9 @@ fn of_store(error: &bigtable::Error) -> (Exit, &'static str) {
         bigtable::Error::InvalidRequest(_) => {
             (Exit::Usage, "`percolator COMMAND --help` shows the form of rows, columns and values")
         }
-        bigtable::Error::Files { .. } => (Exit::Usage, "choose another directory"),
+        bigtable::Error::Files { .. } | bigtable::Error::InUse { .. } => {
+            (Exit::Usage, "choose another directory")
+        }
         bigtable::Error::Halted { .. } => (Exit::Halted, "check the disk, then start it again"),
         bigtable::Error::Full { .. } => (Exit::Unreachable, "free some space on that disk"),
         bigtable::Error::Overloaded { .. } | bigtable::Error::Unavailable { .. } => {

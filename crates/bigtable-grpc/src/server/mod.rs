@@ -127,7 +127,8 @@ impl Server {
     /// Opens the store in `dir`, creating it if it is not there.
     ///
     /// # Errors
-    /// [`bigtable::Error::Files`] if the directory cannot be used; it says what to do. Removing
+    /// [`bigtable::Error::InUse`] if another process has the directory open, and
+    /// [`bigtable::Error::Files`] if it cannot be used; it says what to do. Removing
     /// what an interrupted deletion left behind may fail as any mutation may.
     pub async fn open(dir: impl AsRef<Path>, options: Options) -> bigtable::Result<Server> {
         Server::over(FjallStore::open(dir, options)?).await
