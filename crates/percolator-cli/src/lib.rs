@@ -7,6 +7,7 @@
 //!   program    the global options of a program, and the run of one command
 //!   context    the surroundings of a command
 //!   store      --data, --table: opening
+//!   owner      commands on a directory that another process has open
 //!   keys       rows, columns and values as people write them
 //!   script     the language of `percolator tx`
 //!   output     data to stdout (text, tables, JSON), all else to stderr
@@ -27,6 +28,7 @@ pub mod exit;
 pub mod interrupt;
 mod keys;
 pub mod output;
+pub mod owner;
 pub mod program;
 pub mod progress;
 mod script;

@@ -668,7 +668,7 @@ fn serve_table_says_where_it_listens_and_ends_when_asked_to() {
     let second = serve("127.0.0.1:0").output().unwrap();
     let text = String::from_utf8_lossy(&second.stderr).into_owned();
     assert_eq!(second.status.code(), Some(2), "{text}");
-    assert!(text.contains("another process has this directory open"), "{text}");
+    assert!(text.contains("is open in `percolator serve table"), "{text}");
 
     let pid = server.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());

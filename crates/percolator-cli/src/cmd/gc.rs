@@ -12,6 +12,7 @@ use crate::cmd::cell;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::{Column, grouped};
+use crate::program::Elsewhere;
 use crate::store::StoreArgs;
 
 /// Drop versions that were overwritten or deleted, or see how far that has come.
@@ -26,6 +27,14 @@ pub(crate) enum Gc {
 }
 
 impl Gc {
+    /// Where the command runs if another process has its directory open.
+    pub(crate) fn elsewhere(&self) -> Elsewhere {
+        match self {
+            Gc::Run(_) => Elsewhere::Writes,
+            Gc::Status(_) => Elsewhere::Reads,
+        }
+    }
+
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Gc::Run(run) => run.run(context).await,

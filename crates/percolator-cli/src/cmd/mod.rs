@@ -21,6 +21,7 @@ use clap::Subcommand;
 
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::program::Elsewhere;
 
 /// A command.
 #[derive(Debug, Subcommand)]
@@ -55,6 +56,31 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Where the command runs if another process has its directory open. In that process it must
+    /// come to an end by itself, take what it reads from [`Context`], and print by `context.out`.
+    pub(crate) fn elsewhere(&self) -> Elsewhere {
+        match self {
+            Command::Get(_)
+            | Command::Scan(_)
+            | Command::Cell(_)
+            | Command::Locks(_)
+            | Command::Backlog(_)
+            | Command::Wait(_) => Elsewhere::Reads,
+            Command::Set(_) | Command::Delete(_) | Command::Tx(_) => Elsewhere::Writes,
+            Command::Observers(observers) => observers.elsewhere(),
+            Command::Gc(gc) => gc.elsewhere(),
+            Command::Webindex(webindex) => webindex.elsewhere(),
+            // They need the directory for themselves, go on for long, or open none.
+            Command::Demo(_)
+            | Command::Check(_)
+            | Command::Serve(_)
+            | Command::Worker(_)
+            | Command::Cluster(_)
+            | Command::Oracle(_)
+            | Command::Config(_) => Elsewhere::Nowhere,
+        }
+    }
+
     /// Runs the command. What only reads, or can end anywhere, is cut off by Ctrl-C; the others
     /// look for it themselves, or end soon anyway.
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {

@@ -11,6 +11,8 @@ use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::keys;
 use crate::output::{Column, grouped};
+use crate::owner::asked;
+use crate::program::Elsewhere;
 use crate::store::StoreArgs;
 
 /// Count the notifications that wait for observers, by column.
@@ -90,6 +92,14 @@ pub(crate) enum Observers {
 }
 
 impl Observers {
+    /// Where the command runs if another process has its directory open.
+    pub(crate) fn elsewhere(&self) -> Elsewhere {
+        match self {
+            Observers::Ls(_) => Elsewhere::Reads,
+            Observers::Replay(_) | Observers::Retire(_) => Elsewhere::Writes,
+        }
+    }
+
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Observers::Ls(ls) => ls.run(context).await,
@@ -232,10 +242,10 @@ impl Retire {
     }
 }
 
-/// Asks on the terminal.
+/// Asks on the terminal. A command that runs here for another process has none.
 fn confirm(question: &str) -> anyhow::Result<bool> {
     let stdin = std::io::stdin();
-    if !stdin.is_terminal() {
+    if asked::current().is_some() || !stdin.is_terminal() {
         let what = format!("will not {question} without being asked to");
         return Err(Failure::usage(what, "add --yes, or --dry-run to see what it would do"));
     }

@@ -12,6 +12,7 @@ use crate::cmd::{observers, webindex};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
+use crate::owner::asked;
 use crate::progress::Progress;
 use crate::store::{Place, StoreArgs};
 
@@ -40,13 +41,14 @@ impl Wait {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let place = self.store.place()?;
         let db = self.store.open_existing_at(&place).await?;
-        // A directory is open in one process at a time: what nobody handles here, nobody handles.
+        // A directory is open in one process at a time: what nobody handles there, nobody handles.
         let index = if webindex::is_in(&db).await? {
             Some(webindex::Index::at(db.clone(), &place).await?)
         } else {
             None
         };
-        let elsewhere = matches!(place, Place::Cluster(_));
+        // The process that has the directory open may run observers that this program does not know.
+        let elsewhere = matches!(place, Place::Cluster(_)) || asked::current().is_some();
         let handled = elsewhere || index.is_some() || db.backlog().await?.is_empty();
         let (report, waited) = if handled {
             match self.idle(context, &db).await? {
