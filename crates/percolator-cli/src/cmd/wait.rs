@@ -47,7 +47,7 @@ impl Wait {
         } else {
             None
         };
-        // The process that has the directory open may run observers that this program does not know.
+        // The process that has the directory open may run observers unknown to this program.
         let elsewhere = matches!(place, Place::Cluster(_)) || asked::current().is_some();
         let handled = elsewhere || index.is_some() || db.backlog().await?.is_empty();
         let (report, waited) = if handled {

@@ -18,8 +18,8 @@ use super::frame::{self, Kind};
 use super::hello::Asker;
 use crate::exit::Exit;
 
-/// The collector of a client that only runs one command registers what the command reads, and leaves
-/// collecting to the database's own.
+/// The collector of a client that only runs one command registers what the command reads, and
+/// leaves collecting to the database's own.
 const RETENTION: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 tokio::task_local! {

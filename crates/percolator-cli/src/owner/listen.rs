@@ -52,13 +52,20 @@ struct Sessions {
     dir: PathBuf,
     database: Option<(Percolator, Run)>,
     runtime: Handle,
-    /// By number of the connection: what cuts the command off.
-    open: Mutex<BTreeMap<u64, watch::Sender<bool>>>,
+    open: Mutex<Open>,
     count: watch::Sender<usize>,
 }
 
-/// Listens at the directory of a database that a command has opened, if the commands of this process
-/// are run for others. A failure is one warning.
+#[derive(Debug, Default)]
+struct Open {
+    /// No command begins any more: the database is about to be closed.
+    closing: bool,
+    /// By number of the connection: what cuts the command off.
+    commands: BTreeMap<u64, watch::Sender<bool>>,
+}
+
+/// Listens at the directory of a database that a command has opened, if the commands of this
+/// process are run for others. A failure is one warning.
 pub(crate) fn begin(db: Option<&Percolator>, dir: &Path) -> Option<Listener> {
     let run = *RUN.get()?;
     let begun = start(db.map(|db| (db.clone(), run)), dir);
@@ -105,6 +112,8 @@ impl Listener {
     fn stop(&mut self) {
         self.socket = None;
         self.accepting.abort();
+        // A connection may be on its way from the task that was just aborted.
+        locked(&self.sessions.open).closing = true;
     }
 }
 
@@ -139,19 +148,21 @@ impl Sessions {
             return Ok(());
         }
         let mut stream = stream.into_std()?;
-        let state = match &self.database {
-            None => State::Alone,
-            Some(_) if locked(&self.open).len() >= CONNECTIONS_MAX => State::Full,
-            Some(_) => State::Open,
+        let cut_off = watch::Sender::new(false);
+        let (state, session) = match self.enter(number, cut_off.clone()) {
+            _ if self.database.is_none() => (State::Alone, None),
+            Entered::Closing => return Ok(()),
+            Entered::Full => (State::Full, None),
+            Entered::Session(session) => (State::Open, Some(session)),
         };
         // There is room for it: nothing was sent before.
         if Hello::of_this_process(&self.dir, state).write(&mut stream).is_err() {
             return Ok(());
         }
-        let (State::Open, Some((db, run))) = (state, self.database.clone()) else { return Ok(()) };
+        let (Some(session), Some((db, run))) = (session, self.database.clone()) else {
+            return Ok(());
+        };
         stream.set_nonblocking(false)?;
-        let cut_off = watch::Sender::new(false);
-        let session = self.enter(number, cut_off.clone());
         let thread = std::thread::Builder::new().name(format!("owner-{number}"));
         thread.stack_size(STACK_BYTES).spawn(move || {
             let all = &session.sessions;
@@ -161,15 +172,21 @@ impl Sessions {
         Ok(())
     }
 
-    fn enter(self: &Arc<Self>, number: u64, cut_off: watch::Sender<bool>) -> Session {
+    fn enter(self: &Arc<Self>, number: u64, cut_off: watch::Sender<bool>) -> Entered {
         let mut open = locked(&self.open);
-        open.insert(number, cut_off);
-        self.count.send_replace(open.len());
-        Session { sessions: self.clone(), number }
+        if open.closing {
+            return Entered::Closing;
+        }
+        if open.commands.len() >= CONNECTIONS_MAX {
+            return Entered::Full;
+        }
+        open.commands.insert(number, cut_off);
+        self.count.send_replace(open.commands.len());
+        Entered::Session(Session { sessions: self.clone(), number })
     }
 
     fn cut_off(&self) {
-        locked(&self.open).values().for_each(|cut_off| {
+        locked(&self.open).commands.values().for_each(|cut_off| {
             cut_off.send_replace(true);
         });
     }
@@ -182,6 +199,13 @@ impl Sessions {
     }
 }
 
+/// What becomes of a connection.
+enum Entered {
+    Closing,
+    Full,
+    Session(Session),
+}
+
 /// A command that runs, until this is dropped.
 struct Session {
     sessions: Arc<Sessions>,
@@ -191,8 +215,8 @@ struct Session {
 impl Drop for Session {
     fn drop(&mut self) {
         let mut open = locked(&self.sessions.open);
-        open.remove(&self.number);
-        self.sessions.count.send_replace(open.len());
+        open.commands.remove(&self.number);
+        self.sessions.count.send_replace(open.commands.len());
     }
 }
 
@@ -276,6 +300,15 @@ mod tests {
         bed.runtime.block_on(bed.listener.close());
         assert_eq!(frames(&stream), []);
         assert!(!bed.dir.path().join("owner.sock").exists());
+    }
+
+    /// The task that accepts connections ends some time after it was told to.
+    #[test]
+    fn no_command_begins_once_the_listener_is_closing() {
+        let mut bed = bed();
+        bed.listener.stop();
+        let entered = bed.listener.sessions.enter(1, watch::Sender::new(false));
+        assert!(matches!(entered, Entered::Closing));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Where an owner's socket lies, and how it comes to lie there.
 //!
 //! It lies in the directory itself. Where that cannot be (the path is longer than the address of a
-//! socket, or the file system has no sockets), it lies in the user's runtime directory, or else in a
-//! private directory among the temporary files, under a name made of the directory's path.
+//! socket, or the file system has no sockets), it lies in the user's runtime directory, or else in
+//! a private directory among the temporary files, under a name made of the directory's path.
 //!
 //! Invariants:
 //!

@@ -82,6 +82,7 @@ pub(crate) fn run_asked<P: Program>(call: Call) -> Option<Exit> {
     let (global, writes) = (program.global(), program.elsewhere() == Elsewhere::Writes);
     let out = Out { json: global.json, quiet: global.quiet, color: asker.color };
     let events = events::relayed(global.level(), &asked);
+    let is_cut_off = cut_off.clone();
     let run = async {
         let result = match (program.elsewhere(), Input::sent(input)) {
             (Elsewhere::Nowhere, _) => return None,
@@ -100,6 +101,10 @@ pub(crate) fn run_asked<P: Program>(call: Call) -> Option<Exit> {
         let result = run.await;
         let closed = asked.close(store::CLOSING_MAX, writes).await;
         let result = result?.and_then(|exit| Ok(closed.map(|()| exit)?));
+        if *is_cut_off.borrow() {
+            // The database may be closed by now, and the error speak of that.
+            return None;
+        }
         Some(conclude::<P>(result, out))
     });
     let exit = runtime.block_on(scoped.with_subscriber(events));

@@ -47,7 +47,8 @@ impl Index {
     /// Opens the index in a store that is open: in a cluster other processes run its observers.
     pub(crate) async fn at(db: Percolator, place: &Place) -> anyhow::Result<WebIndex> {
         if let Some(asked) = asked::current() {
-            // Its observers run in this process already, or in none. They alone make a search index.
+            // Its observers run in this process already, or in none. They alone make a search
+            // index.
             let dir = asked.dir().join(SEARCH_DIR);
             let search = SearchIndex::open_existing(&dir).is_ok().then_some(dir);
             return Ok(WebIndex::connect(db, search.as_deref()).await?);
