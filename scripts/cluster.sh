@@ -31,7 +31,7 @@ if [ -n "$etcd" ] && ! command -v etcd >/dev/null; then
 fi
 RANDOM=$seed
 
-cargo build --quiet --release --locked -p percolator-cli
+cargo build --quiet --release --locked -p percolator-cli -p percolator-torture
 percolator=${CARGO_TARGET_DIR:-target}/release/percolator
 work=$(mktemp -d)
 cluster=$work/cluster
@@ -68,11 +68,12 @@ if [ -n "$etcd" ]; then
 fi
 
 up() { "$percolator" cluster up "${flags[@]}" >/dev/null || fail "the cluster did not come up"; }
-pid_of() { cat "$cluster/run/$1"; }
 # Kills a process of the cluster, which must be running, while the load runs.
 strike() {
     kill -0 "$load" 2>/dev/null || fail "the load ended before $1 was killed: give --pages more"
-    kill -9 "$(pid_of "$1")"
+    local struck
+    struck=$("${percolator}-torture" strike --process "$cluster/run/$1")
+    [ "$struck" = killed ] || fail "$1 did not run any more"
     echo "killed $1"
 }
 leader() { { "$percolator" cluster status --data "$cluster" --quiet || true; } | sed -n 's/^ *\(oracle-[0-9]*\).*leads.*/\1/p'; }

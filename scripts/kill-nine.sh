@@ -15,9 +15,9 @@ cd "$(dirname "$0")/.."
 rounds=${1:-20}
 RANDOM=${2:-1}
 work=$(mktemp -d)
-trap 'kill -9 $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'rm -rf "$work"' EXIT
 
-cargo build --quiet --release --locked -p percolator-cli
+cargo build --quiet --release --locked -p percolator-cli -p percolator-torture
 percolator=${CARGO_TARGET_DIR:-target}/release/percolator
 
 "$percolator" webindex generate "$work/site" --pages 600 --seed 7 --quiet
@@ -28,17 +28,13 @@ kills=0 forward=0 back=0 again=0 redelivered=0
 kill_in() {
     local when=$1 events=$2
     shift 2
-    "$percolator" "$@" --events "$events" >/dev/null 2>&1 &
-    local pid=$!
-    if [ "$when" = random ]; then
-        sleep "0.$(printf '%03d' $((RANDOM % 900 + 50)))"
-    else
-        while kill -0 "$pid" 2>/dev/null && ! grep -qs "\"$when\"" "$events"; do sleep 0.002; done
-        # Between the search index's commit and the acknowledgement lie milliseconds.
-        if [ "$when" != exported ]; then sleep "0.0$(printf '%02d' $((RANDOM % 60)))"; fi
-    fi
-    if kill -9 "$pid" 2>/dev/null; then kills=$((kills + 1)); fi
-    wait "$pid" 2>/dev/null || true
+    local moment=()
+    if [ "$when" != random ]; then moment=(--after "$when" --events "$events"); fi
+    # Between the search index's commit and the acknowledgement lie milliseconds.
+    if [ "$when" = export_began ]; then moment+=(--within-ms 59); fi
+    local struck
+    struck=$("${percolator}-torture" strike --seed "$RANDOM" "${moment[@]}" -- "$percolator" "$@" --events "$events")
+    if [ "$struck" = killed ]; then kills=$((kills + 1)); fi
 }
 
 # Runs a command to its end and counts what the kill before it has caused.

@@ -47,7 +47,7 @@ use tantivy::query::TermQuery;
 use tantivy::schema::{IndexRecordOption, Value};
 use tantivy::{
     Directory, DocAddress, DocId, Index, IndexReader, ReloadPolicy, Score, Searcher, SegmentReader,
-    TantivyDocument, TantivyError, Term,
+    TantivyDocument, Term,
 };
 
 use self::query::Query;
@@ -55,6 +55,7 @@ use self::ranks::Ranks;
 use self::schema::{Columns, Fields};
 use self::snippet::{Snippet, Wanted};
 use self::statistics::Statistics;
+use self::update::failed;
 use self::write::{Held, Writer};
 use crate::Error;
 
@@ -64,6 +65,7 @@ mod schema;
 mod score;
 mod snippet;
 mod statistics;
+mod update;
 mod words;
 mod write;
 
@@ -71,6 +73,7 @@ mod write;
 mod tests;
 
 pub use self::query::QUERY_BYTES_MAX;
+pub use self::update::{IndexedPage, Update};
 
 /// How much memory the writer gathers documents in.
 pub const WRITER_BYTES: usize = 48 << 20;
@@ -80,62 +83,6 @@ pub const HITS_MAX: usize = 1_000;
 
 /// The most hits that a search leaves out before those that it returns.
 pub const OFFSET_MAX: usize = 100_000;
-
-/// The state of a page to be shown, or its deletion.
-///
-/// ```
-/// use webindex::search::Update;
-///
-/// let delete = Update { url: "https://example.org/a".into(), seq: 7, page: None };
-/// assert!(delete.page.is_none());
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-pub struct Update {
-    /// The canonical URL.
-    pub url: String,
-    /// The number of the state: of two updates of one URL, the higher one is newer.
-    pub seq: u64,
-    /// What to show; `None` deletes.
-    pub page: Option<IndexedPage>,
-}
-
-/// What a page is found by.
-///
-/// ```
-/// use webindex::search::IndexedPage;
-///
-/// let page = IndexedPage { title: "Fish".into(), ..IndexedPage::default() };
-/// let other = IndexedPage { text: "Fish".into(), ..IndexedPage::default() };
-/// assert_ne!(page.digest(), other.digest());
-/// ```
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct IndexedPage {
-    /// The title.
-    pub title: String,
-    /// The visible text.
-    pub text: String,
-    /// How many hyperlinks the page has. A page with little text for each of them scores less.
-    pub hyperlinks: u64,
-    /// What links to the page say; the order counts for the digest.
-    pub anchors: Vec<String>,
-}
-
-impl IndexedPage {
-    /// Returns a digest of title, text, anchors and the number of hyperlinks: 128 bits of BLAKE3.
-    pub fn digest(&self) -> u128 {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.hyperlinks.to_le_bytes());
-        let parts = [&self.title, &self.text].into_iter().chain(&self.anchors);
-        for part in parts {
-            // The length goes first, so that no two lists of parts look the same.
-            hasher.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
-            hasher.update(part.as_bytes());
-        }
-        let mut digest = [0; 16];
-        hasher.finalize_xof().fill(&mut digest);
-        u128::from_be_bytes(digest)
-    }
-}
 
 /// What became of a batch.
 ///
@@ -594,8 +541,4 @@ fn dump_segment(
         });
     }
     Ok(())
-}
-
-fn failed(action: &'static str, path: &Path, source: TantivyError) -> Error {
-    Error::Index { action, path: path.to_path_buf(), source: Box::new(source) }
 }

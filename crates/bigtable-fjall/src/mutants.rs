@@ -6,21 +6,21 @@ pub(crate) use bigtable::mutants::off;
 
 bigtable::mutants! {
     PENDING_AFTER_TIMESTAMP "pending-after-timestamp" "H08 H27"
-        by "h08_h27_whoever_looks_at_an_issued_timestamp_waits_for_its_rows",
+        by "h08_h27_a_reader_at_an_issued_timestamp_waits_for_its_rows",
     PENDING_CLEARED_EARLY "pending-cleared-early" "H27"
         by "h27_rows_are_pending_until_readers_see_the_batch",
     GLANCE_PASSES_PENDING "glance-passes-pending" "H27"
-        by "h08_h27_whoever_looks_at_an_issued_timestamp_waits_for_its_rows",
+        by "h08_h27_a_reader_at_an_issued_timestamp_waits_for_its_rows",
     READ_PASSES_PENDING "read-passes-pending" "H27"
-        by "h08_h27_whoever_looks_at_an_issued_timestamp_waits_for_its_rows",
+        by "h08_h27_a_reader_at_an_issued_timestamp_waits_for_its_rows",
     SCAN_PASSES_PENDING "scan-passes-pending" "H27"
-        by "h08_h27_whoever_looks_at_an_issued_timestamp_waits_for_its_rows",
+        by "h08_h27_a_reader_at_an_issued_timestamp_waits_for_its_rows",
     FIRST_PENDING_IS_SKIPPED "first-pending-is-skipped" "H27"
-        by "h08_h27_whoever_looks_at_an_issued_timestamp_waits_for_its_rows",
+        by "h08_h27_a_reader_at_an_issued_timestamp_waits_for_its_rows",
     STALE_SNAPSHOT "stale-snapshot" "H39"
         by "h39_a_read_sees_what_was_acknowledged_before_it",
     RECENT_OF_ANY_STATE "recent-of-any-state" "H27"
-        by "h27_readers_of_another_state_are_told_nothing",
+        by "h27_readers_of_another_state_get_nothing",
     SNAPSHOT_BEFORE_GUARD "snapshot-before-guard" "H27"
         by "h27_a_glance_misses_no_commit",
     GLANCE_BELOW_FLOOR "glance-below-floor" "H35"

@@ -54,9 +54,10 @@ impl FjallStore {
     /// for as long as the journal is: in an async program call it where blocking is allowed.
     ///
     /// # Errors
-    /// [`Error::Files`] if the directory is something else than a store, is
-    /// open in another process, is of a newer format, is damaged, or cannot be read or written; it
-    /// says what to do. Opening a damaged store changes nothing in its directory.
+    /// [`Error::InUse`] if another process has the directory open. [`Error::Files`] if the
+    /// directory is something else than a store, is of a newer format, is damaged, or cannot be
+    /// read or written; it says what to do. Opening a damaged store changes nothing in its
+    /// directory.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<FjallStore> {
         let dir = dir.as_ref();
         let mut directory = Directory::open(dir)?;

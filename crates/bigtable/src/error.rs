@@ -78,6 +78,16 @@ pub enum Error {
         /// What happened.
         problem: String,
     },
+    /// Another process has the store's directory open, or this one has it open already.
+    #[error(
+        "{}: another process has this directory open\n  help: stop that process, or choose \
+         another directory",
+        dir.display()
+    )]
+    InUse {
+        /// The store's directory.
+        dir: PathBuf,
+    },
     /// The store's files cannot be used as they are.
     #[error("{}: {problem}\n  help: {remedy}", path.display())]
     Files {
@@ -107,6 +117,7 @@ impl Error {
             | Error::Unknown { .. }
             | Error::InvalidRequest(_)
             | Error::Halted { .. }
+            | Error::InUse { .. }
             | Error::Files { .. } => false,
         }
     }

@@ -7,7 +7,9 @@ use clap::Parser;
 use crate::cmd::Command;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::program::{self, Global, Program};
+#[cfg(unix)]
+use crate::owner;
+use crate::program::{self, Elsewhere, Global, Program};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -41,13 +43,25 @@ impl Program for Cli {
         &self.global
     }
 
+    fn elsewhere(&self) -> Elsewhere {
+        self.command.elsewhere()
+    }
+
     async fn run(self, context: &Context) -> anyhow::Result<Exit> {
         self.command.run(context).await
     }
 }
 
+/// Runs a command for another process, which found its directory open in this one.
+#[cfg(unix)]
+pub(crate) fn run_asked(call: owner::session::Call) -> Option<Exit> {
+    program::run_asked::<Cli>(call)
+}
+
 /// Runs the command of this process, and returns its exit code.
 pub fn run() -> ExitCode {
+    #[cfg(unix)]
+    owner::listen::run_commands_by(run_asked);
     program::run::<Cli>()
 }
 
@@ -59,6 +73,60 @@ mod tests {
     #[test]
     fn the_tree_of_commands_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    /// What becomes of each command whose directory another process has open.
+    #[test]
+    fn commands_run_where_they_may() {
+        let place = |line: &str| {
+            let words = line.split(' ').filter(|word| !word.is_empty());
+            let parsed = Cli::try_parse_from(["percolator"].into_iter().chain(words));
+            parsed.map_err(|error| error.to_string()).expect(line).elsewhere()
+        };
+        for line in [
+            "get Bob",
+            "scan",
+            "cell Bob bal",
+            "locks ls",
+            "backlog",
+            "observers ls",
+            "gc status",
+            "wait",
+            "webindex search cod",
+            "webindex page https://a.example/",
+            "webindex cluster https://a.example/",
+            "webindex stats",
+        ] {
+            assert_eq!(place(line), Elsewhere::Reads, "{line}");
+        }
+        for line in [
+            "set Bob bal 1",
+            "delete Bob",
+            "tx",
+            "observers replay",
+            "observers retire parse",
+            "gc run",
+        ] {
+            assert_eq!(place(line), Elsewhere::Writes, "{line}");
+        }
+        for line in [
+            "demo",
+            "check D",
+            "serve table --data D",
+            "serve oracle",
+            "worker --app webindex",
+            "cluster status --data D",
+            "oracle status",
+            "config view",
+            "webindex load site --base https://a.example/",
+            "webindex remove https://a.example/",
+            "webindex rank",
+            "webindex recrawl",
+            "webindex verify",
+            "webindex generate site",
+        ] {
+            assert_eq!(place(line), Elsewhere::Nowhere, "{line}");
+        }
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use percolator::admin::Age;
+use serde_json::{Value, json};
+
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -30,14 +33,34 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + next, month, day)
 }
 
-/// A duration in words: `350ms`, `41.2s`, `12m`, `3.5h`.
+/// A duration in words: `350 ms`, `41.2 s`, `4 min`, `3.5 h`, `12 days`.
 pub(crate) fn age(duration: Duration) -> String {
     match duration.as_secs_f64() {
-        s if s < 1.0 => format!("{}ms", duration.as_millis()),
-        s if s < 600.0 => format!("{s:.1}s"),
-        s if s < 36_000.0 => format!("{:.0}m", s / 60.0),
-        s => format!("{:.1}h", s / 3600.0),
+        s if s < 1.0 => format!("{} ms", duration.as_millis()),
+        s if s < 120.0 => format!("{s:.1} s"),
+        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.1} h", s / 3600.0),
+        s => format!("{:.0} days", s / 86_400.0),
     }
+}
+
+/// The age of a timestamp in words: `4 min`, `at least 4 min`, `4 min to 2.5 h`, `not known`.
+pub(crate) fn age_of(Age { at_least, at_most }: Age) -> String {
+    match at_most {
+        // No further apart than rounding.
+        Some(most) if most <= at_least.mul_f64(1.25) + Duration::from_secs(1) => age(at_least),
+        Some(most) => format!("{} to {}", age(at_least), age(most)),
+        None if at_least.is_zero() => "not known".to_owned(),
+        None => format!("at least {}", age(at_least)),
+    }
+}
+
+/// The age of a timestamp in JSON, in seconds.
+pub(crate) fn age_json(Age { at_least, at_most }: Age) -> Value {
+    json!({
+        "at_least_s": at_least.as_secs_f64(),
+        "at_most_s": at_most.map(|most| most.as_secs_f64()),
+    })
 }
 
 /// Reads a duration: a number with `ms`, `s`, `m` or `h`; seconds without.
@@ -76,7 +99,15 @@ mod tests {
         for wrong in ["", "s", "10d", "-1s", "1e30h"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(age(Duration::from_millis(41_230)), "41.2s");
-        assert_eq!(age(Duration::from_millis(350)), "350ms");
+        assert_eq!(age(Duration::from_millis(41_230)), "41.2 s");
+        assert_eq!(age(Duration::from_millis(350)), "350 ms");
+        let ages = [240, 9_000, 260_000].map(|s| age(Duration::from_secs(s)));
+        assert_eq!(ages, ["4 min", "2.5 h", "3 days"]);
+        let seconds = Duration::from_secs;
+        let of = |least, most: Option<u64>| {
+            age_of(Age { at_least: seconds(least), at_most: most.map(seconds) })
+        };
+        assert_eq!([of(240, Some(250)), of(240, None)], ["4 min", "at least 4 min"]);
+        assert_eq!([of(240, Some(9_000)), of(0, None)], ["4 min to 2.5 h", "not known"]);
     }
 }

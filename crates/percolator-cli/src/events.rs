@@ -14,7 +14,9 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::clock;
@@ -28,21 +30,67 @@ const TARGETS: [&str; 2] = ["percolator", "webindex"];
 /// # Errors
 /// When the file cannot be opened.
 pub(crate) fn init(level: LevelFilter, color: bool, file: Option<&Path>) -> anyhow::Result<()> {
-    let to_file = file.map(open).transpose()?.map(|file| {
-        let all = TARGETS.map(|target| (target, LevelFilter::DEBUG));
-        EventLines { file }.with_filter(Targets::new().with_targets(all))
+    let lines = file.map(open).transpose()?.map(|file| {
+        // A trace that cannot be written must not stop what is traced.
+        let append = move |line: &[u8]| drop((&file).write_all(line));
+        EventLines { append: Box::new(append) }
     });
-    let shown = TARGETS.map(|target| (target, level));
-    let to_stderr = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(color)
-        .compact()
-        .with_filter(Targets::new().with_targets(shown));
-    tracing_subscriber::registry().with(to_file).with(to_stderr).try_init()?;
+    subscriber(level, color, lines, std::io::stderr).try_init()?;
     Ok(())
 }
 
-fn open(path: &Path) -> anyhow::Result<File> {
+/// Records the events of a command that runs here for another process: to that process.
+#[cfg(unix)]
+pub(crate) fn relayed(
+    level: LevelFilter,
+    asked: &std::sync::Arc<crate::owner::asked::Asked>,
+) -> tracing::Dispatch {
+    let to = asked.clone();
+    let lines = asked.asker().events.then(|| {
+        // As above.
+        EventLines { append: Box::new(move |line| drop(to.event(line))) }
+    });
+    let to = asked.clone();
+    let stderr = move || Stderr(to.clone());
+    subscriber(level, asked.asker().color, lines, stderr).into()
+}
+
+/// The standard error of a command that runs here for another process.
+#[cfg(unix)]
+struct Stderr(std::sync::Arc<crate::owner::asked::Asked>);
+
+#[cfg(unix)]
+impl Write for Stderr {
+    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+        self.0.stderr(data).map(|()| data.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn subscriber(
+    level: LevelFilter,
+    color: bool,
+    lines: Option<EventLines>,
+    stderr: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+) -> impl Subscriber + Send + Sync + for<'a> LookupSpan<'a> {
+    let lines = lines.map(|lines| {
+        let all = TARGETS.map(|target| (target, LevelFilter::DEBUG));
+        lines.with_filter(Targets::new().with_targets(all))
+    });
+    let shown = TARGETS.map(|target| (target, level));
+    let to_stderr = tracing_subscriber::fmt::layer()
+        .with_writer(stderr)
+        .with_ansi(color)
+        .compact()
+        .with_filter(Targets::new().with_targets(shown));
+    tracing_subscriber::registry().with(lines).with(to_stderr)
+}
+
+/// Opens the file that lines are appended to.
+pub(crate) fn open(path: &Path) -> anyhow::Result<File> {
     OpenOptions::new().create(true).append(true).open(path).map_err(|error| {
         Failure::usage(
             format!("{}: cannot append events: {error}", path.display()),
@@ -51,10 +99,12 @@ fn open(path: &Path) -> anyhow::Result<File> {
     })
 }
 
-/// Writes each event as one line.
-#[derive(Debug)]
+/// What a line is given to.
+type Append = dyn Fn(&[u8]) + Send + Sync;
+
+/// Makes each event one line.
 struct EventLines {
-    file: File,
+    append: Box<Append>,
 }
 
 impl<S: Subscriber> Layer<S> for EventLines {
@@ -66,8 +116,7 @@ impl<S: Subscriber> Layer<S> for EventLines {
         event.record(&mut line);
         let mut bytes = Value::Object(line.0).to_string().into_bytes();
         bytes.push(b'\n');
-        // A trace that cannot be written must not stop what is traced.
-        let _ = (&self.file).write_all(&bytes);
+        (self.append)(&bytes);
     }
 }
 
@@ -114,7 +163,9 @@ mod tests {
     #[test]
     fn events_become_lines_with_their_fields() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let layer = EventLines { file: open(file.path()).unwrap() };
+        let opened = open(file.path()).unwrap();
+        let append = Box::new(move |line: &[u8]| (&opened).write_all(line).unwrap());
+        let layer = EventLines { append };
         let subscriber = tracing_subscriber::registry().with(layer);
         tracing::subscriber::with_default(subscriber, || {
             tracing::debug!(target: "percolator::resolve", event = "rolled_back", start_ts = 7u64);

@@ -28,6 +28,25 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    const ALL: [Exit; 9] = [
+        Exit::Done,
+        Exit::No,
+        Exit::Usage,
+        Exit::Violated,
+        Exit::Unreachable,
+        Exit::Exhausted,
+        Exit::Missed,
+        Exit::Halted,
+        Exit::Interrupted,
+    ];
+
+    /// Returns what a code stands for.
+    pub(crate) fn of_code(code: u8) -> Option<Exit> {
+        Exit::ALL.into_iter().find(|exit| *exit as u8 == code)
+    }
+}
+
 /// An error of the command itself, with its exit code and the next step.
 #[derive(Debug)]
 pub struct Failure {
@@ -178,7 +197,9 @@ fn of_store(error: &bigtable::Error) -> (Exit, &'static str) {
         bigtable::Error::InvalidRequest(_) => {
             (Exit::Usage, "`percolator COMMAND --help` shows the form of rows, columns and values")
         }
-        bigtable::Error::Files { .. } => (Exit::Usage, "choose another directory"),
+        bigtable::Error::Files { .. } | bigtable::Error::InUse { .. } => {
+            (Exit::Usage, "choose another directory")
+        }
         bigtable::Error::Halted { .. } => (Exit::Halted, "check the disk, then start it again"),
         bigtable::Error::Full { .. } => (Exit::Unreachable, "free some space on that disk"),
         bigtable::Error::Overloaded { .. } | bigtable::Error::Unavailable { .. } => {
@@ -197,18 +218,18 @@ mod tests {
     fn errors_of_files_keep_their_own_remedy() {
         let files = bigtable::Error::Files {
             path: "/data".into(),
-            problem: "another process has this directory open".into(),
-            remedy: "stop that process".into(),
+            problem: "the directory is not a store".into(),
+            remedy: "choose another directory".into(),
         };
         let error = anyhow::Error::from(Error::Store(files));
         let report = report(&error, |_| None).expect("not a broken pipe");
         assert_eq!(report.exit, Exit::Usage);
-        assert!(report.what.ends_with("\n  help: stop that process"), "{}", report.what);
+        assert!(report.what.ends_with("\n  help: choose another directory"), "{}", report.what);
         assert_eq!(report.help, "");
     }
 
     #[test]
-    fn the_cause_decides_and_the_context_is_told() {
+    fn the_cause_decides_and_the_context_is_printed() {
         let error = Failure::no("no row Bob", "`percolator scan` lists rows");
         let error = Err::<(), _>(error).context("line 3").unwrap_err();
         let report = report(&error, |_| None).expect("not a broken pipe");

@@ -38,6 +38,12 @@ impl Interrupt {
         Interrupt(receiver)
     }
 
+    /// The request of a user whose command runs here for another process.
+    #[cfg(unix)]
+    pub(crate) fn asked_by(receiver: watch::Receiver<bool>) -> Self {
+        Interrupt(receiver)
+    }
+
     /// Whether Ctrl-C has been pressed.
     pub fn requested(&self) -> bool {
         *self.0.borrow()

@@ -5,8 +5,10 @@
 //!   cli        the tree of commands
 //!   cmd        one module for each group of commands
 //!   program    the global options of a program, and the run of one command
+//!   console    --console and --metrics: what a command shows of its database
 //!   context    the surroundings of a command
 //!   store      --data, --table: opening
+//!   owner      commands on a directory that another process has open
 //!   keys       rows, columns and values as people write them
 //!   script     the language of `percolator tx`
 //!   output     data to stdout (text, tables, JSON), all else to stderr
@@ -21,15 +23,18 @@
 mod cli;
 mod clock;
 pub mod cmd;
+mod console;
 pub mod context;
 mod events;
 pub mod exit;
 pub mod interrupt;
 mod keys;
 pub mod output;
+pub mod owner;
 pub mod program;
 pub mod progress;
 mod script;
 pub mod store;
 
 pub use cli::run;
+pub use console::WebPanel;

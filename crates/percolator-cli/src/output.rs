@@ -1,7 +1,8 @@
 //! What commands print: data to stdout, all else to stderr.
 //!
 //! Everything is written through a locked handle, and a failed write is an error of the command, so
-//! that a reader who closes the pipe ends it quietly.
+//! that a reader who closes the pipe ends it quietly. What a command prints that runs here for
+//! another process goes to that process.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -10,6 +11,7 @@ use comfy_table::{Cell, CellAlignment, Table, TableComponent};
 use serde_json::Value;
 
 use crate::exit::Report;
+use crate::owner::asked;
 
 /// When output is coloured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -58,10 +60,15 @@ impl Out {
 
     /// Data as it is, and the end of the line.
     pub fn bytes(self, data: &[u8]) -> io::Result<()> {
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(data)?;
-        stdout.write_all(b"\n")?;
-        stdout.flush()
+        to_stdout(&[data, b"\n"])
+    }
+
+    /// Whether data goes to a terminal.
+    pub(crate) fn is_terminal(self) -> bool {
+        match asked::current() {
+            Some(asked) => asked.asker().stdout_is_terminal,
+            None => io::stdout().is_terminal(),
+        }
     }
 
     /// A JSON document. Characters that a terminal obeys stand in it as `\u` escapes.
@@ -82,8 +89,7 @@ impl Out {
     /// A remark.
     pub fn note(self, text: &str) {
         if !self.quiet {
-            // Nobody may be listening, and a remark is not worth failing for.
-            let _ = writeln!(io::stderr().lock(), "{text}");
+            to_stderr(format!("{text}\n").as_bytes());
         }
     }
 
@@ -101,14 +107,32 @@ impl Out {
     }
 
     fn labelled(self, label: &str, style: &str, text: &str) {
-        let mut stderr = io::stderr().lock();
-        // As above.
-        let _ = if self.color {
-            writeln!(stderr, "\x1b[{style}m{label}:\x1b[0m {text}")
+        let line = if self.color {
+            format!("\x1b[{style}m{label}:\x1b[0m {text}\n")
         } else {
-            writeln!(stderr, "{label}: {text}")
+            format!("{label}: {text}\n")
         };
+        to_stderr(line.as_bytes());
     }
+}
+
+/// Writes data, piece by piece, where the command's standard output goes.
+fn to_stdout(pieces: &[&[u8]]) -> io::Result<()> {
+    if let Some(asked) = asked::current() {
+        return asked.stdout(&pieces.concat());
+    }
+    let mut stdout = io::stdout().lock();
+    pieces.iter().try_for_each(|piece| stdout.write_all(piece))?;
+    stdout.flush()
+}
+
+/// Writes text where the command's standard error goes.
+pub(crate) fn to_stderr(text: &[u8]) {
+    // Nobody may be listening, and a remark is not worth failing for.
+    let _ = match asked::current() {
+        Some(asked) => asked.stderr(text),
+        None => io::stderr().lock().write_all(text),
+    };
 }
 
 /// The header of a table's column.
@@ -155,17 +179,13 @@ impl JsonArray {
     pub fn push(&mut self, value: &Value) -> io::Result<()> {
         let before: &[u8] = if self.elements == 0 { b"[\n" } else { b",\n" };
         self.elements += 1;
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(before)?;
-        write!(stdout, "{value}")
+        to_stdout(&[before, value.to_string().as_bytes()])
     }
 
     /// Writes the end of the array.
     pub fn finish(self) -> io::Result<()> {
         let end: &[u8] = if self.elements == 0 { b"[]\n" } else { b"\n]\n" };
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(end)?;
-        stdout.flush()
+        to_stdout(&[end])
     }
 }
 

@@ -1,10 +1,13 @@
 //! Progress on stderr: a line that moves on a terminal, and a plain line now and then elsewhere.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::output::to_stderr;
+use crate::owner::asked;
 
 /// How often a line is printed when stderr is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -20,7 +23,9 @@ pub struct Progress {
 impl Progress {
     /// Progress towards `total` steps, or without a known end.
     pub fn new(quiet: bool, total: Option<u64>) -> Self {
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+        // A line that moves is drawn by this process alone.
+        let draws = asked::current().is_none() && std::io::stderr().is_terminal();
+        let bar = (!quiet && draws).then(|| {
             let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
             let form = match total {
                 Some(_) => "{bar:30} {pos}/{len}  {msg}  {elapsed}, {eta} left",
@@ -45,8 +50,7 @@ impl Progress {
         let Ok(mut last) = self.last_line.lock() else { return };
         if !self.quiet && last.elapsed() >= LINE_EVERY {
             *last = Instant::now();
-            // Nobody may be listening, and progress is not worth failing for.
-            let _ = writeln!(std::io::stderr().lock(), "{message}");
+            to_stderr(format!("{message}\n").as_bytes());
         }
     }
 }

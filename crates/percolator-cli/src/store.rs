@@ -2,20 +2,35 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+#[cfg(unix)]
+use std::time::Instant;
 
 use bigtable::sync::locked;
 use clap::{Args, ValueEnum};
 use percolator::cluster::{Cluster, Config};
 use percolator::transaction::CommitPath;
+use percolator::watch::Watch;
 use percolator::{OpenOptions, Options, Percolator, Table};
 
 use crate::cmd::config;
 use crate::exit::Failure;
+use crate::owner::asked::{self, Asked};
+#[cfg(unix)]
+use crate::owner::find::{OpenElsewhere, find};
+#[cfg(unix)]
+use crate::owner::listen::{self, Listener};
 
 /// How long a command waits at its end for what goes on in the background.
-const CLOSING_MAX: Duration = Duration::from_secs(10);
+pub(crate) const CLOSING_MAX: Duration = Duration::from_secs(10);
+
+/// How long a command tries to open a directory that another process has open, and how often: that
+/// process may be about to end, or to listen.
+#[cfg(unix)]
+const IN_USE_MAX: Duration = Duration::from_secs(2);
+#[cfg(unix)]
+const IN_USE_PAUSE: Duration = Duration::from_millis(20);
 
 /// How long the requests of workers and loaders wait for others to go with them, in milliseconds,
 /// unless the settings say otherwise (paper section 2.5).
@@ -89,6 +104,9 @@ pub(crate) struct StoreArgs {
     /// Bytes of the cache of an embedded store, where the command wants another than the default.
     #[arg(skip)]
     cache_bytes: Option<u64>,
+    /// What is called after each event.
+    #[arg(skip)]
+    watch: Option<Arc<dyn Watch>>,
 }
 
 /// Where a store is.
@@ -115,6 +133,9 @@ impl fmt::Display for Place {
 impl StoreArgs {
     /// The place that is named: by flags, else by PERCOLATOR_DATA, else by the settings.
     pub(crate) fn place(&self) -> anyhow::Result<Place> {
+        if let Some(asked) = asked::current() {
+            return Ok(Place::Directory(asked.dir().to_owned()));
+        }
         if let Some(file) = &self.config {
             if self.data.is_some() && std::env::var_os("PERCOLATOR_DATA").is_none() {
                 return Err(Failure::usage(
@@ -122,7 +143,7 @@ impl StoreArgs {
                     "leave one of them away",
                 ));
             }
-            let config = Config::load_file(file).map_err(config::told)?;
+            let config = Config::load_file(file).map_err(config::with_advice)?;
             return Ok(Place::Cluster(Box::new(config)));
         }
         if let Some(dir) = &self.data {
@@ -152,6 +173,11 @@ impl StoreArgs {
         StoreArgs { cache_bytes: Some(bytes), ..self.clone() }
     }
 
+    /// Returns these arguments with a watcher of the client's events.
+    pub(crate) fn watched_by(&self, watch: Arc<dyn Watch>) -> StoreArgs {
+        StoreArgs { watch: Some(watch), ..self.clone() }
+    }
+
     /// Opens the store, creating it if it is not there.
     pub(crate) async fn open(&self) -> anyhow::Result<Percolator> {
         self.open_at(&self.place()?).await
@@ -159,14 +185,20 @@ impl StoreArgs {
 
     /// Opens the store at its place, creating it if it is not there.
     pub(crate) async fn open_at(&self, place: &Place) -> anyhow::Result<Percolator> {
+        if let Some(asked) = asked::current() {
+            return self.open_asked(&asked).await;
+        }
         match place {
             Place::Directory(dir) => open_directory(dir, self.options()).await,
-            Place::Cluster(config) => connect(config).await,
+            Place::Cluster(config) => connect(config, self.watch.clone()).await,
         }
     }
 
     /// Opens a store that must be there, without a garbage collection in the background.
     pub(crate) async fn open_existing_alone(&self) -> anyhow::Result<Percolator> {
+        if let Some(asked) = asked::current() {
+            return self.open_asked(&asked).await;
+        }
         match self.place()? {
             Place::Directory(dir) => {
                 check_there(&dir)?;
@@ -174,16 +206,24 @@ impl StoreArgs {
                 open_directory(&dir, options).await
             }
             Place::Cluster(config) => {
-                let cluster = Cluster { gc: None, ..config.cluster().map_err(config::told)? };
-                let store = config.open_store().await.map_err(config::told)?;
+                let cluster =
+                    Cluster { gc: None, ..config.cluster().map_err(config::with_advice)? };
+                let store = config.open_store().await.map_err(config::with_advice)?;
                 Ok(opened(Percolator::connect(store, cluster).await?))
             }
         }
     }
 
+    /// Opens a client of the store that this process has open for itself. The cache is that of the
+    /// store, and so is its durability; a command that promises more syncs at its end.
+    async fn open_asked(&self, asked: &Asked) -> anyhow::Result<Percolator> {
+        let syncs = self.durability != Some(Durability::Buffered);
+        Ok(asked.client(self.commit.options(), syncs).await?)
+    }
+
     fn options(&self) -> OpenOptions {
         let durability = self.durability.unwrap_or(Durability::Sync).into();
-        let client = self.commit.options();
+        let client = Options { watch: self.watch.clone(), ..self.commit.options() };
         let default = OpenOptions::default();
         let cache_bytes = self.cache_bytes.unwrap_or(default.cache_bytes);
         OpenOptions { durability, client, cache_bytes, ..default }
@@ -209,33 +249,108 @@ pub(crate) fn in_batches(config: &mut Config) -> anyhow::Result<()> {
     let key = "batch_delay_ms";
     let given = config.settings().any(|(name, _, source)| name == key && source != "default");
     if !given {
-        config.set("this command", key, BATCH_DELAY_MS).map_err(config::told)?;
+        config.set("this command", key, BATCH_DELAY_MS).map_err(config::with_advice)?;
     }
     Ok(())
 }
 
-/// Connects to a cluster.
-pub(crate) async fn connect(config: &Config) -> anyhow::Result<Percolator> {
-    Percolator::from_config(config).await.map(opened).map_err(config::told)
+/// Connects to a cluster, with a watcher of the client's events if there is one.
+pub(crate) async fn connect(
+    config: &Config,
+    watch: Option<Arc<dyn Watch>>,
+) -> anyhow::Result<Percolator> {
+    let mut cluster = config.cluster().map_err(config::with_advice)?;
+    cluster.client.watch = watch;
+    let store = config.open_store().await.map_err(config::with_advice)?;
+    Ok(opened(Percolator::connect(store, cluster).await?))
 }
 
-/// The databases that this command has opened.
-static OPENED: Mutex<Vec<Percolator>> = Mutex::new(Vec::new());
+/// What this process has opened.
+#[derive(Default)]
+struct Opened {
+    databases: Vec<Percolator>,
+    /// The directories that others may look into.
+    #[cfg(unix)]
+    listeners: Vec<Listener>,
+}
+
+static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
 
 /// Opens the store in a directory.
+///
+/// # Errors
+/// [`OpenElsewhere`] if another process has it open and listens.
 pub(crate) async fn open_directory(dir: &Path, options: OpenOptions) -> anyhow::Result<Percolator> {
-    Ok(opened(Percolator::open_with(dir, options).await?))
+    let db = opened(open_free(dir, options).await?);
+    listen_at(Some(&db), dir);
+    Ok(db)
+}
+
+#[cfg(unix)]
+async fn open_free(dir: &Path, options: OpenOptions) -> anyhow::Result<Percolator> {
+    let begun = Instant::now();
+    loop {
+        let error = match Percolator::open_with(dir, options.clone()).await {
+            Err(error @ percolator::Error::Store(bigtable::Error::InUse { .. })) => error,
+            opened => return Ok(opened?),
+        };
+        if let Some(owner) = find(dir).await {
+            return Err(OpenElsewhere { dir: dir.to_owned(), owner }.into());
+        }
+        if begun.elapsed() > IN_USE_MAX {
+            return Err(error.into());
+        }
+        tokio::time::sleep(IN_USE_PAUSE).await;
+    }
+}
+
+#[cfg(not(unix))]
+async fn open_free(dir: &Path, options: OpenOptions) -> anyhow::Result<Percolator> {
+    Ok(Percolator::open_with(dir, options).await?)
+}
+
+/// Lets other processes look into a directory that this one has open, until the command ends. Of a
+/// store whose transactions others run they learn only who has it open.
+#[cfg(unix)]
+pub(crate) fn listen_at(db: Option<&Percolator>, dir: &Path) {
+    if let Some(listener) = listen::begin(db, dir) {
+        locked(&OPENED).get_or_insert_default().listeners.push(listener);
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn listen_at(_db: Option<&Percolator>, _dir: &Path) {}
+
+/// The directory that an error says is in use.
+#[cfg(unix)]
+pub(crate) fn in_use(error: &anyhow::Error) -> Option<PathBuf> {
+    error.chain().find_map(|cause| {
+        let of_store = cause.downcast_ref::<bigtable::Error>();
+        let of_database = || match cause.downcast_ref()? {
+            percolator::Error::Store(error) => Some(error),
+            _ => None,
+        };
+        match of_store.or_else(of_database)? {
+            bigtable::Error::InUse { dir } => Some(dir.clone()),
+            _ => None,
+        }
+    })
 }
 
 fn opened(db: Percolator) -> Percolator {
-    locked(&OPENED).push(db.clone());
+    locked(&OPENED).get_or_insert_default().databases.push(db.clone());
     db
 }
 
 /// Closes what the command has opened: nothing that it has committed is left for others to finish.
 pub(crate) async fn close_all() -> anyhow::Result<()> {
-    let all = std::mem::take(&mut *locked(&OPENED));
-    for db in all {
+    let all = locked(&OPENED).take().unwrap_or_default();
+    // Before the directory is free: the next process that has it open listens there.
+    #[cfg(unix)]
+    for listener in all.listeners {
+        listener.close().await;
+    }
+    for db in all.databases {
         db.close_within(CLOSING_MAX).await?;
     }
     Ok(())

@@ -2,61 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+#[allow(dead_code, reason = "some of it is for other tests")]
+mod shell;
 
-use percolator::{
-    Change, Column, Durability, Observer, OpenOptions, Percolator, Registration, Transaction,
-    WorkerOptions,
-};
+use std::process::{Command, Stdio};
+
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-/// A store in a directory of its own, and the command at work on it.
-struct Shell {
-    dir: TempDir,
-}
-
-/// What a run printed, and its exit status.
-struct Ran {
-    stdout: String,
-    stderr: String,
-    status: i32,
-}
-
-impl Ran {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).expect(&self.stdout)
-    }
-
-    /// The run must have had this exit status.
-    #[track_caller]
-    fn with(self, status: i32) -> Self {
-        assert_eq!(self.status, status, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
-        self
-    }
-
-    /// The run must have failed with this status, said what is wrong and what to do, and printed
-    /// nothing where data belongs.
-    #[track_caller]
-    fn refused(self, status: i32, what: &str, help: &str) {
-        let ran = self.with(status);
-        assert_eq!(ran.stdout, "");
-        let (error, next) = ran.stderr.split_once("\n  help: ").expect(&ran.stderr);
-        assert!(error.starts_with("error: ") && error.contains(what), "{}", ran.stderr);
-        assert!(next.contains(help), "{}", ran.stderr);
-    }
-}
-
-impl From<Output> for Ran {
-    fn from(output: Output) -> Self {
-        Ran {
-            stdout: String::from_utf8(output.stdout).unwrap(),
-            stderr: String::from_utf8(output.stderr).unwrap(),
-            status: output.status.code().unwrap_or(-1),
-        }
-    }
-}
+use shell::{Ran, Shell, observed, program, run};
 
 #[test]
 fn gc_drops_what_was_overwritten_and_says_how_far() {
@@ -92,59 +45,6 @@ fn gc_drops_what_was_overwritten_and_says_how_far() {
     let ran = run(&["gc", "run", "--retention", "0s", "--data", data]).with(0);
     let line = |what: &str| ran.stdout.lines().find(|line| line.contains(what)).unwrap().to_owned();
     assert!(line("locks").ends_with('1') && line("tombs").ends_with('1'), "{}", ran.stdout);
-}
-
-fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_percolator"));
-    for variable in ["PERCOLATOR_DATA", "NO_COLOR", "CLICOLOR_FORCE"] {
-        command.env_remove(variable);
-    }
-    command
-}
-
-fn run(words: &[&str]) -> Ran {
-    program().args(words).stdin(Stdio::null()).output().unwrap().into()
-}
-
-impl Shell {
-    fn new() -> Self {
-        Shell { dir: tempfile::tempdir().unwrap() }
-    }
-
-    fn data(&self) -> std::path::PathBuf {
-        self.dir.path().join("data")
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = program();
-        command.args(words).arg("--data").arg(self.data()).args(["--durability", "buffered"]);
-        command
-    }
-
-    fn run(&self, words: &[&str]) -> Ran {
-        self.command(words).stdin(Stdio::null()).output().unwrap().into()
-    }
-
-    fn tx(&self, options: &[&str], script: &str) -> Ran {
-        let file = self.dir.path().join("script");
-        std::fs::write(&file, script).unwrap();
-        self.command(&[&["tx"], options].concat()).arg(file).output().unwrap().into()
-    }
-
-    /// The cell's table, as `cell --history` prints it.
-    fn cell(&self, row: &str) -> String {
-        self.run(&["cell", row, "bal", "--history"]).with(0).stdout
-    }
-
-    /// Runs something on the store in this process.
-    fn open<T>(&self, work: impl AsyncFnOnce(&Percolator) -> T) -> T {
-        tokio::runtime::Runtime::new().unwrap().block_on(async {
-            let durability = Durability::Buffered;
-            let options = OpenOptions { durability, ..OpenOptions::default() };
-            let db = Percolator::open_with(self.data(), options).await.unwrap();
-            work(&db).await
-        })
-    }
 }
 
 // ---- Reading and writing ------------------------------------------------------------------------
@@ -212,7 +112,7 @@ fn json_has_one_shape_whatever_is_found() {
     let moment = |timestamp: u64, data: Value, write: Value| {
         json!({
             "timestamp": timestamp, "data": data, "lock": null, "write": write,
-            "rolled_back": false, "notify": false,
+            "rolled_back": false, "notify": false, "acks": [],
         })
     };
     let committed = moment(2, Value::Null, json!({ "start_ts": 1, "delete": false }));
@@ -477,47 +377,13 @@ fn a_reader_that_goes_away_is_no_error() {
 
 // ---- Observers ----------------------------------------------------------------------------------
 
-struct Fails;
-
-impl Observer for Fails {
-    async fn observe(&self, _tx: &mut Transaction, _change: &Change) -> percolator::Result<()> {
-        Err(percolator::Error::application("cannot parse"))
-    }
-}
-
-const TEXT: Column = Column::literal("doc:text");
-
-/// Registers the observer `parse`, lets it run or not, and writes one document.
-fn observed(shell: &Shell, run: bool) {
-    shell.open(async |db| {
-        let options = WorkerOptions {
-            failures_max: 2,
-            failure_delay: Duration::from_millis(1),
-            ..WorkerOptions::default()
-        };
-        let parse = Registration::strong("parse", "docs", &TEXT, Fails);
-        let workers = db.observe(vec![parse], options).await.unwrap();
-        if !run {
-            workers.stop().await;
-        }
-        let docs = db.table("docs").await.unwrap();
-        db.transact(async |mut tx| tx.set(&docs, "a", &TEXT, "to be")).await.unwrap();
-        if run {
-            let deadline = Instant::now() + Duration::from_secs(30);
-            while db.set_aside().await.unwrap().is_empty() && Instant::now() < deadline {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        }
-    });
-}
-
 #[test]
 fn an_empty_store_is_idle() {
     let shell = Shell::new();
     shell.tx(&[], "").with(0);
     assert_eq!(shell.run(&["wait", "--timeout", "5s"]).with(0).stdout, "");
     let wait = shell.run(&["wait", "--json"]).with(0).json();
-    assert_eq!(wait, json!({ "idle": true, "backlog": [], "set_aside": [] }));
+    assert_eq!(wait, json!({ "idle": true, "backlog": [], "set_aside": [], "paused": [] }));
     for words in [&["backlog"][..], &["locks", "ls"], &["observers", "ls"]] {
         assert_eq!(shell.run(words).with(0).stdout, "");
         assert_eq!(shell.run(&[words, &["--json"]].concat()).with(0).json(), json!([]));
@@ -552,9 +418,10 @@ fn what_was_set_aside_is_named_and_brought_back() {
         (&observers[0]["observer"], &observers[0]["set_aside"]),
         (&json!("parse"), &json!(1))
     );
-    shell.run(&["observers", "replay", "invert"]).refused(1, "nothing of invert", "observers ls");
+    let invert = shell.run(&["observers", "replay", "invert"]);
+    invert.refused(1, "nothing of invert", "observers failing");
     let replay = shell.run(&["observers", "replay", "parse", "--json"]).with(0).json();
-    assert_eq!(replay, json!({ "replayed": 1 }));
+    assert_eq!(replay, json!({ "matched": 1, "replayed": 1 }));
     assert_eq!(shell.run(&["backlog", "--json"]).with(0).json()[0]["cells"], json!(1));
 
     shell.run(&["observers", "retire", "parse"]).refused(2, "docs/doc:text", "--yes");
@@ -606,7 +473,7 @@ fn oracle_processes_that_follow_one_another_never_go_back() {
 }
 
 #[test]
-fn an_oracle_listens_beyond_this_machine_only_when_told_to() {
+fn an_oracle_listens_beyond_this_machine_only_when_asked_to() {
     let shell = Shell::new();
     let serve = |words: &[&str]| shell.run(&[&["serve", "oracle"], words].concat());
     let ran = serve(&["--listen", "0.0.0.0:0"]).with(2);
@@ -668,7 +535,7 @@ fn serve_table_says_where_it_listens_and_ends_when_asked_to() {
     let second = serve("127.0.0.1:0").output().unwrap();
     let text = String::from_utf8_lossy(&second.stderr).into_owned();
     assert_eq!(second.status.code(), Some(2), "{text}");
-    assert!(text.contains("another process has this directory open"), "{text}");
+    assert!(text.contains("is open in `percolator serve table"), "{text}");
 
     let pid = server.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());

@@ -170,7 +170,7 @@ fn a_script_leaves_no_lock_behind_however_it_ends() {
 }
 
 #[test]
-fn what_cannot_be_reached_or_is_not_named_is_told() {
+fn what_cannot_be_reached_or_is_not_named_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().to_str().unwrap();
     run(&["cluster", "status", "--data", data]).refused(2, "no cluster is there");
@@ -197,7 +197,7 @@ fn what_cannot_be_reached_or_is_not_named_is_told() {
 
 /// Nobody listens there: refused within the client's patience, not waited for without end.
 #[test]
-fn a_store_that_is_not_there_is_told_soon() {
+fn a_store_that_is_not_there_is_reported_soon() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("percolator.toml");
     let settings = "store = \"bigtable://127.0.0.1:1/p/i\"\noracles = [\"127.0.0.1:1\"]";

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_waits_is_woken_and_a_ring_before_the_wait_counts() {
+    fn a_waiter_is_woken_and_a_ring_before_the_wait_counts() {
         let bell = Bell::default();
         let seen = bell.rung();
         block_on(join(bell.after(seen), async { bell.ring() }));

@@ -218,6 +218,11 @@ impl Error {
         Error::Aborted { start_ts, reason }
     }
 
+    /// Whether another transaction wrote or is writing one of the cells.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Error::Aborted { reason: AbortReason::Conflict(_), .. })
+    }
+
     /// Whether running the whole transaction again, with a new start timestamp, is right and may
     /// succeed. Never true when the outcome is unknown.
     pub fn is_retryable(&self) -> bool {

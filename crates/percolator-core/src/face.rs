@@ -10,8 +10,10 @@ pub use crate::{
 /// Looking after a database: garbage collection, locks, counters, the history of a cell.
 pub mod admin {
     pub use crate::{
-        CellName, CloseReport, Collector, GcCounts, GcOptions, GcReport, GcStatus, Incarnation,
-        LastRound, LockFate, LockView, Moment, OldestReader, Stats, WeakClient, WriteView,
+        Age, CellName, CellState, CloseReport, Collector, Explained, Explanation, FirstStep,
+        GcCounts, GcOptions, GcReport, GcStatus, Incarnation, LastRound, LockEnd, LockFate,
+        LockView, Meaning, Moment, OldestReader, ProcessInfo, ReadOutcome, ReaderView, Stats,
+        Status, TableSize, WeakClient, WriteView,
     };
 }
 
@@ -26,7 +28,9 @@ pub mod cluster {
 /// Observers that take many changes at once, changes that wait for observers, and changes that were
 /// set aside.
 pub mod observe {
-    pub use crate::{Backlog, Batch, BatchObserver, IdleReport, Observed, SetAside, Strength};
+    pub use crate::{
+        Backlog, Batch, BatchObserver, Failing, IdleReport, Observed, SetAside, Strength,
+    };
 }
 
 /// Time, tasks and randomness, as a database is given them.
@@ -42,6 +46,11 @@ pub mod store {
         LOCKS_MAX, NOTIFICATIONS_MAX, SYSTEM_TABLE, async_trait, notify_schema, table_schema,
         upkeep_tables,
     };
+}
+
+/// Events, for a program that watches what a database does.
+pub mod watch {
+    pub use crate::{Access, CellRef, Event, RunEnd, Spans, TransactionInfo, Watch, Written};
 }
 
 /// A transaction's two phases one by one, its options and its limits.

@@ -1,35 +1,27 @@
 //! The defences of the protocol that can be switched off, one at a time: see `bigtable::mutants`.
+//!
+//! Here are those that only the protocol's own code can leave out, and those that a test of this
+//! crate misses. A wrapper of store or oracle takes away the others (`lab/sim/src/mutated/`).
 
 pub(crate) use bigtable::mutants::off;
 
 bigtable::mutants! {
-    NO_TOMB_ON_ROLLBACK "no-tomb-on-rollback" "H01",
     NO_TOMB_ON_ABORT "no-tomb-on-abort" "H01 H24"
         by "h01_abort_by_the_owner_leaves_a_tomb_too",
-    NO_TOMB_ON_MISSING_PRIMARY "no-tomb-on-missing-primary" "H02",
     MISSING_PRIMARY_WAITS "missing-primary-waits" "H03",
-    PREWRITE_BELOW_FLOOR "prewrite-below-floor" "H04",
-    PREWRITE_IGNORES_TOMBS "prewrite-ignores-tombs" "H05",
     GC_BEFORE_LOCKS "gc-before-locks" "H06",
     COLLECTED_MEANS_ABORTED "collected-means-aborted" "H06"
         by "h07_h06_too_old_after_a_lost_reply_is_not_called_aborted",
     NO_LOCK_MEANS_ABORTED "no-lock-means-aborted" "H07 H64",
-    UNKNOWN_STEP_MEANS_ABORTED "unknown-step-means-aborted" "H07",
-    COMMIT_TS_FIRST "commit-ts-first" "H08",
     SECONDARIES_UNDECIDED "secondaries-undecided" "H10",
     ANY_LOCK_IS_THE_PRIMARY "any-lock-is-the-primary" "H11"
         by "h11_a_lock_of_another_transaction_on_the_primary_is_left_alone",
-    BLIND_COMMIT "blind-commit" "H12",
     GHOST_PRIMARY "ghost-primary" "H13",
-    PREWRITE_IGNORES_LOCKS "prewrite-ignores-locks" "H14",
     LOOK_IS_BELIEVED "look-is-believed" "H20",
-    BLIND_HEARTBEAT "blind-heartbeat" "H15",
     NO_HEARTBEAT "no-heartbeat" "H15"
         by "h15_nobody_cleans_up_a_long_commit_that_keeps_its_lock_fresh",
-    BLIND_ROLLBACK "blind-rollback" "H16",
     EXPIRY_FOR_TOKENS_ONLY "expiry-for-tokens-only" "H17 H18"
         by "h18_clocks_an_hour_off_neither_kill_the_living_nor_keep_the_dead",
-    PREWRITE_IGNORES_WRITES "prewrite-ignores-writes" "H20 H36",
     FUTURE_IS_READ "future-is-read" "H21"
         by "h21_a_timestamp_that_was_not_issued_cannot_be_read_at",
     OWN_LOCK_IS_A_CONFLICT "own-lock-is-a-conflict" "H23"
@@ -38,14 +30,8 @@ bigtable::mutants! {
         by "h25_a_transaction_that_only_writes_gets_past_dead_locks",
     NO_SINGLE_FLIGHT "no-single-flight" "H26"
         by "h26_many_readers_of_one_dead_transaction_decide_it_once",
-    READS_IGNORE_LOCKS "reads-ignore-locks" "H27 H28",
     UNLOCKED_AHEAD "unlocked-ahead" "H28",
-    READS_EXCLUDE_S "reads-exclude-s" "H29",
-    SCAN_WITHOUT_LOCK_ROWS "scan-without-lock-rows" "H30",
-    SCAN_RESUMES_PAST_LOCKS "scan-resumes-past-locks" "H31",
-    NEWEST_RECORD_ONLY "newest-record-only" "H32",
     ALIVE_IS_REMEMBERED "alive-is-remembered" "H34",
-    READ_BELOW_FLOOR "read-below-floor" "H35",
     LONG_VALUE_BELOW_FLOOR "long-value-below-floor" "H35"
         by "h35_a_long_value_that_is_collected_between_two_reads_is_too_old",
     LAPSED_READS "lapsed-reads" "H35"
@@ -62,8 +48,6 @@ bigtable::mutants! {
     GC_DROPS_NEWEST "gc-drops-newest" "H36",
     GC_DROPS_UNSEEN_DELETES "gc-drops-unseen-deletes" "H36",
     OWN_WRITES_UNSEEN "own-writes-unseen" "H37",
-    FIRST_CELL_STANDS_FOR_ALL "first-cell-stands-for-all" "H38",
-    STALE_BEGIN "stale-begin" "H39",
     WINDOW_NOT_STORED "window-not-stored" "H40",
     NO_LEASE "no-lease" "H41",
     NO_WAIT_FOR_LEASE "no-wait-for-lease" "H41",
@@ -79,7 +63,6 @@ bigtable::mutants! {
         by "h47_h56_setting_a_change_aside_spares_the_notification_of_a_later_write",
     CLEARS_UNSEEN "clears-unseen" "H47",
     CLEARS_IN_PREWRITE "clears-in-prewrite" "H47",
-    COMMIT_FORGETS_NOTIFY "commit-forgets-notify" "H48",
     NOTIFY_APART_AFTER_COMMIT "notify-apart-after-commit" "H48 H49",
     ROLL_FORWARD_FORGETS_NOTIFY "roll-forward-forgets-notify" "H49",
     ACK_IS_COMMIT_TS "ack-is-commit-ts" "H50",
@@ -93,12 +76,13 @@ bigtable::mutants! {
     ACK_UNREAD "ack-unread" "H52 H62",
     COMMIT_CLEARS_FOR_OTHERS "commit-clears-for-others" "H53",
     CLEARS_FOR_OTHERS "clears-for-others" "H53",
+    PAUSED_RUNS "paused-runs" "H75",
+    PAUSED_IS_DONE "paused-is-done" "H75",
     WEAK_AFTER_COMMIT "weak-after-commit" "H57",
     SCHEMA_OF_BEGIN "schema-of-begin" "H59"
         by "h59_a_writer_with_the_old_schema_is_not_missed",
     VERSION_BEFORE_TIMESTAMP "version-before-timestamp" "H59"
         by "h59_an_old_version_comes_with_timestamps_below_the_sweep_s",
-    SCANS_ONE_TABLET "scans-one-tablet" "H61",
     FORGETS_THE_REST "forgets-the-rest" "H61"
         by "h61_what_has_no_hint_is_found_although_hints_wait",
     DROPPED_MEANS_DEAD "dropped-means-dead" "H72"
@@ -124,36 +108,13 @@ bigtable::mutants! {
         by "h70_a_commit_that_the_store_refuses_for_good_is_aborted_at_once",
     WINDOW_MAY_BE_LOST "window-may-be-lost" "H71"
         by "h71_nothing_but_the_renewal_of_a_lease_may_be_lost",
-    NO_SILENCE "no-silence" "H71",
-}
-
-/// How long a store is silent after a power cut of its machine.
-pub fn silence() -> std::time::Duration {
-    if off(NO_SILENCE) { std::time::Duration::ZERO } else { bigtable::Syncing::SILENCE }
 }
 
 /// For the tests beside the code: switches off the defence that the environment names, if any.
 #[cfg(test)]
-pub(crate) fn switch_off_if_told() {
+pub(crate) fn switch_off_named_mutant() {
     #[cfg(mutants)]
     if let Ok(name) = std::env::var("PERCOLATOR_MUTANT") {
         assert!(switch_off(&name), "there is no mutant {name}");
     }
-}
-
-/// Keeps a timestamp for the client's next transaction, and returns the one kept before.
-#[cfg(not(mutants))]
-pub(crate) const fn ask_ahead(_: crate::Incarnation, _: crate::Stamp) -> Option<crate::Stamp> {
-    None
-}
-
-/// Keeps a timestamp for the client's next transaction, and returns the one kept before.
-#[cfg(mutants)]
-pub(crate) fn ask_ahead(client: crate::Incarnation, stamp: crate::Stamp) -> Option<crate::Stamp> {
-    use std::collections::BTreeMap;
-    use std::sync::Mutex;
-
-    use bigtable::sync::locked;
-    static AHEAD: Mutex<BTreeMap<crate::Incarnation, crate::Stamp>> = Mutex::new(BTreeMap::new());
-    locked(&AHEAD).insert(client, stamp)
 }

@@ -1,6 +1,9 @@
 //! The knobs of a client, and the bounds of a transaction.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::watch::Watch;
 
 /// Longest key of a row that a transaction writes, in bytes, on every store.
 pub const ROW_KEY_BYTES_MAX: usize = bigtable::ROW_KEY_BYTES_MAX - 1;
@@ -64,6 +67,9 @@ pub struct Options {
     /// Whether commit takes the paper's two phases even where one step would do. Default:
     /// `OneStep`.
     pub commit_path: CommitPath,
+    /// What the client calls after each event: a commit, a lock that was found, an observer's run.
+    /// See [`Watch`] for an example. Default: `None`.
+    pub watch: Option<Arc<dyn Watch>>,
 }
 
 /// How a transaction commits.
@@ -145,6 +151,7 @@ impl Default for Options {
             attempts_max: 64,
             secondaries: Secondaries::Awaited,
             commit_path: CommitPath::OneStep,
+            watch: None,
         }
     }
 }

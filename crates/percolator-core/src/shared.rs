@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bigtable::sync::locked;
-use bigtable::{Limits, Store};
+use bigtable::{Limits, RowKey, Store};
 
 use crate::closing::Closing;
 use crate::gc::collection::Collection;
 use crate::observe::admission::Admission;
+use crate::observe::failures::FailureLists;
 use crate::observe::hints::Hints;
 use crate::records::layout::{notify_schema, table_schema};
 use crate::records::placement::{Placement, notify_table_name};
@@ -26,6 +27,8 @@ use crate::stats::Counters;
 use crate::txn::finish::Background;
 use crate::txn::open_readers::OpenReaders;
 use crate::txn::predictor::{Cache, Predictor};
+use crate::watch::watcher::Watcher;
+use crate::watch::{Access, Event};
 use crate::{
     Error, Holder, Incarnation, InvalidKind, LockService, Options, Oracle, Result, Runtime, Table,
 };
@@ -46,6 +49,7 @@ pub(crate) struct Shared {
     verdicts: Verdicts,
     suspects: Suspects,
     hints: Hints,
+    failures: FailureLists,
     collection: Collection,
     /// How many callers wait for idleness.
     awaited: AtomicUsize,
@@ -56,6 +60,7 @@ pub(crate) struct Shared {
     counters: Counters,
     background: Arc<Background>,
     predictor: Arc<Predictor>,
+    watcher: Option<Watcher>,
 }
 
 /// Somebody waits for idleness as long as this lives.
@@ -106,6 +111,7 @@ impl Shared {
         schema: Schema,
     ) -> Self {
         let collection = Collection::new(&services.runtime, services.store.request_life_max());
+        let watcher = options.watch.clone().map(Watcher::new);
         Shared {
             services,
             options,
@@ -117,6 +123,7 @@ impl Shared {
             verdicts: Verdicts::default(),
             suspects: Suspects::default(),
             hints: Hints::default(),
+            failures: FailureLists::default(),
             collection,
             awaited: AtomicUsize::new(0),
             works: AtomicU64::new(0),
@@ -125,6 +132,7 @@ impl Shared {
             counters: Counters::default(),
             background: Arc::default(),
             predictor: Arc::default(),
+            watcher,
         }
     }
 
@@ -267,6 +275,10 @@ impl Shared {
         &self.hints
     }
 
+    pub(crate) fn failures(&self) -> &FailureLists {
+        &self.failures
+    }
+
     pub(crate) fn admission(&self) -> &Admission {
         &self.admission
     }
@@ -281,6 +293,33 @@ impl Shared {
 
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The watcher, if there is one that is still called.
+    pub(crate) fn watcher(&self) -> Option<&Watcher> {
+        self.watcher.as_ref().filter(|watcher| watcher.is_on())
+    }
+
+    /// Calls the watcher, if there is one, after an event. The caller holds no mutex.
+    pub(crate) fn emit<'e>(&self, event: impl FnOnce() -> Event<'e>) {
+        if let Some(watcher) = self.watcher()
+            && !watcher.call(&**self.runtime(), &event())
+        {
+            self.counters.watcher_failures.bump();
+        }
+    }
+
+    /// Emits a sample of accesses to rows, of which `at` names the table and the key.
+    pub(crate) fn sample<'e>(
+        &self,
+        access: Access,
+        rows: usize,
+        at: impl Fn(usize) -> (&'e str, &'e RowKey),
+    ) {
+        let Some(watcher) = self.watcher() else { return };
+        for (table, row) in watcher.sampled(rows).map(at) {
+            self.emit(|| Event::Sampled { table, row, access });
+        }
     }
 
     /// The schema that was in force when a timestamp with this version was issued, or a newer one.

@@ -88,4 +88,6 @@ counters! {
     set_aside,
     /// Times a worker met another on the same row and jumped elsewhere.
     jumps,
+    /// Calls of the [watcher](crate::Watch) that panicked or took longer than a second.
+    watcher_failures,
 }

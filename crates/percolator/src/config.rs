@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn later_layers_win_and_sources_are_told() {
+    fn later_layers_win_and_sources_are_named() {
         let mut config = Config::default();
         config.add_text("a", "oracles = [\"a:1\"]\n[locks]\nlifetime_ms = 9000").unwrap();
         config.add_text("b", "oracles = [\"b:1\", \"c:1\"]").unwrap();

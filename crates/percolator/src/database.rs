@@ -87,9 +87,32 @@ impl Percolator {
     /// # Errors
     /// Those of the store.
     pub async fn another_client(&self) -> Result<Self> {
-        let services = self.client.services().clone();
-        let client = Client::open(services, self.client.options().clone()).await?;
-        Ok(Self::with(client, self.gc.clone(), self.shared.clone()))
+        self.another_client_with(self.client.options().clone(), self.gc.clone()).await
+    }
+
+    /// As [`another_client`](Percolator::another_client), with options of its own. The client
+    /// collects garbage in the background as `gc` says, and not at all if that is `None`.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+    /// use percolator::{Options, Percolator, transaction::CommitPath};
+    /// let db = Percolator::in_memory().await?;
+    /// let options = Options { commit_path: CommitPath::TwoPhases, ..Options::default() };
+    /// let other = db.another_client_with(options, None).await?;
+    /// assert_eq!(other.options().commit_path, CommitPath::TwoPhases);
+    /// assert_ne!(other.incarnation(), db.incarnation());
+    /// # Ok::<(), percolator::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn another_client_with(
+        &self,
+        options: Options,
+        gc: Option<GcOptions>,
+    ) -> Result<Self> {
+        let client = Client::open(self.client.services().clone(), options).await?;
+        Ok(Self::with(client, gc, self.shared.clone()))
     }
 
     /// A database over the services of a cluster.
@@ -99,7 +122,11 @@ impl Percolator {
     }
 
     fn with(client: Client, gc: Option<GcOptions>, shared: Arc<Shared>) -> Self {
-        shared.clients.lock().unwrap_or_else(PoisonError::into_inner).push(client.downgrade());
+        let mut clients = shared.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        // A program may open and drop clients for as long as it runs.
+        clients.retain(|client| client.upgrade().is_some());
+        clients.push(client.downgrade());
+        drop(clients);
         let collector = gc.clone().map(|gc| Arc::new(client.collect_in_background(gc)));
         Percolator { client, gc, shared, _collector: collector }
     }

@@ -40,6 +40,7 @@ fn shown(stated: &str) -> String {
     match words[..] {
         ["no", "bound"] => usize::MAX.to_string(),
         ["none"] => "\"\"".to_owned(),
+        ["0", "s"] => "0ns".to_owned(),
         [number, unit @ ("s" | "ms")] => format!("{number}{unit}"),
         [value, ..] => value.replace(',', ""),
         [] => String::new(),
@@ -60,16 +61,39 @@ fn check(source: &str, name: &str, options: &impl Debug) {
     }
 }
 
+/// A source file of another crate.
+fn source(of: &str, file: &str) -> String {
+    let path = format!("{}/../{of}/src/{file}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(path).expect("the source is beside this crate")
+}
+
 #[test]
 fn each_option_states_the_default_that_it_has() {
-    let core = |file: &str| {
-        let file = format!("{}/../percolator-core/src/{file}", env!("CARGO_MANIFEST_DIR"));
-        std::fs::read_to_string(file).unwrap()
-    };
+    let core = |file: &str| source("percolator-core", file);
     check(&core("options.rs"), "Options", &Options::default());
     check(&core("observe/options.rs"), "WorkerOptions", &WorkerOptions::default());
     check(&core("observe/observer.rs"), "Batch", &Batch::default());
     check(&core("gc/background.rs"), "GcOptions", &GcOptions::default());
     check(&core("oracle/election.rs"), "OracleOptions", &OracleOptions::default());
     check(include_str!("../src/embedded.rs"), "OpenOptions", &OpenOptions::default());
+}
+
+#[cfg(feature = "cluster")]
+#[test]
+fn each_option_of_servers_and_clients_states_the_default_that_it_has() {
+    use bigtable_grpc::{ClientOptions, ServeOptions};
+    use percolator_rpc::oracle::{OracleServerOptions, RemoteOracleOptions};
+    let grpc = |file: &str| source("bigtable-grpc", file);
+    check(&grpc("server/mod.rs"), "ServeOptions", &ServeOptions::default());
+    check(&grpc("client/options.rs"), "ClientOptions", &ClientOptions::default());
+    let rpc = |file: &str| source("percolator-rpc", file);
+    check(&rpc("oracle/client.rs"), "RemoteOracleOptions", &RemoteOracleOptions::default());
+    check(&rpc("oracle/server.rs"), "OracleServerOptions", &OracleServerOptions::default());
+}
+
+#[cfg(feature = "etcd")]
+#[test]
+fn each_option_of_etcd_states_the_default_that_it_has() {
+    use percolator_rpc::etcd::EtcdOptions;
+    check(&source("percolator-rpc", "etcd/locks.rs"), "EtcdOptions", &EtcdOptions::default());
 }

@@ -316,7 +316,7 @@ mod tests {
         Checked::of(row, dir.path())
     }
 
-    fn told(low: f64, high: f64) -> Value {
+    fn results(low: f64, high: f64) -> Value {
         let figure =
             json!({ "name": "a / b", "median": low.midpoint(high), "low": low, "high": high });
         json!({ "check_ok": true, "optimised": true, "settings": { "n": 5 }, "figures": [figure] })
@@ -327,41 +327,41 @@ mod tests {
         for (low, high, verdict) in
             [(0.4, 0.7, "reached"), (0.1, 0.6, "unclear"), (0.1, 0.4, "missed")]
         {
-            let row = check(ROW, &told(low, high));
+            let row = check(ROW, &results(low, high));
             assert_eq!(row.verdict(), verdict);
             assert_eq!(row.complaint().is_some(), verdict == "missed");
         }
-        let missed = check(ROW, &told(0.2, 0.2)).complaint().unwrap();
+        let missed = check(ROW, &results(0.2, 0.2)).complaint().unwrap();
         assert_eq!(missed, "so fast: 0.2 instead of >= 0.5");
         let row = Row { limit: Some(("at most", "a/b")), ..ROW };
-        let missed = check(row, &told(0.2, 0.2)).complaint().unwrap();
+        let missed = check(row, &results(0.2, 0.2)).complaint().unwrap();
         assert_eq!(missed, "so fast: 0.2 instead of >= 0.5; at most 0.2");
         let most = Row { bar: AtMost(0.5), ..ROW };
-        assert_eq!(check(most, &told(0.6, 0.7)).verdict(), "missed");
+        assert_eq!(check(most, &results(0.6, 0.7)).verdict(), "missed");
     }
 
     #[test]
-    fn a_row_whose_figure_is_missing_is_told() {
+    fn a_row_whose_figure_is_missing_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let none = Checked::of(ROW, dir.path());
         assert_eq!(none.verdict(), "not measured");
         assert!(none.complaint().unwrap().contains("some.json"));
         let renamed = Row { figure: "a/c", ..ROW };
-        let complaint = check(renamed, &told(1.0, 1.0)).complaint().unwrap();
+        let complaint = check(renamed, &results(1.0, 1.0)).complaint().unwrap();
         assert!(complaint.contains("some.json has no figure \"a/c\""), "{complaint}");
         for (name, value) in [("check_ok", json!(false)), ("optimised", json!(false))] {
-            let mut told = told(1.0, 1.0);
+            let mut told = results(1.0, 1.0);
             told[name] = value;
             assert_eq!(check(ROW, &told).verdict(), "not measured", "{name}");
         }
-        let mut left_out = told(1.0, 1.0);
+        let mut left_out = results(1.0, 1.0);
         left_out["figures"][0]["median"] = Value::Null;
         assert!(check(ROW, &left_out).complaint().unwrap().contains("left out"));
-        let mut few = told(1.0, 1.0);
+        let mut few = results(1.0, 1.0);
         few["settings"]["blocks"] = json!(9);
         assert!(check(ROW, &few).complaint().unwrap().contains("of 9 blocks"));
         let small = Row { at_size: Some(("n", 6.0)), ..ROW };
-        assert_eq!(check(small, &told(1.0, 1.0)).verdict(), "not measured");
+        assert_eq!(check(small, &results(1.0, 1.0)).verdict(), "not measured");
         assert_eq!(json(&[none])["ok"], false);
     }
 

@@ -23,6 +23,7 @@
 mod cluster;
 mod report;
 mod series;
+mod settings;
 mod worker;
 
 use std::path::PathBuf;
@@ -44,6 +45,7 @@ use crate::system::Spent;
 
 use cluster::Cluster;
 use series::Series;
+use settings::Settings;
 
 /// The capacities together, as a share of what the workers reach without: to begin with.
 const CAPACITY_SHARE: f64 = 0.45;
@@ -53,8 +55,6 @@ const CPU_SHARE: f64 = 0.5;
 const CALIBRATIONS_MAX: usize = 5;
 /// Before anything is killed the workers must reach this share of their capacities.
 const ON_TIME_SHARE: f64 = 0.95;
-/// Everything is to be back after this many seconds.
-const GRACE_S: f64 = 5.0;
 
 /// Throughput over time while processes are killed (the paper's Figure 10): a third of the workers,
 /// and then the table server.
@@ -130,49 +130,6 @@ impl Benchmark for Fig10 {
         let settings = Settings { customers, workers, seconds, rounds, seed: *seed, quick: *quick };
         let outcome = run(context, &settings, scale).await?;
         Ok(outcome.map(|outcome| report::report(&settings, scale, &outcome)))
-    }
-}
-
-/// How it is measured.
-#[derive(Debug)]
-struct Settings {
-    customers: u64,
-    workers: usize,
-    /// The length of each part of a round; the table server is away for a quarter of it.
-    seconds: f64,
-    rounds: usize,
-    seed: u64,
-    quick: bool,
-}
-
-impl Settings {
-    /// How many workers are killed: a third.
-    fn killed(&self) -> usize {
-        (self.workers / 3).max(1)
-    }
-
-    fn table_away_s(&self) -> f64 {
-        self.seconds / 4.0
-    }
-
-    /// A shorter run has shorter times.
-    fn grace_s(&self) -> f64 {
-        GRACE_S.min(self.seconds / 2.0)
-    }
-
-    /// Rates are taken over so long.
-    fn window_s(&self) -> f64 {
-        GRACE_S.min(self.seconds / 4.0)
-    }
-
-    /// Whether throughput is back is looked at over so long.
-    fn probe_s(&self) -> f64 {
-        2.0_f64.min(self.seconds / 8.0)
-    }
-
-    /// About how long all of it takes, without loading.
-    fn all_s(&self) -> f64 {
-        self.rounds as f64 * (4.0 * self.seconds + self.table_away_s()) + self.seconds
     }
 }
 

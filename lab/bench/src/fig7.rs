@@ -40,6 +40,7 @@ use rand::seq::SliceRandom;
 
 use crate::flags::{Benchmark, Common, within};
 use crate::report::{Condition, Report};
+use crate::statistics::quantile;
 
 use duckdb::{Carried, DuckDb};
 use fourth::Fourth;
@@ -227,12 +228,6 @@ fn passes_s(rounds: &[Round], rival: usize) -> f64 {
     quantile(&cycles, 0.5).unwrap_or(f64::NAN)
 }
 
-/// Where a share of the sorted values lies below; `None` of no values.
-fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    sorted.get((last as f64 * share).round() as usize).copied()
-}
-
 /// What a run works with.
 struct Run<'a> {
     context: &'a Context,
@@ -411,7 +406,7 @@ impl Run<'_> {
             self.condition(
                 format!("{name}: the generator was in time"),
                 !result.is_late(),
-                result.lateness_told(),
+                result.describe_lateness(),
             );
             self.close(ours, &name).await?;
             offered.push((share, result));
@@ -462,14 +457,6 @@ mod tests {
     use clap::{Command, FromArgMatches};
 
     use super::*;
-
-    #[test]
-    fn quantiles() {
-        assert_eq!(quantile(&[], 0.5), None);
-        assert_eq!(quantile(&[1.0], 0.95), Some(1.0));
-        assert_eq!(quantile(&[1.0, 2.0, 3.0], 0.5), Some(2.0));
-        assert_eq!(quantile(&[1.0, 2.0, 3.0], 1.0), Some(3.0));
-    }
 
     #[test]
     fn settings_depend_on_quick_and_are_checked() {

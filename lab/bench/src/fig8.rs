@@ -5,6 +5,7 @@
 //! embedded   the stores in this process, and which of their optimisations are on
 //! remote     our server and Google's emulator, over loopback
 //! postgres   a peer
+//! caller     who works on them, and how
 //! bed        all copies, and the arms
 //! ladder     what a transaction asks of the store, from the paper's form to the default
 //! alone      one arm in a process of its own, for `percolator-bench profile`
@@ -16,6 +17,7 @@
 
 mod alone;
 mod bed;
+mod caller;
 mod cells;
 mod embedded;
 mod ladder;
@@ -26,8 +28,7 @@ mod report;
 pub(crate) use alone::{ALONE, alone};
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use percolator_cli::context::Context;
@@ -37,20 +38,15 @@ use rand::{Rng, SeedableRng};
 use crate::Turns;
 use crate::flags::{Benchmark, Common, Measure, Place, within};
 use crate::report::Report;
-use crate::turns::{Block, Measured, Spent, Start, nanos};
+use crate::turns::{Block, Measured, Spent, Start};
 
 use bed::{Arm, Bed};
-use cells::{Cells, Held};
+use caller::Caller;
+pub(crate) use caller::{CELLS_MAX, TEN};
+use cells::Held;
 
-/// Most cells. Whether they stay in memory is looked at in the end.
-pub(crate) const CELLS_MAX: usize = 1_000_000;
 /// Most callers: PostgreSQL has a connection for each.
 const CALLERS_MAX: usize = 128;
-/// How many cells a larger transaction writes, each in a row of its own.
-pub(crate) const TEN: usize = 10;
-
-/// How many operations one of many callers does before others have their turn.
-const YIELD_EVERY: usize = 16;
 
 /// Something beside the stores of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -93,24 +89,6 @@ pub(crate) struct Fig8 {
     /// A new directory for the data, which stays; a temporary one when it is left away.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-}
-
-/// What an operation does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Work {
-    Get,
-    SnapshotGet,
-    BeginGet,
-    Set,
-    /// Ten cells; counted in cells.
-    SetTen,
-}
-
-impl Work {
-    /// How many operations it counts as.
-    fn counts(self) -> u64 {
-        if self == Work::SetTen { TEN as u64 } else { 1 }
-    }
 }
 
 /// Whether all that was written could be read.
@@ -216,59 +194,4 @@ async fn turn(
         spent
     };
     Ok(Block { spent, ..block })
-}
-
-/// Works on cells of its own.
-struct Caller {
-    cells: Arc<Cells>,
-    number: usize,
-    /// How many callers share the cells.
-    of: usize,
-    random: SmallRng,
-    held: Held,
-}
-
-impl Caller {
-    /// Works on random cells for this long. One reading of the clock ends an operation and begins
-    /// the next, the drawing of the cell included.
-    async fn call(
-        &mut self,
-        work: Work,
-        since: Instant,
-        length: Duration,
-        mut record: impl FnMut(u64),
-    ) -> anyhow::Result<()> {
-        let (mut last, mut done) = (since.elapsed(), 0_usize);
-        while last < length {
-            done += 1;
-            if self.of > 1 && done.is_multiple_of(YIELD_EVERY) {
-                // Gets of a store in this process wait for nothing, and others would have no turn.
-                tokio::task::yield_now().await;
-                last = since.elapsed();
-            }
-            self.one(work).await?;
-            let now = since.elapsed();
-            record(nanos(now - last));
-            last = now;
-        }
-        Ok(())
-    }
-
-    /// Works on random cells once.
-    async fn one(&mut self, work: Work) -> anyhow::Result<()> {
-        let own = self.cells.len() / self.of;
-        let first = self.random.random_range(0..own);
-        let cell = |drawn: usize| self.number + self.of * (drawn % own);
-        let at = cell(first);
-        match work {
-            Work::Get => self.cells.get(at, self.number, &mut self.held).await,
-            Work::SnapshotGet => self.cells.snapshot_get(at).await,
-            Work::BeginGet => self.cells.begin_get(at).await,
-            Work::Set => self.cells.set(&[at], self.number, &mut self.random).await,
-            Work::SetTen => {
-                let ten: [usize; TEN] = std::array::from_fn(|i| cell(first + i));
-                self.cells.set(&ten, self.number, &mut self.random).await
-            }
-        }
-    }
 }

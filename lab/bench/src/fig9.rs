@@ -15,12 +15,13 @@
 
 mod chart;
 mod report;
+mod store;
 mod work;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use percolator_cli::context::Context;
 use percolator_cli::progress::Progress;
 use rand::SeedableRng;
@@ -35,6 +36,8 @@ use crate::report::Report;
 use crate::statistics::is_late;
 use crate::system;
 
+pub(crate) use store::Store;
+
 /// Blocks of an arm, at least, and how long one takes, at most.
 const BLOCKS_MIN: usize = 10;
 const BLOCK_S_MAX: f64 = 2.0;
@@ -46,41 +49,6 @@ const HIGHER_SHARES: [f64; 2] = [0.75, 0.9];
 const OPEN_TIME: f64 = 0.4;
 /// How often latencies are measured at most, until no request was sent late.
 const OPEN_TRIES: usize = 3;
-/// The brokerage that shows what size costs is so much smaller.
-const SMALLER: u64 = 8;
-
-/// A store that is driven by a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(crate) enum Store {
-    /// In the driver's own process.
-    Embedded,
-    /// The same, with an eighth of the customers.
-    Small,
-    /// Served by other processes.
-    Rpc,
-    /// PostgreSQL.
-    Postgres,
-}
-
-impl Store {
-    const ALL: [Store; 4] = [Store::Embedded, Store::Small, Store::Rpc, Store::Postgres];
-
-    fn name(self) -> &'static str {
-        match self {
-            Store::Embedded => "embedded",
-            Store::Small => "small",
-            Store::Rpc => "rpc",
-            Store::Postgres => "postgres",
-        }
-    }
-
-    fn customers(self, all: u64) -> u64 {
-        match self {
-            Store::Small => (all / SMALLER).max(tpce::CUSTOMERS_MIN),
-            _ => all,
-        }
-    }
-}
 
 /// A TPC-E-like brokerage (the paper's Figure 9): embedded on one and two cores, over RPC, and the
 /// same transactions in PostgreSQL, as functions in PL/pgSQL.

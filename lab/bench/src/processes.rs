@@ -2,10 +2,11 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::Context as _;
+use percolator_torture::Victim;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -17,7 +18,7 @@ const MOVE_TRIES: usize = 5;
 /// A process that drives a store: `percolator-bench ROLE`. Requests and answers are lines of JSON.
 #[derive(Debug)]
 pub(crate) struct Driver {
-    child: Child,
+    process: Victim,
     /// `None` when it is to end.
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
@@ -39,22 +40,19 @@ impl Driver {
                 taskset
             }
         };
-        let mut child = command
-            .args(["--quiet", role])
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
+        command.args(["--quiet", role]).args(arguments);
+        let mut process = Victim::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))
             .context("starting the process that drives a store")?;
+        let child = process.child();
         let stdin = child.stdin.take();
         let stdout = BufReader::new(child.stdout.take().context("the driver's output")?);
-        Ok(Driver { child, stdin, stdout })
+        Ok(Driver { process, stdin, stdout })
     }
 
     /// Moves all of its threads, and those that come, to some cores.
     pub(crate) fn move_to(&self, cores: &[usize]) -> anyhow::Result<()> {
         let mut taskset = Command::new("taskset");
-        taskset.args(["-a", "-p", "-c", &list(cores), &self.child.id().to_string()]);
+        taskset.args(["-a", "-p", "-c", &list(cores), &self.process.id().to_string()]);
         taskset.stdout(Stdio::null());
         for _ in 0..MOVE_TRIES {
             if taskset.status().context("taskset")?.success() {
@@ -94,8 +92,7 @@ impl Driver {
 
     /// Kills it, as `kill -9` does.
     pub(crate) fn kill(mut self) -> anyhow::Result<()> {
-        self.child.kill().context("killing a process that drives a store")?;
-        self.child.wait().context("waiting for a process that was killed")?;
+        self.process.kill().context("killing a process that drives a store")?;
         Ok(())
     }
 }
@@ -104,15 +101,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // It ends with its input, and takes its servers with it; killed, it would leave them.
         self.stdin = None;
-        let started = Instant::now();
-        while started.elapsed() < END_MAX {
-            match self.child.try_wait() {
-                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
-                _ => return,
-            }
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.process.ends_within(END_MAX);
     }
 }
 

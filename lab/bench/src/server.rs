@@ -2,10 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
+use percolator_torture::Victim;
 
 /// Any free port of this machine.
 pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
@@ -13,7 +14,7 @@ pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
 /// `percolator-bench serve ROLE`; killed with this, as `kill -9` does.
 #[derive(Debug)]
 pub(crate) struct Server {
-    child: Child,
+    process: Victim,
     /// Host and port.
     address: String,
     /// Its directory, if that is to end with it.
@@ -38,17 +39,14 @@ impl Server {
         arguments: &[&str],
     ) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("this program's own file")?;
-        let child = Command::new(program)
-            .args(["serve", role, "--listen", listen, "--json", "--data"])
-            .arg(data)
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
+        let mut command = Command::new(program);
+        command.args(["serve", role, "--listen", listen, "--json", "--data"]);
+        command.arg(data).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        let process = Victim::start(&mut command)
             .with_context(|| format!("starting `percolator-bench serve {role}`"))?;
         // From here on the process ends with this.
-        let mut server = Server { child, address: String::new(), _data: None };
-        let address = server.told();
+        let mut server = Server { process, address: String::new(), _data: None };
+        let address = server.read_address();
         server.address =
             address.with_context(|| format!("`percolator-bench serve {role}` failed"))?;
         Ok(server)
@@ -57,14 +55,12 @@ impl Server {
     /// Starts Google's emulator of Bigtable, which keeps everything in memory, on a free port of
     /// this machine.
     pub(crate) fn emulator(program: &Path) -> anyhow::Result<Self> {
-        let child = Command::new(program)
-            .args(["-host", "127.0.0.1", "-port", "0"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
+        let mut command = Command::new(program);
+        command.args(["-host", "127.0.0.1", "-port", "0"]);
+        let process = Victim::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))
             .with_context(|| format!("starting the emulator {}", program.display()))?;
-        let mut server = Server { child, address: String::new(), _data: None };
-        let stdout = server.child.stdout.take().context("the emulator's output")?;
+        let mut server = Server { process, address: String::new(), _data: None };
+        let stdout = server.process.child().stdout.take().context("the emulator's output")?;
         for line in BufReader::new(stdout).lines() {
             let line = line?;
             if let Some((_, told)) = line.split_once("running on ") {
@@ -76,14 +72,14 @@ impl Server {
         anyhow::bail!("the emulator {} ended before it listened", program.display())
     }
 
-    /// The address that the server tells when it listens. It may be told over several lines.
-    fn told(&mut self) -> anyhow::Result<String> {
-        let stdout = self.child.stdout.take().context("the server's output")?;
+    /// The address that the server prints when it listens, over one line or several.
+    fn read_address(&mut self) -> anyhow::Result<String> {
+        let stdout = self.process.child().stdout.take().context("the server's output")?;
         let mut text = String::new();
         for line in BufReader::new(stdout).lines() {
             text.push_str(&line?);
             if let Ok(told) = serde_json::from_str::<serde_json::Value>(&text) {
-                return Ok(told["address"].as_str().context("it told no address")?.to_owned());
+                return Ok(told["address"].as_str().context("it printed no address")?.to_owned());
             }
         }
         anyhow::bail!("it ended before it listened: {text:?}")
@@ -96,19 +92,11 @@ impl Server {
 
     /// Processor time of the server so far; `None` where it cannot be had.
     pub(crate) fn cpu_time(&self) -> Option<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).ok()?;
         // The name in parentheses may hold anything; user and system time are fields 14 and 15.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         let mut ticks = || fields.next()?.parse::<u64>().ok();
         // A hundred ticks a second on every Linux.
         Some(Duration::from_millis(10 * (ticks()? + ticks()?)))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

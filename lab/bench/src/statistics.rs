@@ -55,9 +55,23 @@ pub(crate) fn is_late(late: [f64; 2], delays: [f64; 2]) -> bool {
     late.into_iter().zip(delays).any(|(late, delay)| late > (delay / 10.0).max(LATE_S))
 }
 
+/// Where a share of the sorted values lies below; `None` of no values.
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    sorted.get((last as f64 * share).round() as usize).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantiles() {
+        assert_eq!(quantile(&[], 0.5), None);
+        assert_eq!(quantile(&[1.0], 0.95), Some(1.0));
+        assert_eq!(quantile(&[1.0, 2.0, 3.0], 0.5), Some(2.0));
+        assert_eq!(quantile(&[1.0, 2.0, 3.0], 1.0), Some(3.0));
+    }
 
     #[test]
     fn medians() {

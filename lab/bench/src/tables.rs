@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_told_by_what_they_have() {
+    fn rows_are_known_by_what_they_have() {
         let of = |told: Value| {
             let rows = of(&told).into_iter().flat_map(|table| table.rows);
             rows.map(|row| row.join("|")).collect::<Vec<_>>().join("\n")

@@ -13,7 +13,7 @@ fn run(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_percolator-bench")).args(words).output().unwrap()
 }
 
-fn told(ran: &Output) -> String {
+fn stderr_of(ran: &Output) -> String {
     String::from_utf8_lossy(&ran.stderr).into_owned()
 }
 
@@ -30,8 +30,10 @@ fn what_one_benchmark_found_is_checked_and_written_about() {
     let all = ["all", "--quick", "--out", out_name, "--report", report_name];
     let ran = run(&[&all[..], &["--only", "prefetch"]].concat());
     // The others were not measured.
-    assert_eq!(ran.status.code(), Some(6), "{}", told(&ran));
-    assert!(told(&ran).contains("fig8.json") && !told(&ran).contains("bench prefetch ended"));
+    assert_eq!(ran.status.code(), Some(6), "{}", stderr_of(&ran));
+    assert!(
+        stderr_of(&ran).contains("fig8.json") && !stderr_of(&ran).contains("bench prefetch ended")
+    );
     assert!(read(&out.join("prefetch.txt")).contains("wrong 0"));
     let check: Value = serde_json::from_str(&read(&out.join("check.json"))).unwrap();
     assert_eq!(check["ok"], false);
@@ -58,7 +60,7 @@ fn what_one_benchmark_found_is_checked_and_written_about() {
     assert_eq!(read(&out.join("prefetch.svg")), "<svg/>");
     let ran = run(&[&all[..], &["--only", "nothing"]].concat());
     assert_eq!(ran.status.code(), Some(2));
-    assert!(told(&ran).contains("fig7"), "{}", told(&ran));
+    assert!(stderr_of(&ran).contains("fig7"), "{}", stderr_of(&ran));
 }
 
 #[test]
@@ -66,7 +68,7 @@ fn goals_are_checked_against_the_files_of_a_directory() {
     let dir = TempDir::new().unwrap();
     let checked = |words: &[&str]| {
         let ran = run(&[&["check", dir.path().to_str().unwrap()], words].concat());
-        (ran.status.code(), told(&ran), ran.stdout)
+        (ran.status.code(), stderr_of(&ran), ran.stdout)
     };
     let (status, told, rows) = checked(&["--json"]);
     let rows: Value = serde_json::from_slice(&rows).unwrap();

@@ -183,7 +183,7 @@ fn fig8_measures_every_arm_and_checks_every_copy() {
 }
 
 #[test]
-fn fig8_leaves_out_what_it_is_told_to() {
+fn fig8_leaves_out_what_it_is_asked_to() {
     let result = Case {
         words: "fig8 --seconds 0.01 --cells 20 --callers 2 --without server --without emulator \
                 --without postgres",

@@ -38,7 +38,21 @@ pub(crate) struct Book {
     pub(crate) registered: Vec<u8>,
     /// Pairs of cells that a skew probe tried.
     pub(crate) skew_probes: Vec<(Cell, Cell)>,
+    /// Times in which an observer was known to be paused: no run may have begun in between.
+    pub(crate) pauses: Vec<Pause>,
+    /// How often a copy of the store was to be taken and explained.
+    pub(crate) copies: u64,
     pub(crate) findings: Vec<Finding>,
+}
+
+/// A time in which an observer was paused.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pause {
+    pub(crate) observer: u8,
+    /// The latest timestamp when the pause was known everywhere.
+    pub(crate) from: Timestamp,
+    /// The latest timestamp before it was to end.
+    pub(crate) upto: Timestamp,
 }
 
 /// What is written down of one transaction while it runs.

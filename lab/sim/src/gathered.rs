@@ -17,8 +17,9 @@ use futures::channel::oneshot;
 
 use crate::codec::RowRead;
 use crate::executor::Executor;
-use crate::remote_store::{RemoteStore, unknown};
-use crate::store::unavailable;
+use crate::failures::unavailable;
+use crate::failures::unknown;
+use crate::remote_store::RemoteStore;
 use crate::tally::Sometimes;
 
 /// As many go at once without waiting any longer.

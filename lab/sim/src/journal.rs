@@ -9,9 +9,9 @@ use std::time::Duration;
 use bigtable::{ConditionalMutation, Family, Mutation, Timestamp};
 
 use crate::executor::ProcessId;
+use crate::given::Given;
 use crate::history::{Cell, Record};
 use crate::names::{ACK, LOCK, NOTIFY, ROLLBACK, WRITE, cell, notified_cell, observers};
-use crate::oracle::Given;
 use crate::tally::{Sometimes, Tally};
 
 /// The journal of one run.

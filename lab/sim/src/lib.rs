@@ -5,10 +5,12 @@
 //!   workload  clients and observers, written against the core's own API
 //!   nemesis   kills, pauses, partitions, power cuts, clock steps, fail-overs, ...
 //!   --------  percolator-core, unchanged
+//!   mutated   takes a defence away, in a build with mutants
 //!   remote_store, oracle, lock_service    what its processes hold
 //!   gathered                              what waits there, to go in one request
 //!   codec, transport                      bytes that are lost, late, doubled, out of order
 //!   store (journal), oracle, lock_service what answers
+//!   explained  copies of the store: what `explain` says of a read is what the read comes to
 //!   executor, schedule                    every choice from one seed
 //! ```
 //!
@@ -17,7 +19,10 @@
 mod book;
 mod codec;
 mod executor;
+mod explained;
+mod failures;
 mod gathered;
+mod given;
 mod journal;
 mod lock_service;
 mod logged;
@@ -25,6 +30,7 @@ mod minimise;
 mod names;
 mod nemesis;
 mod oracle;
+mod pauses;
 mod power;
 mod process;
 mod publishing;
@@ -40,6 +46,7 @@ mod swarm;
 mod tally;
 mod trace;
 mod transport;
+mod watching;
 mod workload;
 mod world;
 
@@ -47,6 +54,7 @@ pub mod check;
 pub mod crash_points;
 pub mod history;
 pub mod model;
+pub mod mutated;
 pub mod threads;
 pub mod typed_ops;
 
@@ -54,8 +62,9 @@ pub use minimise::{Minimal, minimise};
 pub use regressions::{Regression, regressions};
 pub use report::{Report, Totals};
 pub use restrictions::{Part, Restrictions};
-pub use run::{run_seed, run_with};
+pub use run::{run_seed, run_watched, run_with};
 pub use tally::{Fault, Sometimes};
+pub use watching::Events;
 
 use history::{Finding, History};
 

@@ -15,8 +15,8 @@ use percolator_core::{Error, Holder, Incarnation, LockService, ProcessLocks, Res
 
 use crate::codec::{LockReply, LockRequest, decode, encode};
 use crate::executor::{Executor, ProcessId};
+use crate::failures::unavailable;
 use crate::process::ProcessRuntime;
-use crate::store::unavailable;
 use crate::transport::{ReplyTo, Server, Transport};
 
 const READY: &str = "the lock service in memory answers at once";

@@ -10,6 +10,7 @@ use crate::executor::{ProcessId, WORLD};
 use crate::names::row_key;
 use crate::tally::Fault;
 use crate::world::World;
+use crate::{explained, pauses};
 
 /// Starts the faults that the seed's swarm has switched on.
 pub(crate) fn unleash(world: &Arc<World>) {
@@ -25,6 +26,11 @@ pub(crate) fn unleash(world: &Arc<World>) {
     every(world, on.lock_restart, async |world| restart_locks(&world));
     every(world, on.tablet_move, async |world| move_tablets(&world));
     every(world, on.power_cut, cut_power);
+    if world.mix.observes()
+        && let Some(interval) = on.observer_pause
+    {
+        world.executor.spawn(WORLD, Box::pin(pauses::pause_observers(world.clone(), interval)));
+    }
     if world.swarm.life.is_some() {
         every(world, on.ghost, async |world| ghost(&world));
     } else if let Some(interval) = on.floor {
@@ -104,6 +110,7 @@ async fn pause(world: Arc<World>) {
 
 fn kill(world: &World) {
     let Some(member) = world.any_member() else { return };
+    explained::compare(world);
     note(world, Fault::Kill, member.process);
     world.kill(member.process);
 }

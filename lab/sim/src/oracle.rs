@@ -20,6 +20,7 @@ use percolator_core::{
 
 use crate::codec::{OracleReply, OracleRequest, decode, encode};
 use crate::executor::ProcessId;
+use crate::given::Given;
 use crate::process::ProcessRuntime;
 use crate::remote_store::RemoteStore;
 use crate::transport::{ReplyTo, Server, Transport};
@@ -157,16 +158,6 @@ struct Known {
     all: Vec<(ProcessId, Arc<OracleServer>)>,
     stamps: Vec<Given>,
     by_timestamp: BTreeMap<Timestamp, Given>,
-}
-
-/// A timestamp that reached a client: the virtual times of request and arrival, and by whom it was
-/// given.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Given {
-    pub(crate) timestamp: Timestamp,
-    pub(crate) asked: Duration,
-    pub(crate) arrived: Duration,
-    pub(crate) by: ProcessId,
 }
 
 impl Known {

@@ -8,11 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::mutated::silence;
 use bigtable::{Mutation, RowKey, RowMutation, Selection, Syncing, Table, TimeRange};
 use futures::FutureExt;
-use percolator_core::mutants::silence;
 
-use crate::store::{READY, StoreServer};
+use crate::failures::READY;
+use crate::store::StoreServer;
 use crate::tally::Sometimes;
 
 /// The part of the store's answers that the disk knows, and the part that it does not.

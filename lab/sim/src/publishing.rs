@@ -20,7 +20,8 @@ use bigtable::{AtCommit, Error, Glance, Mutation, RowKey, RowRange, Timestamp};
 use bytes::Bytes;
 
 use crate::codec::{RowPart, RowRead, StoreReply, StoreRequest, encode};
-use crate::store::{Pending, StoreServer, unavailable};
+use crate::failures::unavailable;
+use crate::store::{Pending, StoreServer};
 use crate::tally::Sometimes;
 use crate::transport::ReplyTo;
 

@@ -18,8 +18,9 @@ use percolator_core::async_trait;
 
 use crate::codec::{RowPart, RowRead, StoreReply, StoreRequest, decode, encode};
 use crate::executor::ProcessId;
+use crate::failures::{unavailable, unknown};
 use crate::gathered::Gathers;
-use crate::store::{StoreServer, unavailable};
+use crate::store::StoreServer;
 use crate::tally::Tally;
 use crate::transport::{Server, Transport};
 
@@ -224,10 +225,6 @@ impl Table for RemoteTable {
             _ => Err(misdirected()),
         }
     }
-}
-
-pub(crate) fn unknown() -> Error {
-    Error::Unknown { why: "no answer".to_owned() }
 }
 
 fn misdirected() -> Error {

@@ -47,6 +47,7 @@ parts! {
     StoreKills "store-kills": s => s.faults.store_kill = None,
     WriteFailures "write-failures": s => s.faults.write_failure = None,
     PowerCuts "power-cuts": s => s.faults.power_cut = None,
+    ObserverPauses "observer-pauses": s => s.faults.observer_pause = None,
     Oracles "oracle-changes": s => s.faults.oracle = None,
     Sessions "lost-sessions": s => s.faults.session_loss = None,
     LockRestarts "lock-restarts": s => s.faults.lock_restart = None,

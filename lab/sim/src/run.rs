@@ -11,15 +11,17 @@ use percolator_core::{AbortReason, Error, Result, Workers};
 use crate::book::Session;
 use crate::check::property;
 use crate::executor::WORLD;
+use crate::failures::READY;
 use crate::history::{Finding, History, Run};
 use crate::names::{ACK, LOCK, NOTIFY, NOTIFY_TABLE, OBSERVERS, TABLES, WRITE, cell};
 use crate::process::ProcessRuntime;
 use crate::report::Report;
 use crate::restrictions::Restrictions;
 use crate::tally::{Fault, Sometimes};
+use crate::watching::{Events, Watching};
 use crate::workload::{self, LATE, Observers, observe, with_late};
 use crate::world::World;
-use crate::{findings, nemesis};
+use crate::{explained, findings, nemesis, pauses};
 
 /// How long the storm lasts at most.
 const STORM: Duration = Duration::from_secs(30);
@@ -37,9 +39,20 @@ pub fn run_seed(seed: u64, trace: bool) -> Report {
 
 /// As [`run_seed`], in less of a world than the seed has drawn.
 pub fn run_with(seed: u64, restrictions: &Restrictions, trace: bool) -> Report {
-    let world = World::new(seed, restrictions, trace);
+    run_in(&World::new(seed, restrictions, trace), seed)
+}
+
+/// As [`run_seed`], while a watcher compares each event with the store.
+pub fn run_watched(seed: u64) -> (Report, Events) {
+    let world = World::new(seed, &Restrictions::default(), false);
+    let watching = world.watching.get_or_init(|| Arc::new(Watching::new(&world.store))).clone();
+    let report = run_in(&world, seed);
+    (report, watching.events())
+}
+
+fn run_in(world: &Arc<World>, seed: u64) -> Report {
     let ended = world.executor.block_on(STEPS_MAX, live(world.clone()));
-    let mut history = history(&world);
+    let mut history = history(world);
     let mut found = std::mem::take(&mut world.book().findings);
     match ended {
         Some(more) => found.extend(more),
@@ -50,8 +63,8 @@ pub fn run_with(seed: u64, restrictions: &Restrictions, trace: bool) -> Report {
         }
     }
     found.extend(findings(&history));
-    count_sometimes(&world);
-    let report = Report::of(&world, seed, &mut history, found);
+    count_sometimes(world);
+    let report = Report::of(world, seed, &mut history, found);
     world.executor.shut_down();
     report
 }
@@ -75,6 +88,7 @@ async fn live(world: Arc<World>) -> Vec<Finding> {
         futures::future::Either::Right((_, clients)) => Some(clients),
     };
     world.end_quota();
+    explained::compare(&world);
     world.heal();
     let healed = world.now();
     if let Some(clients) = clients {
@@ -269,6 +283,9 @@ async fn drain(world: &Arc<World>, session: &Session, healed: Duration) -> Resul
     let workers = final_workers(world).await;
     while world.now() < deadline {
         if world.mix.observes() {
+            if world.swarm.faults.observer_pause.is_some() {
+                pauses::resume_all(&session.client).await?;
+            }
             let wait = deadline.saturating_sub(world.now());
             let report = session.client.wait_idle(Some(wait)).await?;
             if !report.set_aside.is_empty() {
@@ -292,6 +309,7 @@ async fn drain(world: &Arc<World>, session: &Session, healed: Duration) -> Resul
     findings.extend(misplaced(world));
     findings.extend(collect_all(world, session).await?);
     findings.extend(workload::verify(session).await?);
+    findings.extend(pauses::verify(world));
     if let Some(workers) = workers {
         workers.stop().await;
     }
@@ -379,7 +397,6 @@ fn left_in(
     apart: bool,
 ) -> Vec<(crate::history::Cell, Timestamp)> {
     use futures::FutureExt;
-    const READY: &str = "the store in memory answers at once";
     let select = Selection::default().family(family, bigtable::TimeRange::ALL, u32::MAX);
     let mut found = Vec::new();
     for name in TABLES {

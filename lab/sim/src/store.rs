@@ -21,6 +21,7 @@ use futures::FutureExt;
 
 use crate::codec::{RowPart, RowRead, StoreReply, StoreRequest, decode, encode};
 use crate::executor::{Executor, ProcessId};
+use crate::failures::{READY, unavailable};
 use crate::journal::{Applied, Journal, LookUp};
 use crate::names::{LOCK, NOTIFY, is_schema, notify_table_number, table_number};
 use crate::power::Power;
@@ -28,8 +29,6 @@ use crate::publishing::Publishing;
 use crate::swarm::Swarm;
 use crate::tally::{Sometimes, Tally};
 use crate::transport::{ReplyTo, Server, Transport};
-
-pub(crate) const READY: &str = "the store in memory answers at once";
 
 /// The server.
 pub(crate) struct StoreServer {
@@ -490,7 +489,7 @@ impl Server for StoreEndpoint {
     }
 }
 
-fn new_store(swarm: &Swarm) -> MemoryStore {
+pub(crate) fn new_store(swarm: &Swarm) -> MemoryStore {
     let store =
         if swarm.apart { MemoryStore::without_locality_groups() } else { MemoryStore::new() };
     let store = store.with_limits(swarm.limits);
@@ -498,10 +497,6 @@ fn new_store(swarm: &Swarm) -> MemoryStore {
         Some(life) => store.without_floors(life),
         None => store,
     }
-}
-
-pub(crate) fn unavailable(why: &str) -> Error {
-    Error::Unavailable { why: why.to_owned() }
 }
 
 impl StoreServer {

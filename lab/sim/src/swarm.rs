@@ -89,6 +89,7 @@ pub(crate) struct Intervals {
     pub(crate) ghost: Option<Duration>,
     pub(crate) write_failure: Option<Duration>,
     pub(crate) power_cut: Option<Duration>,
+    pub(crate) observer_pause: Option<Duration>,
 }
 
 impl Weather {
@@ -163,7 +164,7 @@ impl Swarm {
             swarm.without_floors(Duration::from_millis(rng.between(10, longest)));
         }
         // From a copy: what is drawn afterwards is what it was before stores had limits, clients no
-        // patience, and machines lost their power.
+        // patience, machines lost their power, and observers were paused.
         let mut rng = rng.clone();
         swarm.limits = limits(&mut rng);
         if rng.below(2) == 0 {
@@ -171,6 +172,9 @@ impl Swarm {
         }
         if !calm && rng.below(2) == 0 {
             swarm.faults.power_cut = Some(Duration::from_millis(rng.between(300, 4000)));
+        }
+        if !calm && rng.below(4) == 0 {
+            swarm.faults.observer_pause = Some(Duration::from_millis(rng.between(50, 1000)));
         }
         swarm
     }
@@ -210,6 +214,7 @@ impl Intervals {
             ghost: some(20, 500),
             write_failure: some(200, 3000),
             power_cut: None,
+            observer_pause: None,
         }
     }
 }
@@ -252,6 +257,7 @@ fn options(rng: &mut Rng) -> Options {
         admit_wait_max: Duration::from_secs(60),
         attempts_max: 12,
         commit_path: CommitPath::OneStep,
+        watch: None,
         secondaries: match rng.below(2) {
             0 => Secondaries::Awaited,
             _ => Secondaries::Background,

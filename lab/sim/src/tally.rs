@@ -74,6 +74,8 @@ kinds! {
         Ghost = "ghost",
         /// A write of the store that failed, with all that waited for it.
         WriteFailure = "write_failure",
+        /// An observer paused, and resumed later.
+        ObserverPause = "observer_pause",
         /// A request that found no room for its locks.
         Overloaded = "overloaded",
     }
@@ -161,6 +163,16 @@ kinds! {
         RunAbandoned = "run_abandoned",
         /// Workers ran a part of a column's observers.
         PartlyObserved = "partly_observed",
+        /// An observer ran after a pause in which the cell had changed.
+        RanAfterPause = "ran_after_pause",
+        /// A cell was explained whose reader rolls a transaction forward.
+        ExplainedRollForward = "explained_roll_forward",
+        /// A cell was explained whose reader removes a lock.
+        ExplainedRollBack = "explained_roll_back",
+        /// A cell was explained whose reader rolls a dead owner's transaction back.
+        ExplainedDecision = "explained_decision",
+        /// A cell was explained whose reader waits for a lock.
+        ExplainedWait = "explained_wait",
     }
 }
 

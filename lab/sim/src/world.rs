@@ -3,12 +3,12 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use bigtable::sync::locked;
 use futures::future::{Either, select};
-use percolator_core::{Client, Error, LockService, Result, Services, TableLocks};
+use percolator_core::{Client, Error, LockService, Result, Services, TableLocks, Watch};
 
 use crate::book::Book;
 use crate::executor::{Executor, ProcessId};
@@ -22,6 +22,7 @@ use crate::store::{StoreEndpoint, StoreServer};
 use crate::swarm::{Swarm, Weather};
 use crate::tally::Tally;
 use crate::transport::{Server, Transport};
+use crate::watching::Watching;
 use crate::workload::Mix;
 
 /// The error of a client that has let go of its commit.
@@ -49,6 +50,8 @@ pub(crate) struct World {
     healed: AtomicBool,
     /// Whether the failing observer fails.
     pub(crate) broken: AtomicBool,
+    /// Watches all clients, if somebody wants that.
+    pub(crate) watching: OnceLock<Arc<Watching>>,
 }
 
 impl fmt::Debug for World {
@@ -86,6 +89,7 @@ impl World {
             begun: AtomicBool::new(false),
             healed: AtomicBool::new(false),
             broken: AtomicBool::new(true),
+            watching: OnceLock::new(),
         });
         world.start_oracle();
         if world.swarm.stand_by {
@@ -244,7 +248,7 @@ impl World {
     /// Opens a client in a process, however often it takes.
     pub(crate) async fn client(&self, runtime: &ProcessRuntime) -> Client {
         let timeout = self.swarm.timeout;
-        let services = Services {
+        let services = crate::mutated::services(Services {
             store: Arc::new(self.remote_store(runtime.process)),
             oracle: Arc::new(RemoteOracle {
                 runtime: runtime.clone(),
@@ -256,9 +260,11 @@ impl World {
             }),
             locks: self.lock_service(runtime).await,
             runtime: Arc::new(runtime.clone()),
-        };
+        });
+        let mut options = self.swarm.options.clone();
+        options.watch = self.watching.get().map(|watching| watching.clone() as Arc<dyn Watch>);
         loop {
-            match Client::open(services.clone(), self.swarm.options.clone()).await {
+            match Client::open(services.clone(), options.clone()).await {
                 Ok(client) => return client,
                 Err(_) => self.sleep_ms(self.between(1, 20)).await,
             }

@@ -1,5 +1,7 @@
 //! Rust source without comments, strings and test code, of the same length and lines.
 
+use std::ops::Range;
+
 /// A Rust file in two parts.
 pub(crate) struct Source {
     /// The code. Comments, and what stands between quotes, are spaces.
@@ -26,24 +28,35 @@ impl Source {
     /// Returns the code without items under `#[cfg(test)]`.
     pub(crate) fn without_tests(&self) -> String {
         let mut chars: Vec<char> = self.code.chars().collect();
-        let mut at = 0;
-        while at < chars.len() {
-            let attribute = if chars[at] == '#' { test_attribute(&chars[at..]) } else { None };
-            match attribute {
-                Some(len) => {
-                    let end = end_of_item(&chars, at + len);
-                    for char in &mut chars[at..end] {
-                        if *char != '\n' {
-                            *char = ' ';
-                        }
-                    }
-                    at = end;
-                }
-                None => at += 1,
-            }
+        for range in tests(&chars) {
+            chars[range].iter_mut().filter(|char| **char != '\n').for_each(|char| *char = ' ');
         }
         chars.into_iter().collect()
     }
+
+    /// Counts the lines of items under `#[cfg(test)]`.
+    pub(crate) fn test_lines(&self) -> usize {
+        let chars: Vec<char> = self.code.chars().collect();
+        let lines = |range: Range<usize>| 1 + chars[range].iter().filter(|c| **c == '\n').count();
+        tests(&chars).into_iter().map(lines).sum()
+    }
+}
+
+/// The places of items under `#[cfg(test)]`, with the attribute.
+fn tests(chars: &[char]) -> Vec<Range<usize>> {
+    let (mut tests, mut at) = (Vec::new(), 0);
+    while at < chars.len() {
+        let attribute = if chars[at] == '#' { test_attribute(&chars[at..]) } else { None };
+        match attribute {
+            Some(len) => {
+                let end = end_of_item(chars, at + len);
+                tests.push(at..end);
+                at = end;
+            }
+            None => at += 1,
+        }
+    }
+    tests
 }
 
 /// Returns the length of the attribute that excludes what follows from other builds than tests.

@@ -147,6 +147,37 @@ fn a_file_of_801_lines_is_found() {
 }
 
 #[test]
+fn a_name_with_a_word_that_the_glossary_replaces_is_found() {
+    let of = |text: &str| shown(names(&tree(&[("lab/a/src/lib.rs", text)])));
+    for text in ["fn x_is_told() {}", "struct IsTold;", "mod tests {\n  const TOLD: u8 = 0; }"] {
+        let found = of(text);
+        assert_eq!(found.len(), 1, "{text}");
+        assert!(found[0].ends_with("holds told: write returned, reported, printed or named"));
+    }
+    for text in
+        ["fn stolden() {}", "fn f() { let told = 1; } // fn told()", "const T: &str = \"fn told\";"]
+    {
+        assert_eq!(of(text), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn lines_are_counted_by_what_they_are_for() {
+    let code = "fn f() {}\n\n#[cfg(test)]\nmod tests {\n    fn g() {}\n}\n";
+    let counted = lines(&tree(&[
+        ("crates/a/src/lib.rs", code),
+        ("crates/a/src/b/tests.rs", code),
+        ("crates/a/src/generated/c.rs", code),
+        ("crates/percolator-sim/src/lib.rs", code),
+        ("crates/webindex/src/lib.rs", code),
+        ("lab/a/tests/it.rs", code),
+    ]));
+    let counted: Vec<_> = counted.into_iter().collect();
+    let product = [(Kind::Product, 2), (Kind::Tests, 14), (Kind::Laboratory, 12)];
+    assert_eq!(counted, [&product[..], &[(Kind::Applications, 2), (Kind::Generated, 6)]].concat());
+}
+
+#[test]
 fn a_hazard_without_a_row_is_found() {
     let table = ("docs/hazards.md", "| Hazard | Defence |\n|---|---|\n| H07 a lock | `a.rs` |\n");
     let of = |number: &str| {

@@ -34,6 +34,10 @@ impl Tree {
     }
 
     fn read_folder(&mut self, root: &Path, folder: &str) -> io::Result<()> {
+        // A tree of an older commit has not all of them.
+        if !root.join(folder).exists() {
+            return Ok(());
+        }
         for entry in fs::read_dir(root.join(folder))? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();

@@ -6,13 +6,7 @@ use percolator_tidy::{Finding, Tree};
 
 /// The size of the largest import circle of a package, in files, where it is more than three.
 /// Make a circle smaller, and lower its number.
-const CIRCLES: &[(&str, usize)] = &[
-    ("apps/webindex", 8),
-    ("crates/bigtable-grpc", 7),
-    ("lab/bench", 6),
-    ("lab/sim", 9),
-    ("lab/tpce", 4),
-];
+const CIRCLES: &[(&str, usize)] = &[];
 
 /// How many files outside of a type's folder extend it, where it is more than three.
 const ROOMS: &[(&str, &str, usize)] = &[];
@@ -50,6 +44,11 @@ fn comments_fit_into_100_columns() {
 #[test]
 fn files_have_at_most_800_lines() {
     pass(percolator_tidy::file_length(&tree()));
+}
+
+#[test]
+fn names_hold_the_words_of_the_glossary() {
+    pass(percolator_tidy::names(&tree()));
 }
 
 #[test]

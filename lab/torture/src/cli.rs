@@ -6,6 +6,7 @@ use percolator_cli::exit::Exit;
 use percolator_cli::program::{Global, Program};
 
 use crate::parent::{Torture, Worker};
+use crate::strike::Strike;
 
 /// Kill the program with SIGKILL again and again in the middle of its work, then look for damage.
 ///
@@ -35,6 +36,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Child {
     Worker(Worker),
+    Strike(Strike),
 }
 
 impl Program for Cli {
@@ -46,6 +48,7 @@ impl Program for Cli {
         match self.child {
             None => self.torture.run(context).await,
             Some(Child::Worker(worker)) => worker.run().await,
+            Some(Child::Strike(strike)) => strike.run(context),
         }
     }
 }

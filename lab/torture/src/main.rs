@@ -7,6 +7,7 @@
 //!   world   tables, columns, observers; opening, for both
 //!   ledger  what was begun, and what became of it, in a file that survives kill -9
 //!   place   the directory of a run, and where things are in it
+//!   strike  kills what a script names, once
 //!   judge   what must hold, whatever the kills have done
 //! ```
 //!
@@ -19,6 +20,7 @@ mod judge;
 mod ledger;
 mod parent;
 mod place;
+mod strike;
 mod work;
 mod world;
 

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -12,6 +12,7 @@ use percolator_cli::exit::{Exit, Failure};
 use percolator_cli::output::{Out, grouped};
 use percolator_cli::progress::Progress;
 use percolator_cli::store::Durability;
+use percolator_torture::Victim;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
@@ -80,17 +81,6 @@ impl Worker {
         };
         work::run(settings).await?;
         Ok(Exit::Violated)
-    }
-}
-
-/// A child that is killed when it is dropped.
-struct Victim(Child);
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -188,7 +178,7 @@ impl Torture {
                 if context.interrupt.cut_off(tokio::time::sleep(LOOK_EVERY)).await.is_none() {
                     return Ok(Killed::Interrupted);
                 }
-                if let Some(status) = victim.0.try_wait()? {
+                if let Some(status) = victim.ends_within(Duration::ZERO)? {
                     return Ok(if context.interrupt.requested() {
                         Killed::Interrupted
                     } else {
@@ -210,7 +200,8 @@ impl Torture {
     fn start(&self, place: &Place, run: u64, seed: u64) -> anyhow::Result<Victim> {
         let log: File = OpenOptions::new().create(true).append(true).open(place.log())?;
         let program = std::env::current_exe().context("finding this program's own file")?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .arg("worker")
             .arg("--dir")
             .arg(place.dir())
@@ -219,10 +210,8 @@ impl Torture {
             // Held open: the child ends when this process does.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .context("starting a child")?;
-        Ok(Victim(child))
+            .stderr(log);
+        Victim::start(&mut command).context("starting a child")
     }
 
     fn report(&self, out: Out, found: &Judgement, took: Duration) -> std::io::Result<()> {

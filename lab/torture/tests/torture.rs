@@ -41,3 +41,41 @@ fn torture_refuses_what_it_cannot_use() {
     assert!(error.starts_with("error: ") && error.contains("not empty"), "{text}");
     assert!(next.contains("--data"), "{text}");
 }
+
+/// What a strike comes to.
+fn strike(words: &[&str]) -> String {
+    let ran = program(&[&["strike"], words].concat()).output().unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
+    String::from_utf8_lossy(&ran.stdout).trim().to_owned()
+}
+
+#[test]
+fn a_command_is_killed_at_its_moment_unless_it_ends_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let events = dir.path().join("events");
+    let events = events.to_str().unwrap();
+    assert_eq!(strike(&["--seed", "7", "--", "sleep", "60"]), "killed");
+    assert_eq!(strike(&["--", "true"]), "ended");
+    let says = format!("echo '{{\"event\":\"loaded\"}}' > {events}; sleep 60");
+    let after = ["--after", "loaded", "--events", events];
+    assert_eq!(strike(&[&after[..], &["--", "sh", "-c", &says]].concat()), "killed");
+    std::fs::remove_file(events).unwrap();
+    assert_eq!(strike(&[&after[..], &["--", "true"]].concat()), "ended");
+}
+
+#[test]
+fn a_process_is_killed_by_the_file_that_holds_its_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("run");
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    std::fs::write(&file, format!("{}\n", child.id())).unwrap();
+    let path = file.to_str().unwrap().to_owned();
+    // The child is gone only when its parent has waited for it.
+    let waits = std::thread::spawn(move || child.wait().unwrap().code());
+    assert_eq!(strike(&["--process", &path]), "killed");
+    assert_eq!(waits.join().unwrap(), None, "by a signal");
+    std::fs::write(&file, "worker").unwrap();
+    let refused = program(&["strike", "--process", &path]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    assert!(said(&refused).contains("no number of a process"), "{}", said(&refused));
+}

@@ -21,7 +21,7 @@ const TICKS: usize = 20;
 /// Among several drivers, an order is triggered by whoever tells its price. One whose price was
 /// told here so often in vain was triggered by another, most likely; if not, another price of its
 /// security comes.
-const TOLD_MAX: u32 = 16;
+const REPORTED_MAX: u32 = 16;
 
 /// A limit order that waits for its price.
 #[derive(Debug, Clone, Copy)]
@@ -103,7 +103,7 @@ impl Market {
             return self.stream.between(1, u64::from(self.scale.securities())) as u32;
         };
         self.told = t;
-        if self.is_shared && told >= TOLD_MAX {
+        if self.is_shared && told >= REPORTED_MAX {
             self.pending.remove(&t)
         } else {
             self.pending.insert(t, Pending { symb, told: told + 1 })

@@ -6,9 +6,9 @@
 
 use html5gum::{Emitter, Error, State, Tokenizer};
 
+use super::limits::{ATTRIBUTES_PER_TAG_MAX, Skip};
 use super::sink::{Found, Sink};
 use super::tag::Tag;
-use super::{ATTRIBUTES_PER_TAG_MAX, Skip};
 
 /// Runs a whole document through the tokenizer.
 pub(super) fn run(text: &str) -> Result<Found, Skip> {

@@ -8,9 +8,23 @@ use std::collections::HashMap;
 
 use url::Url;
 
+use super::limits::{ANCHOR_CHARS_MAX, ANCHORS_PER_LINK_MAX, LINKS_PER_PAGE_MAX, Skip};
 use super::resolve::Resolver;
 use super::words::Words;
-use super::{ANCHOR_CHARS_MAX, ANCHORS_PER_LINK_MAX, LINKS_PER_PAGE_MAX, Link, Skip};
+
+/// All hyperlinks from a page to one target.
+///
+/// ```
+/// let link = webindex::html::Link { url: "https://example.org/".into(), anchors: vec![] };
+/// assert!(link.anchors.is_empty(), "a link around an image without text has no anchor");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The target in canonical form.
+    pub url: String,
+    /// The distinct anchor texts that are not empty, in document order.
+    pub anchors: Vec<String>,
+}
 use crate::address::{URL_BYTES_MAX, canonical};
 
 /// The most bytes that [`ANCHOR_CHARS_MAX`] characters have.

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_and_reloads_are_told_apart() {
+    fn delays_and_reloads_are_distinguished() {
         assert_eq!(parse("300"), Some(Refresh { seconds: 300, href: "" }));
         assert_eq!(parse("5;"), Some(Refresh { seconds: 5, href: "" }));
         assert_eq!(parse("5;url="), Some(Refresh { seconds: 5, href: "" }));

@@ -4,10 +4,11 @@ use html5gum::State;
 use url::Url;
 
 use super::elements::{Element, breaks_out_of_svg};
+use super::limits::{REDIRECT_SECONDS_MAX, TITLE_BYTES_MAX};
 use super::links::{OpenAnchor, RawLinks};
+use super::refresh;
 use super::tag::{Attribute, Tag};
 use super::words::Words;
-use super::{REDIRECT_SECONDS_MAX, TITLE_BYTES_MAX, refresh};
 
 /// What was found in a document, with links as written.
 #[derive(Debug)]

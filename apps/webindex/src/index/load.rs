@@ -314,6 +314,7 @@ impl WebIndex {
         self.latency.loading(url);
         let stored = self
             .db
+            .named("load")
             .transact(async |mut tx| {
                 let old: Option<Fetch> = decode(tx.get(documents, url, &FETCH).await?)?;
                 if old.is_some_and(|old| old.content_hash == content_hash) {
@@ -338,6 +339,7 @@ impl WebIndex {
         let documents = &self.tables.documents;
         let removed = self
             .db
+            .named("remove")
             .transact(async |mut tx| {
                 if tx.get(documents, url.as_str(), &FETCH).await?.is_none() {
                     return Ok(false);

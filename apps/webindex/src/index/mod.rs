@@ -14,10 +14,11 @@ mod view;
 mod tests;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use percolator::observe::IdleReport;
+use percolator::store::sync::locked;
 use percolator::{Percolator, WorkerOptions, Workers};
 use tokio::task::JoinHandle;
 
@@ -77,8 +78,8 @@ pub struct WebIndex {
     /// `None` where another machine has it.
     search: Option<Arc<SearchIndex>>,
     latency: Arc<latency::Latency>,
-    /// `None` where other processes run the observers.
-    workers: Option<Workers>,
+    /// `None` where other processes run the observers, and once they are stopped.
+    workers: Mutex<Option<Workers>>,
     upgrade: Option<JoinHandle<()>>,
 }
 
@@ -100,7 +101,7 @@ impl WebIndex {
         let latency = Arc::new(latency::Latency::new());
         let mut registrations = observers::keepers(&tables, &latency);
         registrations.extend(observers::exporters(&db, &tables, &search, &latency));
-        let workers = Some(db.observe(registrations, workers).await?);
+        let workers = Mutex::new(Some(db.observe(registrations, workers).await?));
         let upgrade = upgrade::start(&db, &tables).await?;
         rebuild::complete(&db, &tables, &search).await?;
         Ok(WebIndex { db, tables, search: Some(search), latency, workers, upgrade })
@@ -120,7 +121,7 @@ impl WebIndex {
         db.declare(&observers::declared(&tables, &latency)).await?;
         // An empty store gets the present layout before anything is loaded into it.
         upgrade::is_current(&db, &tables).await?;
-        Ok(WebIndex { db, tables, search, latency, workers: None, upgrade: None })
+        Ok(WebIndex { db, tables, search, latency, workers: Mutex::default(), upgrade: None })
     }
 
     fn search_index(&self) -> Result<&SearchIndex, Error> {
@@ -147,7 +148,7 @@ impl WebIndex {
 
     /// Whether the observers run in this process.
     pub fn runs_observers(&self) -> bool {
-        self.workers.is_some()
+        locked(&self.workers).is_some()
     }
 
     /// Waits until the store is upgraded and every observer has caught up, or until `timeout`. A
@@ -201,12 +202,14 @@ impl WebIndex {
         self.latency.quantiles()
     }
 
-    /// Stops the observers after what they are at. What is left to do stays in the database.
-    pub async fn stop(self) {
-        if let Some(upgrade) = self.upgrade {
+    /// Stops the observers after what they are at. What is left to do stays in the database. Once
+    /// they are stopped, this does nothing.
+    pub async fn stop(&self) {
+        if let Some(upgrade) = &self.upgrade {
             upgrade.abort();
         }
-        if let Some(workers) = self.workers {
+        let workers = locked(&self.workers).take();
+        if let Some(workers) = workers {
             workers.stop().await;
         }
     }

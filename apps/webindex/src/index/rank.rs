@@ -113,6 +113,7 @@ impl WebIndex {
         let rows: Vec<RowKey> = ranks.iter().map(|(url, _)| (*url).into()).collect();
         let written = self
             .db
+            .named("rank")
             .transact(async |mut tx| {
                 let there = tx.get_many(documents, &rows, &[MEMBER]).await?;
                 let mut written = 0;

@@ -82,6 +82,7 @@ impl WebIndex {
         // What the transaction itself has read: a document that was loaded or deleted since the
         // plan was made stays as it is.
         self.db
+            .named("recrawl")
             .transact(async |mut tx| match tx.get(documents, url, &CONTENT).await? {
                 Some(content) => tx.set(documents, url, &CONTENT, content),
                 None => Ok(()),

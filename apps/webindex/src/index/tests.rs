@@ -39,7 +39,7 @@ async fn clusters_alone() -> WebIndex {
         registrations.push(Registration::batched("export", table, &column, batch, Ignore));
     }
     let options = WorkerOptions { threads: THREADS as usize, ..WorkerOptions::default() };
-    let workers = Some(db.observe(registrations, options).await.unwrap());
+    let workers = std::sync::Mutex::new(Some(db.observe(registrations, options).await.unwrap()));
     assert!(upgrade::is_current(&db, &tables).await.unwrap());
     WebIndex { db, tables, search: None, latency, workers, upgrade: None }
 }

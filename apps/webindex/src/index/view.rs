@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use percolator::admin::CellName;
 use percolator::{Bytes, Column, Snapshot};
 
 use crate::Error;
@@ -9,9 +10,9 @@ use crate::address::canonicalize;
 use crate::index::WebIndex;
 use crate::observers::link_anchors;
 use crate::records::{Fetch, Links, Member, Page, decode, decode_rank};
-use crate::search::Hit;
+use crate::search::{Found, Hit};
 use crate::tables::{
-    ClusterId, FETCH, KEYS, LINKED, LINKS, LinkRow, MEMBER, PAGE, PLACE, Place, RANK,
+    CONTENT, ClusterId, FETCH, KEYS, LINKED, LINKS, LinkRow, MEMBER, PAGE, PLACE, Place, RANK,
     in_link_source,
 };
 
@@ -136,15 +137,31 @@ impl WebIndex {
         self.search_index()?.search(query, limit)
     }
 
-    /// A page with its in-links; `None` if it is not stored.
+    /// As [`search`](WebIndex::search), after leaving out the `offset` best pages, and with the
+    /// number of all that match.
+    ///
+    /// # Errors
+    /// Those of the search index.
+    pub async fn find(&self, query: &str, offset: usize, limit: usize) -> Result<Found, Error> {
+        self.search_index()?.find(query, offset, limit)
+    }
+
+    /// The cell that a page's content is stored in.
+    pub fn content_cell(&self, url: &str) -> CellName {
+        let table = self.tables.documents.name().to_owned();
+        CellName { table, row: url.into(), column: CONTENT }
+    }
+
+    /// A page with its in-links; `None` if it is not stored. The read is a snapshot: it takes no
+    /// timestamp.
     ///
     /// # Errors
     /// [`Error::BadUrl`]; those of the database.
     pub async fn page(&self, url: &str) -> Result<Option<PageView>, Error> {
         let url = canonicalize(url)?;
-        let tx = self.db.begin().await?;
+        let view = self.db.snapshot().await?;
         let columns = [&FETCH, &PAGE, &LINKS, &MEMBER, &RANK];
-        let cells = tx.get_row(&self.tables.documents, url.as_str(), columns).await?;
+        let cells = view.get_row(&self.tables.documents, url.as_str(), columns).await?;
         let [fetch, page, links, member, rank] = cells;
         let Some(fetch) = decode::<Fetch>(fetch)? else { return Ok(None) };
         let (title, text, skipped) = match decode(page)? {
@@ -155,13 +172,13 @@ impl WebIndex {
         let links: Links = decode(links)?.unwrap_or_default();
         let cluster = decode::<Member>(member)?.and_then(|m| m.cluster());
         let shown = match cluster {
-            Some(cluster) => self.tables.shown(&tx, cluster).await?,
+            Some(cluster) => self.tables.shown(view.as_ref(), cluster).await?,
             None => None,
         };
         let canonical = shown.unwrap_or_else(|| url.clone());
         let cluster = cluster.filter(|_| canonical == url);
         let Attached { all: in_links, shown: anchors, .. } =
-            self.attached(&tx, &url, cluster).await?;
+            self.attached(&view, &url, cluster).await?;
         Ok(Some(PageView {
             title,
             excerpt: text.chars().take(300).collect(),
@@ -180,14 +197,14 @@ impl WebIndex {
     /// The links attached to a page, and to the cluster that it is shown for.
     async fn attached(
         &self,
-        tx: &percolator::Transaction,
+        view: &Snapshot,
         url: &str,
         cluster: Option<ClusterId>,
     ) -> Result<Attached, Error> {
         let mut attached = Attached::default();
         let holders = [Some(url.to_owned()), cluster.map(|cluster| cluster.holder())];
         for holder in holders.into_iter().flatten() {
-            let mut scan = tx.scan(&self.tables.inlinks).prefix(LinkRow::held_by(&holder));
+            let mut scan = view.scan(&self.tables.inlinks).prefix(LinkRow::held_by(&holder));
             while let Some(row) = scan.next().await? {
                 let Some(place) = LinkRow::parse(&row.row) else { continue };
                 for (column, value) in &row.cells {
@@ -212,22 +229,22 @@ impl WebIndex {
     /// [`Error::BadUrl`]; those of the database.
     pub async fn cluster(&self, url: &str) -> Result<Option<ClusterView>, Error> {
         let url = canonicalize(url)?;
-        let tx = self.db.begin().await?;
-        let member = tx.get(&self.tables.documents, url.as_str(), &MEMBER).await?;
+        let view = self.db.snapshot().await?;
+        let member = view.get(&self.tables.documents, url.as_str(), &MEMBER).await?;
         let Some(id) = decode::<Member>(member)?.and_then(|member| member.cluster()) else {
             return Ok(None);
         };
         let mut members = Vec::new();
-        for place in self.tables.first_members(&tx, id, usize::MAX).await? {
-            let page = tx.get(&self.tables.documents, place.url.as_str(), &PAGE).await?;
+        for place in self.tables.first_members(view.as_ref(), id, usize::MAX).await? {
+            let page = view.get(&self.tables.documents, place.url.as_str(), &PAGE).await?;
             let title = match decode(page)? {
                 Some(Page::Indexed { title, .. }) => title,
                 _ => String::new(),
             };
-            let in_links = self.attached(&tx, &place.url, None).await?.all;
+            let in_links = self.attached(&view, &place.url, None).await?.all;
             members.push(MemberView { url: place.url, title, rank: place.rank, in_links });
         }
-        let canonical = self.tables.shown(&tx, id).await?.unwrap_or(url);
+        let canonical = self.tables.shown(view.as_ref(), id).await?.unwrap_or(url);
         // The observers may not have elected the first member yet.
         members.sort_by_key(|member| member.url != canonical);
         Ok(Some(ClusterView { canonical, members }))

@@ -12,6 +12,7 @@ use percolator::admin::WeakClient;
 use percolator::observe::BatchObserver;
 use percolator::{Bytes, Change, Error, Result, RowKey, RowRange, Transaction};
 
+use super::row_url::row_url;
 use crate::index::latency::Latency;
 use crate::records::{Member, Page, decode};
 use crate::search::{IndexedPage, SearchIndex, Update};
@@ -72,7 +73,7 @@ impl Exporter {
             let rows: Vec<RowKey> = changes.iter().map(|change| change.row.clone()).collect();
             let columns = [PAGE, MEMBER];
             let pages = tx.get_many(&self.tables.documents, &rows, &columns).await?;
-            let urls: Vec<String> = changes.iter().map(super::row_url).collect::<Result<_>>()?;
+            let urls: Vec<String> = changes.iter().map(row_url).collect::<Result<_>>()?;
             let of = urls.iter().zip(pages).map(|(url, cells)| self.state(tx, cells, url));
             let of = try_join_all(of).await?;
             states.extend(urls.into_iter().zip(of));

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use percolator::observe::BatchObserver;
 use percolator::{Bytes, Change, Column, Error, Observer, Result, RowRange, Transaction};
 
+use super::row_url::row_url;
 use crate::records::{Member, decode, decode_url};
 use crate::tables::{
     ClusterId, EXPORT_ANCHORS, FORWARD, LinkRow, MEMBER, PLACED, RELAY, Tables, in_link_source,
@@ -131,7 +132,7 @@ impl Attach {
 
 impl Observer for Attach {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-        let url = super::row_url(change)?;
+        let url = row_url(change)?;
         self.tables.notify_homes(tx, &url).await
     }
 }

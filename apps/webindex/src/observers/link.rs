@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use percolator::{Change, Observer, Result, Transaction};
 
+use super::row_url::row_url;
 use crate::records::{Links, decode, encode};
 use crate::tables::{
     EXPORT_ANCHORS, LINKED, LINKS, LINKS_MORE, LinkRow, Tables, bucket_of, in_link,
@@ -33,7 +34,7 @@ impl PlaceLinks {
 
 impl Observer for PlaceLinks {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-        let source = super::row_url(change)?;
+        let source = row_url(change)?;
         let Change { table, row, .. } = change;
         let wanted: Links = decode(tx.get(table, row, &LINKS).await?)?.unwrap_or_default();
         let placed: Option<Links> = decode(tx.get(table, row, &LINKED).await?)?;

@@ -30,6 +30,7 @@ mod membership;
 mod parse;
 mod ranks;
 mod register;
+mod row_url;
 mod settle;
 
 #[cfg(test)]
@@ -127,12 +128,4 @@ pub(crate) fn declared(tables: &Tables, latency: &Arc<Latency>) -> Vec<Observed>
         strength: Strength::Weak,
     });
     all
-}
-
-/// The URL that is the changed row's key.
-fn row_url(change: &percolator::Change) -> percolator::Result<String> {
-    let text = String::from_utf8(change.row.as_bytes().to_vec()).ok();
-    text.filter(|url| url::Url::parse(url).is_ok()).ok_or_else(|| {
-        percolator::Error::application(format!("the row {} is not a URL", change.row))
-    })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use percolator::{Change, Observer, Result, Transaction};
 
+use super::row_url::row_url;
 use crate::html::{self, ParsedPage, Skip};
 use crate::index::latency::Latency;
 use crate::records::{Keys, Links, Page, decode_content, encode};
@@ -23,7 +24,7 @@ impl Parse {
 
 impl Observer for Parse {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-        let url = super::row_url(change)?;
+        let url = row_url(change)?;
         self.latency.observed(&url);
         let content = tx.get(&change.table, &change.row, &CONTENT).await?;
         let content = content.map(|stored| decode_content(&stored)).transpose()?;

@@ -5,6 +5,7 @@
 
 use percolator::{Change, Observer, Result, Transaction};
 
+use super::row_url::row_url;
 use crate::records::{Keys, Member, decode, encode};
 use crate::tables::{EXPORT_PAGE, FROM, KEYS, MEMBER, RANK, SETTLE, SPREAD, Tables, by_target};
 
@@ -42,7 +43,7 @@ impl Register {
 
 impl Observer for Register {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-        let url = super::row_url(change)?;
+        let url = row_url(change)?;
         let Change { table, row, .. } = change;
         let keys: Option<Keys> = decode(tx.get(table, row, &KEYS).await?)?;
         let (member, rank) = self.tables.member(tx, &url).await?;

@@ -5,7 +5,7 @@
 //!
 //! * **settle** runs for a page with a new target, and takes what the target has;
 //! * **spread** runs for an address whose cluster has changed, and hands it to the pages that stand
-//!   for it, at most [`TOLD_AT_ONCE`] in one transaction.
+//!   for it, at most [`PAGES_PER_SPREAD_MAX`] in one transaction.
 //!
 //! No page misses a change. Let the target's new cluster be committed at c, so that spread runs
 //! after c. A page entered under the target before that run is found by it. A page entered later
@@ -21,11 +21,12 @@ use std::collections::BTreeSet;
 use percolator::{Change, Error, Observer, Result, RowKey, RowRange, Transaction};
 
 use super::membership::cluster_behind;
+use super::row_url::row_url;
 use crate::records::{Member, decode, decode_rank, encode};
 use crate::tables::{ClusterId, MEMBER, RANK, SPREAD, Tables, by_target, target_and_source};
 
 /// The most pages that one spread hands a cluster to.
-const TOLD_AT_ONCE: usize = 200;
+const PAGES_PER_SPREAD_MAX: usize = 200;
 
 /// The most redirects that are followed one after the other. A longer chain is a mistake of the
 /// site's; its page fails to settle, is set aside and named.
@@ -90,7 +91,7 @@ impl Settle {
 
 impl Observer for Settle {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-        let url = super::row_url(change)?;
+        let url = row_url(change)?;
         let (member, rank) = self.tables.member(tx, &url).await?;
         let Some(member) = member.filter(|member| member.stands_for.is_some()) else {
             return Ok(());
@@ -120,7 +121,7 @@ impl Spread {
         if let Some(told) = told {
             range = range.after(by_target(url, told));
         }
-        let scan = tx.scan(&self.tables.by_target).range(range).limit(TOLD_AT_ONCE);
+        let scan = tx.scan(&self.tables.by_target).range(range).limit(PAGES_PER_SPREAD_MAX);
         let rows = scan.collect().await?;
         let sources = rows.iter().filter_map(|row| target_and_source(&row.row));
         Ok(sources.map(|(_, source)| source.into()).collect())
@@ -129,7 +130,7 @@ impl Spread {
 
 impl Observer for Spread {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-        let url = super::row_url(change)?;
+        let url = row_url(change)?;
         let documents = &self.tables.documents;
         let (member, _) = self.tables.member(tx, &url).await?;
         let cluster = cluster_behind(&url, member.as_ref());
@@ -149,7 +150,7 @@ impl Observer for Spread {
             let standing = (standing, decode_rank(rank.as_ref()));
             self.tables.follow(tx, &page, standing, cluster).await?;
         }
-        let more = pages.last().filter(|_| pages.len() >= TOLD_AT_ONCE);
+        let more = pages.last().filter(|_| pages.len() >= PAGES_PER_SPREAD_MAX);
         if more.is_some() {
             tx.notify(documents, url.as_str(), &SPREAD)?;
         }

@@ -22,7 +22,8 @@ use tantivy::schema::{
 use tantivy::{Directory, DocId, Index, SegmentReader, TantivyDocument};
 use url::Url;
 
-use super::{IndexedPage, Update, failed, ranks, words};
+use super::update::{IndexedPage, Update, failed};
+use super::{ranks, words};
 use crate::Error;
 
 const SEQ: &str = "seq";

@@ -19,7 +19,8 @@ use tantivy::{
 };
 
 use super::schema::{Columns, Fields};
-use super::{Applied, IndexedPage, SearchIndex, Update, WRITER_BYTES, failed};
+use super::update::{IndexedPage, Update, failed};
+use super::{Applied, SearchIndex, WRITER_BYTES};
 use crate::Error;
 
 /// The most confirmed numbers that are remembered; beyond, the floor takes their place.

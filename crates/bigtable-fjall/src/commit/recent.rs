@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn h27_readers_of_another_state_are_told_nothing() {
+    fn h27_readers_of_another_state_get_nothing() {
         crate::mutants::switch_off_named_mutant();
         let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
         recent.learn_as_of(0, b"read", Some(b"first"));

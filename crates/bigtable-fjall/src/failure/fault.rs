@@ -161,9 +161,5 @@ pub(crate) fn closed(path: &Path) -> Error {
 
 /// The directory is open in another process, or twice in this one.
 pub(crate) fn in_use(path: &Path) -> Error {
-    files(
-        path,
-        "another process has this directory open",
-        "stop that process, or choose another directory",
-    )
+    Error::InUse { dir: path.to_owned() }
 }

@@ -79,8 +79,8 @@ pub struct Checked {
 /// ```
 ///
 /// # Errors
-/// [`Error::Files`] if the directory holds no store, if a process has it open, or if there is no
-/// room for the stand-in.
+/// [`Error::InUse`] if a process has the directory open. [`Error::Files`] if it holds no store, or
+/// if there is no room for the stand-in.
 pub fn check(
     dir: impl AsRef<Path>,
     more: impl FnOnce(FjallStore) -> Vec<Problem>,

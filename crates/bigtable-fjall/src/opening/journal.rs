@@ -470,7 +470,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_torn_batch_is_told_by_its_number() {
+    fn a_torn_batch_is_known_by_its_number() {
         let (first, second) = (sample(5, b"one"), sample(9, &[b'v'; 700]));
         for kept in 1..second.len() {
             let (journal, _, behind) = read(&[&first[..], &second[..kept]].concat());

@@ -63,9 +63,9 @@ impl Repair {
     /// Finds out what of the store in `dir` can be saved. Changes nothing there.
     ///
     /// # Errors
-    /// [`Error::Files`] if the directory holds no store, if a process has it open, or if nothing
-    /// can be saved, because both the engine's list of its keyspaces and the store's inventory are
-    /// damaged.
+    /// [`Error::InUse`] if a process has the directory open. [`Error::Files`] if it holds no store,
+    /// or if nothing can be saved, because both the engine's list of its keyspaces and the store's
+    /// inventory are damaged.
     pub fn plan(dir: impl AsRef<Path>) -> Result<Repair> {
         let mut closed = Closed::look(dir.as_ref())?;
         let mut dropped = closed.problems();

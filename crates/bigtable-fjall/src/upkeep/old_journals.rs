@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn journals_stay_below_their_limit_whoever_keeps_them() {
+    fn journals_stay_below_their_limit_whatever_keeps_them() {
         let dir = tempfile::tempdir().unwrap();
         let options = Options { durability: Durability::Buffered, ..Options::default() };
         let options =

@@ -115,7 +115,7 @@ fn look(table: &dyn Table, publish: impl FnOnce()) {
 }
 
 #[test]
-fn h08_h27_whoever_looks_at_an_issued_timestamp_waits_for_its_rows() {
+fn h08_h27_a_reader_at_an_issued_timestamp_waits_for_its_rows() {
     let dir = tempfile::tempdir().unwrap();
     let (store, table) = open_old(dir.path());
     let ((issued, is_issued), (let_go, go_on)) = (channel(), channel());

@@ -145,7 +145,7 @@ fn a_request_whose_caller_has_gone_may_be_the_last_to_hold_the_store() {
     let since = Instant::now();
     let (_store, table) = loop {
         match FjallStore::open(dir.path(), crate::options(Durability::Buffered)) {
-            Err(Error::Files { .. }) if since.elapsed() < Duration::from_secs(20) => {
+            Err(Error::InUse { .. }) if since.elapsed() < Duration::from_secs(20) => {
                 std::thread::yield_now();
             }
             opened => break reopened(opened.unwrap()),

@@ -12,6 +12,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Status};
 
 use super::channel::Channels;
+use super::limits::Limits;
 use super::retry::{once, repeat};
 use super::split::{BATCH_BYTES_MAX, Size, split};
 use super::status::of_mutation;
@@ -20,15 +21,6 @@ use crate::proto::data::CheckAndMutateRowRequest;
 use crate::proto::extension::check_and_mutate_rows_request::Entry;
 use crate::proto::extension::check_and_mutate_rows_response::Outcome;
 use crate::proto::extension::{CheckAndMutateRowsRequest, DescribeRequest};
-
-/// What the server takes in one request.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Limits {
-    /// Most conditional mutations; `None` if it takes one.
-    pub(crate) entries_max: Option<usize>,
-    /// Most reads of single rows by a filter each; `None` if it takes one.
-    pub(crate) reads_max: Option<usize>,
-}
 
 /// Asks the server what it takes.
 pub(super) async fn limits(channels: &Channels, routing: &MetadataValue<Ascii>) -> Limits {

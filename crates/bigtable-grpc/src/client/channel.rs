@@ -15,9 +15,9 @@ use tonic::{Code, IntoRequest, Request};
 
 use super::address::{Address, Place};
 use super::credentials::Credentials;
+use super::options::ClientOptions;
 use super::pool::{Connection, Pool, WarmUp};
 use super::status::of_read;
-use super::store::ClientOptions;
 use crate::proto::admin::bigtable_instance_admin_client::BigtableInstanceAdminClient;
 use crate::proto::admin::bigtable_table_admin_client::BigtableTableAdminClient;
 use crate::proto::data::bigtable_client::BigtableClient;

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_source_that_fails_is_told_once_the_last_token_has_ended() {
+    async fn a_source_that_fails_is_reported_once_the_last_token_has_ended() {
         let source = Arc::new(Counter::default());
         let credentials = Credentials::new(source.clone());
         text(&credentials).await;

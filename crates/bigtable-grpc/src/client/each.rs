@@ -20,20 +20,13 @@ use tonic::{Code, Status};
 use super::gather::{RUNTIME_ENDED, Together, Waiting};
 use super::merge::Merger;
 use super::retry::{Attempts, once};
+use super::row_read::RowRead;
 use super::split::{BATCH_BYTES_MAX, Size, split};
 use super::status::{is_transient, of_read};
 use super::wire::{GrpcTable, IN_FLIGHT_MAX};
-use crate::proto::data::RowFilter;
 use crate::proto::extension::ReadEachRowRequest;
 use crate::proto::extension::read_each_row_request::Entry;
 use crate::proto::extension::read_each_row_response::Part;
-
-/// A read of one row.
-#[derive(Debug)]
-pub(super) struct RowRead {
-    pub(super) key: RowKey,
-    pub(super) filter: RowFilter,
-}
 
 impl Together for RowRead {
     type Answer = Row;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   store.rs     opening: families, garbage collection rules, routing; names of tables
+//!   options.rs   the options of a client
 //!   table.rs     rows: reading, conditional mutations, tablets (the trait Table)
 //!   wire.rs      requests of a table in the form of the API, and their sending
 //!   filter.rs    selections and probes as filters of the API
@@ -10,8 +11,9 @@
 //!   channel.rs   the way there, deadlines, headers   pool.rs         connections, none of them old
 //!   retry.rs     what is repeated, and when          credentials.rs  tokens of Google's
 //!   batch.rs     several conditional mutations in one request, where the server takes them
+//!   limits.rs    how much the server takes in one
 //!   rows.rs      several rows by one request
-//!   each.rs      several reads in one, as the server takes them
+//!   each.rs      several reads in one, as the server takes them (row_read.rs)
 //!   split.rs     how much goes in one
 //!   gather.rs    delaying conditional mutations and reads, so that those of several callers go
 //!                together
@@ -32,9 +34,12 @@ mod credentials;
 mod each;
 mod filter;
 mod gather;
+mod limits;
 mod merge;
+mod options;
 mod pool;
 mod retry;
+mod row_read;
 mod rows;
 mod split;
 mod status;
@@ -46,4 +51,5 @@ mod wire;
 
 pub use address::Address;
 pub use bare::{BareConditional, BareRead, BareTable};
-pub use store::{ClientOptions, GrpcStore};
+pub use options::ClientOptions;
+pub use store::GrpcStore;

@@ -17,7 +17,7 @@ pub(crate) fn of_read(status: &Status) -> Error {
         | Code::FailedPrecondition
         | Code::PermissionDenied
         | Code::Unauthenticated
-        | Code::Unimplemented => Error::InvalidRequest(told(status)),
+        | Code::Unimplemented => Error::InvalidRequest(describe(status)),
         Code::Ok
         | Code::Cancelled
         | Code::Unknown
@@ -26,7 +26,7 @@ pub(crate) fn of_read(status: &Status) -> Error {
         | Code::Aborted
         | Code::Internal
         | Code::Unavailable
-        | Code::DataLoss => Error::Unavailable { why: told(status) },
+        | Code::DataLoss => Error::Unavailable { why: describe(status) },
     }
 }
 
@@ -38,10 +38,10 @@ pub(crate) fn of_mutation(status: &Status) -> Error {
     match status.code() {
         // Refused by the server before it was looked at. What was made on the way has a cause.
         Code::ResourceExhausted if status.source().is_none() => {
-            Error::Unavailable { why: told(status) }
+            Error::Unavailable { why: describe(status) }
         }
         Code::Unavailable | Code::Unknown if was_not_sent(status) => {
-            Error::Unavailable { why: told(status) }
+            Error::Unavailable { why: describe(status) }
         }
         Code::Ok
         | Code::Cancelled
@@ -53,7 +53,7 @@ pub(crate) fn of_mutation(status: &Status) -> Error {
         // Also of an answer that this side takes for too long.
         | Code::OutOfRange
         | Code::Unavailable
-        | Code::DataLoss => Error::Unknown { why: told(status) },
+        | Code::DataLoss => Error::Unknown { why: describe(status) },
         Code::InvalidArgument
         | Code::NotFound
         | Code::AlreadyExists
@@ -118,14 +118,14 @@ pub(crate) fn is_transient(status: &Status) -> bool {
     }
 }
 
-fn told(status: &Status) -> String {
-    let mut told = format!("{:?}: {}", status.code(), status.message());
+fn describe(status: &Status) -> String {
+    let mut text = format!("{:?}: {}", status.code(), status.message());
     let mut cause = status.source();
     while let Some(error) = cause {
-        told = format!("{told}: {error}");
+        text = format!("{text}: {error}");
         cause = error.source();
     }
-    told
+    text
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use bigtable::{RowMutation, RowRange, Selection, Syncing, Table};
 use tonic::Code;
 
 use super::batch;
-use super::each::RowRead;
 use super::filter::{self, Reading};
 use super::retry::{Attempts, repeat};
+use super::row_read::RowRead;
 use super::status::{is_broken, of_mutation, of_read};
 use super::wire::{GrpcTable, LIMITS, Part, wire_mutations, wire_range};
 use crate::proto::data::{MutateRowRequest, RowSet, SampleRowKeysRequest};

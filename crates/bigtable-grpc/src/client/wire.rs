@@ -9,13 +9,13 @@ use futures::StreamExt;
 use tonic::Status;
 use tonic::metadata::{Ascii, MetadataValue};
 
-use super::batch::Limits;
 use super::channel::Channels;
-use super::each::RowRead;
 use super::filter;
 use super::gather::Gather;
+use super::limits::Limits;
 use super::merge::Merger;
 use super::retry::{once, repeat};
+use super::row_read::RowRead;
 use super::status::{of_mutation, of_read};
 use crate::filter::FILTER_BYTES_MAX;
 use crate::proto::data::mutation::{DeleteFromColumn, Mutation as Wire, SetCell};

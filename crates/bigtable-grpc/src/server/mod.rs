@@ -88,11 +88,12 @@ const SERVED: [Role; 2] = [Role::Client, Role::Oracle];
 pub struct ServeOptions {
     /// Certificates that both sides must show, the server's for `table.percolator.internal`, those
     /// of clients for `client.percolator.internal` or `oracle.percolator.internal`; plain text
-    /// without.
+    /// without. Default: `None`.
     pub tls: Option<Tls>,
     /// Allows plain text on an address that other machines can reach: to whoever reaches it, too.
+    /// Default: `false`.
     pub plaintext_beyond_loopback: bool,
-    /// Most connections at a time; others are closed at once.
+    /// Most connections at a time; others are closed at once. Default: 1,000 connections.
     pub connections_max: usize,
 }
 
@@ -127,7 +128,8 @@ impl Server {
     /// Opens the store in `dir`, creating it if it is not there.
     ///
     /// # Errors
-    /// [`bigtable::Error::Files`] if the directory cannot be used; it says what to do. Removing
+    /// [`bigtable::Error::InUse`] if another process has the directory open, and
+    /// [`bigtable::Error::Files`] if it cannot be used; it says what to do. Removing
     /// what an interrupted deletion left behind may fail as any mutation may.
     pub async fn open(dir: impl AsRef<Path>, options: Options) -> bigtable::Result<Server> {
         Server::over(FjallStore::open(dir, options)?).await

@@ -42,6 +42,7 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("observers/deletes-and-gc", NO_FLOOR),
     ("observers/roll-forward-notifies", NO_FLOOR),
     ("protocol/evidence-collected", NO_FLOOR),
+    ("protocol/explain-past", NO_FLOOR),
     ("protocol/gc", NO_FLOOR),
     ("protocol/late-secondary", NO_FLOOR),
     ("protocol/past-and-too-old", NO_FLOOR),

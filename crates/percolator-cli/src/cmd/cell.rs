@@ -1,7 +1,10 @@
-//! `cell`: everything Percolator keeps of a cell, as the table of the paper's Figure 4.
+//! `cell`: everything Percolator keeps of a cell, as the table of the paper's Figure 4, and what it
+//! means.
 
 use clap::Args;
-use percolator::admin::{CellName, LockView, Moment};
+use percolator::admin::{
+    CellName, CellState, Explained, LockView, Moment, ReadOutcome, ReaderView,
+};
 use serde_json::{Value, json};
 
 use crate::clock;
@@ -16,9 +19,12 @@ const NEWEST: usize = 4;
 
 /// Print what lies beneath a cell: data, locks and write records at each timestamp, newest first.
 ///
+/// With --explain, say what each record means, and what a reader would do and why.
+///
 /// Nothing is resolved or changed. Exit status 1 when the cell was never written.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
+  percolator cell Bob bal --explain --at 7 --data D
   percolator cell Bob bal --history --data D
    ts │ bal:data │ bal:lock │ bal:write
   ────┼──────────┼──────────┼───────────
@@ -34,6 +40,12 @@ pub(crate) struct Cell {
     /// Every timestamp, not the newest few alone.
     #[arg(long)]
     history: bool,
+    /// What each record means, and what a reader would do.
+    #[arg(long)]
+    explain: bool,
+    /// The timestamp of that reader; the latest one when none is given.
+    #[arg(long, value_name = "TS", requires = "explain")]
+    at: Option<u64>,
     #[command(flatten)]
     table: TableArgs,
 }
@@ -41,12 +53,17 @@ pub(crate) struct Cell {
 impl Cell {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let (row, column) = (keys::row(&self.row)?, keys::column(&self.column)?);
+        let at = self.at.map(keys::timestamp).transpose()?;
         let (db, table) = self.table.open_existing().await?;
-        let mut moments = db.cell_history(&table, &row, &column).await?;
-        if moments.is_empty() {
-            let what = format!("{}/{row}/{column} was never written", table.name());
+        let state = db.cell_state(&table, &row, &column).await?;
+        if state.moments.is_empty() {
+            let what = format!("{} was never written", state.cell);
             return Err(Failure::no(what, "`percolator scan` lists the cells that are there"));
         }
+        if self.explain {
+            return explain(context, &state, &state.explain(at));
+        }
+        let mut moments = state.moments;
         let older = if self.history { 0 } else { moments.len().saturating_sub(NEWEST) };
         moments.truncate(moments.len() - older);
         let out = context.out;
@@ -66,6 +83,72 @@ impl Cell {
     }
 }
 
+/// Prints the records, what each means, and what a reader would do.
+fn explain(context: &Context, state: &CellState, explained: &Explained) -> anyhow::Result<Exit> {
+    let out = context.out;
+    if out.json {
+        out.json(&explained_json(state, explained))?;
+        return Ok(Exit::Done);
+    }
+    print(context, &state.cell.table, &state.cell.column, &state.moments)?;
+    out.line("")?;
+    let digits = state.latest.to_string().len();
+    for line in &explained.lines {
+        out.line(&format!("{:>digits$}  {}", line.timestamp.as_u64(), line.text))?;
+    }
+    let ReaderView { at, outcome, because, .. } = &explained.reader;
+    out.line("")?;
+    out.line(&format!("A reader at {at} {}. {because}", outcome_text(outcome)))?;
+    Ok(Exit::Done)
+}
+
+fn outcome_text(outcome: &ReadOutcome) -> String {
+    match outcome {
+        ReadOutcome::Value { value, .. } => format!("returns {}", keys::text(value)),
+        ReadOutcome::Absent => "finds nothing".to_owned(),
+        ReadOutcome::Waits { lock_ts } => format!("waits for transaction {lock_ts}"),
+        ReadOutcome::TooOld => "is refused: its timestamp is too old".to_owned(),
+        ReadOutcome::NotIssued => "is refused: its timestamp was not issued yet".to_owned(),
+        ReadOutcome::Damaged => "fails: the store is damaged".to_owned(),
+    }
+}
+
+fn explained_json(state: &CellState, explained: &Explained) -> Value {
+    let line = |line: &percolator::admin::Explanation| {
+        json!({
+            "timestamp": line.timestamp.as_u64(),
+            "kind": line.kind.name(),
+            "text": line.text,
+        })
+    };
+    let reader = &explained.reader;
+    let mut read = json!({
+        "at": reader.at.as_u64(),
+        "first": reader.first.map(|first| first.name()),
+        "outcome": reader.outcome.name(),
+        "because": reader.because,
+    });
+    match &reader.outcome {
+        ReadOutcome::Value { value, start_ts, commit_ts } => {
+            read["value"] = keys::json(value);
+            read["start_ts"] = start_ts.as_u64().into();
+            read["commit_ts"] = commit_ts.as_u64().into();
+        }
+        ReadOutcome::Waits { lock_ts } => read["lock_ts"] = lock_ts.as_u64().into(),
+        _ => {}
+    }
+    json!({
+        "cell": name_json(&state.cell),
+        "moments": state.moments.iter().map(moment_json).collect::<Value>(),
+        "explained": {
+            "lines": explained.lines.iter().map(line).collect::<Value>(),
+            "reader": read,
+        },
+        "floor": state.floor.as_u64(),
+        "latest_ts": state.latest.as_u64(),
+    })
+}
+
 fn print(
     context: &Context,
     table: &str,
@@ -78,6 +161,8 @@ fn print(
     let notifications = moments.iter().any(|moment| moment.notify);
     header.extend(rollbacks.then(|| format!("{column}:rollback")));
     header.extend(notifications.then(|| format!("{column}:notify")));
+    let acknowledged = moments.iter().any(|moment| !moment.acks.is_empty());
+    header.extend(acknowledged.then(|| format!("{column}:ack")));
     let rows = moments.iter().map(|moment| {
         let mut row = vec![
             moment.timestamp.to_string(),
@@ -91,6 +176,8 @@ fn print(
         let mark = |is: bool, text: &str| if is { text.to_owned() } else { String::new() };
         row.extend(rollbacks.then(|| mark(moment.rolled_back, "rolled back")));
         row.extend(notifications.then(|| mark(moment.notify, "dirty")));
+        let acks = moment.acks.iter().map(|(observer, upto)| format!("{observer} @ {upto}"));
+        row.extend(acknowledged.then(|| acks.collect::<Vec<_>>().join(", ")));
         row
     });
     let mut header = header.into_iter();
@@ -118,7 +205,13 @@ fn moment_json(moment: &Moment) -> Value {
         "write": write.map(|w| json!({ "start_ts": w.start_ts.as_u64(), "delete": w.delete })),
         "rolled_back": moment.rolled_back,
         "notify": moment.notify,
+        "acks": moment.acks.iter().map(ack_json).collect::<Value>(),
     })
+}
+
+/// An observer's acknowledgement in JSON: the start timestamp of its run.
+fn ack_json((observer, start_ts): &(String, percolator::Timestamp)) -> Value {
+    json!({ "observer": observer, "start_ts": start_ts.as_u64() })
 }
 
 /// A lock in JSON.

@@ -39,11 +39,11 @@ pub(crate) struct View {
 
 /// The settings of this process.
 pub(crate) fn load() -> anyhow::Result<percolator::cluster::Config> {
-    percolator::cluster::Config::load().map_err(told)
+    percolator::cluster::Config::load().map_err(with_advice)
 }
 
 /// An error of the settings, with their own advice.
-pub(crate) fn told(error: percolator::Error) -> anyhow::Error {
+pub(crate) fn with_advice(error: percolator::Error) -> anyhow::Error {
     match error {
         percolator::Error::Invalid { what, .. } => {
             Failure::usage(what, "`percolator config view --help` says where settings come from")

@@ -1,10 +1,13 @@
 //! `demo`: the web index on real documentation, from nothing, in one command.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use percolator::OpenOptions;
+use percolator::{OpenOptions, Options};
+use percolator_console::Recorder;
 use serde_json::json;
 use webindex::address::Base;
 use webindex::corpus::{self, Origin};
@@ -12,6 +15,7 @@ use webindex::generate::Site;
 use webindex::{IndexStats, LoadOptions, LoadReport, Progress, Quantiles, VerifyReport, WebIndex};
 
 use crate::cmd::webindex::{Index, drive, print_cluster, print_hits, wait, warn_of};
+use crate::console::of_demo;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::{Out, grouped};
@@ -43,6 +47,10 @@ pub(crate) struct Demo {
     /// When a commit counts as durable; `buffered` survives kill -9 at any moment.
     #[arg(long, value_enum, default_value = "buffered", value_name = "LEVEL")]
     durability: Durability,
+    /// End after the summary, and show no console. A demo whose output is no terminal ends by
+    /// itself, too.
+    #[arg(long)]
+    once: bool,
 }
 
 /// What is indexed.
@@ -86,9 +94,20 @@ impl Demo {
         out.note(&format!("indexing {}", source.told));
         let kept = if temporary.is_some() { "temporary" } else { "kept" };
         out.note(&format!("store    {} ({}, {kept})", data.display(), self.durability.name()));
-        let options = OpenOptions { durability: self.durability.into(), ..OpenOptions::default() };
-        let db = open_directory(&data, options).await?;
-        let index = Index::over(db, &data).await?;
+        let recorder = Arc::new(Recorder::new());
+        let client = Options { watch: Some(recorder.clone()), ..Options::default() };
+        let durability = self.durability.into();
+        let db =
+            open_directory(&data, OpenOptions { durability, client, ..OpenOptions::default() });
+        let index = Arc::new(Index::over(db.await?, &data).await?);
+        let console = if self.once {
+            None
+        } else {
+            Some(of_demo(index.database(), recorder, &index, &data).await?)
+        };
+        if let Some(console) = &console {
+            out.note(&format!("console  {}", console.url()));
+        }
         let Some(outcome) = self.index(context, &source, &index).await? else {
             index.stop().await;
             return Ok(Exit::Interrupted);
@@ -99,6 +118,12 @@ impl Demo {
             summary(out, &outcome)?;
             examples(out, &index).await?;
             next_steps(out, self.data.as_deref(), &index).await;
+        }
+        if let Some(console) = console
+            && std::io::stdout().is_terminal()
+        {
+            out.note(&format!("\nthe console stays open until Ctrl-C: {}", console.url()));
+            context.interrupt.pressed().await;
         }
         index.stop().await;
         Ok(if outcome.verify.is_ok() { Exit::Done } else { Exit::Violated })

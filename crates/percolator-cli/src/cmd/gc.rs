@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use percolator::Timestamp;
-use percolator::admin::{GcCounts, GcReport, GcStatus, LastRound};
+use percolator::admin::{Age, GcCounts, GcReport, GcStatus, LastRound};
 use serde_json::{Value, json};
 
 use crate::clock;
@@ -12,6 +12,7 @@ use crate::cmd::cell;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output::{Column, grouped};
+use crate::program::Elsewhere;
 use crate::store::StoreArgs;
 
 /// Drop versions that were overwritten or deleted, or see how far that has come.
@@ -26,6 +27,14 @@ pub(crate) enum Gc {
 }
 
 impl Gc {
+    /// Where the command runs if another process has its directory open.
+    pub(crate) fn elsewhere(&self) -> Elsewhere {
+        match self {
+            Gc::Run(_) => Elsewhere::Writes,
+            Gc::Status(_) => Elsewhere::Reads,
+        }
+    }
+
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Gc::Run(run) => run.run(context).await,
@@ -88,32 +97,52 @@ impl Status {
         let out = context.out;
         let db = self.store.open_existing_alone().await?;
         let status = db.gc_status(self.retention).await?;
+        let ages = db.ages(&timestamps(&status)).await?;
         if out.json {
-            out.json(&status_json(&status))?;
+            out.json(&status_json(&status, &ages))?;
             return Ok(Exit::Done);
         }
-        let ts = |name: &str, ts: Timestamp| vec![name.to_owned(), ts.to_string()];
-        let mut rows = vec![
-            ts("safe point", status.safe_point),
-            ts("safe point of a round now", status.next),
-            ts("latest timestamp", status.latest),
-        ];
-        for reader in &status.readers {
-            rows.push(ts(&format!("held open by {}", reader.client), reader.oldest));
-        }
-        match &status.last {
-            None => rows.push(vec!["last round".to_owned(), "none yet".to_owned()]),
-            Some(last) => {
-                rows.push(vec!["last round".to_owned(), clock::rfc3339(last.wall_ms)]);
-                if last.blocked {
-                    rows.push(vec!["  ended by a living owner's lock".to_owned(), String::new()]);
-                }
-                rows.extend(counts_rows(&last.counts));
-            }
-        }
-        out.table(&[Column::left("garbage collection"), Column::right("")], rows)?;
+        out.table(&status_header(), status_rows(&status, &ages))?;
         Ok(Exit::Done)
     }
+}
+
+/// The timestamps of a status whose ages are shown: safe point, next one, then each reader's.
+fn timestamps(status: &GcStatus) -> Vec<Timestamp> {
+    let readers = status.readers.iter().map(|reader| reader.oldest);
+    [status.safe_point, status.next].into_iter().chain(readers).collect()
+}
+
+fn status_header() -> [Column; 3] {
+    [Column::left("garbage collection"), Column::right("age"), Column::right("timestamp")]
+}
+
+/// Rows of name, age and timestamp; counts and times stand in the last column.
+fn status_rows(status: &GcStatus, ages: &[Age]) -> Vec<Vec<String>> {
+    let row = |name: &str, age: String, last: String| vec![name.to_owned(), age, last];
+    let held = status.readers.iter().map(|reader| format!("held open by {}", reader.client));
+    let names = ["safe point", "safe point of a round now"].map(str::to_owned);
+    let aged = timestamps(status).into_iter().zip(ages).zip(names.into_iter().chain(held));
+    let aged = aged.map(|((ts, age), name)| {
+        // Before the first round there is nothing that could be old.
+        let age = if ts == Timestamp::ZERO { String::new() } else { clock::age_of(*age) };
+        row(&name, age, ts.to_string())
+    });
+    let mut rows: Vec<Vec<String>> = aged.collect();
+    rows.insert(2, row("latest timestamp", String::new(), status.latest.to_string()));
+    let Some(last) = &status.last else {
+        rows.push(row("last round", String::new(), "none yet".to_owned()));
+        return rows;
+    };
+    let ago = clock::now_ms().saturating_sub(last.wall_ms);
+    let ago = clock::age(Duration::from_millis(ago));
+    rows.push(row("last round", ago, clock::rfc3339(last.wall_ms)));
+    if last.blocked {
+        rows.push(row("  ended by a living owner's lock", String::new(), String::new()));
+    }
+    let counts = last.counts.entries().into_iter();
+    rows.extend(counts.map(|(name, n)| row(&format!("  {name}"), String::new(), grouped(n))));
+    rows
 }
 
 fn counts_rows(counts: &GcCounts) -> impl Iterator<Item = Vec<String>> {
@@ -133,9 +162,14 @@ fn report_json(report: &GcReport) -> Value {
     })
 }
 
-fn status_json(status: &GcStatus) -> Value {
-    let readers = status.readers.iter().map(|reader| {
-        json!({ "client": reader.client.to_string(), "oldest_ts": reader.oldest.as_u64() })
+fn status_json(status: &GcStatus, ages: &[Age]) -> Value {
+    let age = |index: usize| ages.get(index).map(|age| clock::age_json(*age));
+    let readers = status.readers.iter().enumerate().map(|(index, reader)| {
+        json!({
+            "client": reader.client.to_string(),
+            "oldest_ts": reader.oldest.as_u64(),
+            "oldest_age": age(index + 2),
+        })
     });
     let last = |last: &LastRound| {
         json!({
@@ -148,7 +182,9 @@ fn status_json(status: &GcStatus) -> Value {
     };
     json!({
         "safe_point": status.safe_point.as_u64(),
+        "safe_point_age": age(0),
         "next_safe_point": status.next.as_u64(),
+        "next_safe_point_age": age(1),
         "latest_ts": status.latest.as_u64(),
         "readers": readers.collect::<Value>(),
         "last_round": status.last.as_ref().map(last),

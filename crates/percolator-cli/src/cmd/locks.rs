@@ -1,43 +1,119 @@
-//! `locks ls`: who holds which cells, and what will become of it.
+//! `locks ls|resolve`: who holds which cells, what will become of it, and doing that now.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use percolator::admin::{LockFate, LockView};
-use serde_json::json;
+use percolator::admin::{LockEnd, LockFate, LockView};
+use percolator::{Percolator, Timestamp};
+use serde_json::{Value, json};
 
 use crate::clock;
 use crate::cmd::cell;
 use crate::context::Context;
-use crate::exit::Exit;
-use crate::output::Column;
+use crate::exit::{Exit, Failure};
+use crate::keys;
+use crate::output::{Column, grouped};
+use crate::program::Elsewhere;
 use crate::store::StoreArgs;
 
-/// Look at the locks of transactions that have not ended.
+/// Look at the locks of transactions that have not ended, or resolve them.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   percolator locks ls --older 10s --data D")]
 pub(crate) enum Locks {
     Ls(Ls),
+    Resolve(Resolve),
 }
 
 impl Locks {
+    /// Where the command runs if another process has its directory open.
+    pub(crate) fn elsewhere(&self) -> Elsewhere {
+        match self {
+            Locks::Ls(_) => Elsewhere::Reads,
+            Locks::Resolve(_) => Elsewhere::Writes,
+        }
+    }
+
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let Locks::Ls(ls) = self;
-        ls.run(context).await
+        match self {
+            Locks::Ls(ls) => ls.run(context).await,
+            Locks::Resolve(resolve) => resolve.run(context).await,
+        }
     }
 }
 
-/// List locks: age by the owner's wall clock, cell, owner, primary, and what will become of them.
-///
-/// Nothing is resolved: that is done by the next who reads or writes the cell.
+/// Which locks.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
-  percolator locks ls --older 10s --json --data D")]
-pub(crate) struct Ls {
-    /// Only locks that were last written longer ago than this.
+struct Which {
+    /// Only locks that were last written longer ago than this, by the owner's wall clock.
     #[arg(long, value_name = "DURATION", value_parser = clock::duration, default_value = "0s")]
     older: Duration,
+    /// Only locks in this table.
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+    /// Only locks in rows that begin so.
+    #[arg(long, value_name = "ROW")]
+    prefix: Option<String>,
+    /// Only locks of the transaction with this start timestamp.
+    #[arg(long, value_name = "TS")]
+    transaction: Option<u64>,
+}
+
+/// A lock, and how long ago its owner wrote it.
+struct Held {
+    lock: LockView,
+    age: Duration,
+}
+
+impl Which {
+    /// These locks, the oldest first.
+    async fn held(&self, db: &Percolator) -> anyhow::Result<Vec<Held>> {
+        let prefix = self.prefix.as_deref().map(keys::bytes).transpose()?.unwrap_or_default();
+        let transaction = self.transaction.map(keys::timestamp).transpose()?;
+        let now = clock::now_ms();
+        let held = db.held_locks(usize::MAX).await?.into_iter().map(|lock| Held {
+            age: Duration::from_millis(now.saturating_sub(lock.wall_ms)),
+            lock,
+        });
+        let is_wanted = |held: &Held| {
+            held.age >= self.older
+                && self.table.as_ref().is_none_or(|table| *table == held.lock.cell.table)
+                && held.lock.cell.row.as_bytes().starts_with(&prefix)
+                && transaction.is_none_or(|transaction| transaction == held.lock.start_ts)
+        };
+        let mut held: Vec<Held> = held.filter(is_wanted).collect();
+        held.sort_by_key(|held| std::cmp::Reverse(held.age));
+        Ok(held)
+    }
+}
+
+/// The fates of transactions. Each transaction's primary is asked once.
+#[derive(Default)]
+struct Fates(BTreeMap<Timestamp, LockFate>);
+
+impl Fates {
+    async fn of(&mut self, db: &Percolator, lock: &LockView) -> anyhow::Result<LockFate> {
+        if let Some(fate) = self.0.get(&lock.start_ts) {
+            return Ok(*fate);
+        }
+        let fate = db.lock_fate(lock).await?;
+        self.0.insert(lock.start_ts, fate);
+        Ok(fate)
+    }
+}
+
+/// List locks, the oldest first: age by the owner's wall clock, transaction, cell, owner, primary,
+/// and what will become of them.
+///
+/// Nothing is resolved: that is done by the next who reads or writes the cell, or by `locks
+/// resolve`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator locks ls --older 10s --table accounts --json --data D")]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    which: Which,
     /// At most this many.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     limit: usize,
@@ -49,61 +125,119 @@ impl Ls {
     async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let out = context.out;
         let db = self.store.open_existing().await?;
-        let (now, mut shown, mut rows) = (clock::now_ms(), 0, Vec::new());
+        let (mut rows, mut fates) = (Vec::new(), Fates::default());
         let mut array = out.json_array();
-        for lock in db.held_locks(usize::MAX).await? {
-            let age = Duration::from_millis(now.saturating_sub(lock.wall_ms));
-            if age < self.older {
-                continue;
-            }
-            if shown == self.limit {
-                out.note(&format!("more than {shown} locks: --limit shows more"));
-                break;
-            }
-            shown += 1;
-            let fate = db.lock_fate(&lock).await?;
+        let held = self.which.held(&db).await?;
+        for Held { lock, age } in held.iter().take(self.limit) {
+            let fate = fates.of(&db, lock).await?;
             if out.json {
-                let mut value = cell::lock_json(&lock);
-                value["age_s"] = age.as_secs_f64().into();
-                value["verdict"] = verdict_json(fate);
-                array.push(&value)?;
+                array.push(&held_json(lock, *age, fate))?;
             } else {
-                rows.push(row(&lock, age, fate));
+                rows.push(row(lock, *age, &verdict(fate)));
             }
+        }
+        if held.len() > self.limit {
+            let (shown, all) = (grouped(self.limit as u64), grouped(held.len() as u64));
+            out.note(&format!("{shown} of {all} locks: --limit shows more"));
         }
         if out.json {
             array.finish()?;
         } else if rows.is_empty() {
             out.note("no locks");
         } else {
-            let names = ["age", "cell", "transaction", "owner", "primary", "alive", "verdict"];
-            let column = |(i, name)| match i {
-                0 | 2 => Column::right(name),
-                _ => Column::left(name),
-            };
-            let header: Vec<Column> = names.into_iter().enumerate().map(column).collect();
-            out.table(&header, rows)?;
+            out.table(&header("verdict"), rows)?;
         }
         Ok(Exit::Done)
     }
 }
 
-fn row(lock: &LockView, age: Duration, fate: LockFate) -> Vec<String> {
+/// Resolve locks as the next reader of each cell would.
+///
+/// A committed transaction's lock becomes its write record. The lock of a transaction that was
+/// rolled back, or whose owner is dead, is removed. The lock of an owner who lives stays, and the
+/// exit status is 1.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator locks resolve --older 1m --dry-run --data D
+  percolator locks resolve --table accounts --prefix user/ --json --data D")]
+pub(crate) struct Resolve {
+    #[command(flatten)]
+    which: Which,
+    /// Only say what would be done.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Resolve {
+    async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let out = context.out;
+        let db = self.store.open_existing().await?;
+        let held = self.which.held(&db).await?;
+        let (mut rows, mut fates) = (Vec::new(), Fates::default());
+        let (mut done, mut stay) = (0, 0);
+        let mut array = out.json_array();
+        for Held { lock, age } in &held {
+            let (text, mut value) = if self.dry_run {
+                let fate = fates.of(&db, lock).await?;
+                count(fate == LockFate::OwnerAlive, &mut stay, &mut done);
+                (verdict(fate), held_json(lock, *age, fate))
+            } else {
+                let end = db.resolve_lock(lock).await?;
+                count(end == LockEnd::OwnerAlive, &mut stay, &mut done);
+                let mut value = cell::lock_json(lock);
+                value["end"] = end_json(end);
+                (end_text(end), value)
+            };
+            if out.json {
+                value["age_s"] = age.as_secs_f64().into();
+                array.push(&value)?;
+            } else {
+                rows.push(row(lock, *age, &text));
+            }
+        }
+        if out.json {
+            array.finish()?;
+        } else if !rows.is_empty() {
+            out.table(&header(if self.dry_run { "verdict" } else { "outcome" }), rows)?;
+        }
+        self.verdict(context, done, stay)
+    }
+
+    fn verdict(&self, context: &Context, done: u64, stay: u64) -> anyhow::Result<Exit> {
+        let would = if self.dry_run { "would be " } else { "" };
+        context.out.note(&format!("{} locks {would}resolved", grouped(done)));
+        if stay == 0 || self.dry_run {
+            return Ok(Exit::Done);
+        }
+        Err(Failure::no(
+            format!("{} locks stay: their owners live and may still commit", grouped(stay)),
+            "end those processes if they hang; `percolator locks ls` shows the owners",
+        ))
+    }
+}
+
+fn count(stays: bool, stay: &mut u64, done: &mut u64) {
+    *if stays { stay } else { done } += 1;
+}
+
+fn header(last: &str) -> Vec<Column> {
+    let mut columns = vec![Column::right("age"), Column::right("transaction")];
+    columns.extend(["cell", "owner", "primary", last].map(Column::left));
+    columns
+}
+
+fn row(lock: &LockView, age: Duration, end: &str) -> Vec<String> {
     let primary = lock.primary.as_ref().map_or("itself".to_owned(), ToString::to_string);
     let owner = lock.owner.to_string();
-    let alive = match fate {
-        LockFate::OwnerAlive => "yes",
-        LockFate::OwnerDead => "no",
-        LockFate::RollForward(_) | LockFate::RollBack => "",
-    };
     vec![
         clock::age(age),
-        lock.cell.to_string(),
         lock.start_ts.to_string(),
+        lock.cell.to_string(),
         owner[..owner.len().min(8)].to_owned(),
         primary,
-        alive.to_owned(),
-        verdict(fate),
+        end.to_owned(),
     ]
 }
 
@@ -112,17 +246,40 @@ fn verdict(fate: LockFate) -> String {
         LockFate::RollForward(commit_ts) => format!("roll forward: committed @ {commit_ts}"),
         LockFate::RollBack => "roll back".to_owned(),
         LockFate::OwnerDead => "owner dead: will be rolled back".to_owned(),
-        LockFate::OwnerAlive => "may still commit".to_owned(),
+        LockFate::OwnerAlive => "owner lives: may still commit".to_owned(),
     }
 }
 
-fn verdict_json(fate: LockFate) -> serde_json::Value {
-    match fate {
+fn end_text(end: LockEnd) -> String {
+    match end {
+        LockEnd::RolledForward(commit_ts) => format!("rolled forward: committed @ {commit_ts}"),
+        LockEnd::RolledBack => "rolled back".to_owned(),
+        LockEnd::Gone => "was gone already".to_owned(),
+        LockEnd::OwnerAlive => "stays: owner lives".to_owned(),
+    }
+}
+
+fn end_json(end: LockEnd) -> Value {
+    match end {
+        LockEnd::RolledForward(commit_ts) => {
+            json!({ "kind": "rolled_forward", "commit_ts": commit_ts.as_u64() })
+        }
+        LockEnd::RolledBack => json!({ "kind": "rolled_back" }),
+        LockEnd::Gone => json!({ "kind": "gone" }),
+        LockEnd::OwnerAlive => json!({ "kind": "owner_alive" }),
+    }
+}
+
+fn held_json(lock: &LockView, age: Duration, fate: LockFate) -> Value {
+    let mut value = cell::lock_json(lock);
+    value["age_s"] = age.as_secs_f64().into();
+    value["verdict"] = match fate {
         LockFate::RollForward(commit_ts) => {
             json!({ "kind": "roll_forward", "commit_ts": commit_ts.as_u64() })
         }
         LockFate::RollBack => json!({ "kind": "roll_back" }),
         LockFate::OwnerDead => json!({ "kind": "owner_dead" }),
         LockFate::OwnerAlive => json!({ "kind": "owner_alive" }),
-    }
+    };
+    value
 }

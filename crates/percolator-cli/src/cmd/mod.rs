@@ -1,16 +1,20 @@
 //! The commands, one module for each group.
 
+mod backlog;
 mod cell;
 mod check;
 mod cluster;
 pub(crate) mod config;
+mod console;
 mod demo;
+mod failures;
 mod gc;
 mod locks;
 mod observers;
 mod oracle;
 mod read;
 pub mod serve;
+mod tables;
 mod tx;
 mod wait;
 pub mod webindex;
@@ -21,6 +25,7 @@ use clap::Subcommand;
 
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::program::Elsewhere;
 
 /// A command.
 #[derive(Debug, Subcommand)]
@@ -32,15 +37,17 @@ pub(crate) enum Command {
     Set(write::Set),
     Delete(write::Delete),
     Scan(read::Scan),
+    Tables(tables::Tables),
     Tx(tx::Tx),
     Cell(cell::Cell),
     #[command(subcommand)]
     Locks(locks::Locks),
-    Backlog(observers::Backlog),
+    Backlog(backlog::Backlog),
     Wait(wait::Wait),
     #[command(subcommand)]
     Observers(observers::Observers),
     Check(check::Check),
+    Console(console::Console),
     #[command(subcommand)]
     Gc(gc::Gc),
     #[command(subcommand)]
@@ -55,6 +62,33 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// Where the command runs if another process has its directory open. In that process it must
+    /// come to an end by itself, take what it reads from [`Context`], and print by `context.out`.
+    pub(crate) fn elsewhere(&self) -> Elsewhere {
+        match self {
+            Command::Get(_)
+            | Command::Scan(_)
+            | Command::Cell(_)
+            | Command::Tables(_)
+            | Command::Backlog(_)
+            | Command::Wait(_) => Elsewhere::Reads,
+            Command::Set(_) | Command::Delete(_) | Command::Tx(_) => Elsewhere::Writes,
+            Command::Locks(locks) => locks.elsewhere(),
+            Command::Observers(observers) => observers.elsewhere(),
+            Command::Gc(gc) => gc.elsewhere(),
+            Command::Webindex(webindex) => webindex.elsewhere(),
+            // They need the directory for themselves, go on for long, or open none.
+            Command::Demo(_)
+            | Command::Check(_)
+            | Command::Console(_)
+            | Command::Serve(_)
+            | Command::Worker(_)
+            | Command::Cluster(_)
+            | Command::Oracle(_)
+            | Command::Config(_) => Elsewhere::Nowhere,
+        }
+    }
+
     /// Runs the command. What only reads, or can end anywhere, is cut off by Ctrl-C; the others
     /// look for it themselves, or end soon anyway.
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<Exit> {
@@ -65,10 +99,12 @@ impl Command {
             Command::Cell(cell) => interrupt.cut_off(cell.run(context)).await,
             Command::Locks(locks) => interrupt.cut_off(locks.run(context)).await,
             Command::Backlog(backlog) => interrupt.cut_off(backlog.run(context)).await,
+            Command::Tables(tables) => interrupt.cut_off(tables.run(context)).await,
             Command::Gc(gc) => interrupt.cut_off(gc.run(context)).await,
             Command::Oracle(oracle) => interrupt.cut_off(oracle.run(context)).await,
             Command::Check(check) => Some(check.run(context).await),
             Command::Config(config) => Some(config.run(context)),
+            Command::Console(console) => Some(console.run(context).await),
             Command::Set(set) => Some(set.run(context).await),
             Command::Delete(delete) => Some(delete.run(context).await),
             Command::Tx(tx) => Some(tx.run(context).await),

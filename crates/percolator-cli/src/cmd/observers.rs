@@ -1,99 +1,56 @@
-//! `backlog` and `observers`: what waits to be handled, and who handles it.
+//! `observers`: who handles what changes. What they fail at is in `failures`.
 
 use std::io::{BufRead, IsTerminal, Write};
 
 use clap::{Args, Subcommand};
 use percolator::Percolator;
-use percolator::observe::{SetAside, Strength};
-use serde_json::{Value, json};
+use percolator::observe::Strength;
+use serde_json::json;
 
+use crate::cmd::failures::{Failing, Replay, Skip};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::keys;
 use crate::output::{Column, grouped};
+use crate::owner::asked;
+use crate::program::Elsewhere;
 use crate::store::StoreArgs;
 
-/// Count the notifications that wait for observers, by column.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:
-  percolator backlog --json --data D")]
-pub(crate) struct Backlog {
-    #[command(flatten)]
-    store: StoreArgs,
-}
-
-impl Backlog {
-    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let db = self.store.open_existing().await?;
-        let backlog = db.backlog().await?;
-        if context.out.json {
-            context.out.json(&backlog_json(&backlog))?;
-            return Ok(Exit::Done);
-        }
-        if backlog.is_empty() {
-            context.out.note("nothing waits");
-            return Ok(Exit::Done);
-        }
-        let rows = backlog.iter().map(|entry| {
-            let cells = grouped(entry.cells as u64);
-            let column = format!("{}/{}", entry.table, entry.column);
-            vec![column, cells, entry.oldest.to_string(), entry.observers.join(", ")]
-        });
-        let header = [
-            Column::left("column"),
-            Column::right("cells"),
-            Column::right("oldest ts"),
-            Column::left("observers"),
-        ];
-        context.out.table(&header, rows.collect())?;
-        Ok(Exit::Done)
-    }
-}
-
-/// The backlog in JSON.
-pub(super) fn backlog_json(backlog: &[percolator::observe::Backlog]) -> Value {
-    let entry = |entry: &percolator::observe::Backlog| {
-        json!({
-            "table": entry.table,
-            "column": keys::json(entry.column.as_bytes()),
-            "observers": entry.observers,
-            "cells": entry.cells,
-            "oldest_ts": entry.oldest.as_u64(),
-        })
-    };
-    backlog.iter().map(entry).collect()
-}
-
-/// What was set aside, in JSON.
-pub(super) fn set_aside_json(set_aside: &[SetAside]) -> Value {
-    let entry = |entry: &SetAside| {
-        json!({
-            "table": entry.table,
-            "row": keys::json(entry.row.as_bytes()),
-            "column": keys::json(entry.column.as_bytes()),
-            "observer": entry.observer,
-            "attempts": entry.attempts,
-            "error": entry.error,
-        })
-    };
-    set_aside.iter().map(entry).collect()
-}
-
-/// List observers, run again what they failed at, or take them out of the store.
+/// List observers, pause them, take them out of the store, and see to what they fail at.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:
   percolator observers ls --data D")]
 pub(crate) enum Observers {
     Ls(Ls),
+    Failing(Failing),
     Replay(Replay),
+    Skip(Skip),
+    Pause(Pause),
+    Resume(Resume),
     Retire(Retire),
 }
 
 impl Observers {
+    /// Where the command runs if another process has its directory open.
+    pub(crate) fn elsewhere(&self) -> Elsewhere {
+        match self {
+            Observers::Ls(_) | Observers::Failing(_) => Elsewhere::Reads,
+            Observers::Replay(_)
+            | Observers::Skip(_)
+            | Observers::Pause(_)
+            | Observers::Resume(_)
+            | Observers::Retire(_) => Elsewhere::Writes,
+        }
+    }
+
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         match self {
             Observers::Ls(ls) => ls.run(context).await,
+            Observers::Failing(failing) => failing.run(context).await,
             Observers::Replay(replay) => replay.run(context).await,
+            Observers::Skip(skip) => skip.run(context).await,
+            Observers::Pause(pause) => pause.run(context).await,
+            Observers::Resume(resume) => resume.run(context).await,
             Observers::Retire(retire) => retire.run(context).await,
         }
     }
@@ -113,6 +70,7 @@ impl Ls {
         let out = context.out;
         let db = self.store.open_existing().await?;
         let (observers, failed) = (db.observers().await?, db.set_aside().await?);
+        let paused = db.paused_observers().await?;
         let failed = |name: &str| failed.iter().filter(|aside| aside.observer == name).count();
         let strength = |strength| match strength {
             Strength::Strong => "strong",
@@ -126,6 +84,7 @@ impl Ls {
                     "table": entry.table,
                     "column": keys::json(entry.column.as_bytes()),
                     "strength": strength(entry.strength),
+                    "paused": paused.contains(entry),
                     "set_aside": failed(&entry.observer),
                 }))?;
             }
@@ -136,12 +95,15 @@ impl Ls {
             let rows = observers.iter().map(|entry| {
                 let column = format!("{}/{}", entry.table, entry.column);
                 let failed = grouped(failed(&entry.observer) as u64);
-                vec![entry.observer.clone(), column, strength(entry.strength).to_owned(), failed]
+                let state = if paused.contains(entry) { "paused" } else { "" };
+                let strength = strength(entry.strength).to_owned();
+                vec![entry.observer.clone(), column, strength, state.to_owned(), failed]
             });
             let header = [
                 Column::left("observer"),
                 Column::left("column"),
                 Column::left("strength"),
+                Column::left("state"),
                 Column::right("set aside"),
             ];
             out.table(&header, rows.collect())?;
@@ -150,34 +112,82 @@ impl Ls {
     }
 }
 
-/// Bring back notifications that were set aside because their observer kept failing.
+/// Pause an observer in all processes, until it is resumed.
 ///
-/// They are handled when the observer's program runs next. Exit status 1 when there are none.
+/// Changes that it would handle wait, and are handled after the pause. The pause outlasts restarts.
+/// Weak observers of one column pause together. Exit status 1 when no observer has this name.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  percolator observers replay parse --data D")]
-pub(crate) struct Replay {
-    /// Only those of this observer.
-    name: Option<String>,
+  percolator observers pause parse --data D")]
+pub(crate) struct Pause {
+    #[command(flatten)]
+    named: Named,
+}
+
+/// Have a paused observer run again, for all that it has missed.
+///
+/// Exit status 1 when no observer has this name.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  percolator observers resume parse --data D")]
+pub(crate) struct Resume {
+    #[command(flatten)]
+    named: Named,
+}
+
+/// An observer by its name.
+#[derive(Debug, Args)]
+struct Named {
+    /// The observer.
+    name: String,
+    /// Only say what would be done.
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-impl Replay {
+impl Pause {
     async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let db = self.store.open_existing().await?;
-        let replayed = db.replay(self.name.as_deref()).await?;
-        if context.out.json {
-            context.out.json(&json!({ "replayed": replayed }))?;
+        let Named { name, dry_run, store } = &self.named;
+        let db = store.open_existing().await?;
+        let columns = columns(&db, name).await?;
+        if !dry_run {
+            db.pause_observer(name).await?;
         }
-        if replayed == 0 {
-            let of = self.name.as_ref().map_or(String::new(), |name| format!(" of {name}"));
-            let what = format!("nothing{of} was set aside");
-            return Err(Failure::no(what, "`percolator observers ls` shows what is set aside"));
-        }
-        context.out.note(&format!("{} notifications brought back", grouped(replayed as u64)));
-        Ok(Exit::Done)
+        said(context, *dry_run, "pause", "paused", name, &columns)
     }
+}
+
+impl Resume {
+    async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let Named { name, dry_run, store } = &self.named;
+        let db = store.open_existing().await?;
+        let columns = columns(&db, name).await?;
+        if !dry_run {
+            db.resume_observer(name).await?;
+        }
+        said(context, *dry_run, "resume", "resumed", name, &columns)
+    }
+}
+
+fn said(
+    context: &Context,
+    dry_run: bool,
+    verb: &str,
+    done: &str,
+    name: &str,
+    columns: &[String],
+) -> anyhow::Result<Exit> {
+    let registrations = if dry_run { 0 } else { columns.len() };
+    if context.out.json {
+        context.out.json(&json!({ "matched": columns.len(), done: registrations }))?;
+    } else {
+        let columns = columns.join(", ");
+        let what = if dry_run { format!("would {verb}") } else { done.to_owned() };
+        context.out.note(&format!("{what} {name}, which observes {columns}"));
+    }
+    Ok(Exit::Done)
 }
 
 /// Take an observer out of the store: its columns no longer notify it.
@@ -202,7 +212,7 @@ pub(crate) struct Retire {
 impl Retire {
     async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let db = self.store.open_existing().await?;
-        let columns = self.columns(&db).await?;
+        let columns = columns(&db, &self.name).await?;
         let question = format!("retire {}, which observes {}", self.name, columns.join(", "));
         if self.dry_run {
             context.out.note(&format!("would {question}"));
@@ -220,22 +230,23 @@ impl Retire {
         }
         Ok(Exit::Done)
     }
-
-    async fn columns(&self, db: &Percolator) -> anyhow::Result<Vec<String>> {
-        let mut observers = db.observers().await?;
-        observers.retain(|entry| entry.observer == self.name);
-        if observers.is_empty() {
-            let help = "`percolator observers ls` lists those that are registered";
-            return Err(Failure::no(format!("no observer is called {}", self.name), help));
-        }
-        Ok(observers.iter().map(|entry| format!("{}/{}", entry.table, entry.column)).collect())
-    }
 }
 
-/// Asks on the terminal.
-fn confirm(question: &str) -> anyhow::Result<bool> {
+/// The columns that an observer observes, in words.
+async fn columns(db: &Percolator, name: &str) -> anyhow::Result<Vec<String>> {
+    let mut observers = db.observers().await?;
+    observers.retain(|entry| entry.observer == name);
+    if observers.is_empty() {
+        let help = "`percolator observers ls` lists those that are registered";
+        return Err(Failure::no(format!("no observer is called {name}"), help));
+    }
+    Ok(observers.iter().map(|entry| format!("{}/{}", entry.table, entry.column)).collect())
+}
+
+/// Asks on the terminal. A command that runs here for another process has none.
+pub(super) fn confirm(question: &str) -> anyhow::Result<bool> {
     let stdin = std::io::stdin();
-    if !stdin.is_terminal() {
+    if asked::current().is_some() || !stdin.is_terminal() {
         let what = format!("will not {question} without being asked to");
         return Err(Failure::usage(what, "add --yes, or --dry-run to see what it would do"));
     }

@@ -45,9 +45,9 @@ impl Status {
     async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let mut settings = config::load()?;
         if let Some(oracles) = &self.oracles {
-            settings.set("--oracles", "oracles", oracles).map_err(config::told)?;
+            settings.set("--oracles", "oracles", oracles).map_err(config::with_advice)?;
         }
-        let cluster = settings.cluster().map_err(config::told)?;
+        let cluster = settings.cluster().map_err(config::with_advice)?;
         let deadline = Duration::from_secs(self.timeout.into());
         let options =
             RemoteOracleOptions { tls: cluster.tls, deadline, ..RemoteOracleOptions::default() };

@@ -3,7 +3,6 @@
 use clap::Args;
 use percolator::{Percolator, RowKey, RowRange, ScannedRow, Snapshot};
 use serde_json::{Value, json};
-use std::io::IsTerminal;
 use std::ops::Bound;
 
 use crate::context::Context;
@@ -53,11 +52,7 @@ impl Get {
             value["timestamp"] = snapshot.timestamp().as_u64().into();
             out.json(&value)?;
         } else if let ([_], [(_, value)]) = (self.columns.as_slice(), found.cells.as_slice()) {
-            if std::io::stdout().is_terminal() {
-                out.line(&keys::text(value))?
-            } else {
-                out.bytes(value)?
-            }
+            if out.is_terminal() { out.line(&keys::text(value))? } else { out.bytes(value)? }
         } else {
             for (column, value) in &found.cells {
                 out.line(&format!("{column}\t{}", keys::text(value)))?;

@@ -1,7 +1,6 @@
 //! `tx`: transactions step by step, from a script.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -15,6 +14,7 @@ use crate::cmd::read;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::keys;
+use crate::owner::asked;
 use crate::script::{self, Line, Step};
 use crate::store::TableArgs;
 
@@ -44,7 +44,7 @@ pub(crate) struct Tx {
 
 impl Tx {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        let lines = script::parse(&self.text()?)?;
+        let lines = script::parse(self.text(context)?)?;
         let (db, table) = self.table.open().await?;
         let mut session = Session { db, table, open: BTreeMap::new(), aborted: false };
         for line in lines {
@@ -52,8 +52,10 @@ impl Tx {
                 return Ok(Exit::Interrupted);
             }
             let number = line.number;
-            let answer =
-                session.run(context, &line).await.with_context(|| format!("line {number}"))?;
+            let answer = session.run(context, &line).await;
+            let Some(answer) = answer.with_context(|| format!("line {number}"))? else {
+                return Ok(Exit::Done);
+            };
             answer.print(context, &line)?;
         }
         for (name, state) in &session.open {
@@ -62,16 +64,9 @@ impl Tx {
         Ok(if session.aborted { Exit::No } else { Exit::Done })
     }
 
-    fn text(&self) -> anyhow::Result<String> {
+    fn text<'a>(&self, context: &'a Context) -> anyhow::Result<&'a str> {
         let path = self.file.as_deref().filter(|path| path.as_os_str() != "-");
-        let read = match path {
-            Some(path) => std::fs::read_to_string(path),
-            None => {
-                let mut text = String::new();
-                std::io::stdin().lock().read_to_string(&mut text).map(|_| text)
-            }
-        };
-        read.map_err(|error| {
+        context.input.read(path).map_err(|error| {
             let name = path.map_or("standard input".to_owned(), |path| path.display().to_string());
             Failure::usage(
                 format!("{name}: cannot read the script: {error}"),
@@ -171,9 +166,10 @@ impl Session {
         }
     }
 
-    async fn run(&mut self, context: &Context, line: &Line) -> anyhow::Result<Answer> {
+    /// Runs a command; `None` after a crash.
+    async fn run(&mut self, context: &Context, line: &Line) -> anyhow::Result<Option<Answer>> {
         let name = line.name.as_str();
-        match &line.step {
+        let answer = match &line.step {
             Step::Begin => self.begin(name).await,
             Step::Get(row, column) => {
                 let value = self.running(name)?.get(&self.table, row, column).await?;
@@ -224,8 +220,12 @@ impl Session {
                 tx.commit_secondaries().await;
                 Ok(Answer::ok())
             }
-            Step::Crash => self.crash(context),
-        }
+            Step::Crash => {
+                self.crash(context);
+                return Ok(None);
+            }
+        };
+        answer.map(Some)
     }
 
     async fn begin(&mut self, name: &str) -> anyhow::Result<Answer> {
@@ -314,12 +314,17 @@ impl Session {
         )
     }
 
-    /// Ends the process as a crash does: nothing is cleaned up, no lock is given back.
-    fn crash(&self, context: &Context) -> ! {
-        context.out.note("crash: the process ends here, as the script asked");
+    /// Ends the process as a crash does: nothing is cleaned up, no lock is given back. In a process
+    /// that runs the script for another one, the script's client ends so.
+    fn crash(&self, context: &Context) {
+        let is_asked = asked::current().is_some();
+        let ends = if is_asked { "client" } else { "process" };
+        context.out.note(&format!("crash: the {ends} ends here, as the script asked"));
         for (name, state) in &self.open {
             context.out.note(&state.left_open(name));
         }
-        std::process::exit(Exit::Done as i32)
+        if !is_asked {
+            std::process::exit(Exit::Done as i32)
+        }
     }
 }

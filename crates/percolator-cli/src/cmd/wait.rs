@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use clap::Args;
 use percolator::Percolator;
-use percolator::observe::{Backlog, IdleReport, SetAside};
+use percolator::observe::{Backlog, IdleReport, Observed, SetAside};
 use serde_json::json;
 
 use crate::clock;
-use crate::cmd::{observers, webindex};
+use crate::cmd::{backlog, failures, webindex};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::grouped;
+use crate::owner::asked;
 use crate::progress::Progress;
 use crate::store::{Place, StoreArgs};
 
@@ -24,7 +25,8 @@ const NAMED_MAX: usize = 10;
 /// Wait until nothing is left to do for observers.
 ///
 /// Exit status 1 when the time is up, or when a notification was set aside because its observer
-/// kept failing; it is named. Transactions of clients that are still running are not waited for.
+/// kept failing, or waits for a paused observer; it is named. Transactions of clients that are
+/// still running are not waited for.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   percolator wait --timeout 60s --data D")]
@@ -40,14 +42,15 @@ impl Wait {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let place = self.store.place()?;
         let db = self.store.open_existing_at(&place).await?;
-        // A directory is open in one process at a time: what nobody handles here, nobody handles.
+        // A directory is open in one process at a time: what nobody handles there, nobody handles.
         let index = if webindex::is_in(&db).await? {
             Some(webindex::Index::at(db.clone(), &place).await?)
         } else {
             None
         };
-        let elsewhere = matches!(place, Place::Cluster(_));
-        let handled = elsewhere || index.is_some() || db.backlog().await?.is_empty();
+        // The process that has the directory open may run observers unknown to this program.
+        let elsewhere = matches!(place, Place::Cluster(_)) || asked::current().is_some();
+        let handled = elsewhere || index.is_some() || !db.backlog().await?.iter().any(waits);
         let (report, waited) = if handled {
             match self.idle(context, &db).await? {
                 Some(report) => (report, Some(self.timeout)),
@@ -56,14 +59,16 @@ impl Wait {
         } else {
             // This process runs no observers, so it misses none.
             let set_aside = db.set_aside().await?;
-            (IdleReport { idle: false, set_aside, missing: Vec::new() }, None)
+            let (missing, paused) = (Vec::new(), Vec::new());
+            (IdleReport { idle: false, set_aside, missing, paused }, None)
         };
         let left = if report.idle { Vec::new() } else { db.backlog().await? };
         if context.out.json {
             context.out.json(&json!({
                 "idle": report.idle,
-                "backlog": observers::backlog_json(&left),
-                "set_aside": observers::set_aside_json(&report.set_aside),
+                "backlog": backlog::backlog_json(&left),
+                "set_aside": failures::set_aside_json(&report.set_aside),
+                "paused": names(&report.paused),
             }))?;
         }
         if let Some(index) = index {
@@ -101,6 +106,19 @@ fn total(backlog: &[Backlog]) -> String {
     format!("{} notifications", grouped(cells as u64))
 }
 
+/// Whether it waits for an observer that may run.
+fn waits(backlog: &Backlog) -> bool {
+    backlog.observers.is_empty() || backlog.paused.len() < backlog.observers.len()
+}
+
+/// The names of observers, each once.
+fn names(observers: &[Observed]) -> Vec<&str> {
+    let mut names: Vec<&str> = observers.iter().map(|entry| entry.observer.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 /// An error unless everything was handled.
 fn verdict(report: &IdleReport, left: &[Backlog], waited: Option<Duration>) -> anyhow::Result<()> {
     if !report.set_aside.is_empty() {
@@ -108,6 +126,13 @@ fn verdict(report: &IdleReport, left: &[Backlog], waited: Option<Duration>) -> a
         return Err(Failure::no(
             format!("{count} notifications are set aside:{}", named(&report.set_aside)),
             "mend what they fail at, then `percolator observers replay`",
+        ));
+    }
+    if report.idle && !report.paused.is_empty() {
+        let paused = names(&report.paused).join(", ");
+        return Err(Failure::no(
+            format!("changes wait for paused observers: {paused}"),
+            format!("`percolator observers resume` has them run: {paused}"),
         ));
     }
     if report.idle {

@@ -1,20 +1,24 @@
 //! `worker`: the observers of an application, in a process of their own.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use percolator::WorkerOptions;
+use percolator::admin::ProcessInfo;
 use percolator::cluster::Config;
+use percolator::watch::Watch;
 use serde_json::json;
 
 use crate::clock;
 use crate::cmd::config;
 use crate::cmd::serve::asked_to_end;
 use crate::cmd::webindex::search_dir;
+use crate::console::{ConsoleArgs, Shown};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::store::{connect, in_batches};
+use crate::store::{Place, connect, in_batches};
 
 /// The applications whose observers this program has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -54,6 +58,8 @@ pub(crate) struct Worker {
     /// The directory of the search index; one worker at a time feeds it.
     #[arg(long, value_name = "DIR", help_heading = "Cluster")]
     search: Option<PathBuf>,
+    #[command(flatten)]
+    console: ConsoleArgs,
 }
 
 /// Which cluster.
@@ -78,14 +84,14 @@ impl ClusterArgs {
     /// The settings, with what the flags say.
     pub(crate) fn settings(&self) -> anyhow::Result<Config> {
         let mut settings = match &self.config {
-            Some(file) => Config::load_file(file).map_err(config::told)?,
+            Some(file) => Config::load_file(file).map_err(config::with_advice)?,
             None => config::load()?,
         };
         for (flag, key, value) in
             [("--store", "store", &self.store), ("--oracle", "oracles", &self.oracle)]
         {
             if let Some(value) = value {
-                settings.set(flag, key, value).map_err(config::told)?;
+                settings.set(flag, key, value).map_err(config::with_advice)?;
             }
         }
         if let Some(locks) = &self.locks {
@@ -97,7 +103,8 @@ impl ClusterArgs {
 
 /// Takes the lock service from its URL.
 pub(crate) fn set_locks(settings: &mut Config, url: &str) -> anyhow::Result<()> {
-    let mut set = |key, value: &str| settings.set("--locks", key, value).map_err(config::told);
+    let mut set =
+        |key, value: &str| settings.set("--locks", key, value).map_err(config::with_advice);
     if url == "table" {
         return set("locks.kind", "table");
     }
@@ -116,6 +123,14 @@ pub(crate) fn set_locks(settings: &mut Config, url: &str) -> anyhow::Result<()> 
     }
 }
 
+/// The name of this machine; empty where the system has no such call.
+fn host_name() -> String {
+    #[cfg(unix)]
+    return rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    String::new()
+}
+
 impl Worker {
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
         let out = context.out;
@@ -124,7 +139,9 @@ impl Worker {
         }
         let mut settings = self.cluster.settings()?;
         in_batches(&mut settings)?;
-        let db = connect(&settings).await?;
+        let recorder = self.console.recorder();
+        let watch = recorder.clone().map(|recorder| recorder as Arc<dyn Watch>);
+        let db = connect(&settings, watch).await?;
         let (App::Webindex, search) = (self.app, self.search.as_deref());
         let search = search.or_else(|| search_dir(&settings));
         let options = WorkerOptions {
@@ -134,13 +151,24 @@ impl Worker {
             ..WorkerOptions::default()
         };
         let worker = webindex::Worker::start(db.clone(), search, options).await?;
+        db.publish_status(ProcessInfo {
+            role: "worker".to_owned(),
+            host: host_name(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        });
         let incarnation = db.incarnation().to_string();
         if out.json {
             out.line(&json!({ "worker": incarnation }).to_string())?
         } else {
             out.line(&format!("worker {incarnation} runs the observers of the web index"))?
         }
+        let place = Place::Cluster(Box::new(settings));
+        let shown =
+            Shown { db: &db, recorder: recorder.as_ref(), place: Some(&place), index: None };
+        let consoles = self.console.listen(context, shown).await?;
         asked_to_end(&context.interrupt).await?;
+        drop(consoles);
         worker.stop().await;
         Ok(Exit::Done)
     }

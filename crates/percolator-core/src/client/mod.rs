@@ -41,6 +41,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Client {
     shared: Arc<Shared>,
+    /// The name of the transactions that this handle begins.
+    name: Option<Arc<str>>,
 }
 
 /// A client that may be gone: it is not kept open for this.
@@ -56,7 +58,7 @@ pub struct WeakClient(Weak<Shared>);
 impl WeakClient {
     /// The client, if any handle of it is left.
     pub fn upgrade(&self) -> Option<Client> {
-        Some(Client { shared: self.0.upgrade()? })
+        Some(Client { shared: self.0.upgrade()?, name: None })
     }
 }
 
@@ -82,7 +84,28 @@ impl Client {
             publish_life(&shared, life).await?;
             keep_held(&shared, life);
         }
-        Ok(Client { shared })
+        Ok(Client { shared, name: None })
+    }
+
+    /// This client, for transactions of one kind: the watcher and traces show their name. A handle
+    /// like any other.
+    ///
+    /// Names are for people who look at many transactions at once. Give each kind a name, and not
+    /// each transaction.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::Column;
+    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+    /// let deposits = client.named("deposit");
+    /// deposits.transact(async |mut tx| tx.set(&accounts, "Bob", &bal, "$10")).await?;
+    /// assert_eq!(deposits.incarnation(), client.incarnation());
+    /// # Ok(()) });
+    /// ```
+    #[must_use]
+    pub fn named(&self, name: impl Into<Arc<str>>) -> Client {
+        Client { shared: self.shared.clone(), name: Some(name.into()) }
     }
 
     /// Opens a table, creating it if it is not there.
@@ -107,7 +130,7 @@ impl Client {
     /// [`Error::Oracle`](crate::Error::Oracle) when no timestamp can be had; those of the store
     /// when observers were registered meanwhile and the schema cannot be read.
     pub async fn begin(&self) -> Result<Transaction> {
-        begin(&self.shared).await
+        begin(&self.shared, self.name.as_ref()).await
     }
 
     /// A read-only view of the data as it was at `ts`.
@@ -158,7 +181,7 @@ impl Client {
         F: Fn(Attempt) -> W,
         W: Future<Output = Result<T>>,
     {
-        Ok(transact::transact(&self.shared, work).await?.value)
+        Ok(transact::transact(&self.shared, self.name.as_ref(), work).await?.value)
     }
 
     /// As [`transact`](Client::transact), and returns the commit timestamp with the closure's
@@ -183,7 +206,7 @@ impl Client {
         F: Fn(Attempt) -> W,
         W: Future<Output = Result<T>>,
     {
-        transact::transact(&self.shared, work).await
+        transact::transact(&self.shared, self.name.as_ref(), work).await
     }
 
     /// Returns once no power cut can take back a commit that any client was told of before this
@@ -285,6 +308,6 @@ impl Client {
 impl Transaction {
     /// The client that began the transaction.
     pub fn client(&self) -> Client {
-        Client { shared: self.shared.clone() }
+        Client { shared: self.shared.clone(), name: None }
     }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::observe::observer::Registration;
-use crate::observe::{admit, idle, register, set_aside, workers};
+use crate::observe::{admit, idle, pause, register, set_aside, skip, workers};
 use crate::records::schema::{Observed, Schema};
-use crate::{Backlog, Client, IdleReport, Result, SetAside, WorkerOptions, Workers};
+use crate::{Backlog, Client, Failing, IdleReport, Result, SetAside, WorkerOptions, Workers};
 
 impl Client {
     /// Registers observers in the store's schema and starts workers that run them. Observers that
@@ -102,9 +102,48 @@ impl Client {
         idle::backlog(&self.shared).await
     }
 
+    /// The observers of the schema that no worker of this client runs, as far as this client knows
+    /// the schema; none if it has no workers at all. Changes that wait for them wait for another
+    /// process, or for ever.
+    pub fn missing_observers(&self) -> Vec<Observed> {
+        idle::missing_observers(&self.shared)
+    }
+
     /// How many hints wait for this process's workers: a cheap measure of how far they are behind.
     pub fn hints_waiting(&self) -> usize {
         idle::hints_waiting(&self.shared)
+    }
+
+    /// The changes that observers of this client fail on and will try again, at most `limit`, in
+    /// order of table and cell. Those of other clients are not known here. What was given up is in
+    /// [`set_aside`](Client::set_aside).
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::*;
+    /// use std::time::Duration;
+    /// struct Fails;
+    /// impl Observer for Fails {
+    ///     async fn observe(&self, _: &mut Transaction, _: &Change) -> Result<()> {
+    ///         Err(Error::application("no luck"))
+    ///     }
+    /// }
+    ///
+    /// const TEXT: Column = Column::literal("doc:text");
+    /// let fails = Registration::strong("fails", "docs", &TEXT, Fails);
+    /// let workers = client.observe(vec![fails], WorkerOptions::default()).await?;
+    /// let docs = client.table("docs").await?;
+    /// client.transact(async |mut tx| tx.set(&docs, "a", &TEXT, "to be or not")).await?;
+    /// client.runtime().sleep(Duration::from_millis(50)).await;
+    /// let failing = client.failing(10);
+    /// assert_eq!((failing[0].attempts, &*failing[0].error), (1, "no luck"));
+    /// assert!(failing[0].next_attempt > Duration::ZERO);
+    /// workers.stop().await;
+    /// # Ok(()) });
+    /// ```
+    pub fn failing(&self, limit: usize) -> Vec<Failing> {
+        self.shared.failures().failing(self.shared.runtime().now(), limit)
     }
 
     /// The notifications that were set aside because their observers kept failing, in all tables.
@@ -123,6 +162,111 @@ impl Client {
     /// Those of the store.
     pub async fn replay(&self, observer: Option<&str>) -> Result<usize> {
         set_aside::replay(&self.shared, observer).await
+    }
+
+    /// Brings one set-aside notification back, to be tried again by all observers that failed on
+    /// it. Returns `false` if it is not set aside any more.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn replay_one(&self, aside: &SetAside) -> Result<bool> {
+        set_aside::replay_one(&self.shared, aside).await
+    }
+
+    /// Has an observer never handle a change that was set aside, and returns `false` if it is not
+    /// set aside any more. The observer runs again when the cell changes again.
+    ///
+    /// The change of a strong observer is acknowledged in a transaction, unless it has changed
+    /// since. Its notification comes back, and the next worker clears it. The notification for a
+    /// weak observer is dropped. If other observers failed at the same change, it stays set aside
+    /// for them.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::*;
+    /// struct Fails;
+    /// impl Observer for Fails {
+    ///     async fn observe(&self, _: &mut Transaction, _: &Change) -> Result<()> {
+    ///         Err(Error::application("cannot parse"))
+    ///     }
+    /// }
+    ///
+    /// const TEXT: Column = Column::literal("doc:text");
+    /// let parse = Registration::strong("parse", "docs", &TEXT, Fails);
+    /// let workers = client.observe(vec![parse], WorkerOptions::default()).await?;
+    /// let docs = client.table("docs").await?;
+    /// client.transact(async |mut tx| tx.set(&docs, "a", &TEXT, "to be or not")).await?;
+    /// let report = client.wait_idle(None).await?;
+    /// assert!(client.skip(&report.set_aside[0]).await?);
+    /// assert!(client.wait_idle(None).await?.set_aside.is_empty());
+    /// workers.stop().await;
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Aborted`](crate::Error::Aborted) when others keep writing the cell; those of store
+    /// and oracle.
+    pub async fn skip(&self, aside: &SetAside) -> Result<bool> {
+        skip::skip(&self.shared, aside).await
+    }
+
+    /// Pauses an observer in all processes, until it is [resumed](Client::resume_observer), also
+    /// over restarts. Returns how many registrations have that name.
+    ///
+    /// No run begins any more once this has returned. A run that had begun before may still commit.
+    /// Changes made meanwhile are not lost: they stay notified, and all changes of a cell are one
+    /// run after the pause. Other observers of the same column go on, except that weak observers of
+    /// one column pause together.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// # use percolator::*;
+    /// # struct Count;
+    /// # impl Observer for Count {
+    /// #     async fn observe(&self, _: &mut Transaction, _: &Change) -> Result<()> { Ok(()) }
+    /// # }
+    /// const TEXT: Column = Column::literal("doc:text");
+    /// let count = Registration::strong("count", "docs", &TEXT, Count);
+    /// let workers = client.observe(vec![count], WorkerOptions::default()).await?;
+    /// client.pause_observer("count").await?;
+    /// let docs = client.table("docs").await?;
+    /// client.transact(async |mut tx| tx.set(&docs, "a", &TEXT, "to be or not")).await?;
+    /// assert_eq!(client.wait_idle(None).await?.paused[0].observer, "count");
+    /// client.resume_observer("count").await?;
+    /// assert!(client.wait_idle(None).await?.paused.is_empty());
+    /// assert!(client.backlog().await?.is_empty());
+    /// workers.stop().await;
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// Those of store and oracle.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the observer may be paused, and some processes may learn of it
+    /// later. Call it again.
+    pub async fn pause_observer(&self, observer: &str) -> Result<usize> {
+        pause::set_paused(&self.shared, observer, true).await
+    }
+
+    /// Has a [paused](Client::pause_observer) observer run again, for everything that it has
+    /// missed. Returns how many registrations have that name. Workers of other processes learn of
+    /// it with their next pass over the store, within [`idle_max`](crate::WorkerOptions::idle_max).
+    ///
+    /// # Errors
+    /// Those of store and oracle.
+    pub async fn resume_observer(&self, observer: &str) -> Result<usize> {
+        pause::set_paused(&self.shared, observer, false).await
+    }
+
+    /// The observers that are paused.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn paused_observers(&self) -> Result<Vec<Observed>> {
+        pause::paused(&self.shared).await
     }
 
     /// Waits while too much waits for observers, or while the store is short of room for new locks

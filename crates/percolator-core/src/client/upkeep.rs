@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use bigtable::RowKey;
+use bigtable::{RowKey, Timestamp};
 
-use crate::gc::{background, round, unfenced};
-use crate::resolve::inspect;
+use crate::gc::{background, round, safe_point, unfenced};
+use crate::resolve::{explain, inspect, on_request};
 use crate::{
-    Client, Collector, Column, GcOptions, GcReport, GcStatus, LockFate, LockView, Moment, Result,
-    Table,
+    Age, CellState, Client, Collector, Column, GcOptions, GcReport, GcStatus, LockEnd, LockFate,
+    LockView, Moment, ProcessInfo, Result, Status, Table, TableSize, status,
 };
 
 impl Client {
@@ -68,6 +68,15 @@ impl Client {
         round::gc_status(&self.shared, retention).await
     }
 
+    /// How old timestamps are, as far as the samples say that garbage collection takes now and
+    /// then. Notes when the latest one was; no timestamp is issued.
+    ///
+    /// # Errors
+    /// Those of store and oracle.
+    pub async fn ages(&self, timestamps: &[Timestamp]) -> Result<Vec<Age>> {
+        safe_point::ages(&self.shared, timestamps).await
+    }
+
     /// Collects garbage in the background from now on, and keeps this client registered as a reader
     /// of what it has open. A database that nobody writes to costs nothing and gets no timestamps.
     ///
@@ -114,6 +123,33 @@ impl Client {
         unfenced::check_retention(&self.shared, retention)
     }
 
+    /// Writes what this client is and does into the store from now on, every ten seconds, until it
+    /// is closed or dropped: one row of at most 1 KiB, without a timestamp and without a sync. A
+    /// process of a cluster calls it once, after it has connected. A failure changes nothing else.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::admin::ProcessInfo;
+    /// client.publish_status(ProcessInfo { role: "worker".to_owned(), ..Default::default() });
+    /// client.runtime().sleep(std::time::Duration::from_secs(2)).await;
+    /// let statuses = client.statuses().await?;
+    /// assert!(statuses[0].process.role == "worker" && statuses[0].alive);
+    /// # Ok(()) });
+    /// ```
+    pub fn publish_status(&self, process: ProcessInfo) {
+        status::publish(&self.shared, process);
+    }
+
+    /// What the clients of this store say of themselves, and whether they live. Clients that do not
+    /// [`publish_status`](Client::publish_status) are not in it. No timestamp is issued.
+    ///
+    /// # Errors
+    /// Those of store and lock service.
+    pub async fn statuses(&self) -> Result<Vec<Status>> {
+        status::statuses(&self.shared).await
+    }
+
     /// Everything Percolator keeps of a cell, newest first.
     ///
     /// # Errors
@@ -127,12 +163,50 @@ impl Client {
         inspect::cell_history(&self.shared, table, row, column).await
     }
 
+    /// Everything that decides what the records of a cell mean, to be
+    /// [explained](CellState::explain). Nothing is resolved or changed, and no timestamp is issued.
+    ///
+    /// # Errors
+    /// Those of store, oracle and lock service.
+    pub async fn cell_state(
+        &self,
+        table: &Table,
+        row: impl Into<RowKey>,
+        column: &Column,
+    ) -> Result<CellState> {
+        explain::cell_state(&self.shared, table, row, column).await
+    }
+
     /// The locks in all tables, at most `limit`, in order of table and cell.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn held_locks(&self, limit: usize) -> Result<Vec<LockView>> {
         inspect::held_locks(&self.shared, limit).await
+    }
+
+    /// Counts the rows of a table and the bytes of their newest versions, up to so many rows. Reads
+    /// what is there at the moment, and waits for no lock.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::Column;
+    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+    /// client.transact(async |mut tx| {
+    ///     tx.set(&accounts, "Bob", &bal, "$10")?;
+    ///     tx.set(&accounts, "Joe", &bal, "$2")
+    /// }).await?;
+    /// let size = client.table_size(&accounts, 1000).await?;
+    /// assert_eq!((size.rows, size.bytes, size.whole), (2, 17, true));
+    /// assert!(!client.table_size(&accounts, 1).await?.whole);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn table_size(&self, table: &Table, rows_max: usize) -> Result<TableSize> {
+        inspect::table_size(&self.shared, table, rows_max).await
     }
 
     /// What will become of a lock, as far as its primary's row and the lock service say.
@@ -155,5 +229,33 @@ impl Client {
     /// Those of store and lock service.
     pub async fn lock_fate(&self, lock: &LockView) -> Result<LockFate> {
         inspect::lock_fate(&self.shared, lock).await
+    }
+
+    /// Resolves a lock as the next reader of its cell would, and with it all others of its
+    /// transaction in the same row. The lock of an owner who lives stays.
+    ///
+    /// ```
+    /// # use percolator_core::face as percolator;
+    /// # percolator_core::doc_test(|client| async move {
+    /// use percolator::{Client, Column};
+    /// use percolator::admin::LockEnd;
+    /// let (accounts, bal) = (client.table("accounts").await?, Column::literal("bal"));
+    /// let other = Client::open(client.services().clone(), Default::default()).await?;
+    /// let mut tx = other.begin().await?;
+    /// tx.set(&accounts, "Bob", &bal, "$3")?;
+    /// let prewritten = tx.prewrite().await?;
+    /// let locks = client.held_locks(10).await?;
+    /// assert_eq!(client.resolve_lock(&locks[0]).await?, LockEnd::OwnerAlive);
+    /// client.services().locks.unregister(other.incarnation());
+    /// assert_eq!(client.resolve_lock(&locks[0]).await?, LockEnd::RolledBack);
+    /// assert_eq!(client.resolve_lock(&locks[0]).await?, LockEnd::Gone);
+    /// # drop(prewritten);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// Those of store and lock service; [`Error::Closed`](crate::Error::Closed).
+    pub async fn resolve_lock(&self, lock: &LockView) -> Result<LockEnd> {
+        on_request::resolve_lock(&self.shared, lock).await
     }
 }

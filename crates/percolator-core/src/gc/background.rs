@@ -13,7 +13,7 @@ use futures::future::{BoxFuture, join};
 use crate::gc::pace::Pace;
 use crate::gc::readers::renew_registration;
 use crate::gc::registration::LIFETIME;
-use crate::gc::round::run;
+use crate::gc::round::{begun, emit_collected, run};
 use crate::gc::safe_point::{beyond_retention, sample};
 use crate::gc::slot::{self, Slot, Task, Work};
 use crate::shared::Shared;
@@ -164,8 +164,12 @@ async fn look(shared: &Shared, options: &GcOptions, memory: &mut Memory) -> Resu
     }
     let alone = Alone(shared, holder);
     let pace = Pace::share(options.share, shared.runtime().now());
+    let begun = begun(shared);
     let round = run(shared, options.retention, pace).await;
     drop(alone);
+    if let Ok(report) = &round {
+        emit_collected(shared, report, begun);
+    }
     memory.not_before = shared.runtime().now() + options.interval;
     let round = round?;
     if round.blocked_by.is_none() {

@@ -25,18 +25,7 @@ use bytes::Bytes;
 use crate::gc::registration::{Beat, LIFETIME, PREFIX, QUALIFIER, client_of, row_of};
 use crate::records::layout::SYSTEM;
 use crate::shared::Shared;
-use crate::{Incarnation, Result};
-
-/// A client that reads the past, as garbage collection sees it.
-///
-/// See [`Client::gc_status`](crate::Client::gc_status).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OldestReader {
-    /// The client.
-    pub client: Incarnation,
-    /// Its oldest open timestamp.
-    pub oldest: Timestamp,
-}
+use crate::{Incarnation, OldestReader, Result};
 
 /// Writes, renews or takes back this client's registration. Only what was open already at
 /// `before`, an earlier look at the oracle, is registered. Returns whether one is there now.

@@ -5,6 +5,7 @@ use bigtable::{
 };
 use bytes::Bytes;
 
+use crate::records::branch;
 use crate::records::codec::Reader;
 use crate::records::layout::SYSTEM;
 use crate::{Error, Result};
@@ -59,12 +60,6 @@ pub(super) async fn replace(
 ) -> Result<bool> {
     let probe = Probe::new(SYSTEM, qualifier, TimeRange::ALL);
     let write = vec![Mutation::set(SYSTEM, qualifier, Timestamp::ZERO, new)];
-    let request = ConditionalMutation::new(ROW);
-    if old.is_empty() {
-        let request = ConditionalMutation { predicate: vec![probe], otherwise: write, ..request };
-        return Ok(!system.check_and_mutate_row(request).await?);
-    }
-    let predicate = vec![probe.with_value_prefix(old.clone())];
-    let request = ConditionalMutation { predicate, then: write, ..request };
-    Ok(system.check_and_mutate_row(request).await?)
+    let old = (!old.is_empty()).then(|| old.clone());
+    Ok(branch::replace(system, ConditionalMutation::new(ROW), probe, old, write).await?)
 }

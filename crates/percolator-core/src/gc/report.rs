@@ -3,9 +3,8 @@
 use bigtable::Timestamp;
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::gc::readers::OldestReader;
 use crate::records::codec::Reader;
-use crate::{Error, LockView, Result};
+use crate::{Error, Incarnation, LockView, Result};
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -81,6 +80,17 @@ pub struct LastRound {
     pub blocked: bool,
     /// What it did.
     pub counts: GcCounts,
+}
+
+/// A client that reads the past, as garbage collection sees it.
+///
+/// See [`Client::gc_status`](crate::Client::gc_status).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OldestReader {
+    /// The client.
+    pub client: Incarnation,
+    /// Its oldest open timestamp.
+    pub oldest: Timestamp,
 }
 
 /// Where garbage collection stands.

@@ -18,6 +18,7 @@ use crate::gc::unfenced::{
 };
 use crate::mutants::{self, off};
 use crate::shared::Shared;
+use crate::watch::Event;
 
 /// Collects garbage once: versions that were overwritten or deleted more than `retention` ago
 /// and that nobody has open. Goes as fast as it can;
@@ -26,7 +27,23 @@ pub(crate) async fn gc(shared: &Shared, retention: Duration) -> Result<GcReport>
     check_retention(shared, retention)?;
     sample(shared).await?;
     wait_for_retention(shared, retention).await?;
-    run(shared, retention, Pace::full()).await
+    let begun = begun(shared);
+    let report = run(shared, retention, Pace::full()).await?;
+    emit_collected(shared, &report, begun);
+    Ok(report)
+}
+
+/// When a round begins, for the watcher.
+pub(super) fn begun(shared: &Shared) -> Option<Duration> {
+    shared.watcher().map(|_| shared.runtime().now())
+}
+
+/// Reports a round to the watcher, if it was there when the round began.
+pub(super) fn emit_collected(shared: &Shared, report: &GcReport, begun: Option<Duration>) {
+    if let Some(begun) = begun {
+        let took = shared.runtime().now().saturating_sub(begun);
+        shared.emit(|| Event::Collected { report, took });
+    }
 }
 
 /// Where garbage collection stands. Changes no table, and no timestamp is issued; notes when

@@ -16,6 +16,7 @@ use crate::Result;
 use crate::gc::readers::oldest_readers;
 use crate::gc::record::{ROW, read, replace};
 use crate::gc::report::LastRound;
+use crate::gc::samples::Age;
 use crate::gc::unfenced::retention_min;
 use crate::records::layout::SYSTEM;
 use crate::shared::Shared;
@@ -48,6 +49,14 @@ pub(super) async fn sample(shared: &Shared) -> Result<Timestamp> {
         merge_samples(shared, &value)?;
     }
     Ok(latest)
+}
+
+/// How old timestamps are. Notes the latest one, so that it is known to be old later.
+pub(crate) async fn ages(shared: &Shared, timestamps: &[Timestamp]) -> Result<Vec<Age>> {
+    sample(shared).await?;
+    let now_ms = now_ms(shared);
+    let samples = shared.collection().samples();
+    Ok(timestamps.iter().map(|ts| samples.age_of(now_ms, *ts)).collect())
 }
 
 fn merge_samples(shared: &Shared, value: &Bytes) -> Result<()> {

@@ -12,6 +12,29 @@ use crate::{Error, Result};
 /// Most samples that are kept. Those that go leave the gaps in proportion to their age, so that any
 /// retention finds one that is little older than it.
 const SAMPLES_MAX: usize = 64;
+
+/// How old a timestamp is, as far as that is known: timestamps are numbers, and only samples say
+/// when which one was the latest.
+///
+/// ```
+/// # use percolator_core::face as percolator;
+/// # percolator_core::doc_test(|client| async move {
+/// use std::time::Duration;
+/// let then = client.begin().await?.start_ts();
+/// client.ages(&[then]).await?;
+/// client.runtime().sleep(Duration::from_secs(240)).await;
+/// let age = client.ages(&[then]).await?[0];
+/// assert_eq!((age.at_least, age.at_most), (Duration::from_secs(240), None));
+/// # Ok(()) });
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Age {
+    /// It is no younger.
+    pub at_least: Duration,
+    /// It is no older; `None` where no sample is older.
+    pub at_most: Option<Duration>,
+}
+
 /// When which timestamp was the latest, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
@@ -52,6 +75,20 @@ impl Samples {
         let age = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);
         let old = |(taken, _): &&(i64, Timestamp)| now_ms.saturating_sub(*taken) >= age;
         self.taken.iter().rev().find(old).map_or(Timestamp::ZERO, |(_, ts)| *ts)
+    }
+
+    /// How old a timestamp is: it was issued by the first sample that reaches it, and after the one
+    /// before.
+    pub(super) fn age_of(&self, now_ms: i64, ts: Timestamp) -> Age {
+        let since = |taken: i64| {
+            Duration::from_millis(u64::try_from(now_ms.saturating_sub(taken)).unwrap_or(0))
+        };
+        let reached = self.taken.iter().find(|(_, latest)| *latest >= ts);
+        let before = self.taken.iter().rev().find(|(_, latest)| *latest < ts);
+        Age {
+            at_least: reached.map_or(Duration::ZERO, |(taken, _)| since(*taken)),
+            at_most: before.map(|(taken, _)| since(*taken)),
+        }
     }
 
     pub(super) fn encode(&self, now_ms: i64, wall_ms: u64) -> Bytes {
@@ -109,6 +146,18 @@ mod tests {
         }
         let older = |seconds| samples.older_than(10_500, Duration::from_secs(seconds));
         assert_eq!([older(0), older(1), older(5), older(60)], [ts(100), ts(90), ts(50), ts(0)]);
+    }
+
+    #[test]
+    fn an_age_lies_between_two_samples() {
+        let mut samples = Samples::default();
+        assert!(samples.note(1_000, ts(10)) && samples.note(4_000, ts(20)));
+        let seconds = Duration::from_secs;
+        let age = |n| samples.age_of(10_000, ts(n));
+        assert_eq!(age(10), Age { at_least: seconds(9), at_most: None });
+        assert_eq!(age(11), Age { at_least: seconds(6), at_most: Some(seconds(9)) });
+        assert_eq!(age(20), age(11));
+        assert_eq!(age(21), Age { at_least: Duration::ZERO, at_most: Some(seconds(6)) });
     }
 
     #[test]

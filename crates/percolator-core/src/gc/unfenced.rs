@@ -35,6 +35,7 @@ use bytes::Bytes;
 use crate::gc::record::{raise_record, read_record};
 use crate::gc::registration::{Beat, QUALIFIER, row_of};
 use crate::mutants::{self, off};
+use crate::records::branch;
 use crate::records::layout::SYSTEM;
 use crate::resolve::verdicts::Verdict;
 use crate::shared::Shared;
@@ -225,21 +226,11 @@ async fn write_registration(
         None => Mutation::delete(SYSTEM, QUALIFIER, TimeRange::ALL),
     }];
     for _ in 0..WRITES_MAX {
-        let request = ConditionalMutation::new(&row);
-        let request = match stored.clone() {
-            None if new.is_none() => return Ok(()),
-            None => ConditionalMutation {
-                predicate: vec![probe.clone()],
-                otherwise: write.clone(),
-                ..request
-            },
-            Some(old) => ConditionalMutation {
-                predicate: vec![probe.clone().with_value_prefix(old)],
-                then: write.clone(),
-                ..request
-            },
-        };
-        if shared.system().check_and_mutate_row(request).await? == stored.is_some() {
+        if stored.is_none() && new.is_none() {
+            return Ok(());
+        }
+        let (request, old) = (ConditionalMutation::new(&row), stored.clone());
+        if branch::replace(shared.system(), request, probe.clone(), old, write.clone()).await? {
             *stored = new;
             return Ok(());
         }

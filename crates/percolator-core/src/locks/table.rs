@@ -25,6 +25,7 @@ use super::claim::{Claim, ONE_CELL, Place, VERSION, Watches};
 use super::held::{Asked, HeldLocks, LINGERS};
 use super::{Holder, LockService};
 use crate::mutants::{self, off};
+use crate::records::branch;
 use crate::records::layout::LOCKS_TABLE as TABLE;
 use crate::records::lock::Incarnation;
 use crate::{Error, InvalidKind, Result, Runtime};
@@ -291,18 +292,8 @@ impl Inner {
         let any = Probe::new(CLAIM, place.qualifier.clone(), ONE_CELL);
         let set = vec![Mutation::set(CLAIM, place.qualifier.clone(), VERSION, new.encode())];
         let request = ConditionalMutation::new(&place.row);
-        Ok(match old {
-            Some(old) => {
-                let predicate = vec![any.with_value_prefix(old.encode())];
-                let request = ConditionalMutation { predicate, then: set, ..request };
-                self.table.check_and_mutate_row(request).await?
-            }
-            None => {
-                let request =
-                    ConditionalMutation { predicate: vec![any], otherwise: set, ..request };
-                !self.table.check_and_mutate_row(request).await?
-            }
-        })
+        let old = old.map(|old| old.encode());
+        Ok(branch::replace(&*self.table, request, any, old, set).await?)
     }
 
     /// Removes this very claim.

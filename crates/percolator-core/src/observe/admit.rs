@@ -135,7 +135,11 @@ async fn store_is_full(shared: &Shared, max: usize) -> Option<String> {
 }
 
 async fn look_at_store(shared: &Shared, max: usize) -> Result<Option<String>> {
-    let mut observed: Vec<Observed> = shared.known_schema().entries.keys().cloned().collect();
+    let schema = shared.known_schema();
+    let mut observed: Vec<Observed> = schema.entries.keys().cloned().collect();
+    // Nobody clears what waits for a paused observer.
+    let is_paused = |a: &Observed| schema.of(&a.table, &a.column).any(|of| schema.is_paused(of));
+    observed.retain(|entry| !is_paused(entry));
     observed.dedup_by(|a, b| (&a.table, &a.column) == (&b.table, &b.column));
     let mut waiting = 0;
     for Observed { table: name, column, observer, .. } in observed {

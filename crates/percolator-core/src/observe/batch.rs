@@ -14,19 +14,21 @@ use std::time::Duration;
 
 use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 use futures::future::select;
+use tracing::Instrument;
 
 use crate::mutants::{self, off};
+use crate::observe::change::Change;
 use crate::observe::context::Context;
-use crate::observe::failures::Delay;
-use crate::observe::handle::{is_of_the_services, note_failure, run_guarded};
-use crate::observe::idle::hints_waiting;
+use crate::observe::failures::{Delay, is_of_the_services};
+use crate::observe::handle::{note_failure, run_guarded};
+use crate::observe::idle::{hints_waiting, is_notified};
 use crate::observe::notified::clear;
-use crate::observe::observer::{AnyBatchObserver, Batch, Change, Registration, Runner};
+use crate::observe::observer::{AnyBatchObserver, Batch, Registration, Runner};
+use crate::observe::ran::{WatchedRun, span};
 use crate::observe::row_lock::lock;
 use crate::observe::set_aside::move_aside;
 use crate::records::column::{Cell, Table};
 use crate::records::layout::NOTIFY;
-use crate::records::schema::Observed;
 use crate::txn::begin::begin;
 use crate::{Error, Result};
 
@@ -131,8 +133,15 @@ async fn round(
     observer: &dyn AnyBatchObserver,
     resume: &mut Option<RowRange>,
 ) -> Result<Round> {
+    if context.is_paused(&registration.observed) {
+        // Nobody takes a timestamp for it, with which the end of the pause would come.
+        context.shared.learn_schema().await?;
+    }
+    if context.is_paused(&registration.observed) {
+        return Ok(Round::Nothing);
+    }
     // Mostly nothing is there, and then nobody need take the lock.
-    if resume.is_none() && !is_notified(context, registration).await? {
+    if resume.is_none() && !is_notified(&context.shared, &registration.observed).await? {
         return Ok(Round::Nothing);
     }
     let observed = &registration.observed;
@@ -153,24 +162,6 @@ async fn round(
     Ok(if full { Round::Full } else { Round::Some })
 }
 
-/// Whether the observer's column is notified in any row.
-async fn is_notified(context: &Context, registration: &Registration) -> Result<bool> {
-    let Observed { table, column, .. } = &registration.observed;
-    let table = context.shared.table(table).await?;
-    let select = Selection::default().column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
-    let limit = PageLimit { rows_max: 1, ..PageLimit::default() };
-    let mut left = Some(RowRange::all());
-    while let Some(range) = left {
-        let page = table.notify_store().scan(&range, &select, limit).await?;
-        context.shared.take_turn(page.rows.len()).await;
-        if !page.rows.is_empty() {
-            return Ok(true);
-        }
-        left = page.resume;
-    }
-    Ok(false)
-}
-
 /// Returns whether there was as much as a batch may hold.
 async fn round_locked(
     context: &Context,
@@ -179,6 +170,9 @@ async fn round_locked(
     observer: &dyn AnyBatchObserver,
     resume: &mut Option<RowRange>,
 ) -> Result<bool> {
+    if context.is_paused(&registration.observed) {
+        return Ok(false);
+    }
     let table = context.shared.table(&registration.observed.table).await?;
     let changes = collect(context, registration, &table, batch, resume).await?;
     if changes.is_empty() {
@@ -220,8 +214,11 @@ async fn deliver_all<'a>(
         if context.is_stopping() || delivered.is_hopeless() {
             break;
         }
-        match (deliver(context, registration, table, observer, part).await, part) {
-            (Ok(()), _) => delivered.any = true,
+        let delivery = deliver(context, registration, table, observer, part);
+        match (delivery.instrument(span(registration, None)).await, part) {
+            (Ok(true), _) => delivered.any = true,
+            // It was paused meanwhile.
+            (Ok(false), _) => break,
             // Its notification stays, for the next round.
             (Err(error), [_]) if is_conflict(&error) => delivered.contended += 1,
             (Err(error), _) if is_conflict(&error) => {
@@ -282,15 +279,19 @@ async fn collect(
     Ok(changes)
 }
 
-/// Hands changes to the observer, commits, and clears their notifications up to `s`.
+/// Hands changes to the observer, commits, and clears their notifications up to `s`; `false` if the
+/// observer is paused.
 async fn deliver(
     context: &Context,
     registration: &Registration,
     table: &Table,
     observer: &dyn AnyBatchObserver,
     changes: &[Seen],
-) -> Result<()> {
-    let mut tx = begin(&context.shared).await?;
+) -> Result<bool> {
+    let mut tx = begin(&context.shared, Some(&registration.name)).await?;
+    if context.is_paused(&registration.observed) {
+        return Ok(false);
+    }
     tx.crew = Some(context.crew.clone());
     let s = tx.start_ts();
     let only: Vec<Change> = changes.iter().map(|(change, _)| change.clone()).collect();
@@ -300,10 +301,16 @@ async fn deliver(
         changes = only.len(), start_ts = s.as_u64(),
     );
     context.shared.counters().observer_runs.bump();
-    run_guarded(observer.run(&mut tx, &only)).await?;
-    let committed = tx.commit().await;
+    let watched = WatchedRun::begin(&mut tx, &only);
+    let outcome = match run_guarded(observer.run(&mut tx, &only)).await {
+        Ok(()) => tx.commit().await,
+        Err(error) => Err(error),
+    };
+    if let Some(watched) = watched {
+        watched.ended(context, registration, &only, &outcome);
+    }
     if !off(mutants::BATCH_CLEARS_UNCOMMITTED) {
-        committed?;
+        outcome?;
     }
     for change in &only {
         let cell = Cell::new(&change.table, &change.row, &change.column);
@@ -311,7 +318,7 @@ async fn deliver(
     }
     if !context.runs_all_of(table, &registration.observed.column) {
         // Another program's observer of the same column has not seen them yet (H53).
-        return Ok(());
+        return Ok(true);
     }
     let limits = context.shared.limits();
     let requests = changes.iter().flat_map(|(change, seen)| {
@@ -325,7 +332,7 @@ async fn deliver(
         target: "percolator::observer", event = "batch_committed", observer = %name,
         changes = only.len(), start_ts = s.as_u64(),
     );
-    Ok(())
+    Ok(true)
 }
 
 /// Whether the transaction ran into another one, so that fewer changes at once may get through.

@@ -11,6 +11,7 @@ use bigtable::sync::locked;
 use futures::future::select;
 
 use crate::bell::Bell;
+use crate::mutants::{self, off};
 use crate::observe::crew::Crew;
 use crate::observe::failures::Failures;
 use crate::observe::hints::Queue;
@@ -39,7 +40,7 @@ pub(super) struct Context {
     pub(super) hints: Arc<Queue>,
     pub(super) shared: Arc<Shared>,
     pub(super) options: WorkerOptions,
-    pub(super) failures: Failures,
+    pub(super) failures: Arc<Failures>,
     pub(super) elsewhere: Elsewhere,
     pub(super) observers: Observers,
     /// The tables to scan, with their observed columns; batching observers scan for themselves.
@@ -116,7 +117,7 @@ impl Context {
             hints,
             shared: shared.clone(),
             options,
-            failures: Failures::default(),
+            failures: shared.failures().begin(),
             elsewhere: Elsewhere::default(),
             observers: by_table,
             scanned: tables,
@@ -255,8 +256,32 @@ impl Context {
         Ok(())
     }
 
+    /// The tables to scan, without columns whose observers here are all paused.
     pub(super) fn scanned_tables(&self) -> Vec<(Table, Vec<Column>)> {
-        self.scanned.clone()
+        let mut scanned = self.scanned.clone();
+        if self.shared.known_schema().pauses() {
+            for (table, columns) in &mut scanned {
+                let runs = |column: &Column| {
+                    let own = self.own_of(table.name(), column);
+                    own.is_some_and(|own| !self.are_paused(own))
+                };
+                columns.retain(runs);
+            }
+            scanned.retain(|(_, columns)| !columns.is_empty());
+        }
+        scanned
+    }
+
+    /// Whether an observer is paused, as far as this client knows: since a transaction began at the
+    /// latest.
+    pub(super) fn is_paused(&self, observed: &Observed) -> bool {
+        let paused = self.shared.known_schema().is_paused(observed);
+        paused && !off(mutants::PAUSED_RUNS)
+    }
+
+    /// Whether these observers are all paused.
+    pub(super) fn are_paused(&self, observers: &[Arc<Registration>]) -> bool {
+        observers.iter().all(|registration| self.is_paused(&registration.observed))
     }
 
     /// A failure of the machinery, not of an observer: it is tried again. Told once in a while: a

@@ -1,5 +1,7 @@
 //! Cells that wait for observers which no worker of this process runs.
 //!
+//! A cell that waits for a paused observer rests in the same way, until the schema changes.
+//!
 //! A notification goes when no observer that the schema names has anything to do for it (H53).
 //! Where other workers run some of them, their acknowledgements are in the row, and the worker that
 //! comes last clears. An observer that nobody runs any more keeps its cells notified: a new version
@@ -15,12 +17,11 @@ use crate::mutants::{self, off};
 use crate::observe::context::Context;
 use crate::observe::idle::missing_observers;
 use crate::observe::observer::Registration;
-use crate::observe::register::acknowledged;
+use crate::observe::pause::is_handled;
 use crate::records::column::Cell;
 use crate::records::schema::{Observed, Strength};
 use crate::txn::begin::begin;
-use crate::txn::get::{Patience, read_acknowledged};
-use crate::{Column, Error, Result};
+use crate::{Error, Result};
 
 /// Whether a scan that has found this notification leaves the cell alone for now.
 pub(super) fn rests(context: &Context, cell: &Cell, found: Timestamp) -> bool {
@@ -44,38 +45,26 @@ fn others_of(context: &Context, cell: &Cell, own: &[Arc<Registration>]) -> Vec<O
 
 /// Up to when nothing of the cell is left to do for all its other observers; `None` while
 /// something is. Weak ones never say.
-///
-/// For an observer that has nothing to do, a missing or old acknowledgement means no more than
-/// that the cell has not changed since. It may be notified all the same: by a transaction that
-/// aborted, or by the sweep for a new observer.
 pub(super) async fn handled_elsewhere(
     context: &Context,
     cell: &Cell,
     own: &[Arc<Registration>],
 ) -> Result<Option<Timestamp>> {
     // First: with its timestamp comes the schema.
-    let tx = begin(&context.shared).await?;
+    let tx = begin(&context.shared, None).await?;
     let others = others_of(context, cell, own);
     if others.iter().any(|other| other.strength == Strength::Weak) {
         return Ok(None);
     }
-    let acks: Vec<_> = others.iter().map(|other| cell.column.ack_of(&other.observer)).collect();
-    let all: Vec<_> = acks.iter().chain([&cell.column]).cloned().collect();
-    let (table, row, s) = (&cell.table, &cell.row, tx.start_ts());
-    let read = read_acknowledged(&tx.shared, table, row, &all, s, Patience::GiveUp).await;
-    let versions = match read {
+    let s = tx.start_ts();
+    let handled = match is_handled(&tx.shared, cell, &others, s).await {
         // One of them, or a writer, is at work.
         Err(Error::Locked { .. }) => return Ok(None),
-        read => read?,
+        handled => handled?,
     };
     if off(mutants::OTHERS_HAVE_ACKNOWLEDGED) {
         return Ok(Some(Timestamp::MAX));
     }
-    let of = |column: &Column| versions.iter().find(|version| version.column == *column);
-    let acked = |ack| of(ack).and_then(|version| acknowledged(version.value.as_deref()));
-    let handled = of(&cell.column).is_none_or(|changed| {
-        acks.iter().all(|ack| acked(ack).is_some_and(|acked| acked >= changed.commit_ts))
-    });
     Ok(handled.then_some(s))
 }
 

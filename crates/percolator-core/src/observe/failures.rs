@@ -2,14 +2,35 @@
 //! a cell is set aside.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bigtable::sync::locked;
 
-use crate::Error;
 use crate::observe::options::WorkerOptions;
 use crate::records::column::Cell;
+use crate::{AbortReason, Column, Error, RowKey};
+
+/// A change that an observer of this client fails on, and tries again.
+///
+/// See [`Client::failing`](crate::Client::failing).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failing {
+    /// The table.
+    pub table: String,
+    /// The row.
+    pub row: RowKey,
+    /// The observed column.
+    pub column: Column,
+    /// The observer.
+    pub observer: String,
+    /// How often it has failed.
+    pub attempts: u32,
+    /// Its last error.
+    pub error: String,
+    /// How long until the next attempt; zero if its time has come.
+    pub next_attempt: Duration,
+}
 
 /// The end of a failure: another attempt, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +45,42 @@ const FAILURES_MAX: usize = 100_000;
 /// How much of an error is kept.
 const ERROR_CHARS_MAX: usize = 4096;
 
-/// The failures of this process's observers.
+/// The failures of a client's observers: a list for each of its `observe`s.
+#[derive(Debug, Default)]
+pub(crate) struct FailureLists(Mutex<Vec<Weak<Failures>>>);
+
+impl FailureLists {
+    /// Begins a list, which ends when it is dropped.
+    pub(super) fn begin(&self) -> Arc<Failures> {
+        let failures = Arc::<Failures>::default();
+        let mut lists = locked(&self.0);
+        lists.retain(|list| list.strong_count() > 0);
+        lists.push(Arc::downgrade(&failures));
+        failures
+    }
+
+    /// The changes that observers fail on, at most so many, in order of table and cell.
+    pub(crate) fn failing(&self, now: Duration, limit: usize) -> Vec<Failing> {
+        let lists: Vec<_> = locked(&self.0).iter().filter_map(Weak::upgrade).collect();
+        let mut failing = Vec::new();
+        for list in lists {
+            let of = list.lock();
+            let some = of.iter().take(limit - failing.len());
+            failing.extend(some.map(|((cell, observer), failure)| Failing {
+                table: cell.table.name().to_owned(),
+                row: cell.row.clone(),
+                column: cell.column.clone(),
+                observer: observer.clone(),
+                attempts: failure.attempts,
+                error: failure.error.clone(),
+                next_attempt: failure.not_before.saturating_sub(now),
+            }));
+        }
+        failing
+    }
+}
+
+/// The failures of the observers of one `observe`.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     of: Mutex<BTreeMap<(Cell, String), Failure>>,
@@ -75,6 +131,12 @@ impl Failures {
         if failure.attempts >= options.failures_max { Delay::SetAside } else { Delay::Until(delay) }
     }
 
+    /// How often an observer has failed on a cell.
+    pub(super) fn attempts(&self, cell: &Cell, observer: &str) -> u32 {
+        let of = self.lock();
+        of.get(&(cell.clone(), observer.to_owned())).map_or(0, |failure| failure.attempts)
+    }
+
     pub(super) fn forget(&self, cell: &Cell, observer: &str) {
         let mut of = self.lock();
         if !of.is_empty() {
@@ -85,9 +147,28 @@ impl Failures {
     /// Takes what is known of a cell's failures, for the record of setting it aside.
     pub(super) fn take(&self, cell: &Cell) -> Vec<(String, Failure)> {
         let mut of = self.lock();
+        if of.is_empty() {
+            return Vec::new();
+        }
         let first = (cell.clone(), String::new());
         let keys = of.range(first..).map(|(key, _)| key).take_while(|key| key.0 == *cell);
         let keys: Vec<_> = keys.cloned().collect();
         keys.into_iter().filter_map(|key| Some((key.1.clone(), of.remove(&key)?))).collect()
+    }
+}
+
+/// Whether store, oracle or what the observer feeds failed, which says nothing about the observer
+/// and must not be counted against it: an outage would set aside whatever was dirty.
+pub(super) fn is_of_the_services(error: &Error) -> bool {
+    match error {
+        Error::Oracle(_)
+        | Error::Unavailable(_)
+        | Error::Overloaded { .. }
+        | Error::Closed
+        | Error::Aborted { reason: AbortReason::Oracle(_), .. } => true,
+        Error::Store(error) | Error::Aborted { reason: AbortReason::Store(error), .. } => {
+            !matches!(error, bigtable::Error::InvalidRequest(_))
+        }
+        _ => false,
     }
 }

@@ -60,7 +60,7 @@ pub(super) struct Places {
 /// One pass over each table with observed columns. Returns whether anything was dirty.
 pub(super) async fn pass(context: &Context, places: &mut Places) -> Result<bool> {
     let mut found = false;
-    if !context.elsewhere.is_empty() {
+    if !context.elsewhere.is_empty() || context.shared.known_schema().pauses() {
         // Workers that have nothing to do ask for no timestamp, and learn of no change with
         // one.
         context.shared.learn_schema().await?;
@@ -98,10 +98,6 @@ async fn pass_table(
     let mut select = Selection::default();
     for column in columns {
         select = select.column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
-    }
-    if off(mutants::SCANS_ONE_TABLET) {
-        tablets.sort_by(|a, b| format!("{a:?}").cmp(&format!("{b:?}")));
-        tablets.truncate(1);
     }
     tablets.truncate(TABLETS_MAX);
     let around = || tablets.iter().flat_map(|tablet| around(context, table, tablet, places));

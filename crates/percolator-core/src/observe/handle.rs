@@ -13,14 +13,17 @@ use std::time::Duration;
 use bigtable::Timestamp;
 use bytes::Bytes;
 use futures::FutureExt;
+use tracing::Instrument;
 
 use crate::mutants::{self, off};
 use crate::observe::admit::in_observer;
+use crate::observe::change::Change;
 use crate::observe::context::Context;
 use crate::observe::elsewhere::{handled_elsewhere, waits_for_others};
-use crate::observe::failures::Delay;
+use crate::observe::failures::{Delay, is_of_the_services};
 use crate::observe::notified::{clear, notifications};
-use crate::observe::observer::{AnyObserver, Change, Registration, Runner};
+use crate::observe::observer::{AnyObserver, Registration, Runner};
+use crate::observe::ran::{WatchedRun, span};
 use crate::observe::register::acknowledged;
 use crate::observe::row_lock::{lock, of_row};
 use crate::observe::set_aside::move_aside;
@@ -31,7 +34,7 @@ use crate::txn::begin::begin;
 use crate::txn::get::{Patience, read_acknowledged};
 use crate::txn::limits::leave_room;
 use crate::txn::rows::clear_seen;
-use crate::{AbortReason, Column, Error, Result, Transaction};
+use crate::{Column, Error, Result, Transaction};
 
 /// How often an observer's transaction is tried in one visit when it runs into conflicts.
 const CONFLICTS_MAX: u32 = 16;
@@ -57,6 +60,8 @@ enum Ran {
     Cleared,
     /// The cell's writer, or a conflict, is in the way.
     Busy,
+    /// It is paused: it has not looked at the cell.
+    Paused,
     /// It failed, and its time has not come or its turns are used up.
     Failed(Delay),
 }
@@ -65,11 +70,16 @@ enum Ran {
 /// itself.
 pub(super) async fn visit(context: &Context, cell: &Cell, at: Option<Timestamp>) -> Result<Visit> {
     let Some(observers) = context.observers_of(cell) else { return Ok(Visit::Done) };
+    if context.are_paused(&observers) {
+        return Ok(Visit::Done);
+    }
     let seen = match at.filter(|_| is_known(cell, &observers)) {
         Some(at) => vec![at],
         None => notifications(cell).await?,
     };
     if seen.is_empty() {
+        // Another process has handled it, or set it aside.
+        context.failures.take(cell);
         return Ok(Visit::Done);
     }
     let Some(lock) = lock(context, of_row(&cell.table, &cell.row)).await? else {
@@ -86,13 +96,14 @@ async fn run_all(
 ) -> Result<Visit> {
     let mut bound = Timestamp::MAX;
     let mut later: Option<Duration> = None;
-    let mut failed = false;
+    let (mut failed, mut paused) = (false, false);
     let alone = observers.len() == 1;
     for registration in observers {
         match run(context, cell, registration, seen, alone).await? {
             Ran::Acknowledged(s) => bound = bound.min(s),
             Ran::Cleared => return Ok(Visit::Done),
             Ran::Busy => later = Some(LOCKED_DELAY),
+            Ran::Paused => paused = true,
             Ran::Failed(Delay::Until(delay)) => {
                 later = Some(later.map_or(delay, |other| other.min(delay)));
             }
@@ -103,6 +114,11 @@ async fn run_all(
         && !off(mutants::CLEARS_FOR_OTHERS)
     {
         return Ok(Visit::Later(delay));
+    }
+    if paused && !off(mutants::PAUSED_IS_DONE) {
+        // As for observers that run elsewhere: the notification stays, and nothing is set aside.
+        waits_for_others(context, cell, seen.iter().max().copied().unwrap_or(Timestamp::ZERO));
+        return Ok(Visit::Done);
     }
     if !context.runs_all_of(&cell.table, &cell.column) {
         if failed {
@@ -137,13 +153,17 @@ async fn run(
     alone: bool,
 ) -> Result<Ran> {
     let name = &registration.observed.observer;
+    if context.is_paused(&registration.observed) {
+        return Ok(Ran::Paused);
+    }
     if let Some(delay) = context.failures.delay(cell, name, context.runtime().now()) {
         return Ok(Ran::Failed(Delay::Until(delay)));
     }
     let Runner::Each(observer) = &registration.runner else { return Ok(Ran::Busy) };
     let mut backoff = Backoff::new(Duration::from_micros(500), Duration::from_millis(20));
     for _ in 0..CONFLICTS_MAX {
-        let error = match attempt(context, cell, registration, &**observer, seen, alone).await {
+        let attempt = attempt(context, cell, registration, &**observer, seen, alone);
+        let error = match attempt.instrument(span(registration, Some(cell))).await {
             Ok(ran) => {
                 context.failures.forget(cell, name);
                 return Ok(ran);
@@ -171,7 +191,11 @@ async fn attempt(
     seen: &[Timestamp],
     alone: bool,
 ) -> Result<Ran> {
-    let mut tx = begin(&context.shared).await?;
+    let mut tx = begin(&context.shared, Some(&registration.name)).await?;
+    // The schema came with the timestamp: who was paused before it was asked for is known.
+    if context.is_paused(&registration.observed) {
+        return Ok(Ran::Paused);
+    }
     tx.crew = Some(context.crew.clone());
     let mut ran = Ran::Acknowledged(tx.start_ts());
     let strong = registration.observed.strength == Strength::Strong;
@@ -207,8 +231,17 @@ async fn attempt(
         table = table.name(), row = %row, start_ts,
     );
     context.shared.counters().observer_runs.bump();
-    run_guarded(observer.run(&mut tx, &change)).await?;
-    let commit_ts = tx.commit().await?.as_u64();
+    let changes = [change];
+    let [change] = &changes;
+    let watched = WatchedRun::begin(&mut tx, &changes);
+    let outcome = match run_guarded(observer.run(&mut tx, change)).await {
+        Ok(()) => tx.commit().await,
+        Err(error) => Err(error),
+    };
+    if let Some(watched) = watched {
+        watched.ended(context, registration, &changes, &outcome);
+    }
+    let commit_ts = outcome?.as_u64();
     tracing::debug!(
         target: "percolator::observer", event = "observer_committed", observer = %name,
         table = change.table.name(), row = %change.row, start_ts, commit_ts,
@@ -251,7 +284,11 @@ fn change_of(cell: &Cell, commit_ts: Timestamp, deleted: bool) -> Change {
 
 /// Writes the observer's acknowledgement into the transaction, and returns the change; `None` if
 /// the cell is not dirty for it.
-async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Result<Option<Change>> {
+pub(super) async fn acknowledge(
+    tx: &mut Transaction,
+    cell: &Cell,
+    observer: &str,
+) -> Result<Option<Change>> {
     let Cell { table, row, column } = cell;
     let ack = Cell { column: column.ack_of(observer), ..cell.clone() };
     // In one read: garbage collection drops a deletion together with its acknowledgements. A writer
@@ -278,22 +315,6 @@ async fn acknowledge(tx: &mut Transaction, cell: &Cell, observer: &str) -> Resul
         tx.primary = Some(ack);
     }
     Ok(dirty.map(|v| change_of(cell, v.commit_ts, v.deleted)))
-}
-
-/// Whether store, oracle or what the observer feeds failed, which says nothing about the observer
-/// and must not be counted against it: an outage would set aside whatever was dirty.
-pub(super) fn is_of_the_services(error: &Error) -> bool {
-    match error {
-        Error::Oracle(_)
-        | Error::Unavailable(_)
-        | Error::Overloaded { .. }
-        | Error::Closed
-        | Error::Aborted { reason: AbortReason::Oracle(_), .. } => true,
-        Error::Store(error) | Error::Aborted { reason: AbortReason::Store(error), .. } => {
-            !matches!(error, bigtable::Error::InvalidRequest(_))
-        }
-        _ => false,
-    }
 }
 
 /// Awaits an observer; its panic becomes an error (H56).

@@ -4,6 +4,9 @@
 //! for zero notifications alone races with a writer behind it; but whoever handles or makes a
 //! change takes a timestamp, so two equal looks at the oracle around an empty scan leave no room
 //! for one.
+//!
+//! Cells that wait for paused observers alone do not count: nobody here will handle them. Of a
+//! column with paused and other observers, acknowledgements say for which a cell waits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +14,13 @@ use std::time::Duration;
 use bigtable::{PageLimit, RowRange, Selection, TimeRange, Timestamp};
 
 use crate::mutants::{self, off};
+use crate::observe::pause::is_handled;
 use crate::observe::set_aside::{SetAside, set_aside};
+use crate::records::column::Cell;
 use crate::records::layout::NOTIFY;
 use crate::records::schema::{Observed, Schema};
 use crate::shared::Shared;
-use crate::{Column, Result};
+use crate::{Column, Error, Result};
 
 /// The first and the longest pause between two looks.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
@@ -33,6 +38,9 @@ pub struct IdleReport {
     /// runs none at all. Either another process runs them, or they are to be
     /// [retired](crate::Client::retire_observer).
     pub missing: Vec<Observed>,
+    /// [Paused](crate::Client::pause_observer) observers whose columns are notified. Changes that
+    /// wait for them alone do not count as dirty.
+    pub paused: Vec<Observed>,
 }
 
 /// The notifications that wait on one column.
@@ -46,6 +54,8 @@ pub struct Backlog {
     pub column: Column,
     /// The observers that the schema names for it.
     pub observers: Vec<String>,
+    /// Those of them that are paused.
+    pub paused: Vec<String>,
     /// How many cells are notified.
     pub cells: usize,
     /// The lowest timestamp among them.
@@ -75,8 +85,14 @@ pub(crate) async fn wait_idle(shared: &Shared, timeout: Option<Duration>) -> Res
 async fn idle_report(shared: &Shared, idle: bool) -> Result<IdleReport> {
     let set_aside = set_aside(shared).await?;
     // Another client may have registered or retired some.
-    shared.learn_schema().await?;
-    Ok(IdleReport { idle, set_aside, missing: missing_observers(shared) })
+    let schema = shared.learn_schema().await?;
+    let mut paused = Vec::new();
+    for observed in schema.entries.keys().filter(|observed| schema.is_paused(observed)) {
+        if is_notified(shared, observed).await? {
+            paused.push(observed.clone());
+        }
+    }
+    Ok(IdleReport { idle, set_aside, missing: missing_observers(shared), paused })
 }
 
 /// The observers in the schema that no worker of this client runs, if it runs any.
@@ -95,7 +111,12 @@ async fn is_idle(shared: &Shared) -> Result<bool> {
         fresh = fresh.above(before);
     }
     let mut selections: BTreeMap<String, Selection> = BTreeMap::new();
-    let mut columns: Vec<_> = Schema::read(shared.system()).await?.entries.into_keys().collect();
+    let schema = Schema::read(shared.system()).await?;
+    let mut columns: Vec<_> = schema.entries.keys().cloned().collect();
+    let waits_for_paused = |column: &Observed| {
+        schema.of(&column.table, &column.column).any(|entry| schema.is_paused(entry))
+    };
+    let partly = columns.extract_if(.., |column| waits_for_paused(&*column)).collect::<Vec<_>>();
     columns.dedup_by(|a, b| (&a.table, &a.column) == (&b.table, &b.column));
     for Observed { table, column, .. } in columns {
         // At `before`: a commit in one step whose timestamp is taken, but whose notifications
@@ -120,7 +141,72 @@ async fn is_idle(shared: &Shared) -> Result<bool> {
             left = page.resume;
         }
     }
+    for of in partly.chunk_by(|a, b| (&a.table, &a.column) == (&b.table, &b.column)) {
+        let runs = of.iter().filter(|entry| !schema.is_paused(entry)).cloned();
+        if waits_for(shared, &of[0], &runs.collect::<Vec<_>>(), before).await? {
+            return Ok(false);
+        }
+    }
     Ok(shared.oracle().peek().await? == before)
+}
+
+/// Whether a notified cell of the column waits, as of `s`, for one of these observers. They are
+/// strong: all weak ones of a column are paused together.
+async fn waits_for(
+    shared: &Shared,
+    Observed { table, column, .. }: &Observed,
+    observers: &[Observed],
+    s: Timestamp,
+) -> Result<bool> {
+    if observers.is_empty() {
+        return Ok(false);
+    }
+    let starting = shared.readers().starting();
+    if shared.oracle().peek().await? != s {
+        return Ok(true);
+    }
+    let _open = starting.moved_to(s);
+    let table = shared.table(table).await?;
+    let select = Selection::default().column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
+    let select = select.above(s);
+    let mut left = Some(RowRange::all());
+    while let Some(range) = left {
+        let page = table.notify_store().scan(&range, &select, PageLimit::default()).await;
+        let page = match page {
+            Err(bigtable::Error::TooOld { .. }) => return Ok(true),
+            page => page?,
+        };
+        shared.take_turn(page.rows.len()).await;
+        for row in &page.rows {
+            let cell = Cell::new(&table, &table.notified_row(&row.key)?, column);
+            match is_handled(shared, &cell, observers, s).await {
+                Ok(true) => {}
+                // A writer is at work, or timestamps were issued, many of them.
+                Ok(false) | Err(Error::Locked { .. } | Error::TooOld { .. }) => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+        left = page.resume;
+    }
+    Ok(false)
+}
+
+/// Whether the observer's column is notified in any row.
+pub(super) async fn is_notified(shared: &Shared, observed: &Observed) -> Result<bool> {
+    let Observed { table, column, .. } = observed;
+    let table = shared.table(table).await?;
+    let select = Selection::default().column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
+    let limit = PageLimit { rows_max: 1, ..PageLimit::default() };
+    let mut left = Some(RowRange::all());
+    while let Some(range) = left {
+        let page = table.notify_store().scan(&range, &select, limit).await?;
+        shared.take_turn(page.rows.len()).await;
+        if !page.rows.is_empty() {
+            return Ok(true);
+        }
+        left = page.resume;
+    }
+    Ok(false)
 }
 
 /// Counts the notifications that wait, by column.
@@ -138,11 +224,13 @@ pub(crate) async fn backlog(shared: &Shared) -> Result<Vec<Backlog>> {
                 let columns = row.cells.chunk_by(|a, b| a.qualifier == b.qualifier);
                 for versions in columns {
                     let column = Column::from_stored(versions[0].qualifier.clone());
-                    let observers = || schema.of(&name, &column).map(|e| e.observer.clone());
+                    let observers = || schema.of(&name, &column);
+                    let paused = || observers().filter(|observed| schema.is_paused(observed));
                     let fresh = || Backlog {
                         table: name.clone(),
                         column: column.clone(),
-                        observers: observers().collect(),
+                        observers: observers().map(|observed| observed.observer.clone()).collect(),
+                        paused: paused().map(|observed| observed.observer.clone()).collect(),
                         cells: 0,
                         oldest: Timestamp::MAX,
                     };

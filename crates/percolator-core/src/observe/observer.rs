@@ -4,30 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bigtable::RowKey;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
+use crate::observe::change::Change;
 use crate::records::schema::{Observed, Strength};
-use crate::{Column, Result, Table, Timestamp, Transaction};
-
-/// What an observer was started for: this cell changed since it last ran, perhaps several times.
-///
-/// See [`Observer`] for an example.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Change {
-    /// The table.
-    pub table: Table,
-    /// The row.
-    pub row: RowKey,
-    /// The observed column.
-    pub column: Column,
-    /// The commit timestamp of the newest change; of a notify-only column, of the newest
-    /// notification.
-    pub commit_ts: Timestamp,
-    /// Whether the newest change has deleted the cell.
-    pub deleted: bool,
-}
+use crate::{Column, Result, Transaction};
 
 impl Change {
     /// The value of the cell that changed, as the observer's transaction sees it: `None` if it was
@@ -191,6 +173,8 @@ impl Default for Batch {
 /// See [`Observer`] for an example.
 pub struct Registration {
     pub(crate) observed: Observed,
+    /// The observer's name, for its transactions.
+    pub(crate) name: Arc<str>,
     pub(crate) runner: Runner,
     pub(crate) runs_max: Option<usize>,
 }
@@ -273,8 +257,9 @@ impl Registration {
         strength: Strength,
         runner: Runner,
     ) -> Self {
+        let name = observer.as_str().into();
         let observed = Observed { table, column, observer, strength };
-        Registration { observed, runner, runs_max: None }
+        Registration { observed, name, runner, runs_max: None }
     }
 }
 

@@ -49,19 +49,23 @@ pub(crate) async fn register(shared: &Shared, wanted: &[Observed]) -> Result<()>
     .await?;
     let schema = Schema::read(shared.system()).await?;
     let unswept: Vec<&Observed> =
-        wanted.iter().filter(|entry| schema.entries.get(*entry) == Some(&false)).collect();
+        wanted.iter().filter(|entry| is_unswept(&schema, entry)).collect();
     for entry in &unswept {
         sweep(shared, entry).await?;
     }
     change_schema(shared, |old| {
         let mut entries = old.entries.clone();
         for entry in &unswept {
-            entries.entry((*entry).clone()).and_modify(|swept| *swept = true);
+            entries.entry((*entry).clone()).and_modify(|state| state.swept = true);
         }
         let changed = entries != old.entries;
         Ok(changed.then_some(Schema { version: old.version + 1, entries }))
     })
     .await
+}
+
+fn is_unswept(schema: &Schema, entry: &Observed) -> bool {
+    schema.entries.get(entry).is_some_and(|state| !state.swept)
 }
 
 /// Takes observers out of the schema: their columns no longer get notifications for them, and
@@ -118,7 +122,7 @@ async fn drop_notifications(
 
 /// Replaces the schema by what `change` makes of it, against other clients that do so too;
 /// makes nothing of it when there is nothing to change.
-async fn change_schema(
+pub(super) async fn change_schema(
     shared: &Shared,
     mut change: impl FnMut(&Schema) -> Result<Option<Schema>>,
 ) -> Result<()> {

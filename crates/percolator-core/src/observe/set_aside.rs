@@ -3,9 +3,9 @@
 //! A change that cannot be handled must neither be lost nor hold up others. It waits longer after
 //! each failure; after a bound its notification moves from the family `notify` to the family
 //! `failed`, in one row mutation unless it has more versions than one request can delete. Replay
-//! moves it back; a later write notifies as usual. Where another program runs one more observer of
-//! the column, the notification stays where that program finds it, and is tried again at the
-//! longest delay (H53).
+//! moves it back; a later write notifies as usual. Skipping acknowledges the change instead. Where
+//! another program runs one more observer of the column, the notification stays where that program
+//! finds it, and is tried again at the longest delay (H53).
 
 use bigtable::{
     ConditionalMutation, Mutation, PageLimit, Probe, RowKey, RowRange, Selection, TimeRange,
@@ -15,13 +15,16 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::mutants::{self, off};
 use crate::observe::context::Context;
+use crate::observe::failures::Failure;
 use crate::observe::hints::Hint;
+use crate::records::branch::{Branch, change};
 use crate::records::codec::{Reader, put_bytes16, put_bytes32};
 use crate::records::column::Cell;
 use crate::records::layout::{FAILED, NOTIFY};
 use crate::shared::Shared;
 use crate::txn::limits::in_requests;
-use crate::{Column, Error, Result};
+use crate::watch::Event;
+use crate::{Column, Error, Result, Table};
 
 /// A notification that was set aside because its observer kept failing.
 ///
@@ -44,7 +47,8 @@ pub struct SetAside {
     pub attempts: u32,
     /// Its last error.
     pub error: String,
-    version: Timestamp,
+    /// The notification's timestamp.
+    pub notified: Timestamp,
 }
 
 /// Moves the seen versions of a notification out of the way.
@@ -54,13 +58,8 @@ pub(super) async fn move_aside(context: &Context, cell: &Cell, seen: &[Timestamp
         return Ok(());
     };
     let column = || cell.column.to_bytes();
-    let mut record = BytesMut::new();
-    for (observer, failure) in failures {
-        record.put_u32(failure.attempts);
-        put_bytes16(&mut record, observer.as_bytes());
-        put_bytes32(&mut record, failure.error.as_bytes());
-    }
-    let mut mutations = vec![Mutation::set(FAILED, column(), *newest, record.freeze())];
+    let entries = failures.iter().map(|(observer, f)| (f.attempts, &**observer, &*f.error));
+    let mut mutations = vec![Mutation::set(FAILED, column(), *newest, encode(entries))];
     let gone = |version: &Timestamp| Mutation::delete(NOTIFY, column(), TimeRange::at(*version));
     mutations.extend(seen.iter().map(gone));
     if off(mutants::SETS_ASIDE_UNSEEN) {
@@ -73,6 +72,10 @@ pub(super) async fn move_aside(context: &Context, cell: &Cell, seen: &[Timestamp
         cell.table.notify_store().check_and_mutate_row(request).await?;
     }
     context.shared.counters().set_aside.bump();
+    for (observer, Failure { attempts, error, .. }) in &failures {
+        let (cell, attempts) = (cell.into(), *attempts);
+        context.shared.emit(|| Event::SetAside { observer, cell, attempts, error });
+    }
     Ok(())
 }
 
@@ -107,30 +110,50 @@ pub(crate) async fn replay(shared: &Shared, observer: Option<&str>) -> Result<us
         if observer.is_some_and(|name| name != aside.observer) {
             continue;
         }
-        let table = shared.table(&aside.table).await?;
-        let at = TimeRange::at(aside.version);
-        let column = || aside.column.to_bytes();
-        let request = ConditionalMutation {
-            // What another column left at this time counts, too, because a name may be too long
-            // for a predicate: a notification that is brought back twice is found stale.
-            predicate: vec![Probe::family(FAILED, at)],
-            then: vec![
-                Mutation::delete(FAILED, column(), at),
-                Mutation::set(NOTIFY, column(), aside.version, Bytes::new()),
-            ],
-            ..ConditionalMutation::new(table.notify_key(&aside.row))
-        };
-        if table.notify_store().check_and_mutate_row(request).await? {
-            let cell = Cell::new(&table, &aside.row, &aside.column);
-            shared.hints().push(&Hint { cell, at: None });
-            replayed += 1;
-        }
+        replayed += usize::from(replay_one(shared, &aside).await?);
     }
     Ok(replayed)
 }
 
-/// A record holds one entry for each observer that failed.
-fn decode(table: &str, row: &RowKey, cell: &bigtable::Cell) -> Result<Vec<SetAside>> {
+/// Brings one set-aside notification back, to be tried again by all observers that failed on it;
+/// `false` if it is not set aside any more.
+pub(crate) async fn replay_one(shared: &Shared, aside: &SetAside) -> Result<bool> {
+    let table = shared.table(&aside.table).await?;
+    let notify = Mutation::set(NOTIFY, aside.column.to_bytes(), aside.notified, Bytes::new());
+    let replayed = replace(&table, aside, notify).await?;
+    if replayed {
+        let cell = Cell::new(&table, &aside.row, &aside.column);
+        shared.hints().push(&Hint { cell, at: None });
+    }
+    Ok(replayed)
+}
+
+/// Replaces the record of a set-aside notification; `false` if it is not there any more.
+pub(super) async fn replace(table: &Table, aside: &SetAside, by: Mutation) -> Result<bool> {
+    let at = TimeRange::at(aside.notified);
+    let request = ConditionalMutation {
+        // What another column left at this time counts, too, because a name may be too long
+        // for a predicate: a notification that is brought back twice is found stale.
+        predicate: vec![Probe::family(FAILED, at)],
+        then: vec![Mutation::delete(FAILED, aside.column.to_bytes(), at), by],
+        ..ConditionalMutation::new(table.notify_key(&aside.row))
+    };
+    Ok(change(table.notify_store(), request).await? == Branch::Then)
+}
+
+/// A record holds one entry for each observer that failed: attempts, name and last error.
+pub(super) fn encode<'a>(failures: impl Iterator<Item = (u32, &'a str, &'a str)>) -> Bytes {
+    let mut record = BytesMut::new();
+    for (attempts, observer, error) in failures {
+        record.put_u32(attempts);
+        put_bytes16(&mut record, observer.as_bytes());
+        put_bytes32(&mut record, error.as_bytes());
+    }
+    record.freeze()
+}
+
+/// Reads a record.
+pub(super) fn decode(table: &str, row: &RowKey, cell: &bigtable::Cell) -> Result<Vec<SetAside>> {
     let mut reader = Reader::new(&cell.value);
     let mut entries = Vec::new();
     while !reader.is_empty() {
@@ -142,7 +165,7 @@ fn decode(table: &str, row: &RowKey, cell: &bigtable::Cell) -> Result<Vec<SetAsi
                 table: table.to_owned(),
                 row: row.clone(),
                 column: Column::from_stored(cell.qualifier.clone()),
-                version: cell.timestamp,
+                notified: cell.timestamp,
             })
         };
         let corrupt = || Error::Corrupt { record: "failed", bytes: cell.value.clone() };

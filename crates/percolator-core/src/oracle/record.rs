@@ -22,6 +22,7 @@ use bigtable::{
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::mutants::{self, off};
+use crate::records::branch;
 use crate::records::codec::{Reader, put_bytes16};
 use crate::records::layout::SYSTEM;
 use crate::records::lock::Incarnation;
@@ -134,18 +135,9 @@ pub(super) async fn replace(table: &dyn Table, old: Option<&Record>, new: &Recor
         _ => Syncing::Always,
     };
     let request = ConditionalMutation { sync, ..ConditionalMutation::new(ROW) };
-    let (request, wanted) = match old {
-        Some(old) => {
-            let predicate = vec![probe.with_value_prefix(old.encode())];
-            (ConditionalMutation { predicate, then: write, ..request }, true)
-        }
-        None => {
-            (ConditionalMutation { predicate: vec![probe], otherwise: write, ..request }, false)
-        }
-    };
-    match table.check_and_mutate_row(request).await {
-        Ok(matched) if matched == wanted => Ok(true),
-        Ok(_) => Ok(read(table).await?.as_ref() == Some(new)),
+    match branch::replace(table, request, probe, old.map(Record::encode), write).await {
+        Ok(true) => Ok(true),
+        Ok(false) => Ok(read(table).await?.as_ref() == Some(new)),
         Err(bigtable::Error::Unknown { .. }) if read(table).await?.as_ref() == Some(new) => {
             Ok(true)
         }
@@ -171,7 +163,7 @@ mod tests {
 
     #[test]
     fn h71_nothing_but_the_renewal_of_a_lease_may_be_lost() {
-        mutants::switch_off_if_told();
+        mutants::switch_off_named_mutant();
         let lead = |attempt| Lead { attempt, resigned: false, address: "a:1".to_owned() };
         let old = record(Some(lead(4)));
         let renewed = Record { lead: Some(lead(5)), ..old.clone() };

@@ -2,6 +2,7 @@
 //! (paper section 2.2, Figure 4).
 //!
 //! ```text
+//! branch   the branch of a conditional mutation that was applied
 //! column   a user's column of a cell, and the name of a table
 //! layout   families, system tables, locality groups
 //! lock     the value of a lock: kind, primary, owner, lifetime
@@ -12,6 +13,7 @@
 //! codec    numbers and lists in bytes
 //! ```
 
+pub(crate) mod branch;
 pub(crate) mod codec;
 pub(crate) mod column;
 pub(crate) mod format;

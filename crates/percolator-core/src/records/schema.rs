@@ -10,6 +10,7 @@ use bigtable::{ConditionalMutation, Mutation, Probe, RowKey, Selection, Syncing}
 use bigtable::{TimeRange, Timestamp};
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::records::branch;
 use crate::records::codec::{Reader, put_bytes16};
 use crate::records::layout::SYSTEM;
 use crate::{Column, Error, InvalidKind, Result};
@@ -17,6 +18,7 @@ use crate::{Column, Error, InvalidKind, Result};
 const ROW: &str = "observers";
 const QUALIFIER: &str = "schema";
 const SWEPT: u8 = 2;
+const PAUSED: u8 = 4;
 
 /// How a column is observed.
 ///
@@ -53,12 +55,20 @@ pub struct Observed {
     pub strength: Strength,
 }
 
+/// What the schema says of an observer beside its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ObserverState {
+    /// Whether the sweep for what it has missed is done.
+    pub(crate) swept: bool,
+    /// Whether it is to run for nothing until it is resumed.
+    pub(crate) paused: bool,
+}
+
 /// A version of the schema.
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
     pub(crate) version: u64,
-    /// Each with whether the sweep for what it has missed is done.
-    pub(crate) entries: BTreeMap<Observed, bool>,
+    pub(crate) entries: BTreeMap<Observed, ObserverState>,
 }
 
 impl Schema {
@@ -74,6 +84,22 @@ impl Schema {
         column: &'a Column,
     ) -> impl Iterator<Item = &'a Observed> + 'a {
         self.entries.keys().filter(move |e| e.column == *column && e.table == table)
+    }
+
+    /// Whether an observer is not to run. All weak observers of a column share one notification, so
+    /// they are paused together.
+    pub(crate) fn is_paused(&self, observed: &Observed) -> bool {
+        let with_it = |e: &Observed| {
+            e.column == observed.column
+                && e.table == observed.table
+                && (e.observer == observed.observer || e.strength == Strength::Weak)
+        };
+        self.entries.iter().any(|(entry, state)| state.paused && with_it(entry))
+    }
+
+    /// Whether any observer is paused.
+    pub(crate) fn pauses(&self) -> bool {
+        self.entries.values().any(|state| state.paused)
     }
 
     /// The next version, with these observers in it.
@@ -97,7 +123,8 @@ impl Schema {
                 ));
             }
             // A weak observer has nothing to catch up with: notifications carry no data.
-            entries.entry(entry.clone()).or_insert(entry.strength == Strength::Weak);
+            let swept = entry.strength == Strength::Weak;
+            entries.entry(entry.clone()).or_insert(ObserverState { swept, paused: false });
         }
         Ok(Schema { version: self.version + 1, entries })
     }
@@ -106,9 +133,10 @@ impl Schema {
         let mut out = BytesMut::new();
         out.put_u64(self.version);
         out.put_u32(u32::try_from(self.entries.len()).expect("observers are registered by hand"));
-        for (Observed { table, column, observer, strength }, swept) in &self.entries {
+        for (Observed { table, column, observer, strength }, state) in &self.entries {
             let weak = u8::from(*strength == Strength::Weak);
-            out.put_u8(weak | if *swept { SWEPT } else { 0 });
+            let swept = if state.swept { SWEPT } else { 0 };
+            out.put_u8(weak | swept | if state.paused { PAUSED } else { 0 });
             put_bytes16(&mut out, table.as_bytes());
             put_bytes16(&mut out, column.as_bytes());
             put_bytes16(&mut out, observer.as_bytes());
@@ -124,7 +152,7 @@ impl Schema {
             let mut entries = BTreeMap::new();
             for _ in 0..count {
                 let flags = reader.u8()?;
-                let strength = match flags & !SWEPT {
+                let strength = match flags & !(SWEPT | PAUSED) {
                     0 => Strength::Strong,
                     1 => Strength::Weak,
                     _ => return None,
@@ -133,7 +161,8 @@ impl Schema {
                 let column = Column::from_stored(reader.bytes16()?);
                 let observer = reader.string16()?;
                 let entry = Observed { table, column, observer, strength };
-                entries.insert(entry, flags & SWEPT != 0);
+                let (swept, paused) = (flags & SWEPT != 0, flags & PAUSED != 0);
+                entries.insert(entry, ObserverState { swept, paused });
             }
             Some(Schema { version, entries })
         };
@@ -156,13 +185,8 @@ impl Schema {
         let write = vec![Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, self.encode())];
         let request =
             ConditionalMutation { sync: Syncing::Always, ..ConditionalMutation::new(ROW) };
-        if old.version == 0 {
-            let request =
-                ConditionalMutation { predicate: vec![probe], otherwise: write, ..request };
-            return Ok(!table.check_and_mutate_row(request).await?);
-        }
-        let predicate = vec![probe.with_value_prefix(old.version.to_be_bytes().to_vec())];
-        let request = ConditionalMutation { predicate, then: write, ..request };
-        Ok(table.check_and_mutate_row(request).await?)
+        let version = old.version.to_be_bytes().to_vec();
+        let old = (old.version > 0).then(|| version.into());
+        Ok(branch::replace(table, request, probe, old, write).await?)
     }
 }

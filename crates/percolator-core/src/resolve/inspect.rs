@@ -4,15 +4,16 @@
 use bigtable::{PageLimit, RowKey, RowRange, Selection, TimeRange, Timestamp};
 use bytes::Bytes;
 
+use crate::gc::unfenced::is_late;
 use crate::observe::notified::notifications;
-use crate::records::column::{Cell, CellName, Table};
+use crate::records::column::{Cell, Table};
 use crate::records::layout::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
 use crate::records::lock::{Kind, Lock};
 use crate::records::write::Write;
 use crate::resolve::verdicts::Verdict;
 use crate::resolve::{OwnStatus, own_status};
 use crate::shared::Shared;
-use crate::{Column, Incarnation, Result};
+use crate::{Column, LockFate, LockView, Result};
 
 /// What a cell holds at one timestamp, in Percolator's own columns.
 ///
@@ -42,6 +43,10 @@ pub struct Moment {
     pub rolled_back: bool,
     /// A notification.
     pub notify: bool,
+    /// Acknowledgements that were committed at that time, of the observers that the schema names
+    /// for the column: each observer with the start timestamp of its run. Changes up to that are
+    /// handled.
+    pub acks: Vec<(String, Timestamp)>,
 }
 
 /// A write record.
@@ -55,66 +60,52 @@ pub struct WriteView {
     pub delete: bool,
 }
 
-/// A lock record.
-///
-/// See [`Moment`] for an example.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LockView {
-    /// The locked cell.
-    pub cell: CellName,
-    /// The start timestamp of the transaction that holds it.
-    pub start_ts: Timestamp,
-    /// Where its primary is; `None` when this is it.
-    pub primary: Option<CellName>,
-    /// Whether commit will delete the cell.
-    pub delete: bool,
-    /// Who holds it.
-    pub owner: Incarnation,
-    /// The owner's wall clock when it last wrote the lock, in milliseconds since 1970.
-    pub wall_ms: u64,
-    /// The value that commit will make visible, if it travels in the lock.
-    pub short_value: Option<Bytes>,
-}
-
-/// What will become of a lock.
-///
-/// See [`Client::lock_fate`](crate::Client::lock_fate).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockFate {
-    /// Its transaction is committed: the next who meets it rolls it forward.
-    RollForward(Timestamp),
-    /// Its transaction was rolled back: the next who meets it removes it.
-    RollBack,
-    /// Its owner is dead: the next who meets it decides, by rolling back.
-    OwnerDead,
-    /// Its owner has a liveness token and may still commit.
-    OwnerAlive,
-}
-
 /// Everything Percolator keeps of a cell, newest first.
 pub(crate) async fn cell_history(
-    _shared: &Shared,
+    shared: &Shared,
     table: &Table,
     row: impl Into<RowKey>,
     column: &Column,
 ) -> Result<Vec<Moment>> {
-    let row = row.into();
-    crate::txn::transaction::check_row(&row)?;
-    let mut select = Selection::default();
+    history(shared, table, &row.into(), column, None).await
+}
+
+/// As [`cell_history`]; with `above` it waits for commits in one step that are pending below that
+/// timestamp.
+pub(super) async fn history(
+    shared: &Shared,
+    table: &Table,
+    row: &RowKey,
+    column: &Column,
+    above: Option<Timestamp>,
+) -> Result<Vec<Moment>> {
+    crate::txn::transaction::check_row(row)?;
+    let schema = shared.learn_schema().await?;
+    let of_column = schema.of(table.name(), column).map(|entry| entry.observer.as_str());
+    let acks: Vec<(Column, &str)> = of_column.map(|name| (column.ack_of(name), name)).collect();
+    let mut select = Selection { above, ..Selection::default() };
     for family in [DATA, LOCK, WRITE, ROLLBACK, NOTIFY] {
         select = select.column(family, column.to_bytes(), TimeRange::ALL, u32::MAX);
     }
-    let found = table.store().read_row(&row, &select).await?;
+    for (ack, _) in &acks {
+        select = select.column(WRITE, ack.to_bytes(), TimeRange::ALL, u32::MAX);
+    }
+    let found = table.store().read_row(row, &select).await?;
     let mut moments = std::collections::BTreeMap::<Timestamp, Moment>::new();
     let mut inline = Vec::new();
     for cell in &found.cells {
         let timestamp = cell.timestamp;
         let fresh = || Moment { timestamp, ..Moment::default() };
         let moment = moments.entry(timestamp).or_insert_with(fresh);
-        if cell.family == DATA {
+        let acknowledges = acks.iter().find(|(ack, _)| *ack.as_bytes() == cell.qualifier);
+        if let Some((_, observer)) = acknowledges {
+            // The acknowledgement is the start timestamp of the transaction that wrote it.
+            let upto = Write::decode(&cell.value)?.start_ts;
+            moment.acks.push(((*observer).to_owned(), upto));
+        } else if cell.family == DATA {
             moment.data = Some(cell.value.clone());
         } else if cell.family == LOCK {
-            let lock = view(table, &row, cell)?;
+            let lock = view(table, row, cell)?;
             moment.data = moment.data.take().or(lock.short_value.clone());
             moment.lock = Some(lock);
         } else if cell.family == WRITE {
@@ -129,7 +120,7 @@ pub(crate) async fn cell_history(
         }
     }
     if table.notifies_apart() {
-        for timestamp in notifications(&Cell::new(table, &row, column)).await? {
+        for timestamp in notifications(&Cell::new(table, row, column)).await? {
             let fresh = || Moment { timestamp, ..Moment::default() };
             moments.entry(timestamp).or_insert_with(fresh).notify = true;
         }
@@ -165,8 +156,67 @@ pub(crate) async fn held_locks(shared: &Shared, limit: usize) -> Result<Vec<Lock
     Ok(locks)
 }
 
+/// How large a table is.
+///
+/// See [`Client::table_size`](crate::Client::table_size).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TableSize {
+    /// Rows with a cell that is not deleted.
+    pub rows: u64,
+    /// The bytes of their keys, and of names and newest values of their cells.
+    pub bytes: u64,
+    /// Whether the whole table was counted.
+    pub whole: bool,
+}
+
+/// Counts the rows of a table, at most so many.
+pub(crate) async fn table_size(
+    shared: &Shared,
+    table: &Table,
+    rows_max: usize,
+) -> Result<TableSize> {
+    let select = Selection::default().family(WRITE, TimeRange::ALL, 1);
+    let select = select.family(DATA, TimeRange::ALL, 1);
+    let mut size = TableSize::default();
+    let mut left = Some(RowRange::all());
+    while let Some(range) = left {
+        let page = table.store().scan(&range, &select, PageLimit::default()).await?;
+        shared.take_turn(page.rows.len()).await;
+        for row in &page.rows {
+            let bytes = bytes_of(row)?;
+            if bytes == 0 {
+                continue;
+            }
+            if size.rows >= rows_max as u64 {
+                return Ok(size);
+            }
+            size.rows += 1;
+            size.bytes += bytes;
+        }
+        left = page.resume;
+    }
+    Ok(TableSize { whole: true, ..size })
+}
+
+/// The bytes of a row's key, and of its cells that are not deleted; zero if there is none.
+fn bytes_of(row: &bigtable::Row) -> Result<u64> {
+    let mut bytes = 0;
+    for cell in row.cells.iter().filter(|cell| cell.family == WRITE) {
+        let write = Write::decode(&cell.value)?;
+        if write.kind == Kind::Delete || Column::from_stored(cell.qualifier.clone()).is_ack() {
+            continue;
+        }
+        let long = || row.newest(&DATA, &cell.qualifier).map_or(0, |data| data.value.len());
+        bytes += cell.qualifier.len() + write.short_value.map_or_else(long, |value| value.len());
+    }
+    Ok(if bytes == 0 { 0 } else { (row.key.as_bytes().len() + bytes) as u64 })
+}
+
 /// What will become of a lock, as far as its primary's row and the lock service say.
 pub(crate) async fn lock_fate(shared: &Shared, lock: &LockView) -> Result<LockFate> {
+    if is_late(shared, lock.start_ts).await? {
+        return Ok(LockFate::RollBack);
+    }
     let name = lock.primary.as_ref().unwrap_or(&lock.cell);
     let table = shared.table(&name.table).await?;
     let primary = Cell { table, row: name.row.clone(), column: name.column.clone() };

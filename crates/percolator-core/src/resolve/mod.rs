@@ -12,20 +12,28 @@
 //! ```
 //!
 //! `suspects` watches locks whose owner may be dead, `verdicts` remembers what became of other
-//! transactions, and `inspect` shows records and locks without changing anything.
+//! transactions, `inspect` shows records and locks without changing anything, and `view` has what
+//! they show. `explain` says what the records of a cell mean, and `on_request` resolves a lock
+//! because an operator asks.
 //!
 //! On a store without a floor a lock from below the last collection is none of this: see
 //! [`is_late`].
 
+pub(crate) mod explain;
 pub(crate) mod inspect;
+pub(crate) mod on_request;
 pub(crate) mod suspects;
 pub(crate) mod verdicts;
+pub(crate) mod view;
+
+use std::time::Duration;
 
 use bigtable::{RowKey, Selection, TimeRange, Timestamp};
 
 use crate::gc::unfenced::{is_late, verdict_on_locks_seen};
 use crate::mutants::{self, off};
 use crate::observe::hints::Hint;
+use crate::records::branch::{Branch, change};
 use crate::records::column::{Cell, Table};
 use crate::records::layout::{LOCK, ROLLBACK, WRITE};
 use crate::records::lock::Lock;
@@ -33,7 +41,8 @@ use crate::records::write::Write;
 use crate::resolve::verdicts::Verdict;
 use crate::shared::Shared;
 use crate::txn::rows::{self, LockedCell, size};
-use crate::{Column, Result};
+use crate::watch::Event;
+use crate::{Column, LockFate, Result};
 
 /// What resolving a lock came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,21 +81,35 @@ enum Status {
 /// Finds out what became of the lock's transaction, decides it if its owner is dead, and
 /// applies the verdict to the row where the lock was met.
 pub(crate) async fn resolve(shared: &Shared, met: &MetLock) -> Result<Resolved> {
+    resolve_since(shared, met, None).await
+}
+
+/// As [`resolve`], for somebody who has waited since then.
+pub(crate) async fn resolve_since(
+    shared: &Shared,
+    met: &MetLock,
+    since: Option<Duration>,
+) -> Result<Resolved> {
     shared.counters().locks_met.bump();
     if is_late(shared, met.start_ts).await? {
+        emit_found(shared, met, since, LockFate::RollBack);
         // What became of its transaction may be collected, in part or all of it.
         apply(shared, met, Verdict::RolledBack).await?;
         return Ok(Resolved::Gone);
     }
     let flight = shared.verdicts().flight(met.start_ts);
-    let verdict = {
+    let Decision { fate, removed } = {
         let _alone = flight.lock().await;
         match shared.verdicts().of(met.start_ts) {
-            Some(verdict) => Some(verdict),
+            Some(verdict) => verdict.into(),
             None => decide(shared, met).await?,
         }
     };
-    let Some(verdict) = verdict else {
+    emit_found(shared, met, since, fate);
+    if removed > 0 {
+        emit_resolved(shared, met.start_ts, Verdict::RolledBack, removed);
+    }
+    let Some(verdict) = verdict_of(fate) else {
         if off(mutants::ALIVE_IS_REMEMBERED) {
             shared.verdicts().remember(met.start_ts, Verdict::RolledBack);
         }
@@ -98,8 +121,55 @@ pub(crate) async fn resolve(shared: &Shared, met: &MetLock) -> Result<Resolved> 
     Ok(Resolved::Gone)
 }
 
-/// The transaction's verdict; `None` while its owner is not suspect.
-async fn decide(shared: &Shared, met: &MetLock) -> Result<Option<Verdict>> {
+/// What was found out about a transaction.
+struct Decision {
+    fate: LockFate,
+    /// How many locks the decision has removed: that of the primary, if it was there.
+    removed: usize,
+}
+
+impl From<Verdict> for Decision {
+    fn from(verdict: Verdict) -> Self {
+        let fate = match verdict {
+            Verdict::Committed(commit_ts) => LockFate::RollForward(commit_ts),
+            Verdict::RolledBack => LockFate::RollBack,
+        };
+        Decision { fate, removed: 0 }
+    }
+}
+
+/// The verdict that a fate comes to; `None` while the owner may still commit.
+fn verdict_of(fate: LockFate) -> Option<Verdict> {
+    match fate {
+        LockFate::RollForward(commit_ts) => Some(Verdict::Committed(commit_ts)),
+        LockFate::RollBack | LockFate::OwnerDead => Some(Verdict::RolledBack),
+        LockFate::OwnerAlive => None,
+    }
+}
+
+fn emit_found(shared: &Shared, met: &MetLock, since: Option<Duration>, fate: LockFate) {
+    let waited = |since| shared.runtime().now().saturating_sub(since);
+    shared.emit(|| Event::LockFound {
+        cell: (&met.cell).into(),
+        lock_ts: met.start_ts,
+        owner: met.lock.owner,
+        waited: since.map_or(Duration::ZERO, waited),
+        fate,
+    });
+}
+
+fn emit_resolved(shared: &Shared, start_ts: Timestamp, verdict: Verdict, cells: usize) {
+    let commit_ts = match verdict {
+        Verdict::Committed(commit_ts) => Some(commit_ts),
+        Verdict::RolledBack => None,
+    };
+    shared.emit(|| Event::Resolved { start_ts, commit_ts, cells });
+}
+
+/// Finds out what will become of the lock: its owner is alive as long as it is not suspect, and
+/// dead once the transaction was rolled back here.
+async fn decide(shared: &Shared, met: &MetLock) -> Result<Decision> {
+    let alive = || Ok(Decision { fate: LockFate::OwnerAlive, removed: 0 });
     let primary = match &met.lock.primary {
         Some(name) => {
             let table = shared.table(&name.table).await?;
@@ -108,33 +178,34 @@ async fn decide(shared: &Shared, met: &MetLock) -> Result<Option<Verdict>> {
         None => met.cell.clone(),
     };
     loop {
-        let (request, won) = match status(shared, &primary, met.start_ts).await? {
-            Status::Decided(verdict) => return Ok(Some(verdict)),
+        let (request, wins) = match status(shared, &primary, met.start_ts).await? {
+            Status::Decided(verdict) => return Ok(verdict.into()),
             Status::Locked(lock) => {
                 if !is_suspect(shared, met.start_ts, true, &lock).await? {
-                    return Ok(None);
+                    return alive();
                 }
                 let (row, column) = (&primary.row, &primary.column);
-                (rows::roll_back_primary_lock(row, column, met.start_ts, &lock), true)
+                (rows::roll_back_primary_lock(row, column, met.start_ts, &lock), Branch::Then)
             }
             Status::Nothing => {
                 // A parallel prewrite of the primary may be on its way (H02); an owner that is
                 // gone or whose lock outlived itself will not be waited for (H03).
                 let waits = off(mutants::MISSING_PRIMARY_WAITS);
                 if waits || !is_suspect(shared, met.start_ts, false, &met.lock).await? {
-                    return Ok(None);
+                    return alive();
                 }
                 let (row, column) = (&primary.row, &primary.column);
-                (rows::roll_back_missing_primary(row, column, met.start_ts), false)
+                (rows::roll_back_missing_primary(row, column, met.start_ts), Branch::Otherwise)
             }
         };
-        if primary.table.store().check_and_mutate_row(request).await? == won {
+        if change(primary.table.store(), request).await? == wins {
             shared.counters().rolled_back.bump();
             tracing::debug!(
                 target: "percolator::resolve", event = "rolled_back",
                 start_ts = met.start_ts.as_u64(), primary = %primary.location(),
             );
-            return Ok(Some(Verdict::RolledBack));
+            let removed = usize::from(wins == Branch::Then);
+            return Ok(Decision { fate: LockFate::OwnerDead, removed });
         }
     }
 }
@@ -145,11 +216,10 @@ async fn status(_shared: &Shared, primary: &Cell, start_ts: Timestamp) -> Result
     let q = || primary.column.to_bytes();
     let at = TimeRange::at(start_ts);
     let locks = if off(mutants::ANY_LOCK_IS_THE_PRIMARY) { TimeRange::ALL } else { at };
-    let records_max = if off(mutants::NEWEST_RECORD_ONLY) { 1 } else { u32::MAX };
     let select = Selection::default()
         .column(LOCK, q(), locks, 1)
         .column(ROLLBACK, q(), at, 1)
-        .column(WRITE, q(), TimeRange::since(start_ts), records_max);
+        .column(WRITE, q(), TimeRange::since(start_ts), u32::MAX);
     let row = primary.table.store().read_row(&primary.row, &select).await?;
     for cell in row.versions(&WRITE, &primary.column.to_bytes()) {
         if Write::decode(&cell.value)?.start_ts == start_ts {
@@ -209,7 +279,9 @@ async fn apply_to_locks_seen(shared: &Shared, met: &MetLock, verdict: Verdict) -
         Some(Verdict::RolledBack) => {
             part(size::roll_back_of_cell);
             let request = rows::roll_back(row, met.start_ts, &cells);
-            table.store().check_and_mutate_row(request).await?;
+            if table.store().check_and_mutate_row(request).await? {
+                emit_resolved(shared, met.start_ts, Verdict::RolledBack, cells.len());
+            }
         }
         Some(Verdict::Committed(commit_ts)) => {
             part(size::commit_of_cell);
@@ -217,7 +289,7 @@ async fn apply_to_locks_seen(shared: &Shared, met: &MetLock, verdict: Verdict) -
                 cells.iter_mut().for_each(|cell| cell.lock.notify = false);
             }
             let request = rows::commit(row, met.start_ts, commit_ts, &cells);
-            if table.store().check_and_mutate_row(request).await? {
+            if change(table.store(), request).await? == Branch::Then {
                 shared.counters().rolled_forward.bump();
                 tracing::debug!(
                     target: "percolator::resolve", event = "rolled_forward",
@@ -228,6 +300,7 @@ async fn apply_to_locks_seen(shared: &Shared, met: &MetLock, verdict: Verdict) -
                     let cell = Cell::new(table, row, column);
                     shared.hints().push(&Hint { cell, at: None });
                 }
+                emit_resolved(shared, met.start_ts, verdict, cells.len());
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Abort by the owner: the primary first, with its tomb, then the others (H01, H24).
 
+use crate::records::branch::{Branch, change};
 use crate::shared::Shared;
-use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::plan::Plan;
 use crate::txn::prewrite::mutate_rows;
+use crate::txn::row_plan::RowPlan;
 use crate::txn::rows;
 
 /// What an abort came to.
@@ -22,9 +24,9 @@ pub(crate) async fn abort(shared: &Shared, plan: &Plan) -> Abort {
     let (primary, start_ts) = (&plan.primary, plan.start_ts);
     let lock = plan.primary_lock();
     let request = rows::abort_primary(&primary.row, &primary.column, start_ts, lock);
-    match primary.table.store().check_and_mutate_row(request).await {
-        Ok(false) => {}
-        Ok(true) => return Abort::AlreadyCommitted,
+    match change(primary.table.store(), request).await {
+        Ok(Branch::Otherwise) => {}
+        Ok(Branch::Then) => return Abort::AlreadyCommitted,
         // Undecided: removing the secondaries now could halve a transaction (H10).
         Err(_) => return Abort::Unreachable,
     }

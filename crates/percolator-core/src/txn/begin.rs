@@ -3,30 +3,46 @@
 use std::sync::Arc;
 
 use bigtable::Timestamp;
+use tracing::field::Empty;
 
 use crate::gc::unfenced::hold_past;
 use crate::mutants::{self, off};
 use crate::shared::Shared;
+use crate::txn::watched::Watched;
 use crate::{Error, Result, Snapshot, Transaction};
 
-/// Begins a transaction.
-pub(crate) async fn begin(shared: &Arc<Shared>) -> Result<Transaction> {
+/// The span of a transaction, from before it has a timestamp until its commit has ended.
+pub(crate) fn span(name: Option<&Arc<str>>, attempt: u32) -> tracing::Span {
+    tracing::debug_span!(
+        target: "percolator::transaction", "percolator.transaction", name = name.map(|name| &**name),
+        attempt, start_ts = Empty, commit_ts = Empty,
+    )
+}
+
+/// Begins a transaction, with the name that a watcher and a trace show.
+pub(crate) async fn begin(shared: &Arc<Shared>, name: Option<&Arc<str>>) -> Result<Transaction> {
+    begin_in(shared, name, span(name, 1)).await
+}
+
+/// As [`begin`], in a span of the caller.
+pub(crate) async fn begin_in(
+    shared: &Arc<Shared>,
+    name: Option<&Arc<str>>,
+    span: tracing::Span,
+) -> Result<Transaction> {
     shared.take_turn(0).await;
     shared.check_open()?;
+    let watched = Watched::begin(shared, name);
     let starting = shared.readers().starting();
-    let mut stamp = shared.oracle().timestamp().await?;
-    if off(mutants::STALE_BEGIN) {
-        // As if it had been asked for ahead, when the transaction before this one began.
-        stamp = match mutants::ask_ahead(shared.incarnation(), stamp) {
-            Some(stale) => stale,
-            None => shared.oracle().timestamp().await?,
-        };
-    }
+    let stamp = shared.oracle().timestamp().await?;
     let open = starting.moved_to(stamp.timestamp);
     // Costs nothing unless observers were registered meanwhile; `notify` must know of them.
     shared.schema(stamp.schema_version).await?;
     shared.counters().begun.bump();
-    Ok(Transaction::new(shared.clone(), stamp, open))
+    span.record("start_ts", stamp.timestamp.as_u64());
+    let mut tx = Transaction::new(shared.clone(), stamp, open);
+    (tx.watched, tx.span) = (watched, span);
+    Ok(tx)
 }
 
 /// A read-only view of the data as it was at `ts`.

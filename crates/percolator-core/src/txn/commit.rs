@@ -12,14 +12,18 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use crate::mutants::{self, off};
 use crate::observe::hints::Hint;
 use crate::observe::leave::leave_notifications;
-use crate::options::Secondaries;
+use crate::options::{CommitPath, Secondaries};
+use crate::records::branch::{Branch, change};
 use crate::records::column::Cell;
 use crate::runtime::{Backoff, ROWS_OF_A_COMMIT};
 use crate::shared::Shared;
@@ -28,8 +32,9 @@ use crate::txn::heartbeat::{Pulse, with_heartbeat};
 use crate::txn::held::may_commit;
 use crate::txn::limits::check_limits;
 use crate::txn::one_step::{Tried, commit_one_step, try_one_step};
-use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::plan::Plan;
 use crate::txn::prewrite::{mutate_rows, prewrite};
+use crate::txn::row_plan::RowPlan;
 use crate::txn::rows;
 use crate::txn::settle::{Settled, settle_refused, settle_without_lock};
 use crate::{AbortReason, Error, InvalidKind, Result, Timestamp, Transaction};
@@ -60,8 +65,6 @@ pub struct Prewritten {
     plan: Plan,
     pulse: Pulse,
     notifications: BTreeSet<Cell>,
-    /// Always `None`: a commit timestamp from before the locks (H08).
-    early: Option<crate::Stamp>,
 }
 
 /// A transaction past its commit point whose secondaries are still locked.
@@ -103,18 +106,24 @@ impl Transaction {
         let shared = self.shared.clone();
         shared.take_turn(ROWS_OF_A_COMMIT).await;
         shared.check_open()?;
+        if let Some(watched) = &mut self.watched {
+            watched.commit_begins(&shared);
+        }
         let Some(plan) = Plan::of(&mut self).await? else {
             return if self.notifications.is_empty() {
                 Ok(self.start_ts())
             } else {
-                shared.background().finish(shared.runtime(), self.commit_notifications()).await
+                let work = self.commit_notifications();
+                shared.background().finish(shared.runtime(), work).await
             };
         };
-        let tried = match try_one_step(&shared, &plan, &self.notifications) {
+        let span = span(&plan.span);
+        let tried = match span.in_scope(|| try_one_step(&shared, &plan, &self.notifications)) {
             Some(Tried::Committed(commit_ts)) => return Ok(commit_ts),
             tried => tried,
         };
-        shared.background().finish(shared.runtime(), self.commit_plan(plan, tried)).await
+        let work = self.commit_plan(plan, tried).instrument(span);
+        shared.background().finish(shared.runtime(), work).await
     }
 
     async fn commit_plan(self, plan: Plan, tried: Option<Tried>) -> Result<Timestamp> {
@@ -158,15 +167,13 @@ impl Transaction {
         }
     }
 
-    async fn prewrite_plan(self, plan: Plan) -> Result<Prewritten> {
+    async fn prewrite_plan(self, mut plan: Plan) -> Result<Prewritten> {
         let Transaction { shared, notifications, .. } = self;
         check_limits(&shared, &plan)?;
+        if let Some(watched) = &mut plan.watched {
+            watched.prewrite_begins(&shared);
+        }
         let mut pulse = Pulse::new(&plan, shared.runtime().now());
-        let early = if off(mutants::COMMIT_TS_FIRST) {
-            shared.oracle().timestamp().await.ok()
-        } else {
-            None
-        };
         let locked = {
             let prewrite = pin!(prewrite(&shared, &plan));
             with_heartbeat(&shared, &plan, &mut pulse, prewrite).await
@@ -174,14 +181,27 @@ impl Transaction {
         if let Err(reason) = locked {
             return Err(give_up(&shared, &plan, reason).await);
         }
-        Ok(Prewritten { shared, plan, pulse, notifications, early })
+        if let Some(watched) = &mut plan.watched {
+            watched.prewrite_ends(&shared);
+        }
+        Ok(Prewritten { shared, plan, pulse, notifications })
     }
 
     /// A transaction that only notifies takes a commit timestamp and has no primary.
     async fn commit_notifications(self) -> Result<Timestamp> {
-        let commit_ts = self.shared.oracle().timestamp().await?.timestamp;
-        leave_notifications(&self.shared, &self.notifications, commit_ts).await?;
-        self.shared.counters().committed.bump();
+        let (shared, cells) = (&self.shared, &self.notifications);
+        let committed = async {
+            let commit_ts = shared.oracle().timestamp().await?.timestamp;
+            leave_notifications(shared, cells, commit_ts).await?;
+            Ok(commit_ts)
+        };
+        let committed = committed.instrument(span(&self.span)).await;
+        if let Some(watched) = &self.watched {
+            watched.notified(shared, self.start_ts(), &committed, cells.iter().cloned());
+        }
+        let commit_ts = committed?;
+        self.span.record("commit_ts", commit_ts.as_u64());
+        shared.counters().committed.bump();
         hint(&self.shared, self.notifications, commit_ts);
         Ok(commit_ts)
     }
@@ -193,12 +213,13 @@ impl Prewritten {
     /// # Errors
     /// [`Error::Aborted`], [`Error::Unknown`].
     pub async fn commit_primary(self) -> Result<PrimaryCommitted> {
-        let Prewritten { shared, plan, mut pulse, notifications, early } = self;
+        let Prewritten { shared, plan, mut pulse, notifications } = self;
         let commit_ts = {
-            let decision = pin!(decide_own(&shared, &plan, &notifications, early));
+            let decision = pin!(decide_own(&shared, &plan, &notifications));
             with_heartbeat(&shared, &plan, &mut pulse, decision).await?
         };
         shared.counters().committed.bump();
+        plan.committed(&shared, commit_ts, CommitPath::TwoPhases, notifications.iter().cloned());
         hint_row(&shared, &plan.rows[plan.primary_row], commit_ts);
         let mut decided = PrimaryCommitted { shared, plan, commit_ts, notifications };
         if decided.plan.rows.len() == 1 {
@@ -226,7 +247,7 @@ impl PrimaryCommitted {
                 |row: &RowPlan| rows::commit(&row.row, start_ts, commit_ts, &row.locked());
             let results = mutate_rows(&self.shared, &self.plan.rows, request).await;
             for (row, result) in self.plan.rows.iter().zip(results) {
-                if matches!(result, Ok(true)) {
+                if matches!(result, Ok(Branch::Then)) {
                     hint_row(&self.shared, row, commit_ts);
                 }
             }
@@ -247,13 +268,8 @@ async fn decide_own(
     shared: &Shared,
     plan: &Plan,
     notifications: &BTreeSet<Cell>,
-    early: Option<crate::Stamp>,
 ) -> Result<Timestamp> {
-    let stamp = match early {
-        Some(early) => Ok(early),
-        None => shared.oracle().timestamp().await,
-    };
-    let stamp = match stamp {
+    let stamp = match shared.oracle().timestamp().await {
         Ok(stamp) => stamp,
         Err(error) => {
             let reason = AbortReason::Oracle(error.to_string());
@@ -314,17 +330,17 @@ async fn commit_point(shared: &Shared, plan: &Plan, commit_ts: Timestamp) -> Res
     let mut asked = false;
     loop {
         let answer = if may_commit(shared, start_ts) {
-            row.table.store().check_and_mutate_row(request.clone()).await
+            change(row.table.store(), request.clone()).await
         } else {
             // As a floor would refuse it.
             Err(bigtable::Error::TooOld { asked: start_ts, floor: start_ts })
         };
         let settled = match answer {
-            Ok(true) => return Ok(commit_ts),
-            Ok(false) if off(mutants::NO_LOCK_MEANS_ABORTED) => {
+            Ok(Branch::Then) => return Ok(commit_ts),
+            Ok(Branch::Otherwise) if off(mutants::NO_LOCK_MEANS_ABORTED) => {
                 Ok(Settled::Aborted(AbortReason::RolledBack))
             }
-            Ok(false) => Box::pin(settle_without_lock(shared, plan, asked)).await,
+            Ok(Branch::Otherwise) => Box::pin(settle_without_lock(shared, plan, asked)).await,
             Err(error) if ends(&error) => {
                 let reason = match error {
                     bigtable::Error::TooOld { .. } => AbortReason::TooOld,
@@ -337,11 +353,9 @@ async fn commit_point(shared: &Shared, plan: &Plan, commit_ts: Timestamp) -> Res
                 Err(Error::Store(error))
             }
         };
-        let why = match settled {
-            Ok(Settled::Committed(commit_ts)) => return Ok(commit_ts),
-            Ok(Settled::Aborted(reason)) => return Err(aborted(shared, plan, reason)),
-            Ok(Settled::Unknown(why)) => return Err(unknown(shared, plan, why)),
-            Ok(Settled::Open(why)) => why.to_owned(),
+        let why = match settled.map(|settled| conclude(shared, plan, settled)) {
+            Ok(ControlFlow::Break(result)) => return result,
+            Ok(ControlFlow::Continue(why)) => why.to_owned(),
             Err(error) => error.without_advice(),
         };
         if runtime.now().saturating_sub(started) > shared.options().commit_deadline {
@@ -360,17 +374,39 @@ async fn give_up(shared: &Shared, plan: &Plan, reason: AbortReason) -> Error {
     aborted(shared, plan, reason)
 }
 
+/// The result of a commit that is settled; why it has none yet.
+pub(crate) fn conclude(
+    shared: &Shared,
+    plan: &Plan,
+    settled: Settled,
+) -> ControlFlow<Result<Timestamp>, &'static str> {
+    ControlFlow::Break(match settled {
+        Settled::Committed(commit_ts) => Ok(commit_ts),
+        Settled::Aborted(reason) => Err(aborted(shared, plan, reason)),
+        Settled::Unknown(why) => Err(unknown(shared, plan, why)),
+        Settled::Open(why) => return ControlFlow::Continue(why),
+    })
+}
+
 pub(crate) fn aborted(shared: &Shared, plan: &Plan, reason: AbortReason) -> Error {
     shared.counters().aborted.bump();
     if matches!(reason, AbortReason::Conflict(_)) {
         shared.counters().conflicts.bump();
     }
-    Error::aborted(plan.start_ts, reason)
+    plan.ended(shared, Error::aborted(plan.start_ts, reason))
 }
 
 pub(crate) fn unknown(shared: &Shared, plan: &Plan, why: String) -> Error {
     shared.counters().unknown.bump();
-    Error::Unknown { start_ts: plan.start_ts, primary: Box::new(plan.primary.location()), why }
+    let primary = Box::new(plan.primary.location());
+    plan.ended(shared, Error::Unknown { start_ts: plan.start_ts, primary, why })
+}
+
+/// The span of a commit within that of its transaction.
+fn span(transaction: &tracing::Span) -> tracing::Span {
+    tracing::debug_span!(
+        target: "percolator::transaction", parent: transaction, "percolator.commit",
+    )
 }
 
 /// Tells this process's workers of cells that were just notified.

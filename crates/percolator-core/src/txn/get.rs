@@ -12,10 +12,11 @@ use crate::mutants::{self, off};
 use crate::records::layout::{DATA, LOCK, WRITE};
 use crate::records::lock::Kind;
 use crate::records::write::Write;
-use crate::resolve::{MetLock, Resolved, resolve};
+use crate::resolve::{MetLock, Resolved, resolve_since};
 use crate::runtime::Backoff;
 use crate::shared::Shared;
 use crate::txn::held::check_held;
+use crate::watch::Access;
 use crate::{Column, Error, Result, Table};
 
 use std::time::Duration;
@@ -41,19 +42,8 @@ pub(crate) enum Patience {
 
 /// A selection that finds locks and the newest write of these columns at `s`; of all if none.
 pub(crate) fn selection(columns: &[Column], s: Timestamp) -> Selection {
-    let upto =
-        if off(mutants::READS_EXCLUDE_S) { TimeRange::below(s) } else { TimeRange::up_to(s) };
-    let mut select = Selection::default();
-    if !off(mutants::READ_BELOW_FLOOR) {
-        select = select.above(s);
-    }
-    if off(mutants::READS_IGNORE_LOCKS) {
-        let one = |select: Selection, c: &Column| select.column(WRITE, c.to_bytes(), upto, 1);
-        return match columns {
-            [] => select.family(WRITE, upto, 1),
-            _ => columns.iter().fold(select, one),
-        };
-    }
+    let upto = TimeRange::up_to(s);
+    let mut select = Selection::default().above(s);
     if columns.is_empty() {
         return select.family(LOCK, upto, u32::MAX).family(WRITE, upto, 1);
     }
@@ -118,6 +108,7 @@ async fn read_cell_waiting(
 ) -> Result<Option<Bytes>> {
     let select = selection(std::slice::from_ref(column), s);
     let mut found = read_unlocked(shared, table, row, &select, Patience::Wait).await?;
+    shared.sample(Access::Read, 1, |_| (table.name(), row));
     debug_assert!(found.cells.len() <= 1, "the newest of one column, and no lock");
     match found.cells.pop() {
         Some(cell) if Write::lies_apart(&cell.value) => value_of(shared, table, row, cell, s).await,
@@ -157,16 +148,11 @@ fn glance(
     column: &Column,
     s: Timestamp,
 ) -> Result<Glanced> {
-    let reads_as_it_should = !off(mutants::READS_EXCLUDE_S)
-        && !off(mutants::READ_BELOW_FLOOR)
-        && !off(mutants::READS_IGNORE_LOCKS);
-    if !reads_as_it_should {
-        return Ok(Glanced::Nothing);
-    }
     let at = Glance { row, qualifier: column.as_bytes(), family: &WRITE, guard: &LOCK, s };
     let glanced = table.store().glance(at).map_err(too_old)?;
     if !matches!(glanced, Glanced::Nothing) {
         shared.counters().reads.bump();
+        shared.sample(Access::Read, 1, |_| (table.name(), row));
     }
     Ok(glanced)
 }
@@ -183,6 +169,7 @@ pub(crate) async fn read_rows(
     shared.take_turn(rows.len()).await;
     shared.counters().reads.bump();
     let found = table.store().read_rows(rows, select).await.map_err(too_old)?;
+    shared.sample(Access::Read, rows.len(), |at| (table.name(), &rows[at]));
     let versions = rows.iter().zip(found).map(async |(row, found)| {
         if found.cells.iter().any(|cell| cell.family == LOCK) {
             read_row(shared, table, row, select, s, patience).await
@@ -204,6 +191,7 @@ pub(crate) async fn read_acknowledged(
     patience: Patience,
 ) -> Result<Vec<Version>> {
     let found = read_unlocked(shared, table, row, &selection(columns, s), patience).await?;
+    shared.sample(Access::Read, 1, |_| (table.name(), row));
     versions(shared, table, &found, s, Column::is_ack).await
 }
 
@@ -259,7 +247,7 @@ pub(crate) async fn versions(
         return Ok(versions);
     }
     let mut select = Selection::default();
-    if !off(mutants::READ_BELOW_FLOOR) && !off(mutants::LONG_VALUE_BELOW_FLOOR) {
+    if !off(mutants::LONG_VALUE_BELOW_FLOOR) {
         select = select.above(s);
     }
     for (index, start_ts) in &long {
@@ -294,7 +282,7 @@ impl<'a> LockWait<'a> {
 
     /// Resolves a lock, or waits a moment for its owner.
     pub(crate) async fn settle(&mut self, met: &MetLock) -> Result<()> {
-        if resolve(self.shared, met).await? == Resolved::Gone {
+        if resolve_since(self.shared, met, self.since).await? == Resolved::Gone {
             return Ok(());
         }
         let runtime = self.shared.runtime();

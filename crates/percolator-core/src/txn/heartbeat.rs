@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 
 use crate::mutants::{self, off};
+use crate::records::branch::{Branch, change};
 use crate::records::lock::Lock;
 use crate::shared::Shared;
 use crate::txn::plan::Plan;
@@ -64,13 +65,13 @@ async fn beat(shared: &Shared, plan: &Plan, pulse: &mut Pulse) {
         let request = rows::heartbeat(row, column, plan.start_ts, &pulse.values, &newer);
         // Before it is sent: this part of the commit may end before the reply comes.
         pulse.values.push(newer);
-        match plan.primary.table.store().check_and_mutate_row(request).await {
-            Ok(true) => {
+        match change(plan.primary.table.store(), request).await {
+            Ok(Branch::Then) => {
                 shared.counters().heartbeats.bump();
                 pulse.values.drain(..pulse.values.len() - 1);
             }
             // Not there yet, or decided: the next beat will tell, and the commit stops it.
-            Ok(false) => drop(pulse.values.pop()),
+            Ok(Branch::Otherwise) => drop(pulse.values.pop()),
             Err(error) if error.is_retryable() => drop(pulse.values.pop()),
             // It may have arrived, or may yet arrive.
             Err(_) => {}

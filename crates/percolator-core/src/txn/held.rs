@@ -10,7 +10,7 @@ use crate::shared::Shared;
 use crate::{Error, Result};
 
 /// Whether records of a transaction may have been collected by now.
-pub(crate) fn is_outlived(shared: &Shared, start_ts: Timestamp) -> bool {
+pub(crate) fn may_be_collected(shared: &Shared, start_ts: Timestamp) -> bool {
     match shared.unfenced() {
         None => start_ts <= shared.services().store.floor(),
         Some(_) => !shared.readers().holds(start_ts),

@@ -9,7 +9,8 @@ use bigtable::{ConditionalMutation, Limits, Mutation, RequestSize, RowKey};
 
 use crate::mutants::{self, off};
 use crate::shared::Shared;
-use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::plan::Plan;
+use crate::txn::row_plan::RowPlan;
 use crate::txn::rows::size;
 use crate::{Error, InvalidKind, Result};
 

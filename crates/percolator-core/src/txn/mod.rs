@@ -12,6 +12,7 @@
 //! commit       the primary's row, then the others      settle     a reply was lost
 //! one_step     both phases in one batch, where store and oracle are in this process
 //! abort        remove one's own locks                  finish     the caller has let go
+//! watched      names, causes and times, for a watcher
 //! rows         the only builder of row operations
 //! ```
 
@@ -30,9 +31,11 @@ pub(crate) mod plan;
 pub(crate) mod predictor;
 pub(crate) mod prewrite;
 pub(crate) mod read_ahead;
+pub(crate) mod row_plan;
 pub(crate) mod rows;
 pub(crate) mod scan;
 pub(crate) mod settle;
 pub(crate) mod snapshot;
 pub(crate) mod transact;
 pub(crate) mod transaction;
+pub(crate) mod watched;

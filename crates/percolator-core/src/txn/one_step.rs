@@ -15,6 +15,7 @@
 //! primary keeps a late request out, as it does a late prewrite (H02).
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,11 +29,12 @@ use crate::records::column::{Cell, Table};
 use crate::records::layout::NOTIFY;
 use crate::runtime::Backoff;
 use crate::shared::Shared;
-use crate::txn::commit::{aborted, hint_row, unknown};
-use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::commit::{aborted, conclude, hint_row, unknown};
+use crate::txn::plan::Plan;
 use crate::txn::prewrite::clear_dead_locks;
+use crate::txn::row_plan::RowPlan;
 use crate::txn::rows;
-use crate::txn::settle::{Settled, settle_without_lock};
+use crate::txn::settle::settle_without_lock;
 use crate::{AbortReason, Column, Error, Oracle, Result, Timestamp};
 
 /// How often the commit is tried again: after a dead lock was cleared, or the store was busy.
@@ -68,6 +70,11 @@ impl Part {
     fn bytes(&self) -> usize {
         let row = self.row.as_bytes().len();
         self.notified.iter().map(|column| row + column.as_bytes().len()).sum()
+    }
+
+    /// The cells that get a weak notification.
+    fn cells(&self) -> impl Iterator<Item = Cell> {
+        self.notified.iter().map(|column| Cell::new(&self.table, &self.row, column))
     }
 }
 
@@ -169,7 +176,7 @@ pub(crate) fn try_one_step(
     let at = Arc::new(OneStep::new(shared, plan, notifications));
     Some(match shared.services().store.try_commit_rows(at.request()) {
         Ok(Ok(RowsOutcome::Committed(commit_ts))) => {
-            Tried::Committed(committed_one_step(shared, &at, commit_ts))
+            Tried::Committed(committed_one_step(shared, plan, &at, commit_ts))
         }
         first => Tried::Goes { on: at, first },
     })
@@ -214,7 +221,7 @@ pub(crate) async fn commit_one_step(
         };
         match answer {
             Ok(RowsOutcome::Committed(commit_ts)) => {
-                return Ok(Some(committed_one_step(shared, &at, commit_ts)));
+                return Ok(Some(committed_one_step(shared, plan, &at, commit_ts)));
             }
             Ok(RowsOutcome::NoTimestamp) => return Ok(None),
             Ok(RowsOutcome::Rejected { row }) => {
@@ -228,12 +235,9 @@ pub(crate) async fn commit_one_step(
             Err(bigtable::Error::TooOld { .. }) => {
                 return Err(aborted(shared, plan, AbortReason::TooOld));
             }
-            Err(bigtable::Error::Unknown { .. }) if off(mutants::UNKNOWN_STEP_MEANS_ABORTED) => {
-                return Err(aborted(shared, plan, AbortReason::RolledBack));
-            }
             Err(bigtable::Error::Unknown { why }) => {
                 let commit_ts = Box::pin(settle_one_step(shared, plan, why)).await?;
-                return Ok(Some(committed_one_step(shared, &at, commit_ts)));
+                return Ok(Some(committed_one_step(shared, plan, &at, commit_ts)));
             }
             Err(error) if !error.is_retryable() => {
                 return Err(aborted(shared, plan, AbortReason::Store(error)));
@@ -267,12 +271,11 @@ async fn settle_one_step(shared: &Shared, plan: &Plan, mut why: String) -> Resul
     let (runtime, started) = (shared.runtime(), shared.runtime().now());
     let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(500));
     loop {
-        match settle_without_lock(shared, plan, true).await {
-            Ok(Settled::Committed(commit_ts)) => return Ok(commit_ts),
-            Ok(Settled::Aborted(reason)) => return Err(aborted(shared, plan, reason)),
-            Ok(Settled::Unknown(why)) => return Err(unknown(shared, plan, why)),
+        let settled = settle_without_lock(shared, plan, true).await;
+        match settled.map(|settled| conclude(shared, plan, settled)) {
+            Ok(ControlFlow::Break(result)) => return result,
             // It arrived a moment ago: the next look finds its record.
-            Ok(Settled::Open(_)) => {}
+            Ok(ControlFlow::Continue(_)) => {}
             // The store answers nothing any more.
             Err(
                 error
@@ -289,15 +292,20 @@ async fn settle_one_step(shared: &Shared, plan: &Plan, mut why: String) -> Resul
     }
 }
 
-fn committed_one_step(shared: &Shared, at: &OneStep, commit_ts: Timestamp) -> Timestamp {
+fn committed_one_step(
+    shared: &Shared,
+    plan: &Plan,
+    at: &OneStep,
+    commit_ts: Timestamp,
+) -> Timestamp {
     shared.counters().committed.bump();
     shared.counters().committed_one_step.bump();
-    for Part { table, row, planned, notified } in &at.rows {
-        if let Some(planned) = planned {
-            hint_row(shared, &at.planned[*planned], commit_ts);
+    plan.committed(shared, commit_ts, CommitPath::OneStep, at.rows.iter().flat_map(Part::cells));
+    for part in &at.rows {
+        if let Some(planned) = part.planned {
+            hint_row(shared, &at.planned[planned], commit_ts);
         }
-        for column in notified {
-            let cell = Cell::new(table, row, column);
+        for cell in part.cells() {
             shared.hints().push(&Hint { cell, at: Some(commit_ts) });
         }
     }

@@ -5,15 +5,16 @@
 
 use std::sync::Arc;
 
-use bigtable::{Mutation, RowKey};
-
 use crate::mutants::{self, off};
+use crate::options::CommitPath;
 use crate::records::column::{Cell, Table};
 use crate::records::lock::{Kind, Lock};
 use crate::records::schema::{Schema, Strength};
 use crate::shared::Shared;
 use crate::txn::open_readers::Open;
-use crate::txn::rows::{LockedCell, NewLock};
+use crate::txn::row_plan::RowPlan;
+use crate::txn::rows::NewLock;
+use crate::txn::watched::Watched;
 use crate::{Error, InvalidKind, Result, Timestamp, Transaction};
 
 /// The rows that a transaction writes, and the cell that decides.
@@ -26,38 +27,12 @@ pub(crate) struct Plan {
     pub(crate) primary_row: usize,
     /// The version of the observer schema that the notify bits follow.
     pub(crate) schema_version: u64,
+    /// What the watcher wants to know, if there is one.
+    pub(crate) watched: Option<Box<Watched>>,
+    /// The transaction's, until its last row is committed.
+    pub(crate) span: tracing::Span,
     /// Keeps the safe point below `start_ts` until the commit has ended.
     _open: Option<Open>,
-}
-
-/// One row of a plan.
-#[derive(Debug, Clone)]
-pub(crate) struct RowPlan {
-    pub(crate) table: Table,
-    pub(crate) row: RowKey,
-    pub(crate) cells: Vec<NewLock>,
-    /// What the commit of the row does besides: it takes away the notification that the transaction
-    /// has handled. Who rolls the row forward leaves it, and then it is found to be stale.
-    pub(crate) handled: Vec<Mutation>,
-}
-
-impl RowPlan {
-    /// Its keys and values, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        let value = |cell: &NewLock| {
-            let (long, short) = (&cell.long_value, &cell.lock.short_value);
-            long.as_ref().or(short.as_ref()).map_or(0, bytes::Bytes::len)
-        };
-        let cell = |cell: &NewLock| cell.column.as_bytes().len() + value(cell);
-        self.row.as_bytes().len() + self.cells.iter().map(cell).sum::<usize>()
-    }
-
-    /// The row's cells as commit and rollback need them.
-    pub(crate) fn locked(&self) -> Vec<LockedCell> {
-        let locked =
-            |cell: &NewLock| LockedCell { column: cell.column.clone(), lock: cell.lock.clone() };
-        self.cells.iter().map(locked).collect()
-    }
 }
 
 impl Plan {
@@ -115,8 +90,45 @@ impl Plan {
         }
         rows[primary_row].handled = std::mem::take(&mut tx.handled);
         let (start_ts, schema_version) = (tx.start_ts(), schema.version);
-        let (_open, rows) = (tx.open.take(), Arc::new(rows));
-        Ok(Some(Plan { start_ts, primary, rows, primary_row, schema_version, _open }))
+        let span = std::mem::replace(&mut tx.span, tracing::Span::none());
+        let (_open, watched, rows) = (tx.open.take(), tx.watched.take(), Arc::new(rows));
+        Ok(Some(Plan {
+            start_ts,
+            primary,
+            rows,
+            primary_row,
+            schema_version,
+            watched,
+            span,
+            _open,
+        }))
+    }
+
+    /// Notes that the commit point has passed, for the watcher and the trace.
+    pub(crate) fn committed(
+        &self,
+        shared: &Shared,
+        commit_ts: Timestamp,
+        path: CommitPath,
+        notified: impl Iterator<Item = Cell>,
+    ) {
+        self.span.record("commit_ts", commit_ts.as_u64());
+        if let Some(watched) = &self.watched {
+            let (at, notified) = ((self.start_ts, commit_ts), notified.collect::<Vec<_>>());
+            watched.committed(shared, at, path, &self.rows, &notified);
+        }
+    }
+
+    /// Notes that the commit has failed, for the watcher and the trace. Returns why.
+    pub(crate) fn ended(&self, shared: &Shared, why: Error) -> Error {
+        let (start_ts, conflict) = (self.start_ts.as_u64(), why.is_conflict());
+        tracing::debug!(
+            target: "percolator::transaction", event = "commit_failed", start_ts, conflict, error = %why,
+        );
+        if let Some(watched) = &self.watched {
+            watched.ended(shared, self.start_ts, &why);
+        }
+        why
     }
 
     /// The plan's primary lock, as prewrite places it.

@@ -11,13 +11,15 @@ use std::time::Duration;
 use bigtable::{ConditionalMutation, Selection, TimeRange};
 
 use crate::mutants::{self, off};
+use crate::records::branch::{Branch, change, change_each};
 use crate::records::column::Cell;
 use crate::records::layout::{LOCK, ROLLBACK, WRITE};
 use crate::records::write::Write;
 use crate::resolve::{MetLock, Resolved, resolve};
 use crate::runtime::Backoff;
 use crate::shared::Shared;
-use crate::txn::plan::{Plan, RowPlan};
+use crate::txn::plan::Plan;
+use crate::txn::row_plan::RowPlan;
 use crate::txn::rows;
 use crate::{AbortReason, Column, Conflict, Error, Result, Timestamp};
 
@@ -48,10 +50,10 @@ pub(crate) async fn prewrite(shared: &Shared, plan: &Plan) -> Result<(), AbortRe
     };
     let results = mutate_rows(shared, &plan.rows, request).await;
     if looks {
-        let outrun = results.iter().filter(|result| matches!(result, Ok(true))).count();
+        let outrun = results.iter().filter(|result| matches!(result, Ok(Branch::Then))).count();
         shared.counters().looks_outrun.add(outrun as u64);
     }
-    let unlocked = plan.rows.iter().zip(results).filter(|(_, result)| !locked(result));
+    let unlocked = plan.rows.iter().zip(results).filter(|(_, result)| !is_locked(result));
     let retries = unlocked.map(|(row, result)| retry_prewrite(shared, plan.start_ts, row, result));
     futures::future::try_join_all(retries).await?;
     Ok(())
@@ -81,14 +83,14 @@ pub(crate) async fn mutate_rows(
     _shared: &Shared,
     rows: &[RowPlan],
     request: impl Fn(&RowPlan) -> ConditionalMutation,
-) -> Vec<bigtable::Result<bool>> {
+) -> Vec<bigtable::Result<Branch>> {
     if let [row] = rows {
-        return vec![row.table.store().check_and_mutate_row(request(row)).await];
+        return vec![change(row.table.store(), request(row)).await];
     }
     let tables = rows.chunk_by(|a, b| a.table == b.table);
     let batches = tables.map(|rows| {
         let requests = rows.iter().map(&request).collect();
-        rows[0].table.store().check_and_mutate_rows(requests)
+        change_each(rows[0].table.store(), requests)
     });
     let results: Vec<_> = futures::future::join_all(batches).await.into_iter().flatten().collect();
     assert_eq!(results.len(), rows.len(), "the store gave each mutation one result");
@@ -100,26 +102,26 @@ async fn retry_prewrite(
     shared: &Shared,
     start_ts: Timestamp,
     row: &RowPlan,
-    mut result: bigtable::Result<bool>,
+    mut result: bigtable::Result<Branch>,
 ) -> Result<(), AbortReason> {
     let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
     for _ in 1..TRIES_MAX {
         match result {
-            Ok(false) => return Ok(()),
-            Ok(true) if clear_dead_locks(shared, start_ts, row).await? => return Ok(()),
-            Ok(true) => {}
+            Ok(Branch::Otherwise) => return Ok(()),
+            Ok(Branch::Then) if clear_dead_locks(shared, start_ts, row).await? => return Ok(()),
+            Ok(Branch::Then) => {}
             Err(bigtable::Error::TooOld { .. }) => return Err(AbortReason::TooOld),
             Err(error) if is_final(&error) => return Err(AbortReason::Store(error)),
             // Prewrite can be repeated whatever became of the first request (H23).
             Err(_) => shared.runtime().sleep(backoff.step(&**shared.runtime())).await,
         }
         let request = rows::prewrite(&row.row, start_ts, &row.cells);
-        result = row.table.store().check_and_mutate_row(request).await;
+        result = change(row.table.store(), request).await;
     }
     match result {
-        Ok(false) => Ok(()),
-        Ok(true) if clear_dead_locks(shared, start_ts, row).await? => Ok(()),
-        Ok(true) => Err(AbortReason::Store(bigtable::Error::Unavailable {
+        Ok(Branch::Otherwise) => Ok(()),
+        Ok(Branch::Then) if clear_dead_locks(shared, start_ts, row).await? => Ok(()),
+        Ok(Branch::Then) => Err(AbortReason::Store(bigtable::Error::Unavailable {
             why: format!("row {} stayed contended", row.row),
         })),
         Err(error) => Err(AbortReason::Store(error)),
@@ -176,8 +178,9 @@ pub(crate) async fn clear_dead_locks(
     Ok(false)
 }
 
-fn locked(result: &bigtable::Result<bool>) -> bool {
-    matches!(result, Ok(false))
+/// Whether a prewrite placed its locks: nothing was in the way.
+fn is_locked(result: &bigtable::Result<Branch>) -> bool {
+    matches!(result, Ok(Branch::Otherwise))
 }
 
 /// Whether asking again is of no use.

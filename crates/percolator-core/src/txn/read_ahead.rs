@@ -17,6 +17,7 @@ use crate::records::layout::{LOCK, WRITE};
 use crate::shared::Shared;
 use crate::txn::get::{read_cell, selection, versions};
 use crate::txn::predictor::Cache;
+use crate::watch::Access;
 use crate::{Column, Result, Table};
 
 /// Reads a cell at `s`, out of what the transaction has read already or with what it may read
@@ -70,6 +71,7 @@ async fn fetch(
     shared.take_turn(0).await;
     shared.counters().reads.bump();
     let read = table.store().read_row(row, &select).await.map_err(crate::txn::get::too_old)?;
+    shared.sample(Access::Read, 1, |_| (table.name(), row));
     let locks = read.cells.iter().filter(|cell| cell.family == LOCK);
     let locked: BTreeSet<Column> =
         locks.map(|cell| Column::from_stored(cell.qualifier.clone())).collect();

@@ -67,8 +67,7 @@ pub(crate) fn prewrite(
     start_ts: Timestamp,
     cells: &[NewLock],
 ) -> ConditionalMutation {
-    let above = (!off(mutants::PREWRITE_BELOW_FLOOR)).then_some(start_ts);
-    let predicate = prewrite_predicate(start_ts, cells);
+    let (above, predicate) = (Some(start_ts), prewrite_predicate(start_ts, cells));
     let mut request = ConditionalMutation { above, predicate, ..ConditionalMutation::new(row) };
     for NewLock { column, lock, long_value, .. } in cells {
         let q = || column.to_bytes();
@@ -89,15 +88,11 @@ pub(crate) fn prewrite_predicate(start_ts: Timestamp, cells: &[NewLock]) -> Vec<
     let mut predicate = Vec::with_capacity(3 * cells.len());
     for NewLock { column, .. } in cells {
         let q = || column.to_bytes();
-        let probes = [
-            (Probe::new(LOCK, q(), TimeRange::ALL), mutants::PREWRITE_IGNORES_LOCKS),
-            (Probe::new(ROLLBACK, q(), TimeRange::at(start_ts)), mutants::PREWRITE_IGNORES_TOMBS),
-            (Probe::new(WRITE, q(), TimeRange::since(start_ts)), mutants::PREWRITE_IGNORES_WRITES),
-        ];
-        predicate.extend(probes.into_iter().filter(|(_, m)| !off(*m)).map(|(probe, _)| probe));
-        if off(mutants::FIRST_CELL_STANDS_FOR_ALL) {
-            break;
-        }
+        predicate.extend([
+            Probe::new(LOCK, q(), TimeRange::ALL),
+            Probe::new(ROLLBACK, q(), TimeRange::at(start_ts)),
+            Probe::new(WRITE, q(), TimeRange::since(start_ts)),
+        ]);
     }
     predicate
 }
@@ -130,9 +125,7 @@ fn push_commit(
     let write = Write { start_ts, kind: lock.kind, short_value: lock.short_value.clone() };
     effect.push(Mutation::set(WRITE, q(), commit_ts, write.encode()));
     if lock.notify {
-        if !off(mutants::COMMIT_FORGETS_NOTIFY) {
-            effect.push(Mutation::set(NOTIFY, q(), commit_ts, Bytes::new()));
-        }
+        effect.push(Mutation::set(NOTIFY, q(), commit_ts, Bytes::new()));
         // No other writer is undecided: the row has, or had until now, no lock but this one's.
         effect.push(Mutation::delete(NOTIFY, q(), TimeRange::below(commit_ts)));
     }
@@ -152,9 +145,6 @@ pub(crate) fn commit(
     for LockedCell { column, lock } in cells {
         request.then.push(Mutation::delete(LOCK, column.to_bytes(), TimeRange::at(start_ts)));
         push_commit(&mut request.then, column, lock, start_ts, commit_ts);
-    }
-    if off(mutants::BLIND_COMMIT) {
-        request.otherwise = request.then.clone();
     }
     request
 }
@@ -198,12 +188,7 @@ pub(crate) fn roll_back_primary_lock(
     let predicate = vec![this_lock(start_ts, lock)];
     let mut request = ConditionalMutation { predicate, ..ConditionalMutation::new(row) };
     request.then.extend(undo(primary, start_ts, lock));
-    if !off(mutants::NO_TOMB_ON_ROLLBACK) {
-        request.then.push(tomb(primary, start_ts));
-    }
-    if off(mutants::BLIND_ROLLBACK) {
-        request.otherwise = request.then.clone();
-    }
+    request.then.push(tomb(primary, start_ts));
     request
 }
 
@@ -216,11 +201,7 @@ pub(crate) fn roll_back_missing_primary(
 ) -> ConditionalMutation {
     ConditionalMutation {
         predicate: vec![primary_lock(start_ts), committed(primary, start_ts)],
-        otherwise: if off(mutants::NO_TOMB_ON_MISSING_PRIMARY) {
-            Vec::new()
-        } else {
-            vec![tomb(primary, start_ts)]
-        },
+        otherwise: vec![tomb(primary, start_ts)],
         ..ConditionalMutation::new(row)
     }
 }
@@ -255,12 +236,9 @@ pub(crate) fn heartbeat(
     old: &[Lock],
     new: &Lock,
 ) -> ConditionalMutation {
-    let then = vec![Mutation::set(LOCK, primary.to_bytes(), start_ts, new.encode())];
-    let otherwise = if off(mutants::BLIND_HEARTBEAT) { then.clone() } else { Vec::new() };
     ConditionalMutation {
         predicate: old.iter().map(|old| this_lock(start_ts, old)).collect(),
-        then,
-        otherwise,
+        then: vec![Mutation::set(LOCK, primary.to_bytes(), start_ts, new.encode())],
         ..ConditionalMutation::new(row)
     }
 }

@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 use bigtable::{PageLimit, RowKey, RowRange, Timestamp};
 use bytes::Bytes;
 
-use crate::mutants::{self, off};
 use crate::records::layout::LOCK;
 use crate::shared::Shared;
 use crate::txn::buffer::Buffer;
 use crate::txn::get::{Patience, read_row, selection, too_old, versions};
 use crate::txn::held::check_held;
+use crate::watch::Access;
 use crate::{Column, Result, Table};
 
 /// A row that a scan returned: its live cells, sorted by column.
@@ -157,22 +157,16 @@ impl<'a> Scan<'a> {
         self.shared.take_turn(page.rows.len()).await;
         // Also of the rows that are not there.
         check_held(self.shared, self.s)?;
+        let read = &page.rows;
+        let at = |row: usize| (self.table.name(), &read[row].key);
+        self.shared.sample(Access::Read, read.len(), at);
         let mut rows = Vec::with_capacity(page.rows.len());
         for found in page.rows {
-            let locked = |all: bool| {
-                let mut cells = found.cells.iter().map(|cell| cell.family == LOCK);
-                if all { cells.all(|lock| lock) } else { cells.any(|lock| lock) }
-            };
-            if off(mutants::SCAN_WITHOUT_LOCK_ROWS) && locked(true) {
-                continue;
-            }
-            let versions = match locked(false) {
-                true if off(mutants::SCAN_RESUMES_PAST_LOCKS) => continue,
-                true => {
-                    let (row, s) = (&found.key, self.s);
-                    read_row(self.shared, &self.table, row, &select, s, Patience::Wait).await?
-                }
-                false => versions(self.shared, &self.table, &found, self.s, |_| true).await?,
+            let versions = if found.cells.iter().any(|cell| cell.family == LOCK) {
+                let (row, s) = (&found.key, self.s);
+                read_row(self.shared, &self.table, row, &select, s, Patience::Wait).await?
+            } else {
+                versions(self.shared, &self.table, &found, self.s, |_| true).await?
             };
             let live = versions.into_iter().filter(|v| self.wants(&v.column));
             let cells = live.filter_map(|v| Some((v.column, v.value?))).collect();

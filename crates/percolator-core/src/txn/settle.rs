@@ -7,11 +7,12 @@
 use bigtable::ConditionalMutation;
 
 use crate::mutants::{self, off};
+use crate::records::branch::{Branch, change};
 use crate::resolve::verdicts::Verdict;
 use crate::resolve::{OwnStatus, own_status};
 use crate::shared::Shared;
 use crate::txn::abort::{Abort, abort};
-use crate::txn::held::is_outlived;
+use crate::txn::held::may_be_collected;
 use crate::txn::plan::Plan;
 use crate::txn::rows;
 use crate::{AbortReason, Result, Timestamp};
@@ -51,7 +52,7 @@ pub(crate) async fn settle_without_lock(
     let (primary, start_ts) = (&plan.primary, plan.start_ts);
     let status = own_status(shared, primary, start_ts).await?;
     // After the look: what was collected since is in it.
-    let outlived = || is_outlived(shared, start_ts) && !off(mutants::COLLECTED_MEANS_ABORTED);
+    let outlived = || may_be_collected(shared, start_ts) && !off(mutants::COLLECTED_MEANS_ABORTED);
     let rolled_back = match status {
         OwnStatus::Decided(Verdict::Committed(commit_ts)) => {
             return Ok(Settled::Committed(commit_ts));
@@ -70,13 +71,14 @@ pub(crate) async fn settle_without_lock(
                 above: (asked && !off(mutants::COLLECTED_MEANS_ABORTED)).then_some(start_ts),
                 ..rows::roll_back_missing_primary(row, column, start_ts)
             };
-            match primary.table.store().check_and_mutate_row(request).await {
+            match change(primary.table.store(), request).await {
                 Err(bigtable::Error::TooOld { .. }) => return Ok(Settled::collected()),
                 // A store without a floor refuses no request, so its answer proves nothing.
                 Ok(_) if asked && shared.unfenced().is_some() && outlived() => {
                     return Ok(Settled::collected());
                 }
-                found => !found?,
+                // A tomb is there now.
+                placed => placed? == Branch::Otherwise,
             }
         }
     };
@@ -102,7 +104,7 @@ pub(crate) async fn settle_refused(
     }
     let aborted = abort(shared, plan).await;
     // Where no floor refuses an earlier request, it may have come and gone since the look.
-    let unsure = asked && shared.unfenced().is_some() && is_outlived(shared, plan.start_ts);
+    let unsure = asked && shared.unfenced().is_some() && may_be_collected(shared, plan.start_ts);
     match aborted {
         Abort::Done if unsure => settle_without_lock(shared, plan, asked).await,
         Abort::Done => Ok(Settled::Aborted(reason)),

@@ -27,6 +27,14 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Snapshot(Transaction);
 
+/// A snapshot reads wherever a function takes a transaction to read in. Nothing can be written
+/// through it: that takes `&mut Transaction`.
+impl AsRef<Transaction> for Snapshot {
+    fn as_ref(&self) -> &Transaction {
+        &self.0
+    }
+}
+
 impl Snapshot {
     pub(crate) fn new(shared: Arc<Shared>, timestamp: Timestamp, open: Open) -> Self {
         Snapshot(Transaction::new(shared, Stamp { timestamp, schema_version: 0 }, open))

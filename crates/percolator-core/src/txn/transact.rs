@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bigtable::Timestamp;
 use bigtable::sync::locked;
+use tracing::{Instrument, Span};
 
 use crate::runtime::Backoff;
 use crate::shared::Shared;
-use crate::txn::begin::begin;
+use crate::txn::begin::{begin_in, span};
 use crate::{Error, InvalidKind, Result, Transaction};
 
 /// One attempt of [`Client::transact`](crate::Client::transact): the transaction that its closure
@@ -67,7 +68,11 @@ const BACKOFF_MAX: Duration = Duration::from_millis(500);
 /// Runs `work` in a transaction and commits it. After an abort the closure runs again, from
 /// scratch and with a new start timestamp, so that it reads what the winner wrote (H22); never
 /// after an unknown outcome.
-pub(crate) async fn transact<T, F, W>(shared: &Arc<Shared>, work: F) -> Result<Receipt<T>>
+pub(crate) async fn transact<T, F, W>(
+    shared: &Arc<Shared>,
+    name: Option<&Arc<str>>,
+    work: F,
+) -> Result<Receipt<T>>
 where
     F: Fn(Attempt) -> W,
     W: Future<Output = Result<T>>,
@@ -75,27 +80,37 @@ where
     let mut backoff = Backoff::new(Duration::from_micros(500), BACKOFF_MAX);
     let mut attempt = 1;
     loop {
-        let error = match try_once(shared, &work).await {
+        let span = span(name, attempt);
+        let error = match try_once(shared, name, &work, span.clone()).await {
             Ok(receipt) => return Ok(receipt),
             Err(error) => error,
         };
         if !error.is_retryable() || attempt >= shared.options().attempts_max {
             return Err(error);
         }
-        attempt += 1;
         let pause = backoff.step(&**shared.runtime());
+        tracing::debug!(
+            target: "percolator::transaction", parent: &span, event = "retry", attempt, %error, ?pause,
+        );
+        drop(span);
+        attempt += 1;
         shared.runtime().sleep(pause).await;
     }
 }
 
-async fn try_once<T, F, W>(shared: &Arc<Shared>, work: &F) -> Result<Receipt<T>>
+async fn try_once<T, F, W>(
+    shared: &Arc<Shared>,
+    name: Option<&Arc<str>>,
+    work: &F,
+    span: Span,
+) -> Result<Receipt<T>>
 where
     F: Fn(Attempt) -> W,
     W: Future<Output = Result<T>>,
 {
     let home = Arc::new(Mutex::new(None));
-    let tx = Some(begin(shared).await?);
-    let value = work(Attempt { tx, home: home.clone() }).await?;
+    let tx = Some(begin_in(shared, name, span.clone()).await?);
+    let value = work(Attempt { tx, home: home.clone() }).instrument(span).await?;
     let tx = locked(&home).take();
     let kept = || {
         Error::invalid(InvalidKind::Transaction, "the closure kept its transaction: let go of it")

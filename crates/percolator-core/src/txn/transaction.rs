@@ -20,6 +20,7 @@ use crate::txn::get::{Patience, read_cell, read_rows, selection};
 use crate::txn::open_readers::Open;
 use crate::txn::predictor::Cache;
 use crate::txn::read_ahead::read_ahead;
+use crate::txn::watched::Watched;
 use crate::{Column, Error, InvalidKind, Result, Scan, Table};
 
 /// A transaction with snapshot isolation: it reads the data as of its start timestamp, and its
@@ -66,6 +67,10 @@ pub struct Transaction {
     pub(crate) crew: Option<Arc<Crew>>,
     /// Keeps the safe point below; goes on to the plan.
     pub(crate) open: Option<Open>,
+    /// What the watcher wants to know, if there is one.
+    pub(crate) watched: Option<Box<Watched>>,
+    /// Of the whole transaction; for its commit.
+    pub(crate) span: tracing::Span,
     reads_own_writes: bool,
     cache: Cache,
 }
@@ -83,6 +88,8 @@ impl Transaction {
             looked_at: None,
             crew: None,
             open: Some(open),
+            watched: None,
+            span: tracing::Span::none(),
             reads_own_writes: true,
         }
     }

@@ -217,7 +217,7 @@ impl StoreLayer for Other {
 }
 
 #[test]
-fn whoever_opens_a_database_later_notifies_where_its_notifications_lie() {
+fn a_client_that_opens_a_database_later_notifies_where_its_notifications_lie() {
     run_both(async |world| {
         let client = world.client().await;
         let services =

@@ -10,7 +10,7 @@ use percolator_core::testing::VirtualRuntime;
 use percolator_core::{Error, Incarnation, Oracle, Runtime, Stamp, Timestamp, WindowOracle};
 
 use crate::faults::LOCK;
-use crate::world::{BAL, get, run, set, switch_off_if_told, writing};
+use crate::world::{BAL, get, run, set, switch_off_named_mutant, writing};
 
 fn after(ts: Timestamp) -> Timestamp {
     Timestamp::new(ts.as_u64() + 1).unwrap()
@@ -107,7 +107,7 @@ fn h44_threads_that_race_for_small_windows_get_each_timestamp_once() {
 fn h59_an_old_version_comes_with_timestamps_below_the_sweep_s() {
     const RAISES: u64 = 2000;
     const ASKERS: usize = 3;
-    switch_off_if_told();
+    switch_off_named_mutant();
     let store = bigtable::MemoryStore::new();
     let oracle = block_on(WindowOracle::open(&store, Incarnation(1))).unwrap();
     let (over, all_here) = (AtomicBool::new(false), Barrier::new(ASKERS + 1));

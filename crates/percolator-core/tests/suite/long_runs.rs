@@ -230,7 +230,7 @@ fn stop_within_abandons_a_run_that_hangs_and_the_next_worker_handles_the_change(
 }
 
 #[test]
-fn an_observer_is_told_to_come_to_an_end() {
+fn an_observer_is_asked_to_come_to_an_end() {
     run_both(async |world| {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();

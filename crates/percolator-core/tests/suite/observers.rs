@@ -201,7 +201,7 @@ impl Oracle for Moody {
 }
 
 #[test]
-fn h60_a_write_while_an_observers_timestamp_is_on_its_way_is_handled() {
+fn h60_a_write_while_an_observers_timestamp_is_in_flight_is_handled() {
     run_both(async |world| {
         let writer = world.client().await;
         let table = writer.table("t").await.unwrap();

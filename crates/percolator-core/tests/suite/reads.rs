@@ -246,7 +246,7 @@ fn h34_a_transaction_seen_alive_and_committed_later_is_read_as_committed() {
 }
 
 #[test]
-fn h37_a_transaction_reads_its_own_writes_unless_told_otherwise() {
+fn h37_a_transaction_reads_its_own_writes_unless_asked_otherwise() {
     run(async |world| {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();

@@ -171,7 +171,7 @@ fn a_retired_observer_leaves_nothing_to_wait_for() {
 }
 
 #[test]
-fn wait_idle_waits_for_work_under_way_and_for_its_consequences() {
+fn wait_idle_waits_for_work_in_flight_and_for_its_consequences() {
     run_both(async |world| {
         let client = world.client().await;
         let table = client.table("t").await.unwrap();

@@ -66,7 +66,7 @@ pub(crate) fn run_unfenced<T>(life: Duration, test: impl AsyncFnOnce(World) -> T
 }
 
 /// Switches off the defence that the environment names, if any.
-pub(crate) fn switch_off_if_told() {
+pub(crate) fn switch_off_named_mutant() {
     #[cfg(mutants)]
     if let Ok(name) = std::env::var("PERCOLATOR_MUTANT") {
         assert!(percolator_core::mutants::switch_off(&name), "no mutant {name}");
@@ -74,7 +74,7 @@ pub(crate) fn switch_off_if_told() {
 }
 
 fn run_over<T>(store: Arc<dyn Store>, seed: u64, test: impl AsyncFnOnce(World) -> T) -> T {
-    switch_off_if_told();
+    switch_off_named_mutant();
     let runtime = VirtualRuntime::new(seed);
     runtime.clone().block_on(async move { test(World::open(runtime, store).await).await })
 }

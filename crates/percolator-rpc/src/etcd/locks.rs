@@ -36,9 +36,9 @@ const MEMBERS_MAX: usize = 64;
 /// ```
 #[derive(Debug, Clone)]
 pub struct EtcdOptions {
-    /// All keys begin with it: one for each store.
+    /// All keys begin with it: one for each store. Default: `"percolator/"`.
     pub prefix: String,
-    /// How long after a process's death its token is gone: 2 s to 600 s.
+    /// How long after a process's death its token is gone: 2 s to 600 s. Default: 6 s.
     pub lifetime: Duration,
 }
 

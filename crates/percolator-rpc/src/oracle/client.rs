@@ -27,14 +27,15 @@ const ADDRESSES_MAX: usize = 64;
 /// ```
 #[derive(Debug, Clone)]
 pub struct RemoteOracleOptions {
-    /// How long a caller waits at least before it is told that no oracle answers; longer by up to
-    /// `attempt`.
+    /// How long a caller waits at least before its error says that no oracle answers; longer by up
+    /// to `attempt`. Default: 10 s.
     pub deadline: Duration,
-    /// How long one connection may take to come about, and one request to be answered.
+    /// How long one connection may take to come about, and one request to be answered. Default:
+    /// 1 s.
     pub attempt: Duration,
-    /// Most callers at a time; others are refused at once.
+    /// Most callers at a time; others are refused at once. Default: 1,000,000 callers.
     pub callers_max: usize,
-    /// Certificates that both sides must show; plain text without.
+    /// Certificates that both sides must show; plain text without. Default: `None`.
     pub tls: Option<Tls>,
 }
 

@@ -40,11 +40,11 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Debug, Clone)]
 pub struct OracleServerOptions {
-    /// Most clients at a time; others are refused and try elsewhere.
+    /// Most clients at a time; others are refused and try elsewhere. Default: 10,000 clients.
     pub clients_max: usize,
-    /// Certificates that both sides must show; plain text without.
+    /// Certificates that both sides must show; plain text without. Default: `None`.
     pub tls: Option<Tls>,
-    /// Allows plain text on an address that other machines can reach.
+    /// Allows plain text on an address that other machines can reach. Default: `false`.
     pub plaintext_beyond_loopback: bool,
 }
 

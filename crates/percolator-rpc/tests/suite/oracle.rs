@@ -141,7 +141,7 @@ async fn h41_a_leader_that_lost_the_store_refuses_and_its_clients_go_to_the_next
 }
 
 #[tokio::test]
-async fn an_oracle_that_is_not_there_is_told_with_address_and_remedy() {
+async fn an_oracle_that_is_not_there_is_reported_with_address_and_remedy() {
     let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let options = RemoteOracleOptions {
         deadline: Duration::from_millis(50),

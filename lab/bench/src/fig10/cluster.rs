@@ -11,8 +11,8 @@ use crate::processes::Driver;
 use crate::server::{ANY_PORT, Server};
 use crate::system::shared_clock;
 
-use super::Settings;
 use super::series::Series;
+use super::settings::Settings;
 
 /// A commit survives the death of the table server, not that of the machine.
 const DURABILITY: [&str; 2] = ["--durability", "buffered"];

@@ -7,7 +7,8 @@ use crate::plot::{Axis, Chart, Point, Reference, Role, Series as Line, Unit};
 use crate::report::{Bar, Figure, Report};
 use crate::statistics::Estimate;
 
-use super::{Outcome, Round, Settings, worker};
+use super::settings::Settings;
+use super::{Outcome, Round, worker};
 
 /// What is left when a third of the capacity is away, at least.
 const LEFT_MIN: f64 = 0.66;

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_missing_is_named_with_the_remedy() {
+    fn a_missing_rival_is_named_with_the_remedy() {
         let error = DuckDb::version("/nonexistent/python").unwrap_err();
         assert!(error.contains("/nonexistent/python") && error.contains("pip install"), "{error}");
     }

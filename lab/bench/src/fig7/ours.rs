@@ -16,7 +16,7 @@ use rand::{Rng, SeedableRng};
 use tokio::sync::Semaphore;
 
 use crate::spy::{Operations, Seen, Spy, Watch};
-use crate::statistics::is_late;
+use crate::statistics::{is_late, quantile};
 use crate::system;
 
 /// How many changes may wait for the workers while documents are loaded as fast as it goes.
@@ -80,13 +80,13 @@ impl Offered {
 
     /// Whether the generator was too late for the delays to mean anything.
     pub(super) fn is_late(&self) -> bool {
-        let delay = |share| super::quantile(&self.delays, share).unwrap_or(0.0);
+        let delay = |share| quantile(&self.delays, share).unwrap_or(0.0);
         is_late(self.lateness.map(|late| late.as_secs_f64()), [0.5, 0.99].map(delay))
     }
 
-    pub(super) fn lateness_told(&self) -> String {
+    pub(super) fn describe_lateness(&self) -> String {
         let [half, most] = self.lateness.map(|late| late.as_secs_f64() * 1000.0);
-        let p99 = super::quantile(&self.delays, 0.99).unwrap_or(0.0) * 1000.0;
+        let p99 = quantile(&self.delays, 0.99).unwrap_or(0.0) * 1000.0;
         format!("p50 {half:.2} ms, p99 {most:.2} ms late; documents' delay p99 {p99:.2} ms")
     }
 }

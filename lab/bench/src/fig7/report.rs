@@ -6,13 +6,11 @@ use serde_json::{Value, json};
 use super::duckdb::ROWS_OF_DUCKDB;
 use super::ours::{Offered, Work};
 use super::rivals::Cycle;
-use super::{
-    Fig7, GROWTH_MAX, Outcome, Purpose, RivalOutcome, Round, SHARES, THREADS, paper, quantile,
-};
+use super::{Fig7, GROWTH_MAX, Outcome, Purpose, RivalOutcome, Round, SHARES, THREADS, paper};
 use crate::plot::{Axis, Bar, BarSeries, Bars, Chart, Point, Reference, Role, Series, Unit};
 use crate::report::Bar::{AtLeast, AtMost};
 use crate::report::{Figure, Report};
-use crate::statistics::Estimate;
+use crate::statistics::{Estimate, quantile};
 
 /// Most operations on the store for each document.
 const OPERATIONS_MAX: f64 = 12.0;

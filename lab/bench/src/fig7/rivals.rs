@@ -10,6 +10,7 @@ use clustering::{Corpus, Document, KEYS_AT_FIRST, rule};
 
 use super::duckdb::{Carried, DuckDb};
 use super::engine::Engine;
+use crate::statistics::quantile;
 use crate::system;
 
 /// How many cycles there are at least at each crawl rate.
@@ -200,7 +201,7 @@ impl Rival {
             let ended = ended - started;
             let delay = |n: u64| ended.saturating_sub(due(n + 1)).as_secs_f64();
             let cycle: Vec<f64> = (taken..arrived).rev().map(delay).collect();
-            medians.extend(super::quantile(&cycle, 0.5));
+            medians.extend(quantile(&cycle, 0.5));
             delays.extend(cycle);
             taken = arrived;
         }

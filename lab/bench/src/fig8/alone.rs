@@ -8,9 +8,9 @@ use percolator::{Options, Percolator};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use super::cells::{Cells, Place};
+use super::caller::{Caller, TEN, Work};
+use super::cells::{Cells, Held, Place};
 use super::embedded::{Switches, bare, packs, raw, transactions, twice, two_phases};
-use super::{Caller, Held, TEN, Work};
 
 /// Arms that can be alone, reads first.
 pub(crate) const ALONE: [&str; 14] = [

@@ -10,13 +10,14 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use tempfile::TempDir;
 
+use super::caller::Work;
 use super::cells::{Cells, Place};
 use super::embedded::{
     Switches, bare, optimistic, packs, raw, single_writer, transactions, twice, two_phases,
 };
 use super::postgres::Rows;
 use super::remote::{self, Emulator};
-use super::{Beside, Fig8, Work};
+use super::{Beside, Fig8};
 use crate::Turns;
 use crate::server::Server;
 use crate::turns::{Others, Start};

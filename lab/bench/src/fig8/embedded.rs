@@ -19,7 +19,7 @@ use fjall::KeyspaceCreateOptions;
 use percolator::transaction::CommitPath;
 use percolator::{Client, Options, Percolator};
 
-use super::CELLS_MAX;
+use super::caller::CELLS_MAX;
 use super::cells::{NEWEST, Place, VERSIONS, pack_versions};
 
 /// New cells of a keyspace in memory, before they are written out as a sorted run.

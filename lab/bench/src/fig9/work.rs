@@ -28,7 +28,7 @@ use crate::server::{ANY_PORT, Server};
 use crate::system::{Spent, descendants_cpu};
 use crate::turns::histogram;
 
-use super::Store;
+use super::store::Store;
 
 /// Memory for blocks of the embedded store; PostgreSQL has four times as much.
 const CACHE_BYTES: u64 = 128 << 20;

@@ -30,12 +30,12 @@ mod hand_off;
 mod scanners;
 mod starts;
 mod throughput;
+mod workers;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use percolator::{Percolator, Registration, WorkerOptions, Workers};
 use percolator_cli::context::Context;
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -54,11 +54,7 @@ use hand_off::HandOff;
 use scanners::Scanners;
 use starts::{Part, Starts, Way, Writer};
 use throughput::Throughput;
-
-/// How many workers, and callers of transactions that are compared with them.
-const WORKERS: usize = 4;
-/// Callers of transactions that get into each other's way.
-const CALLERS: usize = 16;
+use workers::{CALLERS, WORKERS};
 
 /// What is done over and over in a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,14 +168,6 @@ const QUANTILES: [f64; 13] = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8
 pub(crate) struct Notify {
     #[command(flatten)]
     measure: Measure,
-}
-
-/// Starts workers that are told by hints, and waits until they have nothing to do.
-async fn idle_workers(db: &Percolator, observers: Vec<Registration>) -> anyhow::Result<Workers> {
-    let options = WorkerOptions { threads: WORKERS, ..WorkerOptions::default() };
-    let workers = db.observe(observers, options).await?;
-    db.wait_idle(None).await?;
-    Ok(workers)
 }
 
 /// All experiments.

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 mod cycles;
 
-use super::report;
+use super::findings::report;
 use crate::history::{Finding, Outcome};
 use cycles::{Edge, Kind};
 

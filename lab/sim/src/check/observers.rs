@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bigtable::Timestamp;
 
 use super::facts::Facts;
-use super::{name, property, report};
+use super::findings::{name, report};
+use super::property;
 use crate::history::{Cell, Finding, History, Outcome, Record};
 
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::facts::Facts;
-use super::{name, property, report};
+use super::findings::{name, report};
+use super::property;
 use crate::history::Finding;
 
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {

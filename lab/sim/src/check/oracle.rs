@@ -7,7 +7,8 @@ use std::time::Duration;
 use bigtable::Timestamp;
 
 use super::facts::Facts;
-use super::{property, report};
+use super::findings::report;
+use super::property;
 use crate::history::Finding;
 
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {

@@ -10,7 +10,8 @@ use bigtable::{
 };
 use bytes::Bytes;
 
-use super::{property, report};
+use super::findings::report;
+use super::property;
 use crate::history::Finding;
 use crate::names::NOTIFY_TABLE;
 

@@ -5,7 +5,8 @@
 use bigtable::Timestamp;
 
 use super::facts::Facts;
-use super::{property, report};
+use super::findings::report;
+use super::property;
 use crate::history::{Finding, Outcome};
 
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use bigtable::Timestamp;
 
 use super::facts::{Facts, TxnFacts};
-use super::{name, property, report};
+use super::findings::{name, report};
+use super::property;
 use crate::history::{Cell, Finding, Op};
 
 /// A cell, ordered so that the rows of a column lie side by side: table, column, row.

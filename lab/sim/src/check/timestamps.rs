@@ -1,7 +1,8 @@
 //! All start and commit timestamps are distinct, and each transaction's start comes first (H29).
 
 use super::facts::Facts;
-use super::{property, report};
+use super::findings::report;
+use super::property;
 use crate::history::Finding;
 
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {

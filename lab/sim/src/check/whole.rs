@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use super::facts::{Facts, TxnFacts};
-use super::{name, property, report};
+use super::findings::{name, report};
+use super::property;
 use crate::history::Finding;
 
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {

@@ -124,12 +124,12 @@ impl World {
 
     async fn process(&self) -> Result<Process> {
         let end = End::new(&self.wire);
-        let services = Services {
+        let services = crate::mutated::services(Services {
             store: Arc::new(WireStore { inner: self.store.clone(), end: end.clone() }),
             oracle: Arc::new(WireOracle { inner: self.oracle.clone(), end: end.clone() }),
             locks: self.locks.clone(),
             runtime: Arc::new(self.runtime.clone()),
-        };
+        });
         let client = Client::open(services, Options::default()).await?;
         open_tables(&client, &self.cells).await?;
         Ok(Process { client, end })

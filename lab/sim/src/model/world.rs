@@ -191,7 +191,7 @@ impl World {
 
     fn client(&self, actor: Actor) -> Result<Client> {
         let way = Way { exchange: self.exchange.clone(), actor };
-        let services = Services {
+        let services = crate::mutated::services(Services {
             store: Arc::new(ParkedStore {
                 inner: self.store.clone(),
                 way: way.clone(),
@@ -200,7 +200,7 @@ impl World {
             oracle: Arc::new(ParkedOracle { inner: self.oracle.clone(), way: way.clone() }),
             locks: Arc::new(ParkedLocks { inner: self.locks.clone(), way: way.clone() }),
             runtime: Arc::new(ParkedRuntime { way }),
-        };
+        });
         // The longest that others believe, so that heartbeats are far away.
         let lock_lifetime = std::time::Duration::from_secs(600);
         let client =

@@ -29,7 +29,7 @@ use crate::book::{Log, Session};
 use crate::history::{Cell, Finding, Run};
 use crate::names::{ACK, COLUMNS, OBSERVERS, TABLES, cell as named, row_key};
 use crate::tally::Sometimes;
-use crate::workload::cell;
+use crate::workload::cell::cell;
 use crate::world::World;
 
 const TABLE: u8 = 7;
@@ -61,6 +61,10 @@ pub(crate) enum Observers {
     /// One of those that share a column, and nothing else.
     One,
 }
+
+/// The observers that are paused now and then: several of one column, a fragile one, a weak one,
+/// and the batching one.
+pub(crate) const PAUSED: &[u8] = &[COUNTING, 2, 5, 6, 7, LATE];
 
 /// The strong observers, each with the table and the column it observes.
 pub(crate) const OBSERVED: &[(u8, (u8, u8))] = &[

@@ -5,7 +5,7 @@ use futures::future::join;
 use percolator_core::Result;
 
 use crate::book::{Session, Tx};
-use crate::workload::cell;
+use crate::workload::cell::cell;
 
 const SET: u8 = 6;
 const SKEW: u8 = 8;

@@ -8,7 +8,8 @@ use percolator_core::Result;
 
 use crate::book::{Log, Session};
 use crate::history::{Cell, Finding};
-use crate::workload::{Kind, cell};
+use crate::workload::cell::cell;
+use crate::workload::mix::Kind;
 
 const BANKS: [u8; 2] = [2, 3];
 const ACCOUNTS: u64 = 6;

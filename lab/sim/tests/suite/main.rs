@@ -4,7 +4,9 @@
 
 mod hazards;
 
-use percolator_sim::{Regression, Totals, regressions, run_seed};
+use std::collections::BTreeSet;
+
+use percolator_sim::{Regression, Totals, regressions, run_seed, run_watched};
 
 const SEEDS: u64 = 50;
 
@@ -24,6 +26,40 @@ fn nothing_is_found_wrong_and_the_same_seed_gives_the_same_run() {
     assert!((1..SEEDS).contains(&totals.by_priority), "{totals:?}");
     assert!(totals.committed > 10 * SEEDS && totals.skews > 0, "{totals:?}");
     assert!(totals.faults.iter().filter(|count| **count > 0).count() > 10, "{totals:?}");
+}
+
+/// The kinds of events that these worlds make.
+const KINDS: [&str; 17] = [
+    "collected",
+    "committed",
+    "conflicted",
+    "ended",
+    "failed",
+    "found alive",
+    "found committed",
+    "found dead",
+    "found rolled back",
+    "interrupted",
+    "notified",
+    "ran",
+    "rolled back",
+    "rolled forward",
+    "sampled",
+    "set aside",
+    "unknown",
+];
+
+#[test]
+fn a_watcher_changes_nothing_and_sees_what_the_store_shows() {
+    let mut kinds = BTreeSet::new();
+    for seed in 0..SEEDS {
+        let (alone, (watched, events)) = (run_seed(seed, false), run_watched(seed));
+        assert_eq!(watched.hash, alone.hash, "seed {seed}");
+        assert_eq!(watched.totals, alone.totals, "seed {seed}");
+        assert!(events.wrong.is_empty(), "seed {seed}: {:?}", events.wrong);
+        kinds.extend(events.kinds);
+    }
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), KINDS);
 }
 
 #[test]

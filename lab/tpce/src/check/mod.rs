@@ -30,7 +30,7 @@ pub(crate) use books::Books;
 use books::Indices;
 
 /// How many violations of each check are told.
-const TOLD_MAX: usize = 5;
+const REPORTED_MAX: usize = 5;
 
 /// Something that must not be.
 ///
@@ -113,8 +113,8 @@ impl Found {
         let count = self.counts.entry(check).or_default();
         *count += 1;
         match *count {
-            ..=TOLD_MAX => self.violations.push(Violation { check, what: what() }),
-            count if count == TOLD_MAX + 1 => {
+            ..=REPORTED_MAX => self.violations.push(Violation { check, what: what() }),
+            count if count == REPORTED_MAX + 1 => {
                 self.violations.push(Violation { check, what: "and more".to_owned() });
             }
             _ => {}

@@ -122,7 +122,7 @@ async fn a_pending_order_of_a_completed_trade() {
 }
 
 #[tokio::test]
-async fn a_volume_that_nobody_told() {
+async fn a_volume_that_nobody_reported() {
     let bed = Bed::new().await;
     bed.set(keys::last_trade(1), &VOL, &5_i64).await;
     bed.only('f').await;

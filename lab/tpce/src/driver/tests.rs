@@ -49,7 +49,7 @@ async fn an_open_loop_measures_from_when_requests_are_due() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_does_not_keep_up_is_told_so_and_its_books_are_in_order() {
+async fn a_driver_that_does_not_keep_up_says_so_and_its_books_are_in_order() {
     let exchange = exchange().await;
     let error = exchange.open(1e6, Duration::from_secs(60)).await.unwrap_err();
     assert!(matches!(error, Error::Saturated { waiting } if waiting > 200), "{error}");

@@ -11,10 +11,10 @@ use crate::generate;
 use crate::model::{Definition, Value};
 use crate::{Error, Result, Scale};
 
+use super::failure::of_postgres;
 use super::functions;
 use super::pool::connect;
 use super::server::Server;
-use super::told;
 
 /// How much of a table is sent at a time.
 const COPY_BYTES: usize = 1 << 18;
@@ -39,7 +39,7 @@ const INDICES: [&str; 13] = [
 pub(super) async fn load(server: &Server, scale: Scale) -> Result<()> {
     let client = connect(server.socket()).await?;
     for table in Definition::all() {
-        client.batch_execute(&create(table)).await.map_err(told)?;
+        client.batch_execute(&create(table)).await.map_err(of_postgres)?;
     }
     let mut buffers = BTreeMap::<&'static str, String>::new();
     for row in generate::rows(scale) {
@@ -55,18 +55,18 @@ pub(super) async fn load(server: &Server, scale: Scale) -> Result<()> {
     }
     for table in Definition::all() {
         let key = format!("ALTER TABLE {} ADD PRIMARY KEY ({})", table.table, table.key.join(", "));
-        client.batch_execute(&key).await.map_err(told)?;
+        client.batch_execute(&key).await.map_err(of_postgres)?;
     }
     for index in INDICES {
-        client.batch_execute(index).await.map_err(told)?;
+        client.batch_execute(index).await.map_err(of_postgres)?;
     }
     let first = scale.trades() + 1;
     let numbers = format!("CREATE TABLE numbers AS SELECT {first}::bigint AS next");
-    client.batch_execute(&numbers).await.map_err(told)?;
+    client.batch_execute(&numbers).await.map_err(of_postgres)?;
     for functions in functions::DEFINITIONS {
-        client.batch_execute(functions).await.map_err(told)?;
+        client.batch_execute(functions).await.map_err(of_postgres)?;
     }
-    client.batch_execute("VACUUM ANALYZE").await.map_err(told)?;
+    client.batch_execute("VACUUM ANALYZE").await.map_err(of_postgres)?;
     Ok(())
 }
 
@@ -103,10 +103,10 @@ fn line(buffer: &mut String, values: &[Value<'_>]) {
 
 async fn copy(client: &Client, table: &str, lines: String) -> Result<()> {
     let statement = format!("COPY {table} FROM STDIN");
-    let sink = client.copy_in::<_, Bytes>(&statement).await.map_err(told)?;
+    let sink = client.copy_in::<_, Bytes>(&statement).await.map_err(of_postgres)?;
     let mut sink = std::pin::pin!(sink);
-    sink.send(Bytes::from(lines)).await.map_err(told)?;
-    sink.finish().await.map_err(told)?;
+    sink.send(Bytes::from(lines)).await.map_err(of_postgres)?;
+    sink.finish().await.map_err(of_postgres)?;
     Ok::<(), Error>(())
 }
 

@@ -15,6 +15,7 @@
 //! Percolator's do.
 
 mod books;
+mod failure;
 mod functions;
 mod load;
 mod pool;
@@ -27,8 +28,9 @@ use async_trait::async_trait;
 use crate::backend::{Backend, Failed};
 use crate::check::Books;
 use crate::request::{Answer, Request};
-use crate::{Error, Exchange, Result, Scale};
+use crate::{Exchange, Result, Scale};
 
+use failure::of_postgres;
 use pool::Pool;
 
 impl Exchange {
@@ -74,24 +76,17 @@ impl Backend for OnPostgres {
 
     async fn reserve(&self, count: u64) -> Result<u64> {
         let connection = self.pool.take().await?;
-        let row = connection.client.query_one(RESERVE, &[&(count as i64)]).await.map_err(told)?;
+        let row =
+            connection.client.query_one(RESERVE, &[&(count as i64)]).await.map_err(of_postgres)?;
         self.pool.put(connection);
         Ok(row.get::<_, i64>(0) as u64)
     }
 
     async fn books(&self) -> Result<Books> {
         let connection = self.pool.take().await?;
-        let books = books::read(&connection.client).await.map_err(told)?;
+        let books = books::read(&connection.client).await.map_err(of_postgres)?;
         self.pool.put(connection);
         Ok(books)
-    }
-}
-
-/// An error of PostgreSQL, with what it says itself: the client's own text leaves that out.
-fn told(error: tokio_postgres::Error) -> Error {
-    match error.as_db_error() {
-        Some(db) => Error::Postgres(db.to_string()),
-        None => Error::Postgres(error.to_string()),
     }
 }
 

@@ -10,8 +10,8 @@ use tokio_postgres::{Client, NoTls};
 use crate::Result;
 use crate::backend::{Failed, Why};
 
+use super::failure::of_postgres;
 use super::functions::Functions;
-use super::told;
 
 /// How many connections there are at most; whoever comes later waits for one. More would only make
 /// the processes of the server wait for each other.
@@ -46,7 +46,7 @@ impl Pool {
             return Ok(Connection { client, functions, _permit });
         }
         let client = connect(&self.socket).await?;
-        let functions = Functions::prepare(&client).await.map_err(told)?;
+        let functions = Functions::prepare(&client).await.map_err(of_postgres)?;
         Ok(Connection { client, functions, _permit })
     }
 
@@ -61,7 +61,7 @@ impl Pool {
 pub(super) async fn connect(socket: &Path) -> Result<Client> {
     let mut config = tokio_postgres::Config::new();
     config.host_path(socket).user("postgres").dbname("postgres");
-    let (client, connection) = config.connect(NoTls).await.map_err(told)?;
+    let (client, connection) = config.connect(NoTls).await.map_err(of_postgres)?;
     // Ends when the client is dropped; what goes wrong shows in the client's own answers.
     tokio::spawn(async move {
         let _ = connection.await;
@@ -81,7 +81,7 @@ impl From<tokio_postgres::Error> for Failed {
             Some(code) if conflicts.contains(code) => Why::Conflict,
             _ => Why::Lasting,
         };
-        Failed { why, error: told(error) }
+        Failed { why, error: of_postgres(error) }
     }
 }
 

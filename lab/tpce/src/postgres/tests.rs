@@ -30,7 +30,7 @@ fn server(dir: &tempfile::TempDir) -> Option<Server> {
 }
 
 /// What of an answer must be the same everywhere.
-fn told(mut answer: Answer) -> Answer {
+fn comparable(mut answer: Answer) -> Answer {
     answer.reads = crate::Reads::default();
     answer.accepted.sort_by_key(|order| order.t);
     answer
@@ -51,8 +51,8 @@ async fn both_stores_answer_alike() {
     for i in 0..2_200 {
         let mut request = floor.next().unwrap();
         *seen.entry(sort(&request)).or_default() += 1;
-        let answer = told(here.attempt(&request).await.unwrap());
-        let other = told(there.attempt(&request).await.unwrap());
+        let answer = comparable(here.attempt(&request).await.unwrap());
+        let other = comparable(there.attempt(&request).await.unwrap());
         assert_eq!(answer, other, "request {i}: {request:?}");
         floor.done(&request, &answer);
         // Asked again, an order or a result finds that it was taken.
@@ -60,9 +60,9 @@ async fn both_stores_answer_alike() {
             order.maybe_done = true;
         }
         if matches!(request, Request::TradeOrder(_) | Request::TradeResult(_)) {
-            let answer = told(here.attempt(&request).await.unwrap());
+            let answer = comparable(here.attempt(&request).await.unwrap());
             assert!(answer.unchanged, "request {i}, again: {request:?}");
-            assert_eq!(answer, told(there.attempt(&request).await.unwrap()), "{request:?}");
+            assert_eq!(answer, comparable(there.attempt(&request).await.unwrap()), "{request:?}");
         }
     }
     // Ten types, four of Trade-Lookup, three of Trade-Update, and all tables that are maintained.

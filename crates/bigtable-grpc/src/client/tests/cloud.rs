@@ -95,7 +95,7 @@ async fn who_may_not_warm_up_may_still_read() {
 }
 
 #[tokio::test]
-async fn families_that_may_not_be_created_are_told() {
+async fn families_that_may_not_be_created_are_named() {
     let (data, admin, source) = (Script::default(), Script::default(), Arc::default());
     let store = store(&data, &admin, &source, "bigtable://p/i").await.unwrap();
     admin.play(|play| {

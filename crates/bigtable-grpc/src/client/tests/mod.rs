@@ -4,6 +4,7 @@
 mod batches;
 mod cloud;
 mod conformance;
+mod failures;
 mod filters;
 mod merging;
 mod pool;
@@ -11,4 +12,3 @@ mod reads;
 mod resending;
 mod runtimes;
 mod script;
-mod told;

@@ -85,7 +85,7 @@ async fn who_fills_a_request_may_end_before_it_is_answered() {
 }
 
 #[test]
-fn without_the_runtime_of_the_store_callers_are_told() {
+fn without_the_runtime_of_the_store_callers_get_an_error() {
     let home = runtime();
     let script = Script::default();
     let table = home.block_on(open(&script));

@@ -105,7 +105,7 @@ impl Plan {
         let oracles: Vec<String> = self.oracles.iter().map(ToString::to_string).collect();
         let search = fs::canonicalize(place.dir())?.join("search");
         let mut set =
-            |key, value: &str| settings.set("cluster up", key, value).map_err(config::told);
+            |key, value: &str| settings.set("cluster up", key, value).map_err(config::with_advice);
         set("store", &self.store)?;
         set("oracles", &oracles.join(","))?;
         set("app.search", &search.display().to_string())?;

@@ -90,13 +90,13 @@ pub(super) async fn show(context: &Context, place: &Place, plan: &Plan) -> anyho
 async fn leader(place: &Place) -> anyhow::Result<Option<String>> {
     // Whatever the environment says: this cluster is meant.
     let mut config = Config::default();
-    config.add_file(&place.settings_file()).map_err(config::told)?;
+    config.add_file(&place.settings_file()).map_err(config::with_advice)?;
     let ask = async {
         let store = config.open_store().await?;
         OracleNode::leader(&*store).await
     };
     match tokio::time::timeout(LEADER_MAX, ask).await {
         Ok(leader) => Ok(leader?),
-        Err(_) => anyhow::bail!("{} did not answer", config.store().map_err(config::told)?),
+        Err(_) => anyhow::bail!("{} did not answer", config.store().map_err(config::with_advice)?),
     }
 }

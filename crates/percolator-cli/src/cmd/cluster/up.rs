@@ -178,7 +178,7 @@ async fn someone_leads(plan: &Plan) -> anyhow::Result<()> {
     let options = RemoteOracleOptions { deadline: LEADER_MAX, ..RemoteOracleOptions::default() };
     let oracle = RemoteOracle::new(addresses, options)?;
     let begun = Instant::now();
-    oracle.peek().await.map_err(config::told)?;
+    oracle.peek().await.map_err(config::with_advice)?;
     tracing::info!(target: "percolator::cluster", event = "oracle_leads", waited = ?begun.elapsed());
     Ok(())
 }

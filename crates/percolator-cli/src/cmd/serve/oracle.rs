@@ -20,7 +20,7 @@ use crate::cmd::serve::asked_to_end;
 use crate::cmd::serve::tls::TlsArgs;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::store::Durability;
+use crate::store::{Durability, listen_at};
 
 /// Serve timestamps, or stand by to do so.
 ///
@@ -115,6 +115,8 @@ impl Oracle {
             upkeep_tables: percolator::store::upkeep_tables(),
             ..bigtable_fjall::Options::default()
         };
-        Ok(Arc::new(FjallStore::open(dir, options)?))
+        let store = Arc::new(FjallStore::open(dir, options)?);
+        listen_at(None, dir);
+        Ok(store)
     }
 }

@@ -13,7 +13,7 @@ use crate::cmd::serve::asked_to_end;
 use crate::cmd::serve::tls::TlsArgs;
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
-use crate::store::Durability;
+use crate::store::{Durability, listen_at};
 
 /// How long requests that run may take to end after SIGTERM.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
@@ -67,6 +67,7 @@ impl Table {
             ..bigtable_fjall::Options::default()
         };
         let server = Server::open(&self.data, options).await?;
+        listen_at(None, &self.data);
         let address = listener.local_addr()?;
         let out = context.out;
         if out.json {

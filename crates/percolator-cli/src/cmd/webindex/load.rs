@@ -1,6 +1,7 @@
 //! What changes the pages of an index: load and remove.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
@@ -10,6 +11,7 @@ use webindex::{LoadOptions, LoadReport, Mirror, Progress};
 
 use crate::cmd::webindex::Index;
 use crate::cmd::webindex::work::{counters, drive, wait};
+use crate::console::{ConsoleArgs, Shown};
 use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::{Out, grouped};
@@ -56,6 +58,8 @@ pub(crate) struct Load {
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
+    console: ConsoleArgs,
+    #[command(flatten)]
     store: StoreArgs,
 }
 
@@ -74,7 +78,16 @@ impl Load {
                 "name a directory with HTML files; `percolator webindex generate DIR` makes one",
             ));
         }
-        let index = Index::open(&self.store.synced_at_end()).await?;
+        let recorder = self.console.recorder();
+        let store = self.console.watched(&self.store.synced_at_end(), recorder.as_ref());
+        let (place, index) = (store.place()?, Arc::new(Index::open(&store).await?));
+        let shown = Shown {
+            db: index.database(),
+            recorder: recorder.as_ref(),
+            place: Some(&place),
+            index: Some(&index),
+        };
+        let consoles = self.console.listen(context, shown).await?;
         let options = LoadOptions {
             exclude: self.exclude.clone(),
             limit: self.limit,
@@ -104,6 +117,7 @@ impl Load {
         } else {
             context.out.line(&load_table(&report, seconds))?
         }
+        drop(consoles);
         index.stop().await;
         let refused = report.mirror.is_some_and(|mirror| mirror.refused.is_some());
         Ok(if refused || (report.warnings > 0 && self.strict) { Exit::No } else { Exit::Done })

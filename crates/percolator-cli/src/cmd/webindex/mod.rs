@@ -9,6 +9,8 @@ use clap::Subcommand;
 
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::owner::asked;
+use crate::program::Elsewhere;
 
 pub(crate) use ask::{print_cluster, print_hits};
 pub(crate) use load::warn_of;
@@ -37,8 +39,27 @@ pub(crate) enum Webindex {
 }
 
 impl Webindex {
+    /// Where the command runs if another process has its directory open.
+    pub(crate) fn elsewhere(&self) -> Elsewhere {
+        match self {
+            Webindex::Search(_) | Webindex::Page(_) | Webindex::Cluster(_) | Webindex::Stats(_) => {
+                Elsewhere::Reads
+            }
+            // They change or read the whole index, and wait for observers that run beside them.
+            Webindex::Load(_)
+            | Webindex::Remove(_)
+            | Webindex::Rank(_)
+            | Webindex::Recrawl(_)
+            | Webindex::Verify(_)
+            | Webindex::Generate(_) => Elsewhere::Nowhere,
+        }
+    }
+
     pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
-        use_small_pages();
+        // A process that runs the command for another one keeps its memory as it is.
+        if asked::current().is_none() {
+            use_small_pages();
+        }
         match self {
             Webindex::Load(load) => load.run(context).await,
             Webindex::Remove(remove) => remove.run(context).await,

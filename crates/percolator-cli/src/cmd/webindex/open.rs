@@ -8,6 +8,7 @@ use webindex::search::SearchIndex;
 use webindex::{SEARCH_DIR, WebIndex};
 
 use crate::exit::Failure;
+use crate::owner::asked;
 use crate::store::{Place, StoreArgs, check_there, in_batches};
 
 /// Size of the store's cache in bytes, half of the default: the search index and the loader's
@@ -45,6 +46,13 @@ impl Index {
 
     /// Opens the index in a store that is open: in a cluster other processes run its observers.
     pub(crate) async fn at(db: Percolator, place: &Place) -> anyhow::Result<WebIndex> {
+        if let Some(asked) = asked::current() {
+            // Its observers run in this process already, or in none. They alone make a search
+            // index.
+            let dir = asked.dir().join(SEARCH_DIR);
+            let search = SearchIndex::open_existing(&dir).is_ok().then_some(dir);
+            return Ok(WebIndex::connect(db, search.as_deref()).await?);
+        }
         match place {
             Place::Directory(dir) => Index::over(db, dir).await,
             Place::Cluster(config) => Ok(WebIndex::connect(db, search_dir(config)).await?),
@@ -92,6 +100,12 @@ pub(crate) async fn search_only(store: &StoreArgs) -> anyhow::Result<SearchIndex
 
 /// Has the observers of a store make its search index anew, and waits until they have.
 async fn complete(store: &StoreArgs) -> anyhow::Result<()> {
+    if asked::current().is_some() {
+        return Err(Failure::no(
+            "the search index is not complete yet",
+            "run the command again when the process has made it that has the directory open",
+        ));
+    }
     let index = Index::open_existing(store).await?;
     index.wait(None).await?;
     index.stop().await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use percolator_core::{Column, Runtime};
+use percolator_core::{Column, ReadOutcome, Runtime, Timestamp};
 
 use super::actor::{Done, State};
 use super::dump::dump;
@@ -185,8 +185,34 @@ impl Script {
                 let actor = self.actor(MAIN);
                 runtime.block_on(dump(&world, &actor.process.client, &actor.table))
             }
+            ("explain", [row, column]) => self.explain(who, row, column, None),
+            ("explain", [row, column, at]) => {
+                self.explain(who, row, column, Some(at.parse().unwrap()))
+            }
             _ => panic!("unknown command: {name} {args:?}"),
         }
+    }
+
+    /// What a process says of a cell's records, and of a reader.
+    fn explain(&mut self, who: &str, row: &str, column: &str, at: Option<u64>) -> String {
+        let runtime = self.runtime.clone();
+        let actor = self.actor(who);
+        let column = Column::new(column.to_owned()).unwrap();
+        let state = actor.process.client.cell_state(&actor.table, row, &column);
+        let state = runtime.block_on(state).unwrap();
+        let explained = state.explain(at.map(|at| Timestamp::new(at).unwrap()));
+        let lines = explained.lines.iter();
+        let mut text: Vec<String> =
+            lines.map(|l| format!("{} {}: {}", l.timestamp, l.kind.name(), l.text)).collect();
+        let reader = explained.reader;
+        let first = reader.first.map_or(String::new(), |first| format!("{}, then ", first.name()));
+        let value = match &reader.outcome {
+            ReadOutcome::Value { value, .. } => format!(" {}", String::from_utf8_lossy(value)),
+            _ => String::new(),
+        };
+        let outcome = reader.outcome.name();
+        text.push(format!("reader at {}: {first}{outcome}{value}. {}", reader.at, reader.because));
+        text.join("\n")
     }
 }
 

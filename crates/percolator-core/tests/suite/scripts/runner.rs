@@ -13,6 +13,7 @@
 //! work [1s] | heal NAME | replay  runs the observers; mends one; brings back what was set aside
 //! wait 10s | timestamps N         virtual time passes; the oracle hands out N
 //! gc [RETENTION] | dump           collects garbage; draws the paper's table
+//! explain ROW COL [TS]            what the cell's records mean, and what a reader would do
 //! anomaly NAME FACT=VALUE...      it occurred if all is so: t1=committed, t1.x=10, t1.scan=...
 //! ```
 //!

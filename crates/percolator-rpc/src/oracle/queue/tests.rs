@@ -95,7 +95,7 @@ fn one_request_takes_as_many_as_the_oracle_gives_at_once() {
 }
 
 #[test]
-fn the_queue_is_bounded_and_an_end_is_told_to_all() {
+fn the_queue_is_bounded_and_an_end_is_reported_to_all() {
     let queue = Queue::new(2);
     let (a, b) = (join(&queue, Want::Look), join(&queue, Want::Timestamp));
     assert!(refused(&queue));
@@ -110,7 +110,7 @@ fn the_queue_is_bounded_and_an_end_is_told_to_all() {
 }
 
 #[test]
-fn who_waited_too_long_is_told_and_who_came_later_waits_on() {
+fn a_caller_that_waited_too_long_gets_an_error_and_later_ones_wait_on() {
     let queue = Queue::new(9);
     let early = join(&queue, Want::Timestamp);
     queue.expire(Duration::from_secs(100), || unreachable!("nobody has waited for so long"));

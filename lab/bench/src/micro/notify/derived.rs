@@ -21,7 +21,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::super::bed::{cell, number, open};
-use super::{CALLERS, idle_workers};
+use super::workers::{CALLERS, idle_workers};
 use crate::callers::{AsyncCaller, call, committed};
 use crate::report::Condition;
 use crate::turns::{Block, Others};

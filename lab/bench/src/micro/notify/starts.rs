@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::super::bed::{COLUMN, open};
 use super::hand_off::REST_US;
-use super::idle_workers;
+use super::workers::idle_workers;
 use crate::report::Condition;
 use crate::turns::{Block, Watch, nanos};
 

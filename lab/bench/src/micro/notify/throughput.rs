@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use tokio::sync::{Notify, watch};
 
 use super::super::bed::{VALUE_BYTES, key, open};
-use super::{WORKERS, idle_workers};
+use super::workers::{WORKERS, idle_workers};
 use crate::callers::{AsyncCaller, call, committed};
 use crate::report::Condition;
 use crate::turns::{Block, Others, Start, nanos};

@@ -247,7 +247,7 @@ fn an_acknowledgement_of_another_run() {
 }
 
 #[test]
-fn a_run_that_committed_although_told_otherwise() {
+fn a_run_that_committed_although_its_client_heard_otherwise() {
     let mut history = observed(&[(1, 2)], &[3]);
     history.txns[1].outcome = Outcome::Aborted;
     rejects(&history, &[p::NO_FALSE_ABORT]);

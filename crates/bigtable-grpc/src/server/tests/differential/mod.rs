@@ -170,7 +170,7 @@ fn readable(request: &Request) -> String {
     text
 }
 
-fn told(text: &str) {
+fn say(text: &str) {
     // The macros' output is kept from whoever watches.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -206,7 +206,7 @@ async fn random_requests_are_answered_as_by_googles_emulator() {
     // Answers that are empty whatever is asked would be the same, too.
     assert!(pair.telling > count / 10, "{} answers with something in them only", pair.telling);
     let old = if pair.emulator.old { " of 2020" } else { "" };
-    told(&format!(
+    say(&format!(
         "{SEED}={seed}: {count} requests compared with Google's emulator{old}, {} answers had cells or a condition that held: \
          {kinds:?}",
         pair.telling

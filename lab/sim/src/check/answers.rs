@@ -4,7 +4,8 @@
 //! "aborted" never finds one. Of one that was told nothing, nothing is demanded here.
 
 use super::facts::Facts;
-use super::{property, report};
+use super::findings::report;
+use super::property;
 use crate::history::{Finding, Outcome};
 
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {

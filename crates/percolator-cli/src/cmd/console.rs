@@ -1,0 +1,71 @@
+//! `console`: look into a store in the browser.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use clap::Args;
+use percolator_console::Recorder;
+use serde_json::json;
+use webindex::WebIndex;
+
+use crate::cmd::serve::asked_to_end;
+use crate::cmd::webindex::{is_in, search_dir};
+use crate::console::{ADDRESS, Shown, ShownArgs};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::store::{Place, StoreArgs};
+
+/// Look into a store in the browser, until Ctrl-C: of a directory that nobody else has open, or of
+/// a cluster.
+///
+/// Rates and durations are those of this process alone, which does nothing by itself: to see those
+/// of a load or a worker, start it with --console.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator console --data D
+  percolator console --config percolator.toml --read-only")]
+pub(crate) struct Console {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR", default_value = ADDRESS)]
+    listen: SocketAddr,
+    #[command(flatten)]
+    shown: ShownArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Console {
+    pub(crate) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let recorder = Arc::new(Recorder::new());
+        let place = self.store.place()?;
+        let db = self.store.watched_by(recorder.clone()).open_existing_at(&place).await?;
+        // In a directory nobody runs the observers meanwhile: changes wait. Search works in both.
+        let index = match &place {
+            Place::Cluster(config) if is_in(&db).await? && search_dir(config).is_some() => {
+                Some(Arc::new(WebIndex::connect(db.clone(), search_dir(config)).await?))
+            }
+            _ => None,
+        };
+        let shown = Shown {
+            db: &db,
+            recorder: Some(&recorder),
+            place: Some(&place),
+            index: index.as_ref(),
+        };
+        let console = self.shown.console(&shown);
+        let console = match &place {
+            Place::Directory(dir) => console.token_dir(dir),
+            Place::Cluster(_) => console,
+        };
+        let console = console.listen(self.listen).await?;
+        if context.out.json {
+            let (url, address) = (console.url(), console.addr().to_string());
+            context.out.line(&json!({ "url": url, "address": address }).to_string())?;
+        } else {
+            context.out.line(console.url())?;
+            context.out.note("open it in a browser; Ctrl-C ends the console");
+        }
+        asked_to_end(&context.interrupt).await?;
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,221 @@
+//! `observers failing|replay|skip`: changes that observers keep failing at.
+
+use clap::Args;
+use percolator::Percolator;
+use percolator::observe::SetAside;
+use serde_json::{Value, json};
+
+use crate::clock;
+use crate::cmd::observers::confirm;
+use crate::context::Context;
+use crate::exit::{Exit, Failure};
+use crate::keys;
+use crate::output::{Column, grouped};
+use crate::store::StoreArgs;
+
+const NOTHING: &str = "`percolator observers failing` shows what is set aside";
+
+/// Which changes.
+#[derive(Debug, Args)]
+struct Which {
+    /// Only those of this observer.
+    name: Option<String>,
+    /// Only cells of this table.
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+    /// Only cells in rows that begin so.
+    #[arg(long, value_name = "ROW")]
+    prefix: Option<String>,
+    /// Only those whose last error contains this text.
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl Which {
+    async fn set_aside(&self, db: &Percolator) -> anyhow::Result<Vec<SetAside>> {
+        let prefix = self.prefix.as_deref().map(keys::bytes).transpose()?.unwrap_or_default();
+        let is = |wanted: &Option<String>, text: &str| wanted.as_ref().is_none_or(|w| w == text);
+        let mut found = db.set_aside().await?;
+        found.retain(|aside| {
+            is(&self.name, &aside.observer)
+                && is(&self.table, &aside.table)
+                && aside.row.as_bytes().starts_with(&prefix)
+                && self.error.as_ref().is_none_or(|text| aside.error.contains(text))
+        });
+        Ok(found)
+    }
+
+    /// These, or an error if there are none.
+    async fn some(&self, db: &Percolator) -> anyhow::Result<Vec<SetAside>> {
+        let found = self.set_aside(db).await?;
+        if found.is_empty() {
+            let of = self.name.as_ref().map_or(String::new(), |name| format!(" of {name}"));
+            return Err(Failure::no(format!("nothing{of} was set aside"), NOTHING));
+        }
+        Ok(found)
+    }
+}
+
+/// List the changes that observers keep failing at, with their errors.
+///
+/// Listed are changes that were set aside: their observer failed several times, and does not try
+/// them any more.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator observers failing --data D
+  percolator observers failing parse --error 'not UTF-8' --json --data D")]
+pub(crate) struct Failing {
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Failing {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let out = context.out;
+        let db = self.which.store.open_existing().await?;
+        let found = self.which.set_aside(&db).await?;
+        let notified: Vec<_> = found.iter().map(|aside| aside.notified).collect();
+        let ages = db.ages(&notified).await?;
+        if out.json {
+            let mut array = out.json_array();
+            for (aside, age) in found.iter().zip(ages) {
+                let mut value = aside_json(aside);
+                value["state"] = "set_aside".into();
+                value["age"] = clock::age_json(age);
+                array.push(&value)?;
+            }
+            array.finish()?;
+        } else if found.is_empty() {
+            out.note("no observer fails");
+        } else {
+            let rows = found.iter().zip(ages).map(|(aside, age)| {
+                vec![
+                    aside.observer.clone(),
+                    format!("{}/{}/{}", aside.table, aside.row, aside.column),
+                    "set aside".to_owned(),
+                    aside.attempts.to_string(),
+                    clock::age_of(age),
+                    aside.notified.to_string(),
+                    aside.error.clone(),
+                ]
+            });
+            let header = [
+                Column::left("observer"),
+                Column::left("cell"),
+                Column::left("state"),
+                Column::right("attempts"),
+                Column::right("age"),
+                Column::right("ts"),
+                Column::left("error"),
+            ];
+            out.table(&header, rows.collect())?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Bring back notifications that were set aside because their observer kept failing.
+///
+/// They are handled when the observer's program runs next. Exit status 1 when there are none.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator observers replay parse --data D
+  percolator observers replay --table docs --prefix user/ --dry-run --data D")]
+pub(crate) struct Replay {
+    /// Only say how many there are.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Replay {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let db = self.which.store.open_existing().await?;
+        let found = self.which.some(&db).await?;
+        let mut replayed = 0;
+        for aside in found.iter().filter(|_| !self.dry_run) {
+            // Other observers that failed at the same change come back with the first one.
+            replayed += u64::from(db.replay_one(aside).await?);
+        }
+        let matched = found.len() as u64;
+        if context.out.json {
+            context.out.json(&json!({ "matched": matched, "replayed": replayed }))?;
+        } else if self.dry_run {
+            context.out.note(&format!("would bring back {}", failures(matched)));
+        } else {
+            context.out.note(&format!("{} notifications brought back", grouped(replayed)));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Have observers never handle changes that were set aside.
+///
+/// Each change is acknowledged as if the observer had handled it. The observer runs again when the
+/// cell changes again. Exit status 1 when there are none.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  percolator observers skip parse --error 'not UTF-8' --dry-run --data D
+  percolator observers skip parse --error 'not UTF-8' --yes --data D")]
+pub(crate) struct Skip {
+    /// Only say how many there are.
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask.
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    which: Which,
+}
+
+impl Skip {
+    pub(super) async fn run(&self, context: &Context) -> anyhow::Result<Exit> {
+        let db = self.which.store.open_existing().await?;
+        let found = self.which.some(&db).await?;
+        let matched = found.len() as u64;
+        let question = format!("skip {} for good", failures(matched));
+        if !self.dry_run && !self.yes && !confirm(&question)? {
+            context.out.note("nothing was changed");
+            return Ok(Exit::No);
+        }
+        let mut skipped = 0;
+        for aside in found.iter().filter(|_| !self.dry_run) {
+            skipped += u64::from(db.skip(aside).await?);
+        }
+        if context.out.json {
+            context.out.json(&json!({ "matched": matched, "skipped": skipped }))?;
+        } else if self.dry_run {
+            context.out.note(&format!("would {question}"));
+        } else {
+            context.out.note(&format!("{} changes skipped", grouped(skipped)));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn failures(count: u64) -> String {
+    match count {
+        1 => "1 change that an observer failed at".to_owned(),
+        count => format!("{} changes that observers failed at", grouped(count)),
+    }
+}
+
+/// What was set aside, in JSON.
+pub(super) fn set_aside_json(set_aside: &[SetAside]) -> Value {
+    set_aside.iter().map(aside_json).collect()
+}
+
+fn aside_json(aside: &SetAside) -> Value {
+    json!({
+        "table": aside.table,
+        "row": keys::json(aside.row.as_bytes()),
+        "column": keys::json(aside.column.as_bytes()),
+        "observer": aside.observer,
+        "attempts": aside.attempts,
+        "error": aside.error,
+        "notified_ts": aside.notified.as_u64(),
+    })
+}

@@ -1,0 +1,120 @@
+//! Having a command run by the process that has its directory open.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+
+use super::find::OpenElsewhere;
+use super::frame::{self, Kind};
+use super::hello::Request;
+use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
+
+/// How a command ended that another process ran.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// By itself.
+    Exit(Exit),
+    /// The process ended before it, or gave it up.
+    CutOff {
+        /// The error for the user.
+        error: anyhow::Error,
+        /// Whether the command has printed something on standard output.
+        printed: bool,
+    },
+}
+
+/// Has the owner run the command, and prints what the command prints.
+///
+/// # Errors
+/// If the owner does not take the command, or what it prints cannot be printed here.
+pub(crate) async fn ask(
+    found: OpenElsewhere,
+    request: Request,
+    events: Option<File>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Answer> {
+    found.owner.check(&found.dir)?;
+    let name = found.owner.name();
+    if let Some(why) = request.is_too_long() {
+        return Err(Failure::usage(
+            format!("{name} does not run the command: {why}"),
+            "wait until that process ends, or give the command less at once",
+        ));
+    }
+    let stream = found.owner.stream;
+    let (to_interrupt, to_close) = (stream.try_clone()?, stream.try_clone()?);
+    let mut relay = tokio::task::spawn_blocking(move || relay(stream, &request, events));
+    let relayed = tokio::select! {
+        relayed = &mut relay => relayed,
+        () = interrupt.pressed() => {
+            // If the owner is gone, the relay ends by itself.
+            let _ = frame::write(&mut &to_interrupt, Kind::Interrupt, b"");
+            relay.await
+        }
+    };
+    // It has ended, or nobody reads what it prints.
+    let _ = to_close.shutdown(Shutdown::Both);
+    Ok(match relayed?? {
+        Relayed::Exit(exit) => Answer::Exit(exit),
+        Relayed::CutOff { why, printed } => Answer::CutOff {
+            error: Failure::error(
+                Exit::Unreachable,
+                format!(
+                    "{} was open in {name}, which did not bring the command to its end: {why}",
+                    found.dir.display()
+                ),
+                "read what the command was to write before you run it again",
+            ),
+            printed,
+        },
+    })
+}
+
+enum Relayed {
+    Exit(Exit),
+    CutOff { why: io::Error, printed: bool },
+}
+
+/// Sends the request, and prints until the command has ended.
+fn relay(mut stream: UnixStream, request: &Request, events: Option<File>) -> io::Result<Relayed> {
+    let mut printed = false;
+    if let Err(why) = request.write(&mut stream) {
+        return Ok(Relayed::CutOff { why, printed });
+    }
+    loop {
+        let (kind, content) = match frame::read(&mut stream) {
+            Ok(Some(frame)) => frame,
+            Ok(None) => {
+                let why = io::Error::new(io::ErrorKind::UnexpectedEof, "the connection is closed");
+                return Ok(Relayed::CutOff { why, printed });
+            }
+            Err(why) => return Ok(Relayed::CutOff { why, printed }),
+        };
+        match kind {
+            Kind::Stdout => {
+                printed = true;
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(&content)?;
+                stdout.flush()?;
+            }
+            Kind::Stderr => {
+                // As for the remarks of this process itself: nobody may be listening.
+                let _ = io::stderr().lock().write_all(&content);
+            }
+            Kind::Event => {
+                // A trace that cannot be written must not stop what is traced.
+                let _ = events.as_ref().map(|mut file| file.write_all(&content));
+            }
+            Kind::Exit => {
+                let exit = content.first().and_then(|code| Exit::of_code(*code));
+                return exit.map(Relayed::Exit).ok_or_else(|| io::Error::other("no exit code"));
+            }
+            kind => {
+                let why = io::Error::other(format!("an owner sends no {kind:?}"));
+                return Ok(Relayed::CutOff { why, printed });
+            }
+        }
+    }
+}

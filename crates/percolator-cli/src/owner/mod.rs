@@ -1,0 +1,57 @@
+//! The owner's socket: commands on a directory that another process has open.
+//!
+//! One process at a time has a directory open: its *owner*. An owner that is the command
+//! `percolator` listens at a Unix socket in the directory. A command that finds the directory open
+//! sends the owner its arguments, and what it has read from its standard input. The owner parses
+//! the arguments with the same tree of commands, runs the command against the database that it has
+//! open, and sends back standard output, standard error and the exit code.
+//!
+//! ```text
+//!   command                                  owner
+//!     | connects                               |
+//!     | <------------------------------- hello | version, pid, command line; or: full
+//!     | argument*  input*  ask --------------> |
+//!     | <---------------- stdout*  stderr*     | event* if the command has --events
+//!     | interrupt ---------------------------> | Ctrl-C
+//!     | <-------------------------------- exit |
+//! ```
+//!
+//! ```text
+//!   frame      the frames           place     where the socket lies
+//!   hello      the first frames     listen    the owner's end: accepting
+//!   find       looking for one      session   the owner's end: one command
+//!   ask        the command's end    asked     what a command that runs in the owner finds there
+//! ```
+//!
+//! Invariants:
+//!
+//! * The same code parses, runs and prints a command, whoever runs it.
+//! * A command in the owner has a client of its own. When its connection ends, the command is
+//!   dropped and its client closed, which is to the database what the end of a process is.
+//! * Nothing waits in memory for an asker that does not read; that asker is cut off after a minute.
+//! * Only this user and the superuser are answered.
+
+#[cfg_attr(not(unix), allow(dead_code, reason = "nobody asks where there are no Unix sockets"))]
+pub(crate) mod asked;
+#[cfg_attr(not(unix), allow(dead_code, reason = "as above"))]
+mod frame;
+#[cfg_attr(not(unix), allow(dead_code, reason = "as above"))]
+pub(crate) mod hello;
+
+#[cfg(unix)]
+pub(crate) mod ask;
+#[cfg(unix)]
+pub(crate) mod find;
+#[cfg(unix)]
+pub(crate) mod listen;
+#[cfg(unix)]
+mod open;
+#[cfg(unix)]
+mod place;
+#[cfg(unix)]
+pub(crate) mod session;
+
+#[cfg(unix)]
+pub use listen::Listener;
+#[cfg(unix)]
+pub use open::listen;

@@ -1,0 +1,36 @@
+//! Listening as a program that is not the command `percolator`.
+
+use std::io;
+use std::path::Path;
+
+use percolator::Percolator;
+
+use super::listen::{self, Listener};
+use crate::cli;
+
+/// Lets the command `percolator` look into a database that this program has open in a directory:
+/// `percolator get`, `scan`, `set` and others, with `--data` and that directory, are run by this
+/// process. It answers processes of the same user and of the superuser. Runs in a tokio runtime.
+///
+/// Close the listener before the database. While it is there, the database stays open.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let root = tempfile::tempdir().unwrap();
+/// # let dir = root.path().join("db");
+/// let db = percolator::Percolator::open(&dir).await?;
+/// let listener = percolator_cli::owner::listen(&db, &dir)?;
+/// assert!(dir.join("owner.sock").exists());
+/// // Here the program does its work, and `percolator scan --data DIR` shows it.
+/// listener.close().await;
+/// db.close().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+///
+/// # Errors
+/// If there is no place for a socket: the directory's path is longer than 95 bytes, or its file
+/// system has no sockets, and neither the runtime directory (`XDG_RUNTIME_DIR`) nor that of
+/// temporary files takes one.
+pub fn listen(db: &Percolator, dir: impl AsRef<Path>) -> io::Result<Listener> {
+    listen::start(Some((db.clone(), cli::run_asked)), dir.as_ref())
+}

@@ -1,0 +1,70 @@
+//! The run of a process's command.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[cfg(unix)]
+use super::there::run_anywhere;
+use super::{Global, Program, conclude};
+use crate::context::{Context, Input};
+use crate::events;
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::output::Out;
+use crate::store;
+
+/// How long background tasks may take to end after the command is done.
+const SHUTDOWN: Duration = Duration::from_millis(500);
+
+/// Runs the command of this process: reads the command line, runs its command, prints its error and
+/// returns its exit code.
+pub fn run<P: Program>() -> ExitCode {
+    let program = match P::try_parse() {
+        Ok(program) => program,
+        Err(error) => {
+            // The reader of the help may have gone.
+            let _ = error.print();
+            return code(if error.use_stderr() { Exit::Usage } else { Exit::Done });
+        }
+    };
+    let &Global { json, quiet, color, .. } = program.global();
+    let out = Out { json, quiet, color: color.on_stderr() };
+    code(conclude::<P>(run_command(program, out), out))
+}
+
+fn run_command<P: Program>(program: P, out: Out) -> anyhow::Result<Exit> {
+    let global = program.global();
+    events::init(global.level(), out.color, global.events.as_deref())?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(async {
+        survive_the_limit_of_files()?;
+        let interrupt = Interrupt::listen();
+        let context = Context { out, interrupt: interrupt.clone(), input: Input::default() };
+        let result = run_anywhere(program, &context).await;
+        let closed = store::close_all().await;
+        let result = result.and_then(|exit| closed.map(|()| exit));
+        if interrupt.requested() { Ok(Exit::Interrupted) } else { result }
+    });
+    runtime.shutdown_timeout(SHUTDOWN);
+    result
+}
+
+/// Has a write beyond the limit of a file's size (`ulimit -f`) fail, as one to a full disk does:
+/// without a handler its signal ends the process. The handler stays, and nobody listens.
+fn survive_the_limit_of_files() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
+    }
+    Ok(())
+}
+
+fn code(exit: Exit) -> ExitCode {
+    ExitCode::from(exit as u8)
+}
+
+#[cfg(not(unix))]
+async fn run_anywhere<P: Program>(program: P, context: &Context) -> anyhow::Result<Exit> {
+    program.run(context).await
+}

@@ -1,0 +1,114 @@
+//! Commands in the process that has their directory open: how a command gets there, and how it runs
+//! there.
+
+use std::io::IsTerminal;
+
+use tracing::instrument::WithSubscriber;
+
+use super::{Elsewhere, Program, conclude};
+use crate::context::{Context, Input};
+use crate::events;
+use crate::exit::Exit;
+use crate::interrupt::Interrupt;
+use crate::output::Out;
+use crate::owner::ask::{self, Answer};
+use crate::owner::find::{OpenElsewhere, find};
+use crate::owner::hello::{Asker, Request};
+use crate::owner::session::Call;
+use crate::store;
+
+/// How often a command that only reads is run, if one process after the other ends that has its
+/// directory open.
+const RUNS_MAX: usize = 5;
+
+/// Runs a command here, or has the process run it that has its directory open.
+pub(super) async fn run_anywhere<P: Program>(
+    mut program: P,
+    context: &Context,
+) -> anyhow::Result<Exit> {
+    let mut runs = 0;
+    loop {
+        runs += 1;
+        let (elsewhere, events) = (program.elsewhere(), program.global().events.clone());
+        let error = match program.run(context).await {
+            Ok(exit) => return Ok(exit),
+            Err(error) => error,
+        };
+        let found = match error.downcast::<OpenElsewhere>() {
+            Ok(found) => found,
+            Err(error) => return Err(named(error).await),
+        };
+        if elsewhere == Elsewhere::Nowhere {
+            return Err(found.refusal());
+        }
+        let events = events.as_deref().map(events::open).transpose()?;
+        let asker = Asker {
+            stdout_is_terminal: std::io::stdout().is_terminal(),
+            color: context.out.color,
+            events: events.is_some(),
+        };
+        let (args, input) = (std::env::args_os().collect(), context.input.as_bytes().to_vec());
+        let request = Request { args, input, asker };
+        match ask::ask(found, request, events, &context.interrupt).await? {
+            Answer::Exit(exit) => return Ok(exit),
+            Answer::CutOff { printed: false, .. }
+                if elsewhere == Elsewhere::Reads
+                    && runs < RUNS_MAX
+                    && !context.interrupt.requested() =>
+            {
+                program = P::parse();
+            }
+            Answer::CutOff { error, .. } => return Err(error),
+        }
+    }
+}
+
+/// The error of a command that opened its directory in a way of its own: with the name of the
+/// process that has the directory open.
+async fn named(error: anyhow::Error) -> anyhow::Error {
+    let Some(dir) = store::in_use(&error) else { return error };
+    match find(&dir).await {
+        Some(owner) => OpenElsewhere { dir, owner }.refusal(),
+        None => error,
+    }
+}
+
+/// Runs a command for another process, on this thread; `None` if it was cut off.
+pub(crate) fn run_asked<P: Program>(call: Call) -> Option<Exit> {
+    let Call { asked, request, interrupt, mut cut_off, runtime } = call;
+    let Request { args, input, asker } = request;
+    // The asker has parsed the same arguments by the same tree: it shows help and mistakes itself.
+    let program = P::try_parse_from(args).ok()?;
+    let (global, writes) = (program.global(), program.elsewhere() == Elsewhere::Writes);
+    let out = Out { json: global.json, quiet: global.quiet, color: asker.color };
+    let events = events::relayed(global.level(), &asked);
+    let is_cut_off = cut_off.clone();
+    let run = async {
+        let result = match (program.elsewhere(), Input::sent(input)) {
+            (Elsewhere::Nowhere, _) => return None,
+            (_, Err(error)) => Err(error.into()),
+            (_, Ok(input)) => {
+                let context = Context { out, interrupt: Interrupt::asked_by(interrupt), input };
+                tokio::select! {
+                    result = program.run(&context) => result,
+                    _ = cut_off.wait_for(|cut_off| *cut_off) => return None,
+                }
+            }
+        };
+        Some(result)
+    };
+    let scoped = asked.clone().scope(async {
+        let result = run.await;
+        let closed = asked.close(store::CLOSING_MAX, writes).await;
+        let result = result?.and_then(|exit| Ok(closed.map(|()| exit)?));
+        if *is_cut_off.borrow() {
+            // The database may be closed by now, and the error speak of that.
+            return None;
+        }
+        Some(conclude::<P>(result, out))
+    });
+    let exit = runtime.block_on(scoped.with_subscriber(events));
+    // Events that only that command wanted cost nothing from now on.
+    tracing::callsite::rebuild_interest_cache();
+    exit
+}

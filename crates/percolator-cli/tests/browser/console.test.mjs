@@ -1,0 +1,211 @@
+// The console in Chromium. `tests/browser.rs` starts the databases and passes where they are:
+//   FULL     a console of a web index that a load is filling; its URL has the token
+//   EMPTY    a console of an empty database
+//   HOSTILE  what the stored pages try: the text of a title
+//   CONTROL  a server that writes to the full database: /change a cell, /break one for its observer
+//   SHOTS    where screenshots go, if they are wanted
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { AxeBuilder } from '@axe-core/playwright';
+import { chromium } from 'playwright-core';
+
+const { FULL, EMPTY, HOSTILE, CONTROL, SHOTS, CHROMIUM } = process.env;
+const PAGES = ['#/', '#/observers', '#/cell', '#/locks', '#/transactions', '#/search', '#/learn'];
+const CELL = '#/cell?table=live&row=counter&column=doc%3Atext';
+
+let browser;
+before(async () => {
+  browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+});
+after(async () => browser && browser.close());
+
+/** A tab that fails its test at the first error of a script, dialog, or request to anywhere else. */
+async function open(url, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  const page = await context.newPage();
+  const wrong = [];
+  page.on('pageerror', (error) => wrong.push(`error: ${error.message}`));
+  page.on('dialog', (dialog) => {
+    wrong.push(`dialog: ${dialog.message()}`);
+    dialog.dismiss();
+  });
+  page.on('console', (message) => {
+    if (message.type() === 'error' && !options.refused) wrong.push(`console: ${message.text()}`);
+  });
+  page.on('request', (request) => {
+    if (new URL(request.url()).origin !== new URL(url).origin) wrong.push(`request: ${request.url()}`);
+  });
+  await page.goto(url);
+  await page.waitForSelector('main h1');
+  return { context, page, wrong };
+}
+
+async function go(page, hash) {
+  await page.evaluate((to) => {
+    location.hash = to;
+  }, hash);
+  await page.waitForSelector('main h1');
+}
+
+/** Until a page shows data: nothing is being looked for any more. */
+async function settled(page) {
+  await page.waitForFunction(() => !document.querySelector('main').textContent.includes('looking…'));
+}
+
+async function close({ context, wrong }) {
+  await context.close();
+  assert.deepEqual(wrong, []);
+}
+
+async function shot(page, name) {
+  if (SHOTS) await page.screenshot({ path: `${SHOTS}/${name}.png` });
+}
+
+for (const [name, base] of [['full', FULL], ['empty', EMPTY]]) {
+  for (const colorScheme of ['light', 'dark']) {
+    for (const width of [1280, 400]) {
+      test(`every page of the ${name} database, ${colorScheme}, ${width} px`, async () => {
+        const tab = await open(base, { colorScheme, viewport: { width, height: 800 } });
+        for (const hash of PAGES) {
+          if (name === 'empty' && hash === '#/search') continue;
+          await go(tab.page, hash);
+          await settled(tab.page);
+          // The page itself never scrolls sideways; tables do, in their own boxes.
+          const wide = await tab.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          assert.ok(wide <= 0, `${hash} is ${wide} px too wide`);
+          const found = await new AxeBuilder({ page: tab.page }).analyze();
+          const bad = found.violations.filter((v) => ['serious', 'critical'].includes(v.impact));
+          assert.deepEqual(bad.map((v) => `${hash} ${v.id}: ${v.nodes[0].html}`), []);
+          const file = `${hash.slice(2) || 'overview'}-${colorScheme}-${width}`;
+          if (name === 'full') await shot(tab.page, file);
+        }
+        await close(tab);
+      });
+    }
+  }
+}
+
+test('the overview shows the load as it goes on', async () => {
+  const tab = await open(FULL);
+  const committed = async () => {
+    const text = await tab.page.locator('.tile', { hasText: 'Committed' }).locator('.note').textContent();
+    return Number(text.replaceAll(/[^0-9]/g, ''));
+  };
+  await tab.page.waitForSelector('.tile');
+  const first = await committed();
+  await tab.page.waitForFunction((n) => Number(document.querySelector('.tile .note').textContent.replaceAll(/[^0-9]/g, '')) > n, first);
+  assert.ok((await tab.page.locator('.chart canvas').count()) === 4);
+  await close(tab);
+});
+
+test('a token is taken from the fragment, kept out of the address, and needed', async () => {
+  const bare = FULL.split('#')[0];
+  const tab = await open(bare, { refused: true });
+  await tab.page.getByText('This console needs its token').waitFor();
+  await tab.page.getByLabel('token').fill(FULL.split('#t=')[1]);
+  await tab.page.getByRole('button', { name: 'open' }).click();
+  await tab.page.waitForSelector('.verdict');
+  assert.ok(!tab.page.url().includes(FULL.split('#t=')[1]));
+  assert.deepEqual(await tab.context.cookies(), []);
+  await close(tab);
+});
+
+test('the keyboard reaches every page, the search field and the theme', async () => {
+  const tab = await open(FULL);
+  for (const [key, title] of [['b', 'Observers'], ['c', 'Cells'], ['l', 'Locks and conflicts'], ['t', 'Transactions'], ['s', 'Search'], ['f', 'Figure 4, to play with']]) {
+    await tab.page.keyboard.press('g');
+    await tab.page.keyboard.press(key);
+    await tab.page.getByRole('heading', { level: 1, name: title }).waitFor();
+  }
+  await tab.page.keyboard.press('g');
+  await tab.page.keyboard.press('s');
+  await tab.page.waitForSelector('#q');
+  await tab.page.keyboard.press('/');
+  assert.equal(await tab.page.evaluate(() => document.activeElement.id), 'q');
+  await tab.page.keyboard.type('whale');
+  await tab.page.keyboard.press('Enter');
+  await tab.page.waitForSelector('.hit');
+  // Tab goes through the page in order, and what has the focus is marked.
+  await tab.page.keyboard.press('Tab');
+  const outline = await tab.page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+  assert.notEqual(outline, 'none');
+  await tab.page.getByRole('button', { name: /dark colours|light colours/ }).click();
+  assert.match(await tab.page.evaluate(() => document.documentElement.dataset.theme), /dark|light/);
+  await close(tab);
+});
+
+test('a search finds pages, and a page shows who links to it', async () => {
+  const tab = await open(`${FULL}`);
+  await go(tab.page, '#/search?q=whale');
+  await tab.page.locator('.hit .title').first().click();
+  await tab.page.getByText(/in-links/).first().waitFor();
+  await shot(tab.page, 'page');
+  await tab.page.getByRole('link', { name: 'the cell of its content' }).click();
+  await tab.page.getByText('a reader from here on gets').first().waitFor();
+  await close(tab);
+});
+
+test('what pages contain is shown as text', async () => {
+  const tab = await open(FULL);
+  await go(tab.page, '#/search?q=hostile');
+  await tab.page.waitForSelector('.hit');
+  assert.ok((await tab.page.locator('.hits').textContent()).includes(HOSTILE));
+  assert.equal(await tab.page.locator('.hits img, .hits script, .hits iframe').count(), 0);
+  await tab.page.locator('.hit .title').first().click();
+  await tab.page.waitForSelector('main h2');
+  assert.equal(await tab.page.locator('main img, main script, main iframe').count(), 0);
+  await go(tab.page, `#/cell?table=live&row=${encodeURIComponent(HOSTILE)}&column=doc%3Atext`);
+  await tab.page.getByText('a reader from here on gets').first().waitFor();
+  assert.equal(await tab.page.evaluate(() => window.pwned), undefined);
+  await close(tab);
+});
+
+test('eight inspectors of one cell follow a write within half a second', async () => {
+  const tabs = await Promise.all(Array.from({ length: 8 }, () => open(FULL)));
+  await Promise.all(tabs.map((tab) => go(tab.page, CELL)));
+  await Promise.all(tabs.map((tab) => tab.page.getByText('a reader from here on gets').first().waitFor()));
+  // Each tab of a real browser window that is not in front asks for nothing; here all are in front.
+  const rows = (tab) => tab.page.locator('main tbody tr').count();
+  const before8 = await Promise.all(tabs.map(rows));
+  const begun = Date.now();
+  await fetch(`${CONTROL}/change`);
+  const within = await Promise.all(tabs.map(async (tab, i) => {
+    await tab.page.waitForFunction((n) => document.querySelectorAll('main tbody tr').length > n, before8[i], { timeout: 10_000 });
+    return Date.now() - begun;
+  }));
+  within.sort((a, b) => a - b);
+  assert.ok(within[3] < 500, `half of the tabs show the write after ${within[3]} ms: ${within}`);
+  assert.ok(within[7] < 3000, `all tabs: ${within}`);
+  for (const tab of tabs) await close(tab);
+});
+
+test('a cell that was set aside is replayed, after its count was shown', async () => {
+  await fetch(`${CONTROL}/break`);
+  const tab = await open(FULL);
+  await go(tab.page, '#/observers');
+  await tab.page.getByText('set aside', { exact: true }).last().waitFor();
+  await tab.page.getByRole('button', { name: 'Replay' }).click();
+  const sure = tab.page.getByRole('button', { name: /^Replay \d+$/ });
+  await sure.waitFor();
+  await shot(tab.page, 'replay');
+  await sure.click();
+  await tab.page.getByText(/^\d+ replayed$/).waitFor();
+  await tab.page.getByText('no observer fails on any cell').waitFor({ timeout: 20_000 });
+  await close(tab);
+});
+
+test('Figure 4 is played to its end, with a crash', async () => {
+  const tab = await open(FULL);
+  await go(tab.page, '#/learn');
+  const press = (name) => tab.page.getByRole('button', { name }).last().click();
+  await press('new client');
+  for (const step of ['begin', 'move $7 from Bob to Joe', 'prewrite', 'commit primary']) await press(step);
+  await tab.page.getByText(/the next reader rolls the lock forward/).waitFor();
+  await shot(tab.page, 'figure4');
+  await press('crash here');
+  await tab.page.getByText(/its locks stay/).waitFor();
+  await press('another client reads');
+  await tab.page.getByText(/reads at .* Bob has \$3, Joe has \$9/).waitFor();
+  await tab.page.waitForFunction(() => !document.querySelector('main').textContent.includes('rolls the lock forward'));
+  await close(tab);
+});

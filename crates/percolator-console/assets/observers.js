@@ -1,0 +1,63 @@
+// Observers: the graph, each observer in numbers, and the cells that they fail on.
+import { html, useState } from './vendor/preact.js';
+import { post, route, usePoll } from './api.js';
+import { Graph } from './graph.js';
+import { CellLink, Key, Oops, Rows, Sure, age, ms, num, secs } from './parts.js';
+
+/** The observer that is at work most of its time, if its changes wait. */
+function bottleneck(observers) {
+  const waiting = (observers || []).filter((o) => (o.backlog || 0) > 0);
+  waiting.sort((a, b) => b.busy - a.busy || b.backlog - a.backlog);
+  return waiting[0];
+}
+
+const COLUMNS = [
+  ['observer', '', (o) => html`<strong>${o.observer}</strong>`],
+  ['column', '', (o) => html`<span class="dim">${o.table}</span> <${Key} of=${o.column} />`],
+  ['', '', (o) => (o.strength === 'weak' ? html`<span class="tag">weak</span>` : '')],
+  ['runs', 'n', (o) => num(o.runs)],
+  ['busy', 'n', (o) => `${num(o.busy * 100, 1)} %`],
+  ['run p50', 'n', (o) => ms(o.run_p50_ms)],
+  ['p99', 'n', (o) => ms(o.run_p99_ms)],
+  ['delay p99', 'n', (o) => ms(o.delay_p99_ms)],
+  ['conflicts', 'n', (o) => num(o.conflicts)],
+  ['failures', 'n', (o) => num(o.failures)],
+  ['waiting', 'n', (o) => num(o.backlog)],
+  ['oldest', 'n', (o) => age(o.oldest)],
+  ['retrying', 'n', (o) => num(o.failing)],
+  ['set aside', 'n', (o) => num(o.set_aside)],
+];
+
+const FAILURES = [
+  ['state', '', (f) => html`<span class=${`tag ${f.state}`}>${f.state === 'set_aside' ? 'set aside' : 'retrying'}</span>`],
+  ['observer', '', (f) => f.observer],
+  ['cell', '', (f) => html`<${CellLink} of=${f.cell} />`],
+  ['attempts', 'n', (f) => num(f.attempts)],
+  ['next try', 'n', (f) => (f.next_try_s === null ? 'when replayed' : `in ${secs(f.next_try_s)}`)],
+  ['error', 'wide', (f) => html`<span class="error">${f.error}</span>`],
+];
+
+export function Observers({ about }) {
+  const { data, error } = usePoll(route('observers'), 1500);
+  const { data: graph } = usePoll(route('graph'), 3000);
+  const [observer, setObserver] = useState('');
+  const failures = usePoll(route('failures', { observer }), 2000);
+  const names = [...new Set((data || []).map((o) => o.observer))];
+  const narrow = bottleneck(data);
+  const aside = (failures.data || []).some((f) => f.state === 'set_aside');
+  const filter = observer ? { observer } : {};
+  return html`
+    <h1>Observers</h1>
+    <${Oops} error=${error} />
+    ${narrow && html`<p>The most changes wait for <strong>${narrow.observer}</strong>: ${num(narrow.backlog)}, and it is at work ${num(narrow.busy * 100)} % of one thread.</p>`}
+    <${Graph} graph=${graph} busiest=${narrow && narrow.observer} />
+    <p class="dim legend"><span class="swatch column"></span> observed column <span class="swatch observer"></span> observer <span class="swatch family"></span> columns that no observer watches, by family. Solid arrows are declared, thin ones were seen.</p>
+    <h2>In numbers</h2>
+    <${Rows} columns=${COLUMNS} rows=${data} empty="no observer is registered in this store" caption="observers in numbers" />
+    <p class="dim">Runs, durations and conflicts are those of this process since it began.</p>
+    <h2 id="failures">Failures</h2>
+    <p><label>of <select value=${observer} onChange=${(e) => setObserver(e.target.value)}><option value="">all observers</option>${names.map((name) => html`<option>${name}</option>`)}</select></label>
+      ${aside && about && !about.read_only && html` <${Sure} key=${observer} label="Replay" count=${async () => (await post('failures/replay', { ...filter, dry_run: true })).matched} act=${async () => `${num((await post('failures/replay', filter)).done)} replayed`} after=${failures.again} />`}</p>
+    <${Oops} error=${failures.error} />
+    <${Rows} columns=${FAILURES} rows=${failures.data} empty="no observer fails on any cell" caption="cells that observers fail on" />`;
+}

@@ -1,0 +1,17 @@
+//! What the routes share: the type of an answer, and the retention that they compute with.
+
+use std::time::Duration;
+
+use axum::Json;
+use percolator::admin::GcOptions;
+
+use crate::problem::Problem;
+
+/// What a route answers.
+pub(crate) type Answer<T> = Result<Json<T>, Problem>;
+
+/// For how long garbage is kept where nobody says otherwise: what the state of collection is
+/// computed for.
+pub(crate) fn retention() -> Duration {
+    GcOptions::default().retention
+}

@@ -1,0 +1,96 @@
+//! Locks that are held, and cells where transactions get in each other's way.
+
+use axum::Json;
+use axum::extract::{Query, State};
+use serde::{Deserialize, Serialize};
+
+use crate::api::answer::Answer;
+use crate::api::moments::{LockDto, lock_dto};
+use crate::cells::CellDto;
+use crate::recorder::Heat;
+use crate::state::App;
+
+/// The most locks of one answer.
+const LOCKS_MAX: usize = 1_000;
+
+/// Which locks.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Asked {
+    limit: Option<usize>,
+}
+
+/// The locks, the oldest first.
+pub(crate) async fn list(
+    State(app): State<App>,
+    Query(asked): Query<Asked>,
+) -> Answer<Vec<LockDto>> {
+    let mut locks = app.db().held_locks(LOCKS_MAX).await?;
+    locks.sort_by_key(|lock| lock.start_ts);
+    locks.truncate(asked.limit.unwrap_or(100).min(LOCKS_MAX));
+    let mut all = Vec::with_capacity(locks.len());
+    for lock in &locks {
+        all.push(lock_dto(app.db(), &app.recorder().clock, lock).await?);
+    }
+    Ok(Json(all))
+}
+
+/// Where transactions get in each other's way.
+#[derive(Debug, Serialize)]
+pub(crate) struct Conflicts {
+    cells: Vec<HotCell>,
+    recent: Vec<ClashDto>,
+}
+
+/// A cell with conflicts or waits.
+#[derive(Debug, Serialize)]
+pub(crate) struct HotCell {
+    cell: CellDto,
+    conflicts: u64,
+    waits: u64,
+    waited_ms: f64,
+    advice: &'static str,
+}
+
+/// A conflict.
+#[derive(Debug, Serialize)]
+pub(crate) struct ClashDto {
+    cell: CellDto,
+    loser: String,
+    loser_start_ts: u64,
+    /// `None`: the winner is not among the transactions that this process remembers.
+    winner: Option<String>,
+    winner_start_ts: u64,
+    wall_ms: u64,
+}
+
+fn advice(heat: &Heat) -> &'static str {
+    if heat.conflicts >= heat.waits {
+        "many transactions write this cell: spread it over several cells, or let one observer \
+         gather what others leave beside it"
+    } else {
+        "readers wait here for writers that take long: keep the writing transactions short"
+    }
+}
+
+pub(crate) async fn conflicts(State(app): State<App>) -> Json<Conflicts> {
+    let recorder = app.recorder();
+    let hot = |(cell, heat): (crate::cells::Place, Heat)| HotCell {
+        cell: (&cell).into(),
+        conflicts: heat.conflicts,
+        waits: heat.waits,
+        waited_ms: heat.waited.as_secs_f64() * 1e3,
+        advice: advice(&heat),
+    };
+    let recent = recorder.contention.clashes(100).into_iter().map(|clash| ClashDto {
+        cell: (&clash.cell).into(),
+        loser: clash.loser.to_string(),
+        loser_start_ts: clash.loser_start_ts.as_u64(),
+        winner: recorder.recent.find(clash.winner_start_ts).map(|ended| ended.name.to_string()),
+        winner_start_ts: clash.winner_start_ts.as_u64(),
+        wall_ms: clash.wall_ms,
+    });
+    Json(Conflicts {
+        cells: recorder.contention.hottest(50).into_iter().map(hot).collect(),
+        recent: recent.collect(),
+    })
+}

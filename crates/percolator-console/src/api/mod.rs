@@ -1,0 +1,52 @@
+//! The routes, and what they answer: JSON under `/api/v1`, health and metrics.
+//!
+//! No GET changes anything, and none takes a timestamp: reads go through
+//! [`snapshot`](percolator::Client::snapshot).
+
+mod answer;
+mod cell;
+mod health;
+mod learn;
+mod locks;
+pub(crate) mod moments;
+mod observers;
+mod overview;
+mod panel;
+mod processes;
+mod tables;
+mod transactions;
+
+use axum::routing::{get, post};
+
+use crate::server::guard::Class;
+use crate::server::route::Route;
+
+/// All routes but the files of the console.
+pub(crate) fn routes() -> Vec<Route> {
+    let read = |path, answers| Route { path, class: Class::Read, answers };
+    let write = |path, answers| Route { path, class: Class::Write, answers };
+    vec![
+        Route { path: "/healthz", class: Class::Health, answers: get(health::alive) },
+        Route { path: "/readyz", class: Class::Health, answers: get(health::ready) },
+        Route { path: "/metrics", class: Class::Metrics, answers: get(health::metrics) },
+        read("/api/v1/about", get(overview::about)),
+        read("/api/v1/overview", get(overview::overview)),
+        read("/api/v1/processes", get(processes::list)),
+        read("/api/v1/observers", get(observers::list)),
+        read("/api/v1/graph", get(observers::graph)),
+        read("/api/v1/failures", get(observers::failures)),
+        write("/api/v1/failures/replay", post(observers::replay)),
+        read("/api/v1/cell", get(cell::cell)),
+        read("/api/v1/locks", get(locks::list)),
+        read("/api/v1/conflicts", get(locks::conflicts)),
+        read("/api/v1/transactions", get(transactions::list)),
+        read("/api/v1/transaction", get(transactions::one)),
+        read("/api/v1/tables", get(tables::list)),
+        read("/api/v1/rows", get(tables::rows)),
+        read("/api/v1/app/search", get(panel::search)),
+        read("/api/v1/app/page", get(panel::page)),
+        read("/api/v1/app/stats", get(panel::stats)),
+        write("/api/v1/learn/begin", post(learn::begin)),
+        write("/api/v1/learn/step", post(learn::step)),
+    ]
+}

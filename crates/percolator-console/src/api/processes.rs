@@ -1,0 +1,54 @@
+//! The processes of a cluster, as far as they write a status: one console shows all of them.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+
+use crate::api::answer::Answer;
+use crate::recorder::wall_ms;
+use crate::state::App;
+
+/// A client of the store.
+#[derive(Debug, Serialize)]
+pub(crate) struct ProcessDto {
+    client: String,
+    /// Whether its liveness token is there.
+    alive: bool,
+    role: String,
+    host: String,
+    pid: u32,
+    version: String,
+    /// By the clock of the process.
+    since_ms: u64,
+    /// Seconds since it wrote its status, by the clocks of both machines.
+    written_s_ago: f64,
+    observers: Vec<String>,
+    committed: u64,
+    observer_runs: u64,
+}
+
+pub(crate) async fn list(State(app): State<App>) -> Answer<Vec<ProcessDto>> {
+    let mut all = app.db().statuses().await?;
+    all.sort_by(|a, b| (&a.process.role, a.since_ms).cmp(&(&b.process.role, b.since_ms)));
+    let now = wall_ms();
+    let dto = |status: percolator::admin::Status| {
+        let count = |name: &str| {
+            let found = status.counters.iter().find(|(counter, _)| counter == name);
+            found.map_or(0, |(_, n)| *n)
+        };
+        ProcessDto {
+            committed: count("committed"),
+            observer_runs: count("observer_runs"),
+            client: status.client.to_string(),
+            alive: status.alive,
+            since_ms: status.since_ms,
+            written_s_ago: now.saturating_sub(status.written_ms) as f64 / 1e3,
+            role: status.process.role,
+            host: status.process.host,
+            pid: status.process.pid,
+            version: status.process.version,
+            observers: status.observers,
+        }
+    };
+    Ok(Json(all.into_iter().map(dto).collect()))
+}

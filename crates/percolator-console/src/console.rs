@@ -1,0 +1,414 @@
+//! The console of a database: its settings, and listening.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use percolator::Percolator;
+use rand::Rng;
+use rand::distr::Alphanumeric;
+use tokio::net::{TcpListener, ToSocketAddrs};
+use tokio::task::JoinHandle;
+
+use crate::api;
+use crate::panel::Panel;
+use crate::recorder::{self, Recorder};
+use crate::server;
+use crate::server::guard::Policy;
+use crate::state::{App, Settings};
+
+/// The name of the file that holds the token, in the directory of the store.
+const TOKEN_FILE: &str = "console.token";
+/// Characters of a token: 190 bits of randomness.
+const TOKEN_CHARS: usize = 32;
+/// How often counters become a point of the charts.
+const TICK: Duration = Duration::from_secs(1);
+/// Each so many ticks the recorder learns which columns are observed.
+const OBSERVERS_EVERY: u64 = 10;
+
+/// Who may read what a console shows. Changes need the token in any case.
+///
+/// ```
+/// use percolator_console::Access;
+/// assert_eq!(Access::default(), Access::Token);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Who has the token. The default: any user of this machine can reach loopback.
+    #[default]
+    Token,
+    /// Everybody who can reach the address. For demonstrations.
+    OpenReads,
+}
+
+/// Why a console does not listen.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use percolator::Percolator;
+/// use percolator_console::{Console, ConsoleError};
+/// let db = Percolator::in_memory().await?;
+/// let far = Console::new(&db).listen("0.0.0.0:0").await;
+/// assert!(matches!(far, Err(ConsoleError::Insecure { .. })));
+/// # Ok::<(), percolator::Error>(()) }).unwrap();
+/// ```
+#[derive(Debug, thiserror::Error)]
+pub enum ConsoleError {
+    /// The address cannot be listened at.
+    #[error(
+        "the console cannot listen at {addr}: {source}\n  help: name another address, or port 0 \
+         for any that is free"
+    )]
+    Listen {
+        /// The address.
+        addr: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The address is not loopback, and nobody said that this is meant.
+    #[error(
+        "the console would listen at {addr}, and whoever reads the network would read the token\n  \
+         help: listen at 127.0.0.1 and use `ssh -L`, or a proxy with TLS; or say that it is meant, \
+         with `insecure`"
+    )]
+    Insecure {
+        /// The address.
+        addr: SocketAddr,
+    },
+    /// The file of the token cannot be written.
+    #[error("{}: the token cannot be written: {source}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The base path is malformed.
+    #[error("base path {0:?}: write it as /name, without a slash at its end")]
+    BasePath(String),
+}
+
+/// A console that does not listen yet.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use percolator::Percolator;
+/// use percolator_console::Console;
+/// let db = Percolator::in_memory().await?;
+/// let console = Console::new(&db).listen("127.0.0.1:0").await?;
+/// assert!(console.url().starts_with("http://127.0.0.1:"));
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct Console {
+    db: Percolator,
+    recorder: Option<Arc<Recorder>>,
+    panel: Option<Arc<dyn Panel>>,
+    access: Access,
+    read_only: bool,
+    hide_values: bool,
+    insecure: bool,
+    learn: bool,
+    metrics_only: bool,
+    base_path: String,
+    hosts: Vec<String>,
+    token_dir: Option<PathBuf>,
+    title: String,
+}
+
+/// A console that listens, until this is dropped.
+///
+/// See [`Console`] for an example.
+#[derive(Debug)]
+pub struct Listening {
+    addr: SocketAddr,
+    url: String,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl Listening {
+    /// The address at which it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The URL to open. Where a token is needed, the URL holds it in its fragment, which no browser
+    /// sends and no server logs.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Console {
+    /// A console of a database. It keeps the database open until it is dropped.
+    pub fn new(db: &Percolator) -> Self {
+        Console {
+            db: db.clone(),
+            recorder: None,
+            panel: None,
+            access: Access::Token,
+            read_only: false,
+            hide_values: false,
+            insecure: false,
+            learn: false,
+            metrics_only: false,
+            base_path: String::new(),
+            hosts: Vec::new(),
+            token_dir: None,
+            title: "percolator".to_owned(),
+        }
+    }
+
+    /// What the database's [`Options::watch`](percolator::Options::watch) was given. Without it the
+    /// console shows the store, and neither rates nor durations. Default: none.
+    #[must_use]
+    pub fn recorder(mut self, recorder: Arc<Recorder>) -> Self {
+        self.recorder = Some(recorder);
+        self
+    }
+
+    /// What an application shows besides. Default: none.
+    #[must_use]
+    pub fn panel(mut self, panel: Arc<dyn Panel>) -> Self {
+        self.panel = Some(panel);
+        self
+    }
+
+    /// Who may read. Default: [`Access::Token`].
+    #[must_use]
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// Whether it refuses every change. Default: no.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Whether it shows length and hash of a value in its place. Default: no.
+    #[must_use]
+    pub fn hide_values(mut self, hide: bool) -> Self {
+        self.hide_values = hide;
+        self
+    }
+
+    /// Whether it may listen beyond loopback, where others can read what goes over the network.
+    /// Default: no.
+    #[must_use]
+    pub fn insecure(mut self, insecure: bool) -> Self {
+        self.insecure = insecure;
+        self
+    }
+
+    /// Whether the page of the paper's Figure 4 may write to a table of its own,
+    /// `percolator-learn`. Default: no.
+    #[must_use]
+    pub fn learn(mut self, learn: bool) -> Self {
+        self.learn = learn;
+        self
+    }
+
+    /// Serves `/metrics`, `/healthz` and `/readyz` alone. Default: the console, too.
+    #[must_use]
+    pub fn metrics_only(mut self) -> Self {
+        self.metrics_only = true;
+        self
+    }
+
+    /// What stands before every path, such as `/percolator`, behind a proxy. Default: nothing.
+    #[must_use]
+    pub fn base_path(mut self, path: impl Into<String>) -> Self {
+        self.base_path = path.into();
+        self
+    }
+
+    /// One more name under which the console is reached, with its port if that is not the default
+    /// one: the name of a proxy. Requests under any other name are refused.
+    #[must_use]
+    pub fn host(mut self, host: impl Into<String>) -> Self {
+        self.hosts.push(host.into());
+        self
+    }
+
+    /// The directory that gets the file `console.token`, which its owner alone can read. Default:
+    /// none, and the URL alone has the token.
+    #[must_use]
+    pub fn token_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.token_dir = Some(dir.into());
+        self
+    }
+
+    /// What the pages name as that which they show: a directory, a cluster. Default: `percolator`.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = title.into();
+        self
+    }
+
+    /// Listens, and answers until the returned value is dropped. Runs in a tokio runtime.
+    ///
+    /// # Errors
+    /// [`ConsoleError`]; each says what to do.
+    pub async fn listen(
+        self,
+        addr: impl ToSocketAddrs + std::fmt::Debug,
+    ) -> Result<Listening, ConsoleError> {
+        let problem = |source| ConsoleError::Listen { addr: format!("{addr:?}"), source };
+        let listener = TcpListener::bind(&addr).await.map_err(problem)?;
+        let addr = listener.local_addr().map_err(problem)?;
+        if !addr.ip().is_loopback() && !self.insecure {
+            return Err(ConsoleError::Insecure { addr });
+        }
+        let base = self.base_path.clone();
+        let malformed = !base.starts_with('/') || base.ends_with('/') || base.contains(['{', '*']);
+        if !base.is_empty() && malformed {
+            return Err(ConsoleError::BasePath(base));
+        }
+        let token = fresh_token();
+        if let Some(dir) = &self.token_dir {
+            write_token(dir, &token)?;
+        }
+        let fragment = match self.access {
+            Access::Token => format!("#t={token}"),
+            // The token is needed for changes alone.
+            Access::OpenReads if self.read_only => String::new(),
+            Access::OpenReads => format!("#t={token}"),
+        };
+        let url = format!("http://{addr}{base}/{fragment}");
+        let app = self.app(addr, token);
+        let router = server::router(app.clone(), api::routes());
+        let serving = tokio::spawn(async move {
+            if let Err(error) = axum::serve(listener, router).await {
+                tracing::error!(target: "percolator::console", %error, "the console has ended");
+            }
+        });
+        Ok(Listening { addr, url, tasks: vec![serving, tokio::spawn(tick(app))] })
+    }
+
+    fn app(self, addr: SocketAddr, token: String) -> App {
+        let recorded = self.recorder.is_some();
+        let policy = Policy {
+            hosts: known_hosts(addr, self.hosts),
+            token,
+            open_reads: self.access == Access::OpenReads,
+            read_only: self.read_only,
+            loopback: addr.ip().is_loopback(),
+        };
+        let settings = Settings {
+            base_path: self.base_path,
+            hide_values: self.hide_values,
+            title: self.title,
+            recorded,
+            metrics_only: self.metrics_only,
+        };
+        let recorder = self.recorder.unwrap_or_else(recorder::none);
+        let learn = self.learn && !self.read_only;
+        App::new(self.db, recorder, policy, settings, self.panel, learn)
+    }
+}
+
+/// The values of `Host` under which a console is reached.
+fn known_hosts(addr: SocketAddr, more: Vec<String>) -> Vec<String> {
+    let port = addr.port();
+    let mut hosts = vec![addr.to_string()];
+    if addr.ip().is_loopback() || addr.ip().is_unspecified() {
+        hosts.extend(["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}")));
+    }
+    // A browser leaves the default port away.
+    if port == 80 {
+        let short: Vec<String> =
+            hosts.iter().filter_map(|host| Some(host.strip_suffix(":80")?.to_owned())).collect();
+        hosts.extend(short);
+    }
+    hosts.extend(more);
+    hosts
+}
+
+fn fresh_token() -> String {
+    rand::rng().sample_iter(Alphanumeric).take(TOKEN_CHARS).map(char::from).collect()
+}
+
+/// Writes the token where its owner alone can read it, also in place of one of an earlier life.
+fn write_token(dir: &Path, token: &str) -> Result<(), ConsoleError> {
+    let path = dir.join(TOKEN_FILE);
+    let fresh = dir.join(format!("{TOKEN_FILE}.new"));
+    let write = || -> io::Result<()> {
+        let _ = std::fs::remove_file(&fresh);
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(&fresh)?;
+        io::Write::write_all(&mut file, token.as_bytes())?;
+        std::fs::rename(&fresh, &path)
+    };
+    write().map_err(|source| ConsoleError::Token { path, source })
+}
+
+/// Makes a point of the charts every second, and notes the newest timestamp.
+async fn tick(app: App) {
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // Where the oracle is in this process, asking it costs nothing.
+    let near = app.db().services().store.commits_rows();
+    for second in 0u64.. {
+        interval.tick().await;
+        if second.is_multiple_of(OBSERVERS_EVERY)
+            && app.settings().recorded
+            && let Ok(observers) = app.db().observers().await
+        {
+            app.recorder().graph.declared(&observers);
+        }
+        app.series().tick(app.recorder(), app.db().hints_waiting());
+        if near && let Ok(latest) = app.db().oracle().peek().await {
+            app.recorder().clock.note(latest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_is_for_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        for token in ["first", "second"] {
+            write_token(dir.path(), token).unwrap();
+            let path = dir.path().join(TOKEN_FILE);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), token);
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::PermissionsExt;
+                let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+                assert_eq!(mode & 0o777, 0o600);
+            }
+        }
+        assert_ne!(fresh_token(), fresh_token());
+        assert_eq!(fresh_token().len(), TOKEN_CHARS);
+        let nowhere = write_token(Path::new("/nonexistent"), "t").unwrap_err();
+        assert!(nowhere.to_string().contains("/nonexistent/console.token"), "{nowhere}");
+    }
+
+    #[test]
+    fn hosts_are_our_names_with_our_port() {
+        let hosts = known_hosts("127.0.0.1:7090".parse().unwrap(), vec!["p.example".into()]);
+        let all = ["127.0.0.1:7090", "127.0.0.1:7090", "localhost:7090", "[::1]:7090", "p.example"];
+        assert_eq!(hosts, all);
+        let far = known_hosts("192.0.2.1:80".parse().unwrap(), Vec::new());
+        assert_eq!(far, ["192.0.2.1:80", "192.0.2.1"]);
+    }
+}

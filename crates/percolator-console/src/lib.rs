@@ -1,0 +1,52 @@
+//! Look into a Percolator database while it runs: a console in the browser, metrics for Prometheus,
+//! health.
+//!
+//! ```no_run
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! use percolator::{OpenOptions, Options, Percolator};
+//! use percolator_console::{Console, Recorder};
+//! use std::sync::Arc;
+//!
+//! let recorder = Arc::new(Recorder::new());
+//! let client = Options { watch: Some(recorder.clone()), ..Options::default() };
+//! let db = Percolator::open_with("data", OpenOptions { client, ..OpenOptions::default() }).await?;
+//!
+//! let console = Console::new(&db).recorder(recorder).listen("127.0.0.1:7090").await?;
+//! println!("look at {}", console.url());
+//! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+//! ```
+//!
+//! ```text
+//!   console    Console: settings, listening
+//!   recorder   what the client's events add up to: counts, histograms, rings, the graph
+//!   survey     what can only be found out by looking through the store, in the background
+//!   verdict    one sentence about the whole, and advice
+//!   metrics    /metrics
+//!   server     the guard of each request, files, repeated POSTs
+//!   api        the routes, and what they answer
+//!   learn      the paper's Figure 4 to play with
+//!   panel      what an application shows besides
+//! ```
+//!
+//! Invariants: a GET changes nothing and takes no timestamp; each request passes the guard before
+//! its route is looked at; what is kept is bounded, and begins anew with the process.
+//!
+//! Not here: TLS. Beyond loopback, put the console behind a proxy that has it, or reach it through
+//! `ssh -L`.
+
+mod api;
+mod cells;
+mod console;
+mod learn;
+mod metrics;
+mod panel;
+mod problem;
+mod recorder;
+mod server;
+mod state;
+mod survey;
+mod verdict;
+
+pub use console::{Access, Console, ConsoleError, Listening};
+pub use panel::{Panel, PanelError};
+pub use recorder::Recorder;

@@ -1,0 +1,118 @@
+//! Where transactions get in each other's way: cells with conflicts and waits, and the last
+//! conflicts with the names of both transactions.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use percolator::Timestamp;
+use percolator::store::sync::locked;
+
+use crate::cells::Place;
+
+/// How many cells are counted; beyond, all counts are halved and the zeros dropped.
+const CELLS_MAX: usize = 4_096;
+/// How many conflicts are kept.
+const CONFLICTS_MAX: usize = 1_024;
+
+/// What happened at one cell.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Heat {
+    /// Transactions that were aborted because of it.
+    pub(crate) conflicts: u64,
+    /// Times a lock was found there.
+    pub(crate) waits: u64,
+    /// How long it was waited for, all together.
+    pub(crate) waited: Duration,
+}
+
+/// A conflict.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Clash {
+    pub(crate) cell: Place,
+    pub(crate) loser: Arc<str>,
+    pub(crate) loser_start_ts: Timestamp,
+    pub(crate) winner_start_ts: Timestamp,
+    pub(crate) wall_ms: u64,
+}
+
+/// Cells by heat, and the last conflicts.
+#[derive(Debug, Default)]
+pub(crate) struct Contention {
+    cells: Mutex<BTreeMap<Place, Heat>>,
+    clashes: Mutex<VecDeque<Clash>>,
+}
+
+impl Contention {
+    fn heat(&self, cell: Place, change: impl FnOnce(&mut Heat)) {
+        let mut cells = locked(&self.cells);
+        if cells.len() >= CELLS_MAX && !cells.contains_key(&cell) {
+            cells.retain(|_, heat| {
+                heat.conflicts /= 2;
+                heat.waits /= 2;
+                heat.waited /= 2;
+                heat.conflicts + heat.waits > 0
+            });
+            // All were equally hot: those that come first in order make room.
+            while cells.len() >= CELLS_MAX {
+                cells.pop_first();
+            }
+        }
+        change(cells.entry(cell).or_default());
+    }
+
+    pub(crate) fn conflict(&self, clash: Clash) {
+        self.heat(clash.cell.clone(), |heat| heat.conflicts += 1);
+        let mut clashes = locked(&self.clashes);
+        if clashes.len() >= CONFLICTS_MAX {
+            clashes.pop_front();
+        }
+        clashes.push_back(clash);
+    }
+
+    pub(crate) fn wait(&self, cell: Place, waited: Duration) {
+        self.heat(cell, |heat| {
+            heat.waits += 1;
+            heat.waited += waited;
+        });
+    }
+
+    /// The cells with the most conflicts and waits, the worst first.
+    pub(crate) fn hottest(&self, limit: usize) -> Vec<(Place, Heat)> {
+        let cells = locked(&self.cells);
+        let mut all: Vec<_> = cells.iter().collect();
+        all.sort_by_key(|(_, heat)| std::cmp::Reverse((heat.conflicts + heat.waits, heat.waited)));
+        all.into_iter().take(limit).map(|(cell, heat)| (cell.clone(), *heat)).collect()
+    }
+
+    /// The last conflicts, the newest first.
+    pub(crate) fn clashes(&self, limit: usize) -> Vec<Clash> {
+        locked(&self.clashes).iter().rev().take(limit).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use percolator::Column;
+
+    use super::*;
+
+    const BAL: Column = Column::literal("bal");
+
+    #[test]
+    fn a_hot_cell_stays_while_cold_ones_come_and_go() {
+        let contention = Contention::default();
+        let hot = Place::new("t", &"hot".into(), &BAL);
+        for _ in 0..1_000 {
+            contention.heat(hot.clone(), |heat| heat.conflicts += 1);
+        }
+        for n in 0..3 * CELLS_MAX {
+            let cell = Place::new("t", &format!("cold{n}").into(), &BAL);
+            contention.wait(cell, Duration::from_millis(1));
+        }
+        assert!(locked(&contention.cells).len() <= CELLS_MAX);
+        let (first, heat) = contention.hottest(1).remove(0);
+        assert_eq!(first, hot);
+        assert!(heat.conflicts >= 100, "{heat:?}");
+    }
+}

@@ -1,0 +1,94 @@
+//! What can only be found out by looking through the store: backlog, locks, garbage.
+//!
+//! A look costs as much as there is to be seen. So requests are answered from the last look, at
+//! once; a new one begins in the background when the last is older than [`FRESH`] and somebody
+//! asks. Nobody asking, nobody looks. No look takes a timestamp: one that did would keep `wait`
+//! from ending.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use percolator::Percolator;
+use percolator::admin::{GcStatus, LockView};
+use percolator::observe::{Backlog, SetAside};
+use percolator::store::sync::locked;
+
+/// How old a look may be before a new one begins. A look that took long is used for ten times as
+/// long as it took, so that looking never takes more than a tenth of a core.
+const FRESH: Duration = Duration::from_secs(1);
+/// How many locks a look goes by.
+const LOCKS_MAX: usize = 1_000;
+
+/// The last look, and whether one is on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Survey {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    last: Option<Arc<Look>>,
+    looking: bool,
+}
+
+/// What a look has found.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) begun: Instant,
+    pub(crate) took: Duration,
+    pub(crate) found: Result<Found, String>,
+}
+
+/// What is in the store.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) backlog: Vec<Backlog>,
+    pub(crate) set_aside: Vec<SetAside>,
+    /// At most [`LOCKS_MAX`], the oldest first.
+    pub(crate) locks: Vec<LockView>,
+    pub(crate) gc: GcStatus,
+}
+
+impl Survey {
+    /// The last look. Begins another one where that is due.
+    pub(crate) fn last(
+        self: &Arc<Self>,
+        db: &Percolator,
+        retention: Duration,
+    ) -> Option<Arc<Look>> {
+        let (last, due) = {
+            let mut inner = locked(&self.inner);
+            let last = inner.last.clone();
+            let fresh = |look: &Arc<Look>| {
+                look.begun.elapsed() < look.took + FRESH.max(look.took.saturating_mul(10))
+            };
+            let due = !inner.looking && !last.as_ref().is_some_and(fresh);
+            inner.looking |= due;
+            (last, due)
+        };
+        if due {
+            let (survey, db) = (self.clone(), db.clone());
+            tokio::spawn(async move {
+                let begun = Instant::now();
+                let found = look(&db, retention).await.map_err(|error| error.to_string());
+                let look = Look { begun, took: begun.elapsed(), found };
+                let mut inner = locked(&survey.inner);
+                inner.last = Some(Arc::new(look));
+                inner.looking = false;
+            });
+        }
+        last
+    }
+}
+
+async fn look(db: &Percolator, retention: Duration) -> percolator::Result<Found> {
+    let mut locks = db.held_locks(LOCKS_MAX).await?;
+    locks.sort_by_key(|lock| lock.start_ts);
+    Ok(Found {
+        backlog: db.backlog().await?,
+        set_aside: db.set_aside().await?,
+        locks,
+        gc: db.gc_status(retention).await?,
+    })
+}

@@ -1,0 +1,416 @@
+//! The console over HTTP, as a client that is no browser sees it: every route, with every kind of
+//! wrong `Host`, `Origin`, method, media type and token; and what the routes answer.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use percolator::store::MemoryStore;
+use percolator::{Change, Column, Error, Observer, Options, Percolator, Registration, Result};
+use percolator::{Transaction, WorkerOptions};
+use percolator_console::{Access, Console, Listening, Recorder};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const TEXT: Column = Column::literal("doc:text");
+const WORDS: Column = Column::literal("doc:words");
+
+/// Every route but the console's files. `lib.rs` builds the server from the same kind of list; the
+/// test `no_route_is_missing_here` compares.
+const READS: &[&str] = &[
+    "/api/v1/about",
+    "/api/v1/overview",
+    "/api/v1/processes",
+    "/api/v1/observers",
+    "/api/v1/graph",
+    "/api/v1/failures",
+    "/api/v1/cell?table=docs&row=a&column=doc:text",
+    "/api/v1/locks",
+    "/api/v1/conflicts",
+    "/api/v1/transactions",
+    "/api/v1/transaction?start_ts=1",
+    "/api/v1/tables",
+    "/api/v1/rows?table=docs",
+    "/api/v1/app/search?q=x",
+    "/api/v1/app/page?key=x",
+    "/api/v1/app/stats",
+];
+const WRITES: &[(&str, &str)] = &[
+    ("/api/v1/failures/replay", r#"{"dry_run":true}"#),
+    ("/api/v1/learn/begin", "{}"),
+    ("/api/v1/learn/step", r#"{"rows":["Bob"]}"#),
+];
+
+struct Words;
+
+impl Observer for Words {
+    async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
+        let text = change.value(tx).await?.unwrap_or_default();
+        if text == "bad" {
+            return Err(Error::application("no words"));
+        }
+        let words = text.split(|b| *b == b' ').count().to_string();
+        tx.set(&change.table, &change.row, &WORDS, words)
+    }
+}
+
+struct Answer {
+    status: u16,
+    headers: String,
+    body: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("no JSON: {:?}", self.body))
+    }
+}
+
+async fn send(console: &Listening, request: String) -> Answer {
+    let mut stream = TcpStream::connect(console.addr()).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    let (headers, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = headers.split(' ').nth(1).unwrap().parse().unwrap();
+    Answer { status, headers: headers.to_ascii_lowercase(), body: body.to_owned() }
+}
+
+/// A request; each header that is given takes the place of the usual one of its name, and an empty
+/// one leaves it away.
+async fn ask(
+    console: &Listening,
+    method: &str,
+    path: &str,
+    body: &str,
+    given: &[(&str, &str)],
+) -> Answer {
+    let (host, token) = (console.addr().to_string(), token(console));
+    let usual = [
+        ("Host", host),
+        ("Authorization", format!("Bearer {token}")),
+        ("Connection", "close".to_owned()),
+        ("Content-Length", body.len().to_string()),
+        ("Content-Type", "application/json".to_owned()),
+        ("X-Request-Id", format!("request-{:x}", rand::random::<u64>())),
+    ];
+    let mut headers: Vec<(String, String)> =
+        usual.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    for (name, value) in given {
+        headers.retain(|(other, _)| other != name);
+        if !value.is_empty() {
+            headers.push(((*name).to_owned(), (*value).to_owned()));
+        }
+    }
+    let headers: String =
+        headers.into_iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    send(console, format!("{method} {path} HTTP/1.1\r\n{headers}\r\n{body}")).await
+}
+
+async fn get(console: &Listening, path: &str) -> Answer {
+    ask(console, "GET", path, "", &[]).await
+}
+
+fn token(console: &Listening) -> String {
+    console.url().split_once("#t=").map(|(_, token)| token.to_owned()).unwrap_or_default()
+}
+
+async fn database(recorder: &Arc<Recorder>) -> Percolator {
+    let options = Options { watch: Some(recorder.clone()), ..Options::default() };
+    let db = Percolator::over(Arc::new(MemoryStore::new()), options).await.unwrap();
+    let docs = db.table("docs").await.unwrap();
+    db.named("load")
+        .transact(async |mut tx| {
+            tx.set(&docs, "a", &TEXT, "to be or not")?;
+            tx.set(&docs, &b"\xff"[..], &TEXT, "two words")
+        })
+        .await
+        .unwrap();
+    db
+}
+
+async fn console(db: &Percolator, recorder: &Arc<Recorder>) -> Listening {
+    let console = Console::new(db).recorder(recorder.clone()).learn(true);
+    console.listen("127.0.0.1:0").await.unwrap()
+}
+
+#[tokio::test]
+async fn every_route_refuses_what_it_must() {
+    let recorder = Arc::new(Recorder::new());
+    let db = database(&recorder).await;
+    let console = console(&db, &recorder).await;
+    for path in READS {
+        let refused = async |given: &[(&str, &str)], method: &str| {
+            ask(&console, method, path, "", given).await.status
+        };
+        assert_eq!(refused(&[("Host", "evil.example")], "GET").await, 421, "{path}");
+        assert_eq!(refused(&[("Host", "127.0.0.1:1")], "GET").await, 421, "{path}");
+        assert_eq!(refused(&[("Authorization", "")], "GET").await, 401, "{path}");
+        assert_eq!(refused(&[("Authorization", "Bearer wrong")], "GET").await, 401, "{path}");
+        for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"] {
+            assert_eq!(refused(&[], method).await, 405, "{method} {path}");
+        }
+        let answered = get(&console, path).await;
+        assert!(matches!(answered.status, 200 | 404), "{path}: {}", answered.status);
+    }
+    for (path, body) in WRITES {
+        let refused =
+            async |given: &[(&str, &str)]| ask(&console, "POST", path, body, given).await.status;
+        assert_eq!(refused(&[("Host", "evil.example")]).await, 421, "{path}");
+        assert_eq!(refused(&[("Origin", "http://evil.example")]).await, 403, "{path}");
+        assert_eq!(refused(&[("Origin", "null")]).await, 403, "{path}");
+        assert_eq!(refused(&[("Sec-Fetch-Site", "cross-site")]).await, 403, "{path}");
+        assert_eq!(refused(&[("Content-Type", "text/plain")]).await, 415, "{path}");
+        assert_eq!(refused(&[("Content-Type", "")]).await, 415, "{path}");
+        assert_eq!(refused(&[("Authorization", "")]).await, 401, "{path}");
+        assert_eq!(refused(&[("X-Request-Id", "")]).await, 400, "{path}");
+        assert_eq!(ask(&console, "GET", path, "", &[]).await.status, 405, "{path}");
+        let own = format!("http://{}", console.addr());
+        assert_eq!(refused(&[("Origin", &own)]).await, 200, "{path}");
+    }
+    for path in ["/", "/app.js", "/vendor/uplot.js", "/cell/docs/a"] {
+        assert_eq!(
+            ask(&console, "GET", path, "", &[("Host", "evil.example")]).await.status,
+            421,
+            "{path}"
+        );
+        let file = ask(&console, "GET", path, "", &[("Authorization", "")]).await;
+        assert_eq!(file.status, 200, "{path}");
+        assert!(!file.body.contains("to be or not"), "{path} holds data");
+    }
+    for path in ["/healthz", "/readyz"] {
+        let given = [("Host", "10.0.0.7"), ("Authorization", "")];
+        let health = ask(&console, "GET", path, "", &given).await;
+        assert_eq!(health.status, 200, "{path}: {}", health.body);
+    }
+}
+
+#[tokio::test]
+async fn every_answer_has_its_headers_and_none_sets_a_cookie() {
+    let recorder = Arc::new(Recorder::new());
+    let db = database(&recorder).await;
+    let console = console(&db, &recorder).await;
+    let others = ["/", "/app.js", "/metrics", "/healthz", "/nothing.js"];
+    for path in READS.iter().chain(&others) {
+        for token in ["", "Bearer wrong"] {
+            let answer = ask(&console, "GET", path, "", &[("Authorization", token)]).await;
+            for header in [
+                "content-security-policy: default-src 'none'; script-src 'self'",
+                "frame-ancestors 'none'",
+                "x-content-type-options: nosniff",
+                "referrer-policy: no-referrer",
+                "cross-origin-resource-policy: same-origin",
+            ] {
+                assert!(
+                    answer.headers.contains(header),
+                    "{path} lacks {header}: {}",
+                    answer.headers
+                );
+            }
+            assert!(!answer.headers.contains("set-cookie"), "{path}");
+        }
+    }
+    assert!(get(&console, "/api/v1/about").await.headers.contains("cache-control: no-store"));
+}
+
+#[tokio::test]
+async fn no_route_is_missing_here() {
+    let source = include_str!("../src/api/mod.rs");
+    let named = source.matches("\"/api/v1/").count();
+    assert_eq!(named, READS.len() + WRITES.len(), "add the new route to READS or WRITES");
+    for path in READS.iter().copied().chain(WRITES.iter().map(|(path, _)| *path)) {
+        let path = path.split('?').next().unwrap();
+        assert!(source.contains(&format!("\"{path}\"")), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn no_get_takes_a_timestamp() {
+    let recorder = Arc::new(Recorder::new());
+    let db = database(&recorder).await;
+    let console = console(&db, &recorder).await;
+    let before = db.oracle().peek().await.unwrap();
+    for _ in 0..3 {
+        for path in READS.iter().chain(&["/metrics", "/readyz", "/"]) {
+            get(&console, path).await;
+        }
+    }
+    assert_eq!(db.oracle().peek().await.unwrap(), before);
+    assert!(db.wait_idle(Some(Duration::from_secs(10))).await.unwrap().idle);
+}
+
+#[tokio::test]
+async fn the_pages_data_is_what_the_database_did() {
+    let recorder = Arc::new(Recorder::new());
+    let db = database(&recorder).await;
+    let words = Registration::strong("words", "docs", &TEXT, Words);
+    let workers = db.observe(vec![words], WorkerOptions::default()).await.unwrap();
+    db.wait_idle(None).await.unwrap();
+    let console = console(&db, &recorder).await;
+    let overview = get(&console, "/api/v1/overview").await.json();
+    let stats = db.stats();
+    assert_eq!(overview["totals"]["committed"], stats.committed);
+    assert_eq!(overview["totals"]["observer_runs"], 2);
+
+    let names = get(&console, "/api/v1/transactions").await.json();
+    let load = names["names"].as_array().unwrap().iter().find(|n| n["name"] == "load").unwrap();
+    assert_eq!(load["committed"], 1);
+
+    let graph = get(&console, "/api/v1/graph").await.json();
+    let edges = graph["edges"].as_array().unwrap();
+    let has = |from: &str, to: &str| edges.iter().any(|e| e["from"] == from && e["to"] == to);
+    assert!(has("column docs doc:text", "observer words"), "{graph}");
+    assert!(has("observer words", "family docs doc:*"), "{graph}");
+
+    let rows = get(&console, "/api/v1/rows?table=docs&limit=1").await.json();
+    assert_eq!(rows["rows"][0]["row"], json!({ "utf8": "a" }));
+    assert_eq!(rows["rows"][0]["cells"][1]["value"]["value"], json!({ "utf8": "4" }));
+    let next = get(&console, "/api/v1/rows?table=docs&after=a").await.json();
+    assert_eq!(next["rows"][0]["row"], json!({ "b64": "/w==" }));
+    let cell = get(&console, "/api/v1/cell?table=docs&row=b64:/w==&column=doc:text").await.json();
+    assert!(cell["moments"].as_array().unwrap().iter().any(|m| m["write"].is_object()), "{cell}");
+
+    let metrics = get(&console, "/metrics").await.body;
+    let committed = "percolator_transactions_total{name=\"load\",outcome=\"committed\"} 1";
+    assert!(metrics.contains(committed), "{metrics}");
+    assert!(
+        metrics
+            .contains("percolator_observer_runs_total{observer=\"words\",outcome=\"committed\"} 2")
+    );
+    assert!(metrics.ends_with("# EOF\n"));
+    workers.stop().await;
+}
+
+#[tokio::test]
+async fn failures_are_listed_and_replayed_once() {
+    let recorder = Arc::new(Recorder::new());
+    let db = database(&recorder).await;
+    let docs = db.table("docs").await.unwrap();
+    let words = Registration::strong("words", "docs", &TEXT, Words);
+    let options = WorkerOptions { failures_max: 1, ..WorkerOptions::default() };
+    let workers = db.observe(vec![words], options).await.unwrap();
+    db.transact(async |mut tx| tx.set(&docs, "b", &TEXT, "bad")).await.unwrap();
+    db.wait_idle(None).await.unwrap();
+    let console = console(&db, &recorder).await;
+    let failures = get(&console, "/api/v1/failures?observer=words").await.json();
+    assert_eq!(failures[0]["state"], "set_aside", "{failures}");
+    assert_eq!(failures[0]["cell"]["row"], json!({ "utf8": "b" }));
+    assert_eq!(get(&console, "/api/v1/failures?observer=other").await.json(), json!([]));
+
+    db.transact(async |mut tx| tx.set(&docs, "b", &TEXT, "good")).await.unwrap();
+    let replay = async |body: &str, id: &str| {
+        let answer =
+            ask(&console, "POST", "/api/v1/failures/replay", body, &[("X-Request-Id", id)]).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()
+    };
+    let counted = replay(r#"{"observer":"words","dry_run":true}"#, "dry-run-1").await;
+    assert_eq!(counted, json!({ "matched": 1, "done": 0 }));
+    let first = replay(r#"{"observer":"words"}"#, "replay-01").await;
+    assert_eq!(first, json!({ "matched": 1, "done": 1 }));
+    // The connection broke, and the browser asks again: the answer is the first one's.
+    assert_eq!(replay(r#"{"observer":"words"}"#, "replay-01").await, first);
+    let other = replay(r#"{"observer":"words"}"#, "replay-02").await;
+    assert_eq!(other, json!({ "matched": 0, "done": 0 }));
+    workers.stop().await;
+}
+
+#[tokio::test]
+async fn a_cell_is_answered_as_soon_as_it_changes() {
+    let recorder = Arc::new(Recorder::new());
+    let db = database(&recorder).await;
+    let docs = db.table("docs").await.unwrap();
+    let console = console(&db, &recorder).await;
+    let path = "/api/v1/cell?table=docs&row=a&column=doc:text";
+    let version = get(&console, path).await.json()["version"].as_str().unwrap().to_owned();
+    let path = format!("{path}&since={version}");
+    let begun = Instant::now();
+    let (held, ()) = tokio::join!(get(&console, &path), async {
+        db.transact(async |mut tx| tx.set(&docs, "a", &TEXT, "changed")).await.unwrap();
+    });
+    assert_ne!(held.json()["version"], *version);
+    assert!(begun.elapsed() < Duration::from_millis(1_900), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn read_only_hidden_and_open_consoles() {
+    let recorder = Arc::new(Recorder::new());
+    let db = database(&recorder).await;
+    let console = Console::new(&db).read_only(true).hide_values(true).learn(true);
+    let console = console.access(Access::OpenReads).base_path("/under/here");
+    let console = console.listen("127.0.0.1:0").await.unwrap();
+    assert!(console.url().ends_with("/under/here/"), "{}", console.url());
+    let rows = get(&console, "/under/here/api/v1/rows?table=docs").await;
+    assert_eq!(rows.status, 200);
+    assert!(!rows.body.contains("to be or not"), "{}", rows.body);
+    assert_eq!(rows.json()["rows"][0]["cells"][0]["value"]["bytes"], 12);
+    assert_eq!(get(&console, "/api/v1/rows?table=docs").await.status, 404);
+    for (path, body) in WRITES {
+        let refused = ask(&console, "POST", &format!("/under/here{path}"), body, &[]).await;
+        assert_eq!(refused.status, 403, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_alone_serve_nothing_else() {
+    let db = database(&Arc::new(Recorder::new())).await;
+    let metrics = Console::new(&db).metrics_only().listen("127.0.0.1:0").await.unwrap();
+    assert_eq!(get(&metrics, "/metrics").await.status, 200);
+    assert_eq!(get(&metrics, "/readyz").await.body, "ready\n");
+    for path in READS.iter().chain(&["/", "/app.js"]) {
+        assert_eq!(get(&metrics, path).await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn figure_4_is_played_to_its_end_with_a_crash() {
+    let recorder = Arc::new(Recorder::new());
+    let db = database(&recorder).await;
+    let console = console(&db, &recorder).await;
+    let step = async |body: Value| {
+        let path = "/api/v1/learn/step";
+        ask(&console, "POST", path, &body.to_string(), &[]).await
+    };
+    let begin = async || {
+        let begun = ask(&console, "POST", "/api/v1/learn/begin", "{}", &[]).await;
+        begun.json()["session"].as_u64().unwrap()
+    };
+    let first = begin().await;
+    for body in [
+        json!({ "session": first, "step": "begin" }),
+        json!({ "session": first, "step": "set", "row": "Bob", "value": "$10" }),
+        json!({ "session": first, "step": "set", "row": "Joe", "value": "$2" }),
+        json!({ "session": first, "step": "prewrite" }),
+        json!({ "session": first, "step": "commit_primary" }),
+    ] {
+        let answer = step(body).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    // The primary is committed; Joe's lock stays behind.
+    let crashed = step(json!({ "session": first, "step": "crash", "rows": ["Bob", "Joe"] })).await;
+    let cells = &crashed.json()["cells"];
+    assert!(cells[0]["moments"][0]["write"].is_object(), "{cells}");
+    assert_eq!(cells[1]["moments"][0]["lock"]["fate"]["kind"], "roll_forward", "{cells}");
+    // Another client reads, and rolls Joe's cell forward.
+    let read = step(json!({ "read": true, "rows": ["Joe"] })).await.json();
+    assert!(read["answer"].as_str().unwrap().ends_with("Bob has $10, Joe has $2"), "{read}");
+    assert!(read["cells"][0]["moments"][0]["write"].is_object(), "{read}");
+    // A second one crashes before its commit point, and is rolled back.
+    let second = begin().await;
+    for body in [
+        json!({ "session": second, "step": "begin" }),
+        json!({ "session": second, "step": "set", "row": "Bob", "value": "$0" }),
+        json!({ "session": second, "step": "prewrite" }),
+        json!({ "session": second, "step": "crash" }),
+    ] {
+        assert_eq!(step(body).await.status, 200);
+    }
+    let read = step(json!({ "read": true, "rows": ["Bob"] })).await.json();
+    assert!(read["answer"].as_str().unwrap().contains("Bob has $10"), "{read}");
+    assert_eq!(step(json!({ "session": second, "step": "begin" })).await.status, 410);
+    let wrong = step(json!({ "session": begin().await, "step": "prewrite" })).await;
+    assert_eq!(wrong.status, 400, "{}", wrong.body);
+}

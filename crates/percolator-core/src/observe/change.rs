@@ -1,0 +1,23 @@
+//! A change that an observer runs for.
+
+use bigtable::{RowKey, Timestamp};
+
+use crate::{Column, Table};
+
+/// What an observer was started for: this cell changed since it last ran, perhaps several times.
+///
+/// See [`Observer`](crate::Observer) for an example.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Change {
+    /// The table.
+    pub table: Table,
+    /// The row.
+    pub row: RowKey,
+    /// The observed column.
+    pub column: Column,
+    /// The commit timestamp of the newest change; of a notify-only column, of the newest
+    /// notification.
+    pub commit_ts: Timestamp,
+    /// Whether the newest change has deleted the cell.
+    pub deleted: bool,
+}

@@ -1,0 +1,63 @@
+//! The end of an observer's run, as the watcher and a trace see it.
+
+use std::time::Duration;
+
+use bigtable::Timestamp;
+
+use crate::observe::change::Change;
+use crate::observe::context::Context;
+use crate::observe::failures::is_of_the_services;
+use crate::observe::observer::Registration;
+use crate::records::column::Cell;
+use crate::watch::{Event, RunEnd};
+use crate::{Error, Result, Transaction};
+
+/// A run that somebody watches.
+pub(super) struct WatchedRun {
+    begun: Duration,
+    start_ts: Timestamp,
+}
+
+impl WatchedRun {
+    /// Notes what a transaction is about to handle; `None` without a watcher.
+    pub(super) fn begin(tx: &mut Transaction, changes: &[Change]) -> Option<Self> {
+        let start_ts = tx.start_ts();
+        let watched = tx.watched.as_mut()?;
+        watched.caused_by(changes);
+        Some(WatchedRun { begun: watched.begun(), start_ts })
+    }
+
+    /// Reports how the run has ended. To be called before a failure is counted.
+    pub(super) fn ended(
+        &self,
+        context: &Context,
+        registration: &Registration,
+        changes: &[Change],
+        outcome: &Result<Timestamp>,
+    ) {
+        let took = context.runtime().now().saturating_sub(self.begun);
+        let observer = &*registration.name;
+        let end = match outcome {
+            Ok(commit_ts) => RunEnd::Committed { start_ts: self.start_ts, commit_ts: *commit_ts },
+            Err(error @ Error::Unknown { .. }) => RunEnd::Interrupted { error },
+            Err(error) if is_of_the_services(error) => RunEnd::Interrupted { error },
+            Err(error) if error.is_retryable() => RunEnd::Conflicted,
+            Err(error) => RunEnd::Failed { attempts: attempts(context, changes, observer), error },
+        };
+        context.shared.emit(|| Event::Ran { observer, changes, took, end });
+    }
+}
+
+/// How often an observer has failed on a change, this time included.
+fn attempts(context: &Context, changes: &[Change], observer: &str) -> u32 {
+    let [Change { table, row, column, .. }] = changes else { return 0 };
+    context.failures.attempts(&Cell::new(table, row, column), observer) + 1
+}
+
+/// The span of a run.
+pub(super) fn span(registration: &Registration, cell: Option<&Cell>) -> tracing::Span {
+    tracing::debug_span!(
+        target: "percolator::observer", "percolator.run", observer = &*registration.name,
+        table = registration.observed.table, row = cell.map(|cell| tracing::field::display(&cell.row)),
+    )
+}

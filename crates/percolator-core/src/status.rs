@@ -1,0 +1,214 @@
+//! Status rows: what each process of a cluster says of itself, so that one place can show all of
+//! them, whatever the store is.
+//!
+//! ```text
+//! table percolator.status   row: the client   cell: system:status at timestamp zero
+//! ```
+//!
+//! A status is a raw row of a table of Percolator's own. It belongs to no transaction and takes no
+//! timestamp, so waiting for idleness, observers and collection never see it. Nothing depends on
+//! it: a write may be lost, fail or come late, and is not synced. Whether a client lives is not in
+//! its row: its liveness token says so. Rows of the dead are removed by those who live.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::{
+    Layout, LocalityGroup, Mutation, PageLimit, RowKey, RowMutation, RowRange, Selection, Store,
+    Syncing, Table, TableSchema, TimeRange, Timestamp,
+};
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::records::codec::{Reader, put_bytes16};
+use crate::records::layout::SYSTEM;
+use crate::shared::Shared;
+use crate::{Incarnation, Result};
+
+/// The table of the status rows.
+const TABLE: &str = "percolator.status";
+const QUALIFIER: &str = "status";
+/// A format that this program does not know is left out.
+const FORMAT: u8 = 1;
+/// How often a client writes its status.
+const EVERY: Duration = Duration::from_secs(10);
+/// When it does so for the first time: a command that is over by then leaves none.
+const FIRST_AFTER: Duration = Duration::from_secs(1);
+/// One of so many times, a client also removes the rows of the dead.
+const SWEEP_EVERY: u64 = 30;
+/// The largest status.
+const BYTES_MAX: usize = 1024;
+/// How much of each name is kept.
+const NAME_BYTES_MAX: usize = 64;
+
+/// What a process is, as it says itself. Each name is cut off after 64 bytes.
+///
+/// See [`Client::publish_status`](crate::Client::publish_status).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProcessInfo {
+    /// What it does, such as `worker`.
+    pub role: String,
+    /// The machine that it runs on.
+    pub host: String,
+    /// Its number there.
+    pub pid: u32,
+    /// The version of its program.
+    pub version: String,
+}
+
+/// The status of a client.
+///
+/// See [`Client::statuses`](crate::Client::statuses).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// The client.
+    pub client: Incarnation,
+    /// Whether its liveness token is there.
+    pub alive: bool,
+    /// Its process.
+    pub process: ProcessInfo,
+    /// When it began, in milliseconds since 1970 by its own clock.
+    pub since_ms: u64,
+    /// When it wrote the status, by the same clock.
+    pub written_ms: u64,
+    /// The observers that it runs, as far as there is room for their names.
+    pub observers: Vec<String>,
+    /// What it has done since it began: names and values of [`Stats`](crate::Stats) that are not
+    /// zero.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// Writes this client's status from now on, until it is closed or dropped.
+pub(crate) fn publish(shared: &Arc<Shared>, process: ProcessInfo) {
+    let (client, runtime) = (shared.incarnation(), shared.runtime().clone());
+    let since_ms = runtime.wall_ms();
+    let shared = Arc::downgrade(shared);
+    runtime.clone().spawn(Box::pin(async move {
+        let mut pause = FIRST_AFTER;
+        for round in 0u64.. {
+            runtime.sleep(pause).await;
+            pause = EVERY;
+            // The client is not kept open for this.
+            let Some(shared) = shared.upgrade().filter(|shared| shared.check_open().is_ok()) else {
+                return;
+            };
+            let value = encode(&shared, &process, since_ms);
+            if let Err(error) = beat(&shared, client, value, round % SWEEP_EVERY == 0).await {
+                // The next one is in ten seconds.
+                tracing::debug!(target: "percolator::status", event = "status_error", %error);
+            }
+        }
+    }));
+}
+
+/// The statuses of all clients that write one, in no particular order.
+pub(crate) async fn statuses(shared: &Shared) -> Result<Vec<Status>> {
+    let names = shared.services().store.table_names().await?;
+    if !names.iter().any(|name| name == TABLE) {
+        return Ok(Vec::new());
+    }
+    let table = open(&*shared.services().store).await?;
+    let mut found = Vec::new();
+    for (client, value) in rows(&*table).await? {
+        let alive = shared.locks().is_alive(client).await?;
+        found.extend(decode(client, alive, &value));
+    }
+    Ok(found)
+}
+
+async fn open(store: &dyn Store) -> bigtable::Result<Arc<dyn Table>> {
+    let groups = vec![LocalityGroup::on_disk("system", Layout::Versions)];
+    store.open_table(TABLE, &TableSchema { groups }).await
+}
+
+/// Writes the status; `sweeps`: removes the rows of clients whose tokens are gone.
+async fn beat(shared: &Shared, client: Incarnation, value: Bytes, sweeps: bool) -> Result<()> {
+    let table = open(&*shared.services().store).await?;
+    let set = Mutation::set(SYSTEM, QUALIFIER, Timestamp::ZERO, value);
+    let row = |client: Incarnation| RowMutation::new(client.to_string()).sync(Syncing::MayBeLost);
+    table.mutate_row(row(client).mutation(set)).await?;
+    if !sweeps {
+        return Ok(());
+    }
+    for (other, _) in rows(&*table).await? {
+        // One that lives after all writes its row again.
+        if other != client && !shared.locks().is_alive(other).await? {
+            let delete = Mutation::delete(SYSTEM, QUALIFIER, TimeRange::ALL);
+            table.mutate_row(row(other).mutation(delete)).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn rows(table: &dyn Table) -> Result<Vec<(Incarnation, Bytes)>> {
+    let select = Selection::default().column(SYSTEM, QUALIFIER, TimeRange::ALL, 1);
+    let (mut found, mut left) = (Vec::new(), Some(RowRange::all()));
+    while let Some(range) = left {
+        let page = table.scan(&range, &select, PageLimit::default()).await?;
+        for row in page.rows {
+            let value = row.cells.first().map(|cell| cell.value.clone());
+            found.extend(client_of(&row.key).zip(value));
+        }
+        left = page.resume;
+    }
+    Ok(found)
+}
+
+fn client_of(row: &RowKey) -> Option<Incarnation> {
+    let name = std::str::from_utf8(row.as_bytes()).ok()?;
+    u128::from_str_radix(name, 16).ok().map(Incarnation)
+}
+
+fn encode(shared: &Shared, process: &ProcessInfo, since_ms: u64) -> Bytes {
+    let mut out = BytesMut::with_capacity(BYTES_MAX);
+    out.put_u8(FORMAT);
+    out.put_u64(since_ms);
+    out.put_u64(shared.runtime().wall_ms());
+    out.put_u32(process.pid);
+    for name in [&process.role, &process.host, &process.version] {
+        put_bytes16(&mut out, start_of(name).as_bytes());
+    }
+    let counters = shared.counters().read().entries();
+    let counters: Vec<_> = counters.into_iter().filter(|(_, value)| *value > 0).collect();
+    let numbers = counters.iter().map(|(name, _)| 2 + name.len() + 8).sum::<usize>();
+    let mut room = BYTES_MAX.saturating_sub(out.len() + numbers + 4);
+    let mut observers: Vec<_> = shared.hints().running().into_iter().map(|o| o.observer).collect();
+    observers.dedup();
+    observers.retain(|name| {
+        let fits = 2 + start_of(name).len() <= room;
+        room -= if fits { 2 + start_of(name).len() } else { room };
+        fits
+    });
+    out.put_u16(observers.len() as u16);
+    observers.iter().for_each(|name| put_bytes16(&mut out, start_of(name).as_bytes()));
+    out.put_u16(counters.len() as u16);
+    for (name, value) in counters {
+        put_bytes16(&mut out, name.as_bytes());
+        out.put_u64(value);
+    }
+    out.freeze()
+}
+
+/// As much of a name as is kept.
+fn start_of(name: &str) -> &str {
+    let mut end = name.len().min(NAME_BYTES_MAX);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
+/// A status; `None` if a program with another format has written it.
+fn decode(client: Incarnation, alive: bool, value: &Bytes) -> Option<Status> {
+    let mut reader = Reader::new(value);
+    if reader.u8()? != FORMAT {
+        return None;
+    }
+    let (since_ms, written_ms, pid) = (reader.u64()?, reader.u64()?, reader.u32()?);
+    let (role, host, version) = (reader.string16()?, reader.string16()?, reader.string16()?);
+    let process = ProcessInfo { role, host, pid, version };
+    let observers = (0..reader.u16()?).map(|_| reader.string16()).collect::<Option<_>>()?;
+    let counters = (0..reader.u16()?).map(|_| Some((reader.string16()?, reader.u64()?)));
+    let counters = counters.collect::<Option<_>>()?;
+    Some(Status { client, alive, process, since_ms, written_ms, observers, counters })
+}

@@ -1,0 +1,36 @@
+//! One row of a commit's plan.
+
+use bigtable::{Mutation, RowKey};
+
+use crate::records::column::Table;
+use crate::txn::rows::{LockedCell, NewLock};
+
+/// One row of a plan.
+#[derive(Debug, Clone)]
+pub(crate) struct RowPlan {
+    pub(crate) table: Table,
+    pub(crate) row: RowKey,
+    pub(crate) cells: Vec<NewLock>,
+    /// What the commit of the row does besides: it takes away the notification that the transaction
+    /// has handled. Who rolls the row forward leaves it, and then it is found to be stale.
+    pub(crate) handled: Vec<Mutation>,
+}
+
+impl RowPlan {
+    /// Its keys and values, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let value = |cell: &NewLock| {
+            let (long, short) = (&cell.long_value, &cell.lock.short_value);
+            long.as_ref().or(short.as_ref()).map_or(0, bytes::Bytes::len)
+        };
+        let cell = |cell: &NewLock| cell.column.as_bytes().len() + value(cell);
+        self.row.as_bytes().len() + self.cells.iter().map(cell).sum::<usize>()
+    }
+
+    /// The row's cells as commit and rollback need them.
+    pub(crate) fn locked(&self) -> Vec<LockedCell> {
+        let locked =
+            |cell: &NewLock| LockedCell { column: cell.column.clone(), lock: cell.lock.clone() };
+        self.cells.iter().map(locked).collect()
+    }
+}

@@ -1,0 +1,134 @@
+//! Changes that an observer is to skip because it keeps failing at them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use percolator_core::{Client, Column, Error, Registration, SetAside, WorkerOptions, Workers};
+
+use crate::notifications::{COUNT, one_thread};
+use crate::world::{A, B, BAL, World, add, counting, get_column, observer, run_both, set};
+
+const TODO: Column = Column::literal("f:todo");
+
+/// An observer that fails while it is told to, and else counts.
+fn failing(name: &str, column: &Column, counter: Column, fails: &Arc<AtomicBool>) -> Registration {
+    let fails = fails.clone();
+    let run = observer(move |tx, change| {
+        let (fails, counter) = (fails.load(SeqCst), counter.clone());
+        Box::pin(async move {
+            if fails {
+                return Err(Error::application("cannot parse"));
+            }
+            add(tx, &change.table, &change.row, &counter, 1).await
+        })
+    });
+    if *column == TODO {
+        Registration::weak(name, "t", column, run)
+    } else {
+        Registration::strong(name, "t", column, run)
+    }
+}
+
+async fn observe(client: &Client, registrations: Vec<Registration>) -> Workers {
+    let options = WorkerOptions { failures_max: 2, ..one_thread() };
+    client.observe(registrations, options).await.unwrap()
+}
+
+async fn set_aside(client: &Client) -> Vec<SetAside> {
+    client.wait_idle(None).await.unwrap().set_aside
+}
+
+#[test]
+fn a_skipped_change_is_acknowledged_and_the_next_one_runs() {
+    run_both(async |world: World| {
+        let (client, operator) = (world.client().await, world.client().await);
+        let table = client.table("t").await.unwrap();
+        let fails = Arc::new(AtomicBool::new(true));
+        let workers = observe(&client, vec![failing("o", &BAL, COUNT, &fails)]).await;
+        set(&client, &table, &[("r", "1")]).await;
+        let aside = set_aside(&client).await;
+        fails.store(false, SeqCst);
+        assert!(operator.skip(&aside[0]).await.unwrap());
+        assert!(!operator.skip(&aside[0]).await.unwrap(), "it is not there any more");
+        let report = operator.wait_idle(None).await.unwrap();
+        assert!(report.idle && report.set_aside.is_empty(), "{report:?}");
+        assert!(operator.backlog().await.unwrap().is_empty());
+        assert_eq!(get_column(&client, &table, "r", &COUNT).await, None);
+        set(&client, &table, &[("r", "2")]).await;
+        client.wait_idle(None).await.unwrap();
+        assert_eq!(get_column(&client, &table, "r", &COUNT).await.as_deref(), Some("1"));
+        workers.stop().await;
+    });
+}
+
+/// What has changed since was never tried, and is no more skipped than any other change.
+#[test]
+fn a_change_that_is_newer_than_the_failure_is_not_skipped() {
+    run_both(async |world: World| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let fails = Arc::new(AtomicBool::new(true));
+        let workers = observe(&client, vec![failing("o", &BAL, COUNT, &fails)]).await;
+        set(&client, &table, &[("r", "1")]).await;
+        let aside = set_aside(&client).await;
+        workers.stop().await;
+        fails.store(false, SeqCst);
+        set(&client, &table, &[("r", "2")]).await;
+        assert!(client.skip(&aside[0]).await.unwrap());
+        let workers = observe(&client, vec![failing("o", &BAL, COUNT, &fails)]).await;
+        client.wait_idle(None).await.unwrap();
+        assert_eq!(get_column(&client, &table, "r", &COUNT).await.as_deref(), Some("1"));
+        assert!(client.set_aside().await.unwrap().is_empty());
+        workers.stop().await;
+    });
+}
+
+/// Two observers failed at one change: it is skipped for one, and stays set aside for the other.
+#[test]
+fn a_change_is_skipped_for_one_observer_alone() {
+    run_both(async |world: World| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let fails = Arc::new(AtomicBool::new(true));
+        let registrations = vec![
+            failing("one", &BAL, A, &fails),
+            failing("two", &BAL, B, &fails),
+            Registration::strong("sound", "t", &BAL, counting(COUNT)),
+        ];
+        let workers = observe(&client, registrations).await;
+        set(&client, &table, &[("r", "1")]).await;
+        let aside = set_aside(&client).await;
+        assert_eq!(aside.len(), 2);
+        assert!(client.skip(&aside[0]).await.unwrap());
+        let left = set_aside(&client).await;
+        assert_eq!(left, aside[1..]);
+        fails.store(false, SeqCst);
+        assert!(client.replay_one(&left[0]).await.unwrap());
+        assert!(!client.replay_one(&left[0]).await.unwrap());
+        assert!(set_aside(&client).await.is_empty());
+        let value = async |column| get_column(&client, &table, "r", column).await;
+        let values = [value(&A).await, value(&B).await, value(&COUNT).await];
+        assert_eq!(values, [None, Some("1".to_owned()), Some("1".to_owned())]);
+        workers.stop().await;
+    });
+}
+
+/// Nothing acknowledges a weak notification: it is dropped.
+#[test]
+fn a_weak_notification_is_skipped() {
+    run_both(async |world: World| {
+        let client = world.client().await;
+        let table = client.table("t").await.unwrap();
+        let fails = Arc::new(AtomicBool::new(true));
+        let workers = observe(&client, vec![failing("o", &TODO, COUNT, &fails)]).await;
+        let mut tx = client.begin().await.unwrap();
+        tx.notify(&table, "r", &TODO).unwrap();
+        tx.commit().await.unwrap();
+        let aside = set_aside(&client).await;
+        fails.store(false, SeqCst);
+        assert!(client.skip(&aside[0]).await.unwrap());
+        assert!(set_aside(&client).await.is_empty());
+        assert_eq!(get_column(&client, &table, "r", &COUNT).await, None);
+        workers.stop().await;
+    });
+}

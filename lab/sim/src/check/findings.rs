@@ -1,0 +1,12 @@
+//! How checkers report what they find.
+
+use crate::history::{Cell, Finding};
+
+/// A cell in words.
+pub(super) fn name(cell: &Cell) -> String {
+    format!("{}/{}/{}", cell.table, cell.row, cell.column)
+}
+
+pub(super) fn report(findings: &mut Vec<Finding>, property: &'static str, facts: String) {
+    findings.push(Finding { property, facts });
+}

@@ -1,0 +1,233 @@
+//! The reader of `explain` beside the real one, over copies of what a world's store holds.
+//!
+//! A copy is taken at the first kills of a world and when its storm ends, with whatever locks,
+//! tombs and half-collected cells there are. In the copy some owners live, and all others are dead.
+//! Each cell is explained and then read at timestamps around its records. The copy is apart from
+//! the world: it draws nothing and takes no time there, so a seed's history stays the same.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bigtable::{
+    Family, Layout, LocalityGroup, MemoryStore, Mutation, PageLimit, RowKey, RowMutation, RowRange,
+    Selection, Store, Table, TableSchema, TimeRange, Timestamp,
+};
+use futures::FutureExt;
+use percolator_core::testing::VirtualRuntime;
+use percolator_core::{
+    CellState, Client, Column, Error, FirstStep, LockService, Options, Oracle, ProcessLocks,
+    ReadOutcome, ReaderView, Result, SYSTEM_TABLE, Services, Stamp,
+};
+
+use crate::check::property;
+use crate::failures::READY;
+use crate::history::Finding;
+use crate::names::{LOCK, NOTIFY, NOTIFY_TABLE, ROLLBACK, TABLES, WRITE};
+use crate::store::new_store;
+use crate::tally::{Sometimes, Tally};
+use crate::world::World;
+
+/// How many copies of one world are looked at.
+const COPIES_MAX: u64 = 3;
+/// How many cells of a table are looked at, those with locks first.
+const CELLS_MAX: usize = 6;
+/// Around how many of a cell's newest records it is read.
+const MOMENTS_MAX: usize = 3;
+
+const DATA: Family = Family::from_static("data");
+const SYSTEM: Family = Family::from_static("system");
+
+/// Hands out timestamps above all that a copy holds.
+#[derive(Debug)]
+struct Above(AtomicU64);
+
+#[async_trait::async_trait]
+impl Oracle for Above {
+    async fn timestamp(&self) -> Result<Stamp> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(Stamp { timestamp: self.peek().await?, schema_version: 0 })
+    }
+
+    async fn peek(&self) -> Result<Timestamp> {
+        Ok(Timestamp::new(self.0.load(Ordering::Relaxed)).unwrap_or(Timestamp::MAX))
+    }
+
+    async fn schema_version(&self) -> Result<u64> {
+        Ok(0)
+    }
+
+    async fn raise_schema_version(&self, _version: u64) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A copy of a world's store, and the cells of an application in it.
+struct Copied {
+    store: Arc<MemoryStore>,
+    cells: Vec<(&'static str, RowKey, Column)>,
+    latest: Timestamp,
+}
+
+/// Takes a copy, unless there were enough, and writes down where explanation and read differ.
+pub(crate) fn compare(world: &World) {
+    let before = world.book().copies;
+    if before >= COPIES_MAX {
+        return;
+    }
+    world.book().copies += 1;
+    let copied = copy(world);
+    let runtime = VirtualRuntime::new(before);
+    let found = runtime.clone().block_on(look(&runtime, copied, &world.tally));
+    let facts = found.unwrap_or_else(|error| vec![format!("at the copy of a store: {error}")]);
+    let findings = facts.into_iter().map(|facts| Finding { property: property::EXPLAINED, facts });
+    world.book().findings.extend(findings);
+}
+
+fn copy(world: &World) -> Copied {
+    let (from, to) = (world.store.inner(), new_store(&world.swarm));
+    let mut copied = Copied { store: Arc::new(to), cells: Vec::new(), latest: from.floor() };
+    let system = TableSchema { groups: vec![LocalityGroup::on_disk("system", Layout::Versions)] };
+    copy_table(from, &mut copied, SYSTEM_TABLE, &system, &[SYSTEM]);
+    let families = [LOCK, WRITE, DATA, ROLLBACK, NOTIFY];
+    for name in TABLES {
+        let schema = percolator_core::table_schema();
+        let columns = copy_table(from, &mut copied, name, &schema, &families);
+        copied.cells.extend(some_of(name, columns));
+        if world.swarm.apart {
+            let (name, schema) = ([NOTIFY_TABLE, name].concat(), percolator_core::notify_schema());
+            copy_table(from, &mut copied, &name, &schema, &[NOTIFY]);
+        }
+    }
+    if world.swarm.life.is_none() {
+        copied.store.raise_floor(from.floor()).now_or_never().expect(READY).expect("it has floors");
+    }
+    copied
+}
+
+/// Copies a table's cells; the columns that it has, and whether each is locked.
+fn copy_table(
+    from: &MemoryStore,
+    copied: &mut Copied,
+    name: &str,
+    schema: &TableSchema,
+    families: &[Family],
+) -> BTreeSet<(bool, RowKey, bytes::Bytes)> {
+    let open = |store: &MemoryStore| -> Arc<dyn Table> {
+        let opened = store.open_table(name, schema).now_or_never().expect(READY);
+        opened.expect("the table has this schema")
+    };
+    let (from, to) = (open(from), open(&copied.store));
+    let all = |select: Selection, family: &Family| {
+        select.family(family.clone(), TimeRange::ALL, u32::MAX)
+    };
+    let select = families.iter().fold(Selection::default(), all);
+    let (mut columns, mut left) = (BTreeSet::new(), Some(RowRange::all()));
+    while let Some(range) = left {
+        let page = from.scan(&range, &select, PageLimit::default()).now_or_never().expect(READY);
+        let page = page.expect("the selection is well formed");
+        for row in page.rows {
+            let locked: BTreeSet<_> =
+                row.cells.iter().filter(|c| c.family == LOCK).map(|c| &c.qualifier).collect();
+            for cell in &row.cells {
+                copied.latest = copied.latest.max(cell.timestamp);
+                let unlocked = !locked.contains(&cell.qualifier);
+                columns.insert((unlocked, row.key.clone(), cell.qualifier.clone()));
+            }
+            let set =
+                |c: bigtable::Cell| Mutation::set(c.family, c.qualifier, c.timestamp, c.value);
+            let request = RowMutation::new(&row.key);
+            let request = row.cells.into_iter().map(set).fold(request, RowMutation::mutation);
+            to.mutate_row(request).now_or_never().expect(READY).expect("what was there may be set");
+        }
+        left = page.resume;
+    }
+    columns
+}
+
+/// Some cells of a table, those with locks first.
+fn some_of(
+    table: &'static str,
+    columns: BTreeSet<(bool, RowKey, bytes::Bytes)>,
+) -> impl Iterator<Item = (&'static str, RowKey, Column)> {
+    let cell = move |(_, row, name)| Some((table, row, Column::new(name).ok()?));
+    columns.into_iter().filter_map(cell).take(CELLS_MAX)
+}
+
+/// Explains and reads; where both differ.
+async fn look(runtime: &VirtualRuntime, copied: Copied, tally: &Tally) -> Result<Vec<String>> {
+    let Copied { store, cells, latest } = copied;
+    let locks = Arc::new(ProcessLocks::new(Arc::new(runtime.clone())));
+    let services = Services {
+        store,
+        oracle: Arc::new(Above(AtomicU64::new(latest.as_u64() + 2))),
+        locks: locks.clone(),
+        runtime: Arc::new(runtime.clone()),
+    };
+    let options = Options { read_wait_max: Duration::ZERO, ..Options::default() };
+    let client = Client::open(services, options).await?;
+    for lock in client.held_locks(usize::MAX).await? {
+        if lock.owner.0.is_multiple_of(2) {
+            locks.register(lock.owner).await?;
+        }
+    }
+    let mut facts = Vec::new();
+    for (table, row, column) in cells {
+        let table = client.table(table).await?;
+        let state = client.cell_state(&table, &row, &column).await?;
+        for at in places(&state) {
+            // Anew, because the read before has resolved locks.
+            let state = client.cell_state(&table, &row, &column).await?;
+            let explained = state.explain(Some(at));
+            let said = |ts| explained.lines.iter().any(|line| line.timestamp == ts);
+            if let Some(moment) = state.moments.iter().find(|moment| !said(moment.timestamp)) {
+                facts.push(format!("nothing is said of {moment:?} in {}", state.cell));
+            }
+            let read = match client.snapshot_at(at).await {
+                Ok(snapshot) => snapshot.get(&table, row.clone(), &column).await,
+                Err(error) => Err(error),
+            };
+            count(tally, &explained.reader);
+            if !agrees(&explained.reader, &read) {
+                let reader = explained.reader;
+                facts.push(format!("{}: {reader:?}, and the read is {read:?}", state.cell));
+            }
+        }
+    }
+    Ok(facts)
+}
+
+/// Timestamps around what is there, ascending: a lock is first read below it.
+fn places(state: &CellState) -> BTreeSet<Timestamp> {
+    let near = |ts: Timestamp| [ts.as_u64().saturating_sub(1), ts.as_u64()];
+    let records = state.moments.iter().filter(|m| m.lock.is_some() || m.write.is_some());
+    let records = records.take(MOMENTS_MAX).flat_map(|moment| near(moment.timestamp));
+    let ends = [near(state.floor), near(state.latest), near(state.latest).map(|ts| ts + 1)];
+    records.chain(ends.into_iter().flatten()).filter_map(Timestamp::new).collect()
+}
+
+fn agrees(reader: &ReaderView, read: &Result<Option<bytes::Bytes>>) -> bool {
+    match (&reader.outcome, read) {
+        (ReadOutcome::Value { value, .. }, Ok(Some(read))) => value == read,
+        (ReadOutcome::Absent, Ok(None))
+        | (ReadOutcome::TooOld, Err(Error::TooOld { .. }))
+        | (ReadOutcome::NotIssued, Err(Error::NotIssued { .. })) => true,
+        (ReadOutcome::Waits { lock_ts }, Err(Error::Locked { lock_ts: waited, .. })) => {
+            lock_ts == waited
+        }
+        _ => false,
+    }
+}
+
+fn count(tally: &Tally, reader: &ReaderView) {
+    match reader.first {
+        Some(FirstStep::RollForward) => tally.happened(Sometimes::ExplainedRollForward),
+        Some(FirstStep::RollBack) => tally.happened(Sometimes::ExplainedRollBack),
+        Some(FirstStep::Decide) => tally.happened(Sometimes::ExplainedDecision),
+        _ => {}
+    }
+    if matches!(reader.outcome, ReadOutcome::Waits { .. }) {
+        tally.happened(Sometimes::ExplainedWait);
+    }
+}

@@ -1,0 +1,13 @@
+//! What the parts of a world say when a request comes to nothing.
+
+use bigtable::Error;
+
+pub(crate) const READY: &str = "the store in memory answers at once";
+
+pub(crate) fn unavailable(why: &str) -> Error {
+    Error::Unavailable { why: why.to_owned() }
+}
+
+pub(crate) fn unknown() -> Error {
+    Error::Unknown { why: "no answer".to_owned() }
+}

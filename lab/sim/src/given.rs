@@ -1,0 +1,17 @@
+//! A timestamp that reached a client.
+
+use std::time::Duration;
+
+use bigtable::Timestamp;
+
+use crate::executor::ProcessId;
+
+/// A timestamp that reached a client: the virtual times of request and arrival, and by whom it was
+/// given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Given {
+    pub(crate) timestamp: Timestamp,
+    pub(crate) asked: Duration,
+    pub(crate) arrived: Duration,
+    pub(crate) by: ProcessId,
+}

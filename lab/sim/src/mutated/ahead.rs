@@ -1,0 +1,143 @@
+//! Timestamps that are taken ahead of their time: commit timestamps before the locks (H08), start
+//! timestamps before the transaction (H39).
+//!
+//! A client asks its oracle in the same way for both. A transaction whose last prewrite has placed
+//! its locks asks for its commit timestamp at once: its task does nothing else before. So a request
+//! of the oracle that directly follows such an answer is for a commit, and every other one for a
+//! begin.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bigtable::mutants::off;
+use bigtable::sync::locked;
+use bigtable::{ConditionalMutation, Timestamp};
+use percolator_core::{Oracle, Result, Stamp, async_trait};
+
+use super::list::{COMMIT_TS_FIRST, STALE_BEGIN};
+use super::requests::{abort_of, prewrite_of};
+
+/// The transactions of one client that have begun to place locks, and have no commit timestamp yet.
+#[derive(Debug)]
+pub(super) struct Phases {
+    oracle: Arc<dyn Oracle>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: BTreeMap<Timestamp, Phase>,
+    /// The transaction that the client's last request has given its locks.
+    prewritten: Option<Timestamp>,
+}
+
+#[derive(Debug, Default)]
+struct Phase {
+    /// How many prewrites are not answered.
+    in_flight: usize,
+    /// The timestamp that was taken before the first of them.
+    early: Option<Stamp>,
+}
+
+impl Phases {
+    pub(super) fn new(oracle: Arc<dyn Oracle>) -> Self {
+        Phases { oracle, state: Mutex::default() }
+    }
+
+    /// Notes a request that is about to be sent. Returns whose prewrite it is.
+    pub(super) async fn sends(&self, request: &ConditionalMutation) -> Option<Timestamp> {
+        if !off(COMMIT_TS_FIRST) && !off(STALE_BEGIN) {
+            return None;
+        }
+        self.passes();
+        if let Some(start_ts) = abort_of(request) {
+            locked(&self.state).open.remove(&start_ts);
+        }
+        let start_ts = prewrite_of(request)?;
+        let known = locked(&self.state).open.contains_key(&start_ts);
+        let early =
+            if off(COMMIT_TS_FIRST) && !known { self.oracle.timestamp().await.ok() } else { None };
+        let mut state = locked(&self.state);
+        let phase = state.open.entry(start_ts).or_default();
+        phase.in_flight += 1;
+        phase.early = phase.early.or(early);
+        Some(start_ts)
+    }
+
+    /// Notes the answer to a prewrite: `found` is what the store says of its predicate.
+    pub(super) fn answered(&self, sent: Option<Timestamp>, found: &bigtable::Result<bool>) {
+        let Some(start_ts) = sent else { return };
+        let mut state = locked(&self.state);
+        if let Some(phase) = state.open.get_mut(&start_ts) {
+            phase.in_flight -= 1;
+            let is_last = phase.in_flight == 0 && matches!(found, Ok(false));
+            state.prewritten = is_last.then_some(start_ts);
+        }
+    }
+
+    /// Notes a request of any other kind.
+    pub(super) fn passes(&self) {
+        locked(&self.state).prewritten = None;
+    }
+
+    /// Takes out the transaction that asks for its commit timestamp, if one does.
+    fn prewritten(&self) -> Option<Phase> {
+        let mut state = locked(&self.state);
+        let start_ts = state.prewritten.take()?;
+        state.open.remove(&start_ts)
+    }
+}
+
+/// The oracle as a client without a defence reaches it.
+#[derive(Debug)]
+pub(super) struct AheadOracle {
+    inner: Arc<dyn Oracle>,
+    phases: Arc<Phases>,
+    /// For the next transaction.
+    kept: Mutex<Option<Stamp>>,
+}
+
+impl AheadOracle {
+    pub(super) fn new(inner: Arc<dyn Oracle>, phases: Arc<Phases>) -> Self {
+        AheadOracle { inner, phases, kept: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl Oracle for AheadOracle {
+    async fn timestamp(&self) -> Result<Stamp> {
+        let prewritten = self.phases.prewritten();
+        if let Some(early) = prewritten.as_ref().and_then(|phase| phase.early) {
+            return Ok(early);
+        }
+        let stamp = self.inner.timestamp().await?;
+        if prewritten.is_some() || !off(STALE_BEGIN) {
+            return Ok(stamp);
+        }
+        let kept = locked(&self.kept).replace(stamp);
+        match kept {
+            Some(stale) => Ok(stale),
+            None => self.inner.timestamp().await,
+        }
+    }
+
+    fn issues_in_memory(&self) -> bool {
+        self.inner.issues_in_memory()
+    }
+
+    fn timestamp_in_memory(&self) -> Option<Stamp> {
+        self.inner.timestamp_in_memory()
+    }
+
+    async fn peek(&self) -> Result<Timestamp> {
+        self.inner.peek().await
+    }
+
+    async fn schema_version(&self) -> Result<u64> {
+        self.inner.schema_version().await
+    }
+
+    async fn raise_schema_version(&self, version: u64) -> Result<()> {
+        self.inner.raise_schema_version(version).await
+    }
+}

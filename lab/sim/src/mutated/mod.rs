@@ -1,0 +1,51 @@
+//! Defences that a wrapper around a client's store or oracle can take away, so that the protocol's
+//! own files need no switch for them.
+//!
+//! ```text
+//!   percolator-core, with this defence as with every other
+//!   mutated     strips probes, bounds, mutations or tablets; hands out timestamps taken ahead
+//!   the client's store and oracle
+//! ```
+//!
+//! Each mutant changes what the protocol's own switch would change: requests are recognised by what
+//! they write. Only a build with `--cfg mutants` wraps anything; in every other one `services`
+//! returns the services that it is given.
+
+mod ahead;
+mod list;
+mod requests;
+mod table;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bigtable::Syncing;
+use bigtable::mutants::off;
+use percolator_core::Services;
+
+use ahead::{AheadOracle, Phases};
+pub use list::ALL;
+use list::NO_SILENCE;
+#[cfg(mutants)]
+pub use list::switch_off;
+use table::MutatedStore;
+
+/// What a client holds: its services, without the defence that is switched off.
+pub(crate) fn services(services: Services) -> Services {
+    if !ALL.iter().any(|mutant| off(*mutant)) {
+        return services;
+    }
+    let Services { store, oracle, locks, runtime } = services;
+    let phases = Arc::new(Phases::new(oracle.clone()));
+    Services {
+        store: Arc::new(MutatedStore { inner: store, phases: phases.clone() }),
+        oracle: Arc::new(AheadOracle::new(oracle, phases)),
+        locks,
+        runtime,
+    }
+}
+
+/// How long a store is silent after a power cut of its machine.
+pub(crate) fn silence() -> Duration {
+    if off(NO_SILENCE) { Duration::ZERO } else { Syncing::SILENCE }
+}

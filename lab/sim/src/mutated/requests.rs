@@ -1,0 +1,159 @@
+//! What becomes of a client's requests. The protocol's row operations (`percolator-core`'s
+//! `txn/rows.rs`) differ in what they write, and are told apart by that.
+
+use std::sync::Arc;
+
+use bigtable::mutants::off;
+use bigtable::{
+    AtCommit, ColumnSelect, CommitRows, ConditionalMutation, Family, Mutation, Page, Probe,
+    Selection, TimeRange, Timestamp,
+};
+
+use super::list::*;
+use crate::check::raw::{DATA, LOCK, NOTIFY, ROLLBACK, WRITE};
+
+/// The probes of prewrite for one cell: lock, tomb, write.
+const PROBES: usize = 3;
+
+fn is_set(mutation: &Mutation, of: &Family) -> bool {
+    matches!(mutation, Mutation::Set { family, .. } if family == of)
+}
+
+fn sets(mutations: &[Mutation], of: &Family) -> bool {
+    mutations.iter().any(|mutation| is_set(mutation, of))
+}
+
+/// The start timestamp of the transaction whose prewrite this is.
+pub(super) fn prewrite_of(request: &ConditionalMutation) -> Option<Timestamp> {
+    request.otherwise.iter().find_map(|mutation| match mutation {
+        Mutation::Set { family, timestamp, .. } if *family == LOCK => Some(*timestamp),
+        _ => None,
+    })
+}
+
+/// The start timestamp of the transaction whose owner gives up with this request.
+pub(super) fn abort_of(request: &ConditionalMutation) -> Option<Timestamp> {
+    request.otherwise.iter().find_map(|mutation| match mutation {
+        Mutation::Delete { family, time, .. } if *family == LOCK => Some(time.from),
+        _ => None,
+    })
+}
+
+/// A row operation of the protocol.
+pub(super) fn conditional(mut request: ConditionalMutation) -> ConditionalMutation {
+    let ConditionalMutation { predicate, above, then, otherwise, .. } = &mut request;
+    if sets(otherwise, &LOCK) {
+        if off(PREWRITE_BELOW_FLOOR) {
+            *above = None;
+        }
+        strip(predicate);
+    }
+    let (commits, rolls_back) = (sets(then, &WRITE), sets(then, &ROLLBACK));
+    if commits && off(COMMIT_FORGETS_NOTIFY) {
+        then.retain(|mutation| !is_set(mutation, &NOTIFY));
+    }
+    if rolls_back && off(NO_TOMB_ON_ROLLBACK) {
+        then.retain(|mutation| !is_set(mutation, &ROLLBACK));
+    }
+    if (commits && off(BLIND_COMMIT))
+        || (rolls_back && off(BLIND_ROLLBACK))
+        || (sets(then, &LOCK) && off(BLIND_HEARTBEAT))
+    {
+        otherwise.clone_from(then);
+    }
+    // An abort by the owner writes a tomb, too, and takes the lock away with it.
+    if otherwise.len() == 1 && sets(otherwise, &ROLLBACK) && off(NO_TOMB_ON_MISSING_PRIMARY) {
+        otherwise.clear();
+    }
+    request
+}
+
+/// The predicate of a prewrite.
+fn strip(predicate: &mut Vec<Probe>) {
+    predicate.retain(|probe| {
+        !(probe.family == LOCK && off(PREWRITE_IGNORES_LOCKS)
+            || probe.family == ROLLBACK && off(PREWRITE_IGNORES_TOMBS)
+            || probe.family == WRITE && off(PREWRITE_IGNORES_WRITES))
+    });
+    if off(FIRST_CELL_STANDS_FOR_ALL) {
+        predicate.truncate(PROBES);
+    }
+}
+
+/// A commit in one step.
+pub(super) fn one_step(mut request: CommitRows) -> CommitRows {
+    request.rows.iter_mut().for_each(|row| strip(&mut row.predicate));
+    if off(COMMIT_FORGETS_NOTIFY) {
+        request.at = Arc::new(Forgetful(request.at));
+    }
+    request
+}
+
+/// Writes no notification with a commit; weak ones, which stand alone, it does.
+#[derive(Debug)]
+struct Forgetful(Arc<dyn AtCommit>);
+
+impl AtCommit for Forgetful {
+    fn timestamp(&self) -> Option<Timestamp> {
+        self.0.timestamp()
+    }
+
+    fn mutations(&self, row: usize, commit_ts: Timestamp) -> Vec<Mutation> {
+        let mut mutations = self.0.mutations(row, commit_ts);
+        if sets(&mutations, &WRITE) {
+            mutations.retain(|mutation| !is_set(mutation, &NOTIFY));
+        }
+        mutations
+    }
+}
+
+/// Whether a selection reads what is committed at a snapshot.
+fn reads(select: &Selection) -> bool {
+    select.above.is_some() && selects(select, &WRITE)
+}
+
+fn selects(select: &Selection, family: &Family) -> bool {
+    select.columns.iter().any(|column| column.family == *family)
+}
+
+/// Whether nothing may be glanced at, because a glance reads as it should.
+pub(super) fn reads_wrongly() -> bool {
+    off(READS_EXCLUDE_S) || off(READ_BELOW_FLOOR) || off(READS_IGNORE_LOCKS)
+}
+
+/// A selection.
+pub(super) fn selection(select: &Selection) -> Selection {
+    let mut select = select.clone();
+    if let Some(s) = select.above.filter(|_| reads(&select)) {
+        if off(READS_IGNORE_LOCKS) {
+            select.columns.retain(|column| column.family != LOCK);
+        }
+        let upto = select.columns.iter_mut().filter(|column| column.time == TimeRange::up_to(s));
+        if off(READS_EXCLUDE_S) {
+            upto.for_each(|column| column.time = TimeRange::below(s));
+        }
+    }
+    if off(READ_BELOW_FLOOR) && (selects(&select, &WRITE) || selects(&select, &DATA)) {
+        select.above = None;
+    }
+    // Whoever looks for a verdict reads tombs, and all records since the start.
+    if off(NEWEST_RECORD_ONLY) && selects(&select, &ROLLBACK) {
+        let records = |column: &&mut ColumnSelect| column.family == WRITE;
+        select.columns.iter_mut().filter(records).for_each(|column| column.versions_max = 1);
+    }
+    select
+}
+
+/// What a scan found.
+pub(super) fn page(select: &Selection, mut page: Page) -> Page {
+    if !reads(select) {
+        return page;
+    }
+    if off(SCAN_WITHOUT_LOCK_ROWS) {
+        page.rows.retain(|row| row.cells.iter().any(|cell| cell.family != LOCK));
+    }
+    if off(SCAN_RESUMES_PAST_LOCKS) {
+        page.rows.retain(|row| row.cells.iter().all(|cell| cell.family != LOCK));
+    }
+    page
+}

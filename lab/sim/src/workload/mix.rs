@@ -1,0 +1,86 @@
+//! The kinds of work, and those that a seed's clients mix.
+
+use crate::random::Rng;
+
+/// A kind of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Reads, writes, deletes and scans of few cells.
+    Few,
+    /// The same of many cells.
+    Many,
+    /// Transfers between accounts of two tables, and audits.
+    Bank,
+    /// Increments.
+    Counter,
+    /// Lists that grow.
+    Append,
+    /// A set that is scanned.
+    Set,
+    /// Two transactions that each read what the other writes.
+    Skew,
+    /// Readers that take their time.
+    Reader,
+    /// Transactions of many cells.
+    Large,
+    /// Writers that read nothing.
+    Blind,
+    /// Writers of observed columns.
+    Source,
+    /// Writers that leave weak notifications.
+    Notifier,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 12] = [
+        Kind::Few,
+        Kind::Many,
+        Kind::Bank,
+        Kind::Counter,
+        Kind::Append,
+        Kind::Set,
+        Kind::Skew,
+        Kind::Reader,
+        Kind::Large,
+        Kind::Blind,
+        Kind::Source,
+        Kind::Notifier,
+    ];
+}
+
+/// The kinds that a seed's clients mix.
+#[derive(Debug, Clone)]
+pub(crate) struct Mix(Vec<Kind>);
+
+impl Mix {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let mut kinds = Kind::ALL.to_vec();
+        let keep = rng.between(1, 6) as usize;
+        while kinds.len() > keep {
+            let out = rng.below(kinds.len() as u64) as usize;
+            kinds.remove(out);
+        }
+        Mix(kinds)
+    }
+
+    /// Leaves a kind out; the last one stays.
+    pub(crate) fn leave_out(&mut self, kind: Kind) {
+        if self.0.len() > 1 {
+            self.0.retain(|other| *other != kind);
+        }
+    }
+
+    /// One of the kinds.
+    pub(super) fn pick(&self, rng: &mut Rng) -> Option<Kind> {
+        rng.pick(&self.0).copied()
+    }
+
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        self.0.contains(&kind)
+    }
+
+    /// Whether any column is observed.
+    pub(crate) fn observes(&self) -> bool {
+        self.has(Kind::Source) || self.has(Kind::Notifier)
+    }
+}

@@ -1,0 +1,64 @@
+//! Words that the field has another word for, in the names of the code.
+
+use crate::finding::Finding;
+use crate::source::Source;
+use crate::tree::Tree;
+
+/// Words that no name holds, in lower case and joined by `_`, and what to write instead.
+const WORDS: &[(&str, &str)] = &[
+    ("aftermath", "settled"),
+    ("begin_time", "start_ts"),
+    ("bury", "a verb that says what is done, such as roll_back"),
+    ("clear_the_way", "what is cleared, such as clear_dead_locks"),
+    ("commit_record", "write_record"),
+    ("insist", "retry"),
+    ("in_one_go", "one_step"),
+    ("on_its_way", "in_flight"),
+    ("outlived", "what has happened to it, such as collected"),
+    ("ripen", "what is waited for"),
+    ("told", "returned, reported, printed or named"),
+    ("under_way", "in_flight"),
+    ("whoever", "the actor, such as a_reader"),
+];
+
+/// The keywords before a name.
+const KEYWORDS: &[&str] =
+    &["fn", "mod", "struct", "enum", "union", "trait", "type", "const", "static"];
+
+/// Checks that no item has a name with a word that the glossary replaces, items of tests included.
+#[must_use]
+pub fn names(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (file, text) in tree.rust() {
+        for (index, line) in Source::of(text).code.lines().enumerate() {
+            let mut words = line.split(|char: char| !char.is_alphanumeric() && char != '_');
+            while let Some(keyword) = words.next() {
+                if !KEYWORDS.contains(&keyword) {
+                    continue;
+                }
+                let name = words.next().unwrap_or_default();
+                let lower = format!("_{}_", snake(name));
+                let holds = |(word, _): &&(&str, &str)| lower.contains(&format!("_{word}_"));
+                if let Some((word, instead)) = WORDS.iter().find(holds) {
+                    let message = format!("{name} holds {word}: write {instead}");
+                    let file = file.to_owned();
+                    findings.push(Finding { file, line: index + 1, rule: "names", message });
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Returns a name in lower case, with `_` between words.
+fn snake(name: &str) -> String {
+    let (mut snake, mut before) = (String::new(), '_');
+    for char in name.chars() {
+        if char.is_uppercase() && (before.is_lowercase() || before.is_numeric()) {
+            snake.push('_');
+        }
+        snake.extend(char.to_lowercase());
+        before = char;
+    }
+    snake
+}

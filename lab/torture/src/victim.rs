@@ -1,0 +1,107 @@
+//! A process that is to be killed with SIGKILL.
+
+use std::io;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// How often a process that may end by itself is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long a process may take to be gone once it was killed.
+const GONE_MAX: Duration = Duration::from_secs(10);
+
+/// A child process. It is killed with SIGKILL when it is dropped.
+///
+/// ```
+/// # use std::{process::Command, time::Duration};
+/// use percolator_torture::Victim;
+/// let mut victim = Victim::start(Command::new("sleep").arg("60"))?;
+/// assert_eq!(victim.ends_within(Duration::from_millis(10))?, None);
+/// assert!(victim.kill()?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Victim(Child);
+
+impl Victim {
+    /// Starts a process.
+    ///
+    /// # Errors
+    /// Those of starting it.
+    pub fn start(command: &mut Command) -> io::Result<Victim> {
+        command.spawn().map(Victim)
+    }
+
+    /// Returns the process.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.0
+    }
+
+    /// Returns its number.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Waits until the process ends by itself, at most for `limit`. Returns how it ended, `None` if
+    /// it lives.
+    ///
+    /// # Errors
+    /// Those of asking the system.
+    pub fn ends_within(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        let started = Instant::now();
+        loop {
+            let status = self.0.try_wait()?;
+            let left = limit.saturating_sub(started.elapsed());
+            if status.is_some() || left.is_zero() {
+                return Ok(status);
+            }
+            std::thread::sleep(left.min(LOOK_EVERY));
+        }
+    }
+
+    /// Kills the process, and waits until it is gone. Returns `false` if it had ended by itself.
+    ///
+    /// # Errors
+    /// Those of killing it.
+    pub fn kill(&mut self) -> io::Result<bool> {
+        if self.0.try_wait()?.is_some() {
+            return Ok(false);
+        }
+        self.0.kill()?;
+        // Between the look and the kill it may have ended by itself.
+        Ok(self.0.wait()?.code().is_none())
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Kills a process that is no child of this one, and waits until it is gone. Returns `false` if
+/// there was none.
+///
+/// # Errors
+/// Those of killing it; [`TimedOut`](io::ErrorKind::TimedOut) if it is there ten seconds later.
+#[cfg(unix)]
+pub fn kill_process(id: i32) -> io::Result<bool> {
+    use rustix::io::Errno;
+    use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+    let pid = Pid::from_raw(id).filter(|_| id > 0);
+    let pid = pid.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no process"))?;
+    match kill_process(pid, Signal::KILL) {
+        Err(Errno::SRCH) => return Ok(false),
+        result => result?,
+    }
+    let killed = Instant::now();
+    while killed.elapsed() < GONE_MAX {
+        if test_kill_process(pid) == Err(Errno::SRCH) {
+            return Ok(true);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    let what = format!("process {id} is there {GONE_MAX:?} after it was killed");
+    Err(io::Error::new(io::ErrorKind::TimedOut, what))
+}
