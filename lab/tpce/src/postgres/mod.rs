@@ -37,7 +37,7 @@ impl Exchange {
     /// Loads a brokerage into an empty PostgreSQL.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a scale that cannot be; those of PostgreSQL.
+    /// [`Error::Invalid`](crate::Error::Invalid) for a scale that cannot be; those of PostgreSQL.
     pub async fn load_postgres(server: &Server, scale: Scale) -> Result<Exchange> {
         scale.check()?;
         load::load(server, scale).await?;
