@@ -3,37 +3,14 @@ import { html, useState } from './vendor/preact.js';
 import { route, usePoll } from './api.js';
 import { CellLink, Key, Oops, Rows, Value, age, cellHref, keyText, num } from './parts.js';
 
-/** What a moment means, in words. */
-export function meaning(moment) {
-  const said = [];
-  if (moment.write) {
-    said.push(moment.write.delete
-      ? `deleted from here on, by transaction ${moment.write.start_ts}`
-      : `a reader from here on gets the data @ ${moment.write.start_ts}`);
-  }
-  if (moment.lock) {
-    const fate = {
-      roll_forward: `its transaction committed at ${moment.lock.fate.commit_ts}: the next reader rolls the lock forward`,
-      roll_back: 'its transaction was rolled back: the next reader removes the lock',
-      owner_dead: 'its owner is dead: the next reader decides, by rolling back',
-      owner_alive: 'its owner lives and may still commit: readers wait',
-    }[moment.lock.fate.kind];
-    said.push(`locked by transaction ${moment.lock.start_ts}: ${fate}`);
-  }
-  if (moment.rolled_back) said.push('the transaction that began here was rolled back: its late prewrites are refused');
-  if (moment.notify) said.push('notified: observers of this column have something to do, or the next scan clears it');
-  if (said.length === 0 && moment.data) said.push('the value of the transaction that began here');
-  return said.join('; ');
-}
-
 const MOMENTS = [
   ['timestamp', 'n', (m) => html`<span title=${m.age ? `issued ${age(m.age)} ago` : ''}>${m.ts}</span>`],
   ['age', 'n', (m) => age(m.age)],
   ['data', 'mid', (m) => html`<${Value} of=${m.data} />`],
   ['lock', '', (m) => m.lock && html`<span class="tag lock">${m.lock.primary ? html`primary at <${CellLink} of=${m.lock.primary} />` : 'primary'}</span>`],
   ['write', '', (m) => m.write && html`<span class=${`tag ${m.write.delete ? 'delete' : 'write'}`}>${m.write.delete ? 'delete' : `data @ ${m.write.start_ts}`}</span>`],
-  ['notify', '', (m) => (m.notify ? html`<span class="tag notify">notified</span>` : '')],
-  ['which means', 'wide', meaning],
+  ['notify', '', (m) => html`${m.notify && html`<span class="tag notify">notified</span> `}${m.acks.map((ack) => html`<span class="tag" title=${`run @ ${ack.start_ts}`}>${ack.observer} ✓</span> `)}`],
+  ['which means', 'wide', (m) => m.meaning.map((text) => html`<div>${text}</div>`)],
 ];
 
 /** The paper's table of one cell. */
@@ -53,14 +30,31 @@ function Find({ cell }) {
   return html`<form class="find" onSubmit=${go}>${field('table', table, setTable)} ${field('row', row, setRow)} ${field('column', column, setColumn)} <button>show</button></form>`;
 }
 
+const OUTCOMES = {
+  value: 'returns',
+  absent: 'finds nothing',
+  waits: 'waits for the lock',
+  too_old: 'is refused: its timestamp is too old',
+  not_issued: 'is refused: its timestamp was not issued yet',
+  damaged: 'fails: the store is damaged',
+};
+
+/** What a reader would do, and why: the same sentences as `percolator cell --explain`. */
+function Reader({ of }) {
+  return html`<p class="reader">A reader at <strong>${of.at}</strong> ${OUTCOMES[of.outcome]}${of.value && html` <${Value} of=${of.value} />`}. <span class="dim">${of.because}</span></p>`;
+}
+
 function Live({ cell }) {
-  const path = (last) => route('cell', { ...cell, since: last && last.version });
+  const [at, setAt] = useState('');
+  const path = (last) => route('cell', { ...cell, at, since: last && last.version });
   const { data, error } = usePoll(path, 50);
   if (error && !data) return html`<${Oops} error=${error} />`;
   if (!data) return html`<p class="dim">looking…</p>`;
   return html`
     <${Oops} error=${error} />
     <p><${CellLink} of=${data.cell} /> <span class="tag live">live</span> <span class="dim">latest timestamp ${num(data.latest_ts)}; below ${num(data.floor)} versions may be collected</span></p>
+    <${Reader} of=${data.reader} />
+    <form class="find" onSubmit=${(e) => e.preventDefault()}><label>a reader at timestamp <input type="number" min="0" value=${at} placeholder="the latest" onInput=${(e) => setAt(e.target.value)} /></label></form>
     <${Figure4} moments=${data.moments} caption="the cell's history, newest first" />
     ${data.total > data.moments.length && html`<p class="dim">${num(data.total - data.moments.length)} older moments are not shown</p>`}`;
 }

@@ -1,7 +1,7 @@
 // Locks that are held, and cells where transactions get in each other's way.
-import { html } from './vendor/preact.js';
-import { route, usePoll } from './api.js';
-import { CellLink, Oops, Rows, age, ms, num, time } from './parts.js';
+import { html, useState } from './vendor/preact.js';
+import { post, route, usePoll } from './api.js';
+import { CellLink, Oops, Rows, Sure, age, ms, num, time } from './parts.js';
 
 const FATES = {
   roll_forward: ['committed', 'the next reader rolls it forward'],
@@ -34,12 +34,19 @@ const CLASHES = [
   ['because of', '', (c) => html`${c.winner || html`<span class="dim">not remembered</span>`} <span class="dim">${c.winner_start_ts}</span>`],
 ];
 
-export function Locks() {
+export function Locks({ about }) {
   const locks = usePoll(route('locks'), 1500);
   const conflicts = usePoll(route('conflicts'), 1500);
+  const [did, setDid] = useState('');
+  const after = (text) => {
+    setDid(text);
+    locks.again();
+  };
   return html`
     <h1>Locks and conflicts</h1>
     <h2>Locks, the oldest first</h2>
+    ${about && !about.read_only && (locks.data || []).length > 0 && html`<p><${Sure} label="Resolve" count=${async () => (await post('locks/resolve', { dry_run: true })).matched} act=${async () => `${num((await post('locks/resolve', {})).done)} resolved`} after=${after} /> <span class="dim">those whose owner is dead or whose transaction has ended; a living owner's lock stays</span></p>`}
+    <p role="status">${did}</p>
     <${Oops} error=${locks.error} />
     <${Rows} columns=${LOCKS} rows=${locks.data} empty="no transaction holds a lock" caption="locks" />
     <h2>Hottest cells</h2>

@@ -14,7 +14,7 @@ function bottleneck(observers) {
 const COLUMNS = [
   ['observer', '', (o) => html`<strong>${o.observer}</strong>`],
   ['column', '', (o) => html`<span class="dim">${o.table}</span> <${Key} of=${o.column} />`],
-  ['', '', (o) => (o.strength === 'weak' ? html`<span class="tag">weak</span>` : '')],
+  ['', '', (o) => html`${o.strength === 'weak' && html`<span class="tag">weak</span> `}${o.paused && html`<span class="tag lock">paused</span>`}`],
   ['runs', 'n', (o) => num(o.runs)],
   ['busy', 'n', (o) => `${num(o.busy * 100, 1)} %`],
   ['run p50', 'n', (o) => ms(o.run_p50_ms)],
@@ -37,15 +37,39 @@ const FAILURES = [
   ['error', 'wide', (f) => html`<span class="error">${f.error}</span>`],
 ];
 
+/** Pauses an observer, or has it run again. */
+function Pause({ of, again }) {
+  const [error, setError] = useState(null);
+  const act = async () => {
+    try {
+      await post(`observers/${of.paused ? 'resume' : 'pause'}`, { observer: of.observer });
+      setError(null);
+      again();
+    } catch (problem) {
+      setError(problem);
+    }
+  };
+  const label = `${of.paused ? 'resume' : 'pause'} ${of.observer}`;
+  return html`<button type="button" class="link" aria-label=${label} onClick=${act}>${of.paused ? 'resume' : 'pause'}</button><${Oops} error=${error} />`;
+}
+
 export function Observers({ about }) {
-  const { data, error } = usePoll(route('observers'), 1500);
+  const { data, error, again } = usePoll(route('observers'), 1500);
   const { data: graph } = usePoll(route('graph'), 3000);
   const [observer, setObserver] = useState('');
   const failures = usePoll(route('failures', { observer }), 2000);
   const names = [...new Set((data || []).map((o) => o.observer))];
   const narrow = bottleneck(data);
   const aside = (failures.data || []).some((f) => f.state === 'set_aside');
+  const [did, setDid] = useState('');
+  const after = (text) => {
+    setDid(text);
+    failures.again();
+  };
   const filter = observer ? { observer } : {};
+  const writable = about && !about.read_only;
+  const columns = writable ? [...COLUMNS, ['', '', (o) => html`<${Pause} of=${o} again=${again} />`]] : COLUMNS;
+  const sure = (label, path, past) => html` <${Sure} key=${`${label} ${observer}`} label=${label} count=${async () => (await post(path, { ...filter, dry_run: true })).matched} act=${async () => `${num((await post(path, filter)).done)} ${past}`} after=${after} />`;
   return html`
     <h1>Observers</h1>
     <${Oops} error=${error} />
@@ -53,11 +77,11 @@ export function Observers({ about }) {
     <${Graph} graph=${graph} busiest=${narrow && narrow.observer} />
     <p class="dim legend"><span class="swatch column"></span> observed column <span class="swatch observer"></span> observer <span class="swatch family"></span> columns that no observer watches, by family. Solid arrows are declared, thin ones were seen.</p>
     <h2>In numbers</h2>
-    <${Rows} columns=${COLUMNS} rows=${data} empty="no observer is registered in this store" caption="observers in numbers" />
+    <${Rows} columns=${columns} rows=${data} empty="no observer is registered in this store" caption="observers in numbers" />
     <p class="dim">Runs, durations and conflicts are those of this process since it began.</p>
     <h2 id="failures">Failures</h2>
     <p><label>of <select value=${observer} onChange=${(e) => setObserver(e.target.value)}><option value="">all observers</option>${names.map((name) => html`<option>${name}</option>`)}</select></label>
-      ${aside && about && !about.read_only && html` <${Sure} key=${observer} label="Replay" count=${async () => (await post('failures/replay', { ...filter, dry_run: true })).matched} act=${async () => `${num((await post('failures/replay', filter)).done)} replayed`} after=${failures.again} />`}</p>
+      ${aside && writable && [sure('Replay', 'failures/replay', 'replayed'), sure('Skip', 'failures/skip', 'skipped')]} <span role="status">${did}</span></p>
     <${Oops} error=${failures.error} />
     <${Rows} columns=${FAILURES} rows=${failures.data} empty="no observer fails on any cell" caption="cells that observers fail on" />`;
 }

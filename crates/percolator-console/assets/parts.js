@@ -101,7 +101,10 @@ export function Tile({ name, value, unit, note, href }) {
   return href ? html`<a class="tile" href=${href}>${body}</a>` : html`<div class="tile">${body}</div>`;
 }
 
-/** A button that asks "really?" with the number of things before it acts. */
+/**
+ * A button that asks "really?" with the number of things before it acts. `after` is given what came of
+ * it, and shows that: there may be nothing left for this button to do.
+ */
 export function Sure({ label, count, act, after }) {
   const [stage, setStage] = useState(null);
   const [error, setError] = useState(null);
@@ -116,8 +119,8 @@ export function Sure({ label, count, act, after }) {
   const go = async () => {
     try {
       const done = await act();
-      setStage({ done });
-      if (after) after();
+      setStage(null);
+      after(done);
     } catch (problem) {
       setError(problem);
       setStage(null);
@@ -125,7 +128,6 @@ export function Sure({ label, count, act, after }) {
   };
   if (error) return html`<${Oops} error=${error} />`;
   if (stage === null) return html`<button type="button" onClick=${ask}>${label}</button>`;
-  if (stage.done !== undefined) return html`<span role="status">${stage.done}</span>`;
   return html`<span class="sure">
     <button type="button" class="danger" onClick=${go}>${label} ${num(stage.matched)}</button>
     <button type="button" onClick=${() => setStage(null)}>no</button>

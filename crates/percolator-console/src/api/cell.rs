@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Query, State};
-use percolator::{Column, RowKey, Table};
+use percolator::{Column, RowKey, Table, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::api::answer::Answer;
-use crate::api::moments::{MomentDto, moment_dto};
+use crate::api::moments::{Explained, Question, explained};
 use crate::cells::{CellDto, cell_dto, parse_key};
 use crate::problem::Problem;
 use crate::state::App;
@@ -25,6 +25,8 @@ pub(crate) struct Asked {
     table: String,
     row: String,
     column: String,
+    /// The timestamp of the reader.
+    at: Option<u64>,
     since: Option<String>,
 }
 
@@ -32,14 +34,8 @@ pub(crate) struct Asked {
 #[derive(Debug, Serialize)]
 pub(crate) struct CellView {
     cell: CellDto,
-    moments: Vec<MomentDto>,
-    /// How many moments there are; the newest two hundred are shown.
-    total: usize,
-    latest_ts: u64,
-    /// Timestamps below this may be collected.
-    floor: u64,
-    /// Changes when a moment does.
-    version: String,
+    #[serde(flatten)]
+    explained: Explained,
 }
 
 /// The table of a request.
@@ -60,8 +56,18 @@ pub(crate) async fn cell(State(app): State<App>, Query(asked): Query<Asked>) -> 
     let wrong = |error| Problem::bad(error, "give text, or b64: and base64");
     let row = RowKey::from(parse_key(&asked.row).map_err(wrong)?);
     let column = Column::new(parse_key(&asked.column).map_err(wrong)?)?;
-    let first = view(&app, &table, &row, &column).await?;
-    if asked.since.as_deref() != Some(&first.version) {
+    let issued = |ts| Problem::bad(format!("{ts} is no timestamp"), "give a smaller one");
+    let at = asked.at.map(|ts| Timestamp::new(ts).ok_or_else(|| issued(ts))).transpose()?;
+    let question = Question {
+        table: &table,
+        row: &row,
+        column: &column,
+        at,
+        moments_max: MOMENTS_MAX,
+        hide: app.settings().hide_values,
+    };
+    let first = view(&app, &question).await?;
+    if asked.since.as_deref() != Some(&first.explained.version) {
         return Ok(Json(first));
     }
     // Nobody else may be kept from an answer by those who wait for a change.
@@ -70,39 +76,16 @@ pub(crate) async fn cell(State(app): State<App>, Query(asked): Query<Asked>) -> 
     let mut last = first;
     for _ in 0..looks {
         tokio::time::sleep(LOOK_EVERY).await;
-        let known = last.version;
-        last = view(&app, &table, &row, &column).await?;
-        if last.version != known {
+        let known = last.explained.version;
+        last = view(&app, &question).await?;
+        if last.explained.version != known {
             break;
         }
     }
     Ok(Json(last))
 }
 
-async fn view(
-    app: &App,
-    table: &Table,
-    row: &RowKey,
-    column: &Column,
-) -> Result<CellView, Problem> {
-    let (db, clock) = (app.db(), &app.recorder().clock);
-    let history = db.cell_history(table, row.clone(), column).await?;
-    let hide = app.settings().hide_values;
-    let mut moments = Vec::new();
-    for moment in history.iter().take(MOMENTS_MAX) {
-        moments.push(moment_dto(db, clock, moment, hide).await?);
-    }
-    // Ages change with time, and are no change of the cell. What becomes of a lock is one.
-    let mut hasher = blake3::Hasher::new();
-    for (moment, dto) in history.iter().zip(&moments) {
-        hasher.update(format!("{moment:?}{:?}", dto.fate()).as_bytes());
-    }
-    Ok(CellView {
-        cell: cell_dto(table.name(), row, column),
-        total: history.len(),
-        latest_ts: db.oracle().peek().await?.as_u64(),
-        floor: db.services().store.floor().as_u64(),
-        version: hasher.finalize().to_hex()[..16].to_owned(),
-        moments,
-    })
+async fn view(app: &App, question: &Question<'_>) -> Result<CellView, Problem> {
+    let explained = explained(app.db(), &app.recorder().clock, question).await?;
+    Ok(CellView { cell: cell_dto(question.table.name(), question.row, question.column), explained })
 }

@@ -7,7 +7,7 @@ use percolator::{Error, RowKey};
 use serde::{Deserialize, Serialize};
 
 use crate::api::answer::Answer;
-use crate::api::moments::{MomentDto, moment_dto};
+use crate::api::moments::{MomentDto, Question, explained};
 use crate::learn::{BALANCE, LearnError, Sessions, Step, TABLE, balances};
 use crate::problem::Problem;
 use crate::state::App;
@@ -76,6 +76,8 @@ pub(crate) struct CellMoments {
 
 /// The most rows that are shown.
 const ROWS_MAX: usize = 8;
+/// The most moments of each.
+const MOMENTS_MAX: usize = 20;
 
 pub(crate) async fn step(
     State(app): State<App>,
@@ -99,12 +101,17 @@ pub(crate) async fn step(
     let table = app.db().table(TABLE).await?;
     let mut cells = Vec::new();
     for row in asked.rows.into_iter().take(ROWS_MAX) {
-        let history = app.db().cell_history(&table, RowKey::from(row.clone()), &BALANCE).await?;
-        let mut moments = Vec::new();
-        for moment in history.iter().take(20) {
-            moments.push(moment_dto(app.db(), &app.recorder().clock, moment, false).await?);
-        }
-        cells.push(CellMoments { row, moments });
+        let key = RowKey::from(row.clone());
+        let question = Question {
+            table: &table,
+            row: &key,
+            column: &BALANCE,
+            at: None,
+            moments_max: MOMENTS_MAX,
+            hide: false,
+        };
+        let explained = explained(app.db(), &app.recorder().clock, &question).await?;
+        cells.push(CellMoments { row, moments: explained.moments });
     }
     Ok(Json(Stepped { answer, failed, cells }))
 }

@@ -3,6 +3,7 @@
 //! No GET changes anything, and none takes a timestamp: reads go through
 //! [`snapshot`](percolator::Client::snapshot).
 
+mod actions;
 mod answer;
 mod cell;
 mod health;
@@ -35,9 +36,13 @@ pub(crate) fn routes() -> Vec<Route> {
         read("/api/v1/observers", get(observers::list)),
         read("/api/v1/graph", get(observers::graph)),
         read("/api/v1/failures", get(observers::failures)),
-        write("/api/v1/failures/replay", post(observers::replay)),
+        write("/api/v1/failures/replay", post(actions::replay)),
+        write("/api/v1/failures/skip", post(actions::skip)),
+        write("/api/v1/observers/pause", post(actions::pause)),
+        write("/api/v1/observers/resume", post(actions::resume)),
         read("/api/v1/cell", get(cell::cell)),
         read("/api/v1/locks", get(locks::list)),
+        write("/api/v1/locks/resolve", post(actions::resolve)),
         read("/api/v1/conflicts", get(locks::conflicts)),
         read("/api/v1/transactions", get(transactions::list)),
         read("/api/v1/transaction", get(transactions::one)),

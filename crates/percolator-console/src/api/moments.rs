@@ -1,7 +1,8 @@
-//! The history of a cell as JSON: the paper's Figure 4.
+//! The history of a cell as JSON: the paper's Figure 4, what each record means, and what a reader
+//! would do. The sentences are those of `percolator cell --explain`.
 
-use percolator::admin::{LockFate, LockView, Moment};
-use percolator::{Bytes, Percolator, Result};
+use percolator::admin::{Explanation, LockFate, LockView, Moment, ReadOutcome, ReaderView};
+use percolator::{Bytes, Column, Percolator, Result, RowKey, Table, Timestamp};
 use serde::Serialize;
 
 use crate::cells::{CellDto, Key, cell_dto};
@@ -95,6 +96,17 @@ pub(crate) struct MomentDto {
     write: Option<WriteDto>,
     rolled_back: bool,
     notify: bool,
+    /// Observers that have acknowledged, with the start timestamp of their run.
+    acks: Vec<AckDto>,
+    /// What each record of the moment means, in sentences.
+    meaning: Vec<String>,
+}
+
+/// An acknowledgement.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct AckDto {
+    observer: String,
+    start_ts: u64,
 }
 
 impl MomentDto {
@@ -111,7 +123,88 @@ pub(crate) struct WriteDto {
     delete: bool,
 }
 
-pub(crate) async fn moment_dto(
+/// What a reader would do.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct ReaderDto {
+    at: u64,
+    /// What it does about a lock first.
+    first: Option<&'static str>,
+    outcome: &'static str,
+    value: Option<ValueDto>,
+    because: String,
+}
+
+impl ReaderDto {
+    fn of(reader: &ReaderView, hide: bool) -> Self {
+        let value = match &reader.outcome {
+            ReadOutcome::Value { value, .. } => Some(value_dto(value, hide)),
+            _ => None,
+        };
+        ReaderDto {
+            at: reader.at.as_u64(),
+            first: reader.first.map(|first| first.name()),
+            outcome: reader.outcome.name(),
+            value,
+            because: reader.because.clone(),
+        }
+    }
+}
+
+/// A cell's history with what it means: what `percolator cell --explain` prints.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Explained {
+    pub(crate) moments: Vec<MomentDto>,
+    pub(crate) reader: ReaderDto,
+    /// How many moments there are.
+    pub(crate) total: usize,
+    pub(crate) latest_ts: u64,
+    /// Timestamps below this may be collected.
+    pub(crate) floor: u64,
+    /// Changes when a moment does.
+    pub(crate) version: String,
+}
+
+/// Which cell, which of its moments, and for whom.
+pub(crate) struct Question<'q> {
+    pub(crate) table: &'q Table,
+    pub(crate) row: &'q RowKey,
+    pub(crate) column: &'q Column,
+    /// The reader's timestamp; the latest one if none is given.
+    pub(crate) at: Option<Timestamp>,
+    /// The most moments; the newest are shown.
+    pub(crate) moments_max: usize,
+    /// Whether values are hidden.
+    pub(crate) hide: bool,
+}
+
+pub(crate) async fn explained(
+    db: &Percolator,
+    clock: &Clock,
+    question: &Question<'_>,
+) -> Result<Explained> {
+    let Question { table, row, column, at, moments_max, hide } = *question;
+    let state = db.cell_state(table, row.clone(), column).await?;
+    let explained = state.explain(at);
+    let (mut moments, mut hasher) = (Vec::new(), blake3::Hasher::new());
+    for moment in state.moments.iter().take(moments_max) {
+        let of = |line: &&Explanation| line.timestamp == moment.timestamp;
+        let meaning = explained.lines.iter().filter(of).map(|line| line.text.clone()).collect();
+        let dto = MomentDto { meaning, ..moment_dto(db, clock, moment, hide).await? };
+        // Ages change with time, and are no change of the cell. What becomes of a lock is one.
+        hasher.update(format!("{moment:?}{:?}", dto.fate()).as_bytes());
+        moments.push(dto);
+    }
+    Ok(Explained {
+        moments,
+        reader: ReaderDto::of(&explained.reader, hide),
+        total: state.moments.len(),
+        latest_ts: state.latest.as_u64(),
+        floor: state.floor.as_u64(),
+        version: hasher.finalize().to_hex()[..16].to_owned(),
+    })
+}
+
+async fn moment_dto(
     db: &Percolator,
     clock: &Clock,
     moment: &Moment,
@@ -132,6 +225,12 @@ pub(crate) async fn moment_dto(
             .map(|write| WriteDto { start_ts: write.start_ts.as_u64(), delete: write.delete }),
         rolled_back: moment.rolled_back,
         notify: moment.notify,
+        acks: moment
+            .acks
+            .iter()
+            .map(|(observer, ts)| AckDto { observer: observer.clone(), start_ts: ts.as_u64() })
+            .collect(),
+        meaning: Vec::new(),
     })
 }
 

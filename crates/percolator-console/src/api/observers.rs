@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::answer::{Answer, retention};
 use crate::cells::{CellDto, Key, cell_dto};
-use crate::problem::Problem;
 use crate::recorder::{Age, ByName, read};
 use crate::state::App;
 
@@ -33,6 +32,7 @@ pub(crate) struct ObserverDto {
     /// Cells of this process that it fails on and tries again.
     failing: usize,
     set_aside: Option<usize>,
+    paused: bool,
     /// Notified cells of the column.
     backlog: Option<usize>,
     oldest: Option<Age>,
@@ -43,6 +43,7 @@ pub(crate) async fn list(State(app): State<App>) -> Answer<Vec<ObserverDto>> {
     let look = app.survey().last(app.db(), retention());
     let found = look.as_deref().and_then(|look| look.found.as_ref().ok());
     let failing = app.db().failing(usize::MAX);
+    let paused = app.db().paused_observers().await?;
     let counts = app.recorder().observers.all();
     let up_s = app.since().elapsed().as_secs_f64().max(1.0);
     let of = |observed: Observed| {
@@ -67,6 +68,7 @@ pub(crate) async fn list(State(app): State<App>) -> Answer<Vec<ObserverDto>> {
             delay_p99_ms: delays.quantile_ms(0.99),
             failing: failing.iter().filter(|failing| failing.observer == observer).count(),
             set_aside: found.map(aside),
+            paused: paused.iter().any(|p| p.observer == observer && p.table == table),
             backlog: backlog.map(|backlog| backlog.map_or(0, |b| b.cells)),
             oldest: backlog.flatten().and_then(|b| app.recorder().clock.age(b.oldest)),
             strength: match strength {
@@ -202,32 +204,4 @@ pub(crate) async fn failures(
         }
     }
     Ok(Json(all))
-}
-
-/// What a change is asked to do.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Replay {
-    observer: Option<String>,
-    /// Count, and change nothing.
-    #[serde(default)]
-    dry_run: bool,
-}
-
-/// What a change did.
-#[derive(Debug, Serialize)]
-pub(crate) struct Done {
-    matched: usize,
-    done: usize,
-}
-
-pub(crate) async fn replay(
-    State(app): State<App>,
-    Json(asked): Json<Replay>,
-) -> Result<Json<Done>, Problem> {
-    let observer = asked.observer.as_deref();
-    let aside = app.db().set_aside().await?;
-    let of = |cell: &&percolator::observe::SetAside| observer.is_none_or(|o| cell.observer == o);
-    let matched = aside.iter().filter(of).count();
-    let done = if asked.dry_run { 0 } else { app.db().replay(observer).await? };
-    Ok(Json(Done { matched, done }))
 }

@@ -1,0 +1,137 @@
+//! Changes that an operator asks for: replay, skip, pause, resume, resolve.
+//!
+//! Each one can be asked to count only, so that the page shows the number before the button acts.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use percolator::admin::{LockEnd, LockFate, LockView};
+use percolator::observe::SetAside;
+use serde::{Deserialize, Serialize};
+
+use crate::api::answer::Answer;
+use crate::problem::Problem;
+use crate::recorder::wall_ms;
+use crate::state::App;
+
+/// The most locks that one request goes by.
+const LOCKS_MAX: usize = 10_000;
+
+/// What a change did.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Done {
+    /// How many things the filter names.
+    matched: usize,
+    /// How many were changed.
+    done: usize,
+}
+
+/// Which changes that were set aside.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Aside {
+    /// Of this observer; of all without it.
+    observer: Option<String>,
+    /// Only those whose last error contains this text.
+    error: Option<String>,
+    /// Count, and change nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+impl Aside {
+    fn names(&self, aside: &SetAside) -> bool {
+        let observer = self.observer.as_deref().is_none_or(|wanted| wanted == aside.observer);
+        observer && self.error.as_deref().is_none_or(|text| aside.error.contains(text))
+    }
+
+    async fn named(&self, app: &App) -> Result<Vec<SetAside>, Problem> {
+        let mut all = app.db().set_aside().await?;
+        all.retain(|aside| self.names(aside));
+        Ok(all)
+    }
+}
+
+/// Has observers try again what they gave up on.
+pub(crate) async fn replay(State(app): State<App>, Json(asked): Json<Aside>) -> Answer<Done> {
+    let named = asked.named(&app).await?;
+    let mut done = Done { matched: named.len(), done: 0 };
+    if !asked.dry_run {
+        for aside in &named {
+            done.done += usize::from(app.db().replay_one(aside).await?);
+        }
+    }
+    Ok(Json(done))
+}
+
+/// Has observers never handle what they gave up on.
+pub(crate) async fn skip(State(app): State<App>, Json(asked): Json<Aside>) -> Answer<Done> {
+    let named = asked.named(&app).await?;
+    let mut done = Done { matched: named.len(), done: 0 };
+    if !asked.dry_run {
+        for aside in &named {
+            done.done += usize::from(app.db().skip(aside).await?);
+        }
+    }
+    Ok(Json(done))
+}
+
+/// Which observer.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Named {
+    observer: String,
+}
+
+fn registered(observer: &str, registrations: usize) -> Answer<Done> {
+    if registrations == 0 {
+        return Err(Problem::missing(
+            format!("no observer is called {observer:?}"),
+            "the list of observers has their names",
+        ));
+    }
+    Ok(Json(Done { matched: registrations, done: registrations }))
+}
+
+/// Has an observer run nothing, in all processes, until it is resumed.
+pub(crate) async fn pause(State(app): State<App>, Json(asked): Json<Named>) -> Answer<Done> {
+    let paused = app.db().pause_observer(&asked.observer).await?;
+    registered(&asked.observer, paused)
+}
+
+/// Has a paused observer run again, for everything that it has missed.
+pub(crate) async fn resume(State(app): State<App>, Json(asked): Json<Named>) -> Answer<Done> {
+    let resumed = app.db().resume_observer(&asked.observer).await?;
+    registered(&asked.observer, resumed)
+}
+
+/// Which locks.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Held {
+    /// Only locks that were last written so many seconds ago, by their owner's clock.
+    #[serde(default)]
+    older_s: u64,
+    /// Count, and change nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Resolves locks by the rule of readers: that of a living owner stays.
+pub(crate) async fn resolve(State(app): State<App>, Json(asked): Json<Held>) -> Answer<Done> {
+    let now = wall_ms();
+    let old = |lock: &LockView| {
+        Duration::from_millis(now.saturating_sub(lock.wall_ms))
+            >= Duration::from_secs(asked.older_s)
+    };
+    let mut done = Done::default();
+    for lock in app.db().held_locks(LOCKS_MAX).await?.iter().filter(|lock| old(lock)) {
+        if app.db().lock_fate(lock).await? == LockFate::OwnerAlive {
+            continue;
+        }
+        done.matched += 1;
+        if !asked.dry_run {
+            let end = app.db().resolve_lock(lock).await?;
+            done.done += usize::from(!matches!(end, LockEnd::OwnerAlive));
+        }
+    }
+    Ok(Json(done))
+}
