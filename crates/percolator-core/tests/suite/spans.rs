@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use percolator_core::{Attempt, Registration};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 use crate::notifications::one_thread;
 use crate::world::{A, BAL, World, get, observer, run, set};
@@ -101,8 +101,14 @@ impl State {
     }
 }
 
+/// A second subscriber that nobody uses. While a process has one alone, `tracing` asks the thread that
+/// comes to a span first whether anybody wants it. If that is the thread of another test, the answer
+/// is no, and it is kept for all threads.
+static OTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Trace::default()));
+
 /// The spans that a test makes.
 fn trace(test: impl AsyncFnOnce(World)) -> String {
+    LazyLock::force(&OTHER);
     let trace = Trace::default();
     tracing::subscriber::with_default(trace.clone(), || run(test));
     let (state, mut text) = (trace.0.lock().unwrap(), String::new());
