@@ -101,9 +101,9 @@ impl State {
     }
 }
 
-/// A second subscriber that nobody uses. While a process has one alone, `tracing` asks the thread that
-/// comes to a span first whether anybody wants it. If that is the thread of another test, the answer
-/// is no, and it is kept for all threads.
+/// A second subscriber that nobody uses. While a process has one alone, `tracing` asks the thread
+/// that comes to a span first whether anybody wants it. If that is the thread of another test, the
+/// answer is no, and it is kept for all threads.
 static OTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Trace::default()));
 
 /// The spans that a test makes.
