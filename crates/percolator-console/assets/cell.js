@@ -47,7 +47,8 @@ function Reader({ of }) {
 function Live({ cell }) {
   const [at, setAt] = useState('');
   const path = (last) => route('cell', { ...cell, at, since: last && last.version });
-  const { data, error } = usePoll(path, 50);
+  // The server holds the answer until the cell changes, or for two seconds.
+  const { data, error } = usePoll(path, 100);
   if (error && !data) return html`<${Oops} error=${error} />`;
   if (!data) return html`<p class="dim">looking…</p>`;
   return html`

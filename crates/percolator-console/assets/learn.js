@@ -20,7 +20,7 @@ export function Learn() {
   const [cells, setCells] = useState(ROWS.map((row) => ({ row, moments: [] })));
   const [log, setLog] = useState([]);
   const [error, setError] = useState(null);
-  const say = (who, text, failed) => setLog((old) => [{ who, text, failed, n: old.length }, ...old].slice(0, 40));
+  const say = (who, text, failed) => setLog((old) => [{ who, text, failed, n: (old.length ? old[0].n : 0) + 1 }, ...old].slice(0, 40));
 
   const ask = async (who, body) => {
     try {
@@ -31,6 +31,8 @@ export function Learn() {
       return answer;
     } catch (problem) {
       setError(problem);
+      // Its session has ended.
+      if (problem.status === 410) setClients((old) => old.filter((c) => c.session !== body.session));
       return null;
     }
   };

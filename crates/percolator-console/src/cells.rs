@@ -18,7 +18,11 @@ pub(crate) enum Key {
 impl Key {
     pub(crate) fn of(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
-            Ok(text) if !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') => {
+            // What begins like base64 would be read as that when it comes back.
+            Ok(text)
+                if !text.starts_with("b64:")
+                    && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') =>
+            {
                 Key::Utf8(text.to_owned())
             }
             _ => Key::B64(BASE64_STANDARD.encode(bytes)),
@@ -80,6 +84,7 @@ mod tests {
     #[test]
     fn keys_are_text_or_base64() {
         assert_eq!(Key::of("naïve\n".as_bytes()), Key::Utf8("naïve\n".into()));
+        assert_eq!(Key::of(b"b64:x"), Key::B64("YjY0Ong=".into()));
         assert_eq!(Key::of(b"\xff\x00"), Key::B64("/wA=".into()));
         assert_eq!(Key::of(b"\x1b[31m"), Key::B64("G1szMW0=".into()));
         assert_eq!(parse_key("b64:/wA=").unwrap(), &b"\xff\x00"[..]);

@@ -10,6 +10,7 @@ use percolator::Percolator;
 use rand::Rng;
 use rand::distr::Alphanumeric;
 use tokio::net::{TcpListener, ToSocketAddrs};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::api;
@@ -125,14 +126,15 @@ pub struct Console {
 pub struct Listening {
     addr: SocketAddr,
     url: String,
-    tasks: Vec<JoinHandle<()>>,
+    ticking: JoinHandle<()>,
+    /// When this is dropped, the server accepts nothing more, and its connections end with the
+    /// answers that are on their way.
+    _stop: oneshot::Sender<()>,
 }
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        for task in &self.tasks {
-            task.abort();
-        }
+        self.ticking.abort();
     }
 }
 
@@ -290,12 +292,15 @@ impl Console {
         let url = format!("http://{addr}{base}/{fragment}");
         let app = self.app(addr, token);
         let router = server::router(app.clone(), api::routes());
-        let serving = tokio::spawn(async move {
-            if let Err(error) = axum::serve(listener, router).await {
+        let (stop, stopped) = oneshot::channel::<()>();
+        tokio::spawn(async move {
+            let stopped = async { drop(stopped.await) };
+            let serving = axum::serve(listener, router).with_graceful_shutdown(stopped);
+            if let Err(error) = serving.await {
                 tracing::error!(target: "percolator::console", %error, "the console has ended");
             }
         });
-        Ok(Listening { addr, url, tasks: vec![serving, tokio::spawn(tick(app))] })
+        Ok(Listening { addr, url, ticking: tokio::spawn(tick(app)), _stop: stop })
     }
 
     fn app(self, addr: SocketAddr, token: String) -> App {
@@ -373,6 +378,9 @@ async fn tick(app: App) {
             app.recorder().graph.declared(&observers);
         }
         app.series().tick(app.recorder(), app.db().hints_waiting());
+        if let Some(sessions) = app.sessions() {
+            sessions.expire();
+        }
         if near && let Ok(latest) = app.db().oracle().peek().await {
             app.recorder().clock.note(latest);
         }

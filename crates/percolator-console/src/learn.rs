@@ -8,11 +8,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use percolator::store::sync::locked;
 use percolator::transaction::{Prewritten, PrimaryCommitted};
-use percolator::{Column, Error, Percolator, Result, Table, Timestamp, Transaction};
-use tokio::sync::Mutex;
+use percolator::{Column, Error, Options, Percolator, Result, Table, Timestamp, Transaction};
+use tokio::sync::Mutex as AsyncMutex;
 
 /// The table that the sessions write to.
 pub(crate) const TABLE: &str = "percolator-learn";
@@ -22,6 +24,8 @@ pub(crate) const BALANCE: Column = Column::literal("bal");
 const SESSIONS_MAX: usize = 8;
 /// How long a session lives untouched.
 const IDLE_MAX: Duration = Duration::from_secs(60);
+/// How long a client waits for another one's lock.
+const READ_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A step of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
@@ -58,7 +62,8 @@ pub(crate) struct Sessions {
 
 #[derive(Default)]
 struct Inner {
-    sessions: BTreeMap<u64, Session>,
+    /// Each has a lock of its own: a client that waits for another one's lock holds nobody up.
+    sessions: BTreeMap<u64, Arc<AsyncMutex<Session>>>,
     next: u64,
 }
 
@@ -88,17 +93,26 @@ impl Sessions {
         Sessions { db, all: Mutex::default() }
     }
 
+    /// Ends the sessions that nobody has touched for a minute. One that takes a step stays.
+    pub(crate) fn expire(&self) {
+        locked(&self.all).sessions.retain(|_, session| {
+            session.try_lock().map_or(true, |session| session.touched.elapsed() < IDLE_MAX)
+        });
+    }
+
     /// Begins a session: another client, as a process of its own would be.
     pub(crate) async fn begin(&self) -> std::result::Result<u64, LearnError> {
-        let mut all = self.all.lock().await;
-        all.sessions.retain(|_, session| session.touched.elapsed() < IDLE_MAX);
+        self.expire();
+        let options = Options { read_wait_max: READ_WAIT_MAX, ..self.db.options().clone() };
+        let db = self.db.another_client_with(options, None).await?;
+        let session = Session { db, at: Stage::Idle, touched: Instant::now() };
+        let mut all = locked(&self.all);
         if all.sessions.len() >= SESSIONS_MAX {
             return Err(LearnError::Full);
         }
-        let db = self.db.another_client().await?;
         all.next += 1;
         let id = all.next;
-        all.sessions.insert(id, Session { db, at: Stage::Idle, touched: Instant::now() });
+        all.sessions.insert(id, Arc::new(AsyncMutex::new(session)));
         Ok(id)
     }
 
@@ -108,17 +122,20 @@ impl Sessions {
         id: u64,
         step: Step,
     ) -> std::result::Result<String, LearnError> {
-        let mut all = self.all.lock().await;
-        all.sessions.retain(|_, session| session.touched.elapsed() < IDLE_MAX);
-        let mut session = all.sessions.remove(&id).ok_or(LearnError::Ended(id))?;
         if step == Step::Crash {
-            // Dropping is what a crash does: locks stay, and the liveness token goes.
+            // Dropping is what a crash does: locks stay, and the liveness token goes. A step that
+            // is being taken goes on to its end first.
+            let crashed = locked(&self.all).sessions.remove(&id).ok_or(LearnError::Ended(id))?;
+            drop(crashed);
             return Ok("crashed: its locks stay, and its liveness token is gone".to_owned());
         }
+        let session = locked(&self.all).sessions.get(&id).cloned();
+        let session = session.ok_or(LearnError::Ended(id))?;
+        let mut session = session.lock().await;
         session.touched = Instant::now();
-        let (at, answer) = take(&session.db, session.at, step).await;
+        let at = std::mem::replace(&mut session.at, Stage::Idle);
+        let (at, answer) = take(&session.db, at, step).await;
         session.at = at;
-        all.sessions.insert(id, session);
         answer
     }
 }

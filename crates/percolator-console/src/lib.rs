@@ -28,8 +28,10 @@
 //!   panel      what an application shows besides
 //! ```
 //!
-//! Invariants: a GET changes nothing and takes no timestamp; each request passes the guard before
-//! its route is looked at; what is kept is bounded, and begins anew with the process.
+//! Invariants: a GET changes no row that a user wrote, and takes no timestamp. It reads as any
+//! reader does: a lock that a dead owner left is resolved, and a sample of timestamps may be noted.
+//! Each request passes the guard before its route is looked at; what is kept is bounded, and begins
+//! anew with the process.
 //!
 //! Not here: TLS. Beyond loopback, put the console behind a proxy that has it, or reach it through
 //! `ssh -L`.

@@ -265,8 +265,11 @@ impl All {
         let counters = &recorder.counters;
         let help = "Locks of other transactions that were found";
         counter(out, "locks_found", help, [(Labels::new(), read(&counters.locks_found))])?;
-        let waits = [(Labels::new(), &recorder.lock_wait)];
-        seconds(out, "lock_wait", "Time that was waited for a lock", waits)?;
+        let waited = read(&counters.lock_wait_us) as f64 / 1e6;
+        let help = "Time that was waited for locks";
+        let unit = Some(&Unit::Seconds);
+        let mut family = out.encode_descriptor("lock_wait", help, unit, MetricType::Counter)?;
+        ConstCounter::new(waited).encode(family.encode_family(&Labels::new())?)?;
         let verdicts = [
             (labels([("verdict", "forward")]), read(&counters.rolled_forward)),
             (labels([("verdict", "back")]), read(&counters.rolled_back)),

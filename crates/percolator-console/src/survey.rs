@@ -17,6 +17,8 @@ use percolator::store::sync::locked;
 /// How old a look may be before a new one begins. A look that took long is used for ten times as
 /// long as it took, so that looking never takes more than a tenth of a core.
 const FRESH: Duration = Duration::from_secs(1);
+/// How long a look may take.
+const LOOK_MAX: Duration = Duration::from_secs(60);
 /// How many locks a look goes by.
 const LOCKS_MAX: usize = 1_000;
 
@@ -61,7 +63,9 @@ impl Survey {
             let mut inner = locked(&self.inner);
             let last = inner.last.clone();
             let fresh = |look: &Arc<Look>| {
-                look.begun.elapsed() < look.took + FRESH.max(look.took.saturating_mul(10))
+                // What has failed is looked at again soon.
+                let factor = if look.found.is_ok() { 10 } else { 0 };
+                look.begun.elapsed() < look.took + FRESH.max(look.took.saturating_mul(factor))
             };
             let due = !inner.looking && !last.as_ref().is_some_and(fresh);
             inner.looking |= due;
@@ -71,7 +75,10 @@ impl Survey {
             let (survey, db) = (self.clone(), db.clone());
             tokio::spawn(async move {
                 let begun = Instant::now();
-                let found = look(&db, retention).await.map_err(|error| error.to_string());
+                let found = match tokio::time::timeout(LOOK_MAX, look(&db, retention)).await {
+                    Ok(found) => found.map_err(|error| error.to_string()),
+                    Err(_) => Err(format!("a look took longer than {} s", LOOK_MAX.as_secs())),
+                };
                 let look = Look { begun, took: begun.elapsed(), found };
                 let mut inner = locked(&survey.inner);
                 inner.last = Some(Arc::new(look));

@@ -10,6 +10,8 @@ pub(crate) struct Signs {
     /// Changes that wait, and seconds since the oldest was committed.
     pub(crate) backlog: Option<u64>,
     pub(crate) oldest_s: Option<f64>,
+    /// Whether it may have been earlier: this process was not there yet.
+    pub(crate) oldest_at_least: bool,
     /// How many more changes come than are handled in a second, lately.
     pub(crate) growth_s: Option<f64>,
     /// Observers' runs in a second, lately.
@@ -163,6 +165,16 @@ pub(crate) fn judge(signs: &Signs) -> Verdict {
             link: Some("/observers"),
         };
     }
+    if backlog > 0 && (signs.oldest_s.is_none() || signs.oldest_at_least) {
+        return Verdict {
+            state: State::Unknown,
+            text: format!(
+                "{} for observers; since when is not known, because this process began later",
+                count(backlog, "change waits", "changes wait"),
+            ),
+            link: Some("/observers"),
+        };
+    }
     let text = match (backlog, signs.oldest_s) {
         (0, _) => "Healthy: no change waits for an observer".to_owned(),
         (_, Some(oldest)) => format!("Keeping up: the oldest change waits {}", duration(oldest)),
@@ -291,6 +303,19 @@ mod tests {
         assert_eq!(say(full).0, State::Full);
         let halted = Signs { store_error: Some("D: the store has halted: EIO".into()), ..known() };
         assert_eq!(say(halted).0, State::Damaged);
+    }
+
+    #[test]
+    fn a_change_from_before_this_process_is_not_called_young() {
+        let early = Signs {
+            backlog: Some(2),
+            oldest_s: Some(1.0),
+            oldest_at_least: true,
+            runs_s: 5.0,
+            ..Signs::default()
+        };
+        assert_eq!(judge(&early).state, State::Unknown);
+        assert_eq!(judge(&Signs { oldest_s: None, ..early }).state, State::Unknown);
     }
 
     #[test]

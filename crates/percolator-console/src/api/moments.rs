@@ -1,6 +1,8 @@
 //! The history of a cell as JSON: the paper's Figure 4, what each record means, and what a reader
 //! would do. The sentences are those of `percolator cell --explain`.
 
+use std::sync::LazyLock;
+
 use percolator::admin::{Explanation, LockFate, LockView, Moment, ReadOutcome, ReaderView};
 use percolator::{Bytes, Column, Percolator, Result, RowKey, Table, Timestamp};
 use serde::Serialize;
@@ -11,6 +13,10 @@ use crate::recorder::{Age, Clock, wall_ms};
 /// The longest value that is shown as it is, in bytes.
 const VALUE_BYTES_MAX: usize = 4_096;
 
+/// The key of the hashes that stand for hidden values. Nobody can guess a value and compare; two
+/// equal values are seen to be equal.
+static HIDING: LazyLock<[u8; 32]> = LazyLock::new(rand::random);
+
 /// A value: as it is, its beginning, or its length and hash.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ValueDto {
@@ -19,14 +25,14 @@ pub(crate) struct ValueDto {
     value: Option<Key>,
     /// Whether `value` is only its beginning.
     cut: bool,
-    /// BLAKE3, the first sixteen digits; if values are hidden.
+    /// Keyed BLAKE3, the first sixteen digits; if values are hidden.
     hash: Option<String>,
 }
 
 pub(crate) fn value_dto(value: &Bytes, hide: bool) -> ValueDto {
     let cut = value.len() > VALUE_BYTES_MAX;
     if hide {
-        let hash = blake3::hash(value).to_hex()[..16].to_owned();
+        let hash = blake3::keyed_hash(&HIDING, value).to_hex()[..16].to_owned();
         return ValueDto { bytes: value.len(), value: None, cut: false, hash: Some(hash) };
     }
     let mut end = value.len().min(VALUE_BYTES_MAX);

@@ -16,6 +16,8 @@ use crate::verdict::{Insight, Signs, Verdict, insights, judge};
 
 /// The seconds that "now" stands for.
 const NOW: Duration = Duration::from_secs(10);
+/// A look that began so lately knows the newest timestamp well enough.
+const YOUNG: Duration = Duration::from_secs(2);
 
 /// What is shown and by whom.
 #[derive(Debug, Serialize)]
@@ -181,9 +183,14 @@ fn now(app: &App, lately: &[Point], look: Option<&Look>) -> Now {
     now.looked_s_ago = Some(look.begun.elapsed().as_secs_f64());
     now.look_took_s = Some(look.took.as_secs_f64());
     let Ok(found) = &look.found else { return now };
+    if look.begun.elapsed() < YOUNG {
+        // In a cluster nothing else tells this process of new timestamps.
+        app.recorder().clock.note(found.gc.latest);
+    }
     let age = |ts| app.recorder().clock.age(ts);
     now.backlog = Some(waiting(found));
-    now.oldest = found.backlog.iter().map(|b| b.oldest).min().and_then(age);
+    let of_somebody = found.backlog.iter().filter(|backlog| !backlog.observers.is_empty());
+    now.oldest = of_somebody.map(|backlog| backlog.oldest).min().and_then(age);
     now.locks = Some(found.locks.len() as u64);
     now.oldest_lock = found.locks.first().and_then(|lock| age(lock.start_ts));
     now.set_aside = Some(found.set_aside.len() as u64);
@@ -212,6 +219,7 @@ fn signs(app: &App, now: &Now, lately: &[Point], look: Option<&Look>) -> Signs {
     let mut signs = Signs {
         backlog: now.backlog,
         oldest_s: now.oldest.map(|age| age.seconds),
+        oldest_at_least: now.oldest.is_some_and(|age| age.at_least),
         growth_s: growth,
         runs_s: now.runs_s,
         set_aside: now.set_aside.unwrap_or(0),

@@ -24,6 +24,13 @@ impl From<PanelError> for Problem {
 }
 
 fn panel_of(app: &App) -> Result<&dyn Panel, Problem> {
+    if app.settings().hide_values {
+        return Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "this console hides values, and what the application shows is made of them",
+            "start it without --hide-values",
+        ));
+    }
     app.panel().ok_or_else(|| {
         Problem::missing(
             "no application shows itself in this console",

@@ -24,6 +24,8 @@ pub(crate) struct Heat {
     pub(crate) waits: u64,
     /// How long it was waited for, all together.
     pub(crate) waited: Duration,
+    /// The lock that was found last, and how long that finder had waited then.
+    last: Option<(Timestamp, Duration)>,
 }
 
 /// A conflict.
@@ -70,11 +72,21 @@ impl Contention {
         clashes.push_back(clash);
     }
 
-    pub(crate) fn wait(&self, cell: Place, waited: Duration) {
+    /// Counts a lock that was found by somebody who has waited for it so long. Who waits finds it
+    /// again and again. Returns how much longer that was than when it was found last.
+    pub(crate) fn wait(&self, cell: Place, lock_ts: Timestamp, waited: Duration) -> Duration {
+        let mut longer = waited;
         self.heat(cell, |heat| {
-            heat.waits += 1;
-            heat.waited += waited;
+            if let Some((ts, before)) = heat.last
+                && ts == lock_ts
+            {
+                longer = waited.saturating_sub(before);
+            }
+            heat.waits += u64::from(waited.is_zero());
+            heat.waited += longer;
+            heat.last = Some((lock_ts, waited));
         });
+        longer
     }
 
     /// The cells with the most conflicts and waits, the worst first.
@@ -100,6 +112,20 @@ mod tests {
     const BAL: Column = Column::literal("bal");
 
     #[test]
+    fn a_wait_that_is_seen_several_times_counts_once() {
+        let contention = Contention::default();
+        let cell = Place::new("t", &"a".into(), &BAL);
+        let ts = Timestamp::new(7).unwrap();
+        let sum: Duration = [0, 1, 3, 7]
+            .map(|ms| contention.wait(cell.clone(), ts, Duration::from_millis(ms)))
+            .into_iter()
+            .sum();
+        assert_eq!(sum, Duration::from_millis(7));
+        let (_, heat) = contention.hottest(1).remove(0);
+        assert_eq!((heat.waits, heat.waited), (1, Duration::from_millis(7)));
+    }
+
+    #[test]
     fn a_hot_cell_stays_while_cold_ones_come_and_go() {
         let contention = Contention::default();
         let hot = Place::new("t", &"hot".into(), &BAL);
@@ -108,7 +134,7 @@ mod tests {
         }
         for n in 0..3 * CELLS_MAX {
             let cell = Place::new("t", &format!("cold{n}").into(), &BAL);
-            contention.wait(cell, Duration::from_millis(1));
+            contention.wait(cell, Timestamp::ZERO, Duration::ZERO);
         }
         assert!(locked(&contention.cells).len() <= CELLS_MAX);
         let (first, heat) = contention.hottest(1).remove(0);

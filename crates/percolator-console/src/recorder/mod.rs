@@ -56,7 +56,6 @@ pub struct Recorder {
     pub(crate) commit: Histogram,
     pub(crate) prewrite: Histogram,
     pub(crate) total: Histogram,
-    pub(crate) lock_wait: Histogram,
     /// From a change's commit until its observer has committed.
     pub(crate) delay: Histogram,
     pub(crate) counters: Counters,
@@ -75,6 +74,7 @@ pub(crate) struct Counters {
     pub(crate) aborted: AtomicU64,
     pub(crate) unknown: AtomicU64,
     pub(crate) locks_found: AtomicU64,
+    pub(crate) lock_wait_us: AtomicU64,
     pub(crate) rolled_forward: AtomicU64,
     pub(crate) rolled_back: AtomicU64,
     pub(crate) runs: AtomicU64,
@@ -197,12 +197,13 @@ impl Recorder {
         self.recent.failed(Ended { error, ..self.ended(tx, &name, spans) });
     }
 
-    fn on_lock(&self, cell: CellRef<'_>, waited: Duration) {
-        bump(&self.counters.locks_found);
-        if !waited.is_zero() {
-            self.lock_wait.record(waited);
+    fn on_lock(&self, cell: CellRef<'_>, lock_ts: Timestamp, waited: Duration) {
+        if waited.is_zero() {
+            bump(&self.counters.locks_found);
         }
-        self.contention.wait(place(cell), waited);
+        let longer = self.contention.wait(place(cell), lock_ts, waited);
+        let us = u64::try_from(longer.as_micros()).unwrap_or(u64::MAX);
+        self.counters.lock_wait_us.fetch_add(us, Ordering::Relaxed);
     }
 
     fn on_run(&self, observer: &str, changes: &[Change], took: Duration, end: RunEnd<'_>) {
@@ -244,7 +245,9 @@ impl Watch for Recorder {
                 self.on_committed(tx, *commit_ts, *path, *spans, *written);
             }
             Event::Ended { tx, why, spans } => self.on_ended(tx, why, *spans),
-            Event::LockFound { cell, waited, .. } => self.on_lock(*cell, *waited),
+            Event::LockFound { cell, lock_ts, waited, .. } => {
+                self.on_lock(*cell, *lock_ts, *waited);
+            }
             Event::Resolved { commit_ts, cells, .. } => {
                 let counter = match commit_ts {
                     Some(_) => &self.counters.rolled_forward,

@@ -10,6 +10,7 @@ use percolator::Timestamp;
 use percolator::store::sync::locked;
 
 use crate::cells::Place;
+use crate::recorder::wall_ms;
 
 /// How many transactions are kept that committed.
 const COMMITTED_MAX: usize = 2_048;
@@ -91,7 +92,14 @@ impl Recent {
 
     /// The slowest of the last quarter of an hour, the slowest first.
     pub(crate) fn slowest(&self, limit: usize) -> Vec<Ended> {
-        locked(&self.slowest).ended.iter().take(limit).cloned().collect()
+        self.slowest_at(wall_ms(), limit)
+    }
+
+    fn slowest_at(&self, now_ms: u64, limit: usize) -> Vec<Ended> {
+        let mut slowest = locked(&self.slowest);
+        let young = now_ms.saturating_sub(SLOW_FOR.as_millis() as u64);
+        slowest.ended.retain(|other| other.wall_ms >= young);
+        slowest.ended.iter().take(limit).cloned().collect()
     }
 
     /// Those that failed, the newest first.
@@ -147,7 +155,7 @@ mod tests {
                 recent.slow(ended);
             }
         }
-        let slowest = recent.slowest(usize::MAX);
+        let slowest = recent.slowest_at(1_000_000, usize::MAX);
         assert_eq!(slowest.len(), SLOWEST_MAX);
         let ms: Vec<u128> = slowest.iter().map(|e| e.total.as_millis()).collect();
         assert_eq!(ms, (173..=300).rev().collect::<Vec<u128>>());
@@ -159,7 +167,8 @@ mod tests {
         recent.slow(ended(1, 1_000_000));
         let later = Ended { wall_ms: 1_000_001 + SLOW_FOR.as_millis() as u64 + 1, ..ended(2, 5) };
         recent.slow(later.clone());
-        assert_eq!(recent.slowest(10), [later]);
+        assert_eq!(recent.slowest_at(later.wall_ms, 10), [later]);
+        assert_eq!(recent.slowest(10), []);
     }
 
     #[test]

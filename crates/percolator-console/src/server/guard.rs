@@ -75,7 +75,7 @@ impl Refusal {
         match self {
             Refusal::Host => (
                 "this console is not reached under this name",
-                "use the URL that was printed when it started, or start it with --host NAME",
+                "use the URL that was printed when it started, or start it with --console-host NAME:PORT",
             ),
             Refusal::Method => ("this route has another method", "see the list of routes"),
             Refusal::Origin => (
