@@ -365,6 +365,12 @@ impl SearchIndex {
         Ok(self.reader.searcher())
     }
 
+    /// Lets go of the right to write, so that another one can open the directory to write. The next
+    /// batch takes it again.
+    pub(crate) fn release(&self) {
+        *self.lock() = None;
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Writer>> {
         self.writer.lock().unwrap_or_else(|poisoned| {
             // A panic came in the middle of a batch, which the next commit must not include.

@@ -211,6 +211,9 @@ impl WebIndex {
         let workers = locked(&self.workers).take();
         if let Some(workers) = workers {
             workers.stop().await;
+            if let Some(search) = &self.search {
+                search.release();
+            }
         }
     }
 }

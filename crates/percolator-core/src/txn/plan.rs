@@ -123,7 +123,8 @@ impl Plan {
     pub(crate) fn ended(&self, shared: &Shared, why: Error) -> Error {
         let (start_ts, conflict) = (self.start_ts.as_u64(), why.is_conflict());
         tracing::debug!(
-            target: "percolator::transaction", event = "commit_failed", start_ts, conflict, error = %why,
+            // The error names a row and a column, which may be private.
+            target: "percolator::transaction", event = "commit_failed", start_ts, conflict,
         );
         if let Some(watched) = &self.watched {
             watched.ended(shared, self.start_ts, &why);
