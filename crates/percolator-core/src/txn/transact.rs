@@ -90,7 +90,7 @@ where
         }
         let pause = backoff.step(&**shared.runtime());
         tracing::debug!(
-            target: "percolator::transaction", parent: &span, event = "retry", attempt, %error, ?pause,
+            target: "percolator::transaction", parent: &span, event = "retry", attempt, ?pause,
         );
         drop(span);
         attempt += 1;
