@@ -18,7 +18,7 @@ pub(crate) enum Key {
 impl Key {
     pub(crate) fn of(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
-            // What begins like base64 would be read as that when it comes back.
+            // Text that begins like base64 would be read as base64 when it comes back.
             Ok(text)
                 if !text.starts_with("b64:")
                     && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t') =>

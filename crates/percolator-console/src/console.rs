@@ -15,9 +15,10 @@ use tokio::task::JoinHandle;
 
 use crate::api;
 use crate::panel::Panel;
-use crate::recorder::{self, Recorder};
+use crate::recorder::Recorder;
 use crate::server;
 use crate::server::guard::Policy;
+use crate::server::listener::{Bounded, CONNECTIONS_MAX};
 use crate::state::{App, Settings};
 
 /// The name of the file that holds the token, in the directory of the store.
@@ -29,7 +30,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Each so many ticks the recorder learns which columns are observed.
 const OBSERVERS_EVERY: u64 = 10;
 
-/// Who may read what a console shows. Changes need the token in any case.
+/// The right to read a console. Changes need the token in any case.
 ///
 /// ```
 /// use percolator_console::Access;
@@ -37,7 +38,7 @@ const OBSERVERS_EVERY: u64 = 10;
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Access {
-    /// Who has the token. The default: any user of this machine can reach loopback.
+    /// Holders of the token may read. The default: any user of this machine can reach loopback.
     #[default]
     Token,
     /// Everybody who can reach the address. For demonstrations.
@@ -171,7 +172,7 @@ impl Console {
         }
     }
 
-    /// What the database's [`Options::watch`](percolator::Options::watch) was given. Without it the
+    /// The value of the database's [`Options::watch`](percolator::Options::watch). Without it the
     /// console shows the store, and neither rates nor durations. Default: none.
     #[must_use]
     pub fn recorder(mut self, recorder: Arc<Recorder>) -> Self {
@@ -179,14 +180,14 @@ impl Console {
         self
     }
 
-    /// What an application shows besides. Default: none.
+    /// The application's part of the console. Default: none.
     #[must_use]
     pub fn panel(mut self, panel: Arc<dyn Panel>) -> Self {
         self.panel = Some(panel);
         self
     }
 
-    /// Who may read. Default: [`Access::Token`].
+    /// The right to read. Default: [`Access::Token`].
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
@@ -230,7 +231,7 @@ impl Console {
         self
     }
 
-    /// What stands before every path, such as `/percolator`, behind a proxy. Default: nothing.
+    /// The path under which a proxy serves the console, such as `/percolator`. Default: none.
     #[must_use]
     pub fn base_path(mut self, path: impl Into<String>) -> Self {
         self.base_path = path.into();
@@ -253,7 +254,7 @@ impl Console {
         self
     }
 
-    /// What the pages name as that which they show: a directory, a cluster. Default: `percolator`.
+    /// The name of the database on the pages: its directory, its cluster. Default: `percolator`.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = title.into();
@@ -295,6 +296,7 @@ impl Console {
         let (stop, stopped) = oneshot::channel::<()>();
         tokio::spawn(async move {
             let stopped = async { drop(stopped.await) };
+            let listener = Bounded::new(listener, CONNECTIONS_MAX);
             let serving = axum::serve(listener, router).with_graceful_shutdown(stopped);
             if let Err(error) = serving.await {
                 tracing::error!(target: "percolator::console", %error, "the console has ended");
@@ -319,7 +321,7 @@ impl Console {
             recorded,
             metrics_only: self.metrics_only,
         };
-        let recorder = self.recorder.unwrap_or_else(recorder::none);
+        let recorder = self.recorder.unwrap_or_default();
         let learn = self.learn && !self.read_only;
         App::new(self.db, recorder, policy, settings, self.panel, learn)
     }
@@ -368,21 +370,21 @@ async fn tick(app: App) {
     let mut interval = tokio::time::interval(TICK);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // Where the oracle is in this process, asking it costs nothing.
-    let near = app.db().services().store.commits_rows();
+    let near = app.db.services().store.commits_rows();
     for second in 0u64.. {
         interval.tick().await;
         if second.is_multiple_of(OBSERVERS_EVERY)
-            && app.settings().recorded
-            && let Ok(observers) = app.db().observers().await
+            && app.settings.recorded
+            && let Ok(observers) = app.db.observers().await
         {
-            app.recorder().graph.declared(&observers);
+            app.recorder.graph.declared(&observers);
         }
-        app.series().tick(app.recorder(), app.db().hints_waiting());
-        if let Some(sessions) = app.sessions() {
+        app.series.tick(&app.recorder, app.db.hints_waiting());
+        if let Some(sessions) = app.sessions.as_ref() {
             sessions.expire();
         }
-        if near && let Ok(latest) = app.db().oracle().peek().await {
-            app.recorder().clock.note(latest);
+        if near && let Ok(latest) = app.db.oracle().peek().await {
+            app.recorder.clock.note(latest);
         }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn text(app: &App, look: Option<&Look>) -> String {
 /// The media type of the text.
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What the last look says in numbers.
+/// The last look in numbers.
 #[derive(Debug, Default)]
 struct Numbers {
     known: bool,
@@ -61,7 +61,7 @@ struct Waiting {
 impl Numbers {
     fn of(app: &App, look: Option<&Look>) -> Self {
         let Some(Ok(found)) = look.map(|look| &look.found) else { return Numbers::default() };
-        let clock = &app.recorder().clock;
+        let clock = &app.recorder.clock;
         let age = |ts| clock.age(ts).map(|age| age.seconds);
         let mut set_aside = BTreeMap::new();
         for cell in &found.set_aside {
@@ -193,13 +193,13 @@ impl All {
     fn about(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let version = labels([("version", env!("CARGO_PKG_VERSION"))]);
         gauge(out, "build_info", "Version of this program", [(version, 1.0)])?;
-        let up = self.app.since().elapsed().as_secs_f64();
+        let up = self.app.since.elapsed().as_secs_f64();
         let help = "Time since the console of this process began";
         single(out, "console_uptime_seconds", help, Some(up))
     }
 
     fn transactions(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let (recorder, stats) = (self.app.recorder(), self.app.db().stats());
+        let (recorder, stats) = (&self.app.recorder, self.app.db.stats());
         let mut outcomes = Vec::new();
         for of in recorder.names.all() {
             let (conflicts, failed) = (read(&of.conflicts), read(&of.failed));
@@ -233,7 +233,7 @@ impl All {
     }
 
     fn observers(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let observers = self.app.recorder().observers.all();
+        let observers = self.app.recorder.observers.all();
         let mut runs = Vec::new();
         for of in &observers {
             for (outcome, n) in
@@ -249,11 +249,11 @@ impl All {
         let delays = observers.iter().map(|of| (named(of), &of.delay));
         let help = "Time from a change's commit until its observer has committed";
         seconds(out, "observer_delay", help, delays)?;
-        let waiting = self.app.db().hints_waiting() as f64;
+        let waiting = self.app.db.hints_waiting() as f64;
         let help = "Changes that wait for workers of this process";
         single(out, "hints_waiting", help, Some(waiting))?;
         let mut failing = BTreeMap::<String, usize>::new();
-        for cell in self.app.db().failing(usize::MAX) {
+        for cell in self.app.db.failing(usize::MAX) {
             *failing.entry(cell.observer).or_default() += 1;
         }
         let help = "Cells that an observer fails on and tries again";
@@ -261,7 +261,7 @@ impl All {
     }
 
     fn locks(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let recorder = self.app.recorder();
+        let recorder = &self.app.recorder;
         let counters = &recorder.counters;
         let help = "Locks of other transactions that were found";
         counter(out, "locks_found", help, [(Labels::new(), read(&counters.locks_found))])?;
@@ -277,7 +277,7 @@ impl All {
         counter(out, "resolved_locks", "Locks that were resolved, by verdict", verdicts)
     }
 
-    /// What the last look through the store has found.
+    /// Writes the numbers of the last look through the store.
     fn looked(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let look = &self.look;
         let help = "Cells that an observer gave up on";

@@ -1,4 +1,4 @@
-//! What an application shows in the console besides: its search, and a page of its own things.
+//! An application's part of the console: its search, and a page for each of its things.
 
 use std::fmt::Debug;
 
@@ -49,7 +49,7 @@ pub trait Panel: Debug + Send + Sync {
         limit: usize,
     ) -> BoxFuture<'a, Result<Value, PanelError>>;
 
-    /// What is known of one thing that was found; `None` if there is no such thing.
+    /// Returns the facts about one thing that was found; `None` if there is no such thing.
     fn page<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Value>, PanelError>>;
 
     /// The application in numbers, by name.

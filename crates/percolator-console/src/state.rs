@@ -1,6 +1,7 @@
-//! What the routes share: the database, the recorder, the rules and the bounds.
+//! Shared by the routes: the database, the recorder, the rules and the bounds.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,33 +21,46 @@ const REQUESTS_MAX: usize = 16;
 /// How many of them may be held until something changes.
 const HELD_MAX: usize = 4;
 
-/// What every route is given.
+/// The state that every route is given.
 #[derive(Clone)]
-pub(crate) struct App(Arc<Inner>);
+pub(crate) struct App(Arc<State>);
 
-struct Inner {
-    db: Percolator,
-    recorder: Arc<Recorder>,
-    series: Series,
-    survey: Arc<Survey>,
-    policy: Policy,
-    settings: Settings,
-    panel: Option<Arc<dyn Panel>>,
-    once: Once,
-    sessions: Option<Sessions>,
-    permits: Semaphore,
-    held: Semaphore,
-    since: Instant,
+/// The state of a console.
+pub(crate) struct State {
+    pub(crate) db: Percolator,
+    pub(crate) recorder: Arc<Recorder>,
+    pub(crate) series: Series,
+    pub(crate) survey: Arc<Survey>,
+    pub(crate) policy: Policy,
+    pub(crate) settings: Settings,
+    pub(crate) panel: Option<Arc<dyn Panel>>,
+    pub(crate) once: Once,
+    /// The clients of Figure 4, where they may write.
+    pub(crate) sessions: Option<Sessions>,
+    /// For requests that are answered now.
+    pub(crate) permits: Semaphore,
+    /// For requests that are held until something changes.
+    pub(crate) held: Semaphore,
+    /// When the console began.
+    pub(crate) since: Instant,
 }
 
-/// What a console shows and where.
+impl Deref for App {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+/// The looks of a console, and its place.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     /// Before every path: empty, or `/name`.
     pub(crate) base_path: String,
     /// Whether values are shown as their length and hash.
     pub(crate) hide_values: bool,
-    /// What the page is called: the directory or the cluster.
+    /// The name of the database: its directory or its cluster.
     pub(crate) title: String,
     /// Whether a recorder was given.
     pub(crate) recorded: bool,
@@ -56,7 +70,7 @@ pub(crate) struct Settings {
 
 impl fmt::Debug for App {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("App").field("settings", &self.0.settings).finish_non_exhaustive()
+        f.debug_struct("App").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
@@ -69,7 +83,7 @@ impl App {
         panel: Option<Arc<dyn Panel>>,
         learn: bool,
     ) -> Self {
-        App(Arc::new(Inner {
+        App(Arc::new(State {
             sessions: learn.then(|| Sessions::new(db.clone())),
             db,
             recorder,
@@ -83,58 +97,5 @@ impl App {
             held: Semaphore::new(HELD_MAX),
             since: Instant::now(),
         }))
-    }
-
-    pub(crate) fn db(&self) -> &Percolator {
-        &self.0.db
-    }
-
-    pub(crate) fn recorder(&self) -> &Recorder {
-        &self.0.recorder
-    }
-
-    pub(crate) fn series(&self) -> &Series {
-        &self.0.series
-    }
-
-    pub(crate) fn survey(&self) -> &Arc<Survey> {
-        &self.0.survey
-    }
-
-    pub(crate) fn policy(&self) -> &Policy {
-        &self.0.policy
-    }
-
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.0.settings
-    }
-
-    pub(crate) fn base_path(&self) -> &str {
-        &self.0.settings.base_path
-    }
-
-    pub(crate) fn panel(&self) -> Option<&dyn Panel> {
-        self.0.panel.as_deref()
-    }
-
-    pub(crate) fn once(&self) -> &Once {
-        &self.0.once
-    }
-
-    pub(crate) fn sessions(&self) -> Option<&Sessions> {
-        self.0.sessions.as_ref()
-    }
-
-    pub(crate) fn permits(&self) -> &Semaphore {
-        &self.0.permits
-    }
-
-    pub(crate) fn held(&self) -> &Semaphore {
-        &self.0.held
-    }
-
-    /// When the console began.
-    pub(crate) fn since(&self) -> Instant {
-        self.0.since
     }
 }

@@ -1,4 +1,4 @@
-//! What can only be found out by looking through the store: backlog, locks, garbage.
+//! Looks through the store, for facts that no counter knows: backlog, locks, garbage.
 //!
 //! A look costs as much as there is to be seen. So requests are answered from the last look, at
 //! once; a new one begins in the background when the last is older than [`FRESH`] and somebody
@@ -34,7 +34,7 @@ struct Inner {
     looking: bool,
 }
 
-/// What a look has found.
+/// A look that has ended.
 #[derive(Debug)]
 pub(crate) struct Look {
     pub(crate) begun: Instant,
@@ -42,7 +42,7 @@ pub(crate) struct Look {
     pub(crate) found: Result<Found, String>,
 }
 
-/// What is in the store.
+/// The findings of a look.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) backlog: Vec<Backlog>,
@@ -63,7 +63,7 @@ impl Survey {
             let mut inner = locked(&self.inner);
             let last = inner.last.clone();
             let fresh = |look: &Arc<Look>| {
-                // What has failed is looked at again soon.
+                // After a failure the next look comes soon.
                 let factor = if look.found.is_ok() { 10 } else { 0 };
                 look.begun.elapsed() < look.took + FRESH.max(look.took.saturating_mul(factor))
             };

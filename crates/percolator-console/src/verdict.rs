@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What the verdict is made of. `None` is "not known", which is never taken for "good".
+/// The facts behind a verdict. `None` is "not known", which is never taken for "good".
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Signs {
     /// The last look through the store failed with this.
@@ -183,7 +183,7 @@ pub(crate) fn judge(signs: &Signs) -> Verdict {
     Verdict { state: State::Healthy, text, link: None }
 }
 
-/// What is worth doing something about, the most urgent first.
+/// Returns the problems that an operator can do something about, the most urgent first.
 pub(crate) fn insights(signs: &Signs) -> Vec<Insight> {
     let mut found = Vec::new();
     if signs.set_aside > 0 {
@@ -279,7 +279,7 @@ mod tests {
                     .to_owned()
             )
         );
-        // What waits long but becomes less is not falling behind.
+        // A backlog that waits long but shrinks is not falling behind.
         let draining = Signs { growth_s: Some(-40.0), ..late.clone() };
         assert_eq!(say(draining).0, State::Healthy);
         let still = Signs { runs_s: 0.0, missing: vec!["parse".into()], ..late };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use percolator::store::MemoryStore;
 use percolator::{Change, Column, Error, Observer, Options, Percolator, Registration, Result};
-use percolator::{Transaction, WorkerOptions};
+use percolator::{Transaction, WorkerOptions, Workers};
 use percolator_console::{Access, Console, Listening, Recorder};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -136,6 +136,13 @@ async fn database(recorder: &Arc<Recorder>) -> Percolator {
     db
 }
 
+/// Runs the observer, which gives up on a change at its first failure.
+async fn observe(db: &Percolator) -> Workers {
+    let words = Registration::strong("words", "docs", &TEXT, Words);
+    let options = WorkerOptions { failures_max: 1, ..WorkerOptions::default() };
+    db.observe(vec![words], options).await.unwrap()
+}
+
 async fn console(db: &Percolator, recorder: &Arc<Recorder>) -> Listening {
     let console = Console::new(db).recorder(recorder.clone()).learn(true);
     console.listen("127.0.0.1:0").await.unwrap()
@@ -251,8 +258,7 @@ async fn no_get_takes_a_timestamp() {
 async fn the_pages_data_is_what_the_database_did() {
     let recorder = Arc::new(Recorder::new());
     let db = database(&recorder).await;
-    let words = Registration::strong("words", "docs", &TEXT, Words);
-    let workers = db.observe(vec![words], WorkerOptions::default()).await.unwrap();
+    let workers = observe(&db).await;
     db.wait_idle(None).await.unwrap();
     let console = console(&db, &recorder).await;
     let overview = get(&console, "/api/v1/overview").await.json();
@@ -294,9 +300,7 @@ async fn failures_are_listed_and_replayed_once() {
     let recorder = Arc::new(Recorder::new());
     let db = database(&recorder).await;
     let docs = db.table("docs").await.unwrap();
-    let words = Registration::strong("words", "docs", &TEXT, Words);
-    let options = WorkerOptions { failures_max: 1, ..WorkerOptions::default() };
-    let workers = db.observe(vec![words], options).await.unwrap();
+    let workers = observe(&db).await;
     db.transact(async |mut tx| tx.set(&docs, "b", &TEXT, "bad")).await.unwrap();
     db.wait_idle(None).await.unwrap();
     let console = console(&db, &recorder).await;
@@ -334,9 +338,7 @@ async fn an_observer_is_paused_and_resumed_and_a_change_is_skipped() {
     let recorder = Arc::new(Recorder::new());
     let db = database(&recorder).await;
     let docs = db.table("docs").await.unwrap();
-    let words = Registration::strong("words", "docs", &TEXT, Words);
-    let options = WorkerOptions { failures_max: 1, ..WorkerOptions::default() };
-    let workers = db.observe(vec![words], options).await.unwrap();
+    let workers = observe(&db).await;
     db.wait_idle(None).await.unwrap();
     let console = console(&db, &recorder).await;
     let named = json!({ "observer": "words" });

@@ -33,7 +33,7 @@ pub(crate) struct ConsoleArgs {
     shown: ShownArgs,
 }
 
-/// What a console shows and allows.
+/// The options of a console: its contents, and the changes that it allows.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Console")]
 pub(crate) struct ShownArgs {
@@ -49,7 +49,7 @@ pub(crate) struct ShownArgs {
     /// One more name, with its port, under which a proxy reaches the console; may be repeated.
     #[arg(long, value_name = "HOST")]
     console_host: Vec<String>,
-    /// What stands before every path of the console behind a proxy, such as /percolator.
+    /// The path under which a proxy serves the console, such as /percolator.
     #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     base_path: String,
     /// The page of the paper's Figure 4 may write to its table `percolator-learn`.
@@ -128,7 +128,7 @@ impl ShownArgs {
     }
 }
 
-/// What there is to show.
+/// The database to show, with all that belongs to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shown<'a> {
     pub(crate) db: &'a Percolator,

@@ -7,7 +7,21 @@ use percolator_console::{Panel, PanelError};
 use serde_json::{Value, json};
 use webindex::{Error, WebIndex};
 
-/// What a console shows of a web index.
+/// The web index in a console: search, pages, numbers.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use percolator_cli::WebPanel;
+/// use percolator_console::Console;
+/// use std::sync::Arc;
+/// let (db, search) = (percolator::Percolator::in_memory().await?, tempfile::tempdir()?);
+/// let index = webindex::WebIndex::open(db.clone(), search.path(), Default::default()).await?;
+/// let panel = Arc::new(WebPanel::new(Arc::new(index)));
+/// let console = Console::new(&db).panel(panel).listen("127.0.0.1:0").await?;
+/// println!("search at {}", console.url());
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct WebPanel {
     index: Arc<WebIndex>,

@@ -18,7 +18,7 @@ use crate::state::App;
 /// The most locks that one request goes by.
 const LOCKS_MAX: usize = 10_000;
 
-/// What a change did.
+/// The outcome of a change.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Done {
     /// How many things the filter names.
@@ -44,34 +44,25 @@ impl Aside {
         let observer = self.observer.as_deref().is_none_or(|wanted| wanted == aside.observer);
         observer && self.error.as_deref().is_none_or(|text| aside.error.contains(text))
     }
-
-    async fn named(&self, app: &App) -> Result<Vec<SetAside>, Problem> {
-        let mut all = app.db().set_aside().await?;
-        all.retain(|aside| self.names(aside));
-        Ok(all)
-    }
 }
 
-/// Has observers try again what they gave up on.
+/// Has observers try again the changes that they gave up on.
 pub(crate) async fn replay(State(app): State<App>, Json(asked): Json<Aside>) -> Answer<Done> {
-    let named = asked.named(&app).await?;
-    let mut done = Done { matched: named.len(), done: 0 };
-    if !asked.dry_run {
-        for aside in &named {
-            done.done += usize::from(app.db().replay_one(aside).await?);
-        }
-    }
-    Ok(Json(done))
+    end_aside(&app, &asked, false).await
 }
 
-/// Has observers never handle what they gave up on.
+/// Has observers never handle the changes that they gave up on.
 pub(crate) async fn skip(State(app): State<App>, Json(asked): Json<Aside>) -> Answer<Done> {
-    let named = asked.named(&app).await?;
+    end_aside(&app, &asked, true).await
+}
+
+async fn end_aside(app: &App, asked: &Aside, skip: bool) -> Answer<Done> {
+    let mut named = app.db.set_aside().await?;
+    named.retain(|aside| asked.names(aside));
     let mut done = Done { matched: named.len(), done: 0 };
-    if !asked.dry_run {
-        for aside in &named {
-            done.done += usize::from(app.db().skip(aside).await?);
-        }
+    for aside in named.iter().filter(|_| !asked.dry_run) {
+        let ended = if skip { app.db.skip(aside).await? } else { app.db.replay_one(aside).await? };
+        done.done += usize::from(ended);
     }
     Ok(Json(done))
 }
@@ -94,13 +85,13 @@ fn registered(observer: &str, registrations: usize) -> Answer<Done> {
 
 /// Has an observer run nothing, in all processes, until it is resumed.
 pub(crate) async fn pause(State(app): State<App>, Json(asked): Json<Named>) -> Answer<Done> {
-    let paused = app.db().pause_observer(&asked.observer).await?;
+    let paused = app.db.pause_observer(&asked.observer).await?;
     registered(&asked.observer, paused)
 }
 
 /// Has a paused observer run again, for everything that it has missed.
 pub(crate) async fn resume(State(app): State<App>, Json(asked): Json<Named>) -> Answer<Done> {
-    let resumed = app.db().resume_observer(&asked.observer).await?;
+    let resumed = app.db.resume_observer(&asked.observer).await?;
     registered(&asked.observer, resumed)
 }
 
@@ -123,14 +114,12 @@ pub(crate) async fn resolve(State(app): State<App>, Json(asked): Json<Held>) -> 
             >= Duration::from_secs(asked.older_s)
     };
     let mut done = Done::default();
-    for lock in app.db().held_locks(LOCKS_MAX).await?.iter().filter(|lock| old(lock)) {
-        if app.db().lock_fate(lock).await? == LockFate::OwnerAlive {
-            continue;
-        }
-        done.matched += 1;
-        if !asked.dry_run {
-            let end = app.db().resolve_lock(lock).await?;
-            done.done += usize::from(!matches!(end, LockEnd::OwnerAlive));
+    for lock in app.db.held_locks(LOCKS_MAX).await?.iter().filter(|lock| old(lock)) {
+        if asked.dry_run {
+            done.matched += usize::from(app.db.lock_fate(lock).await? != LockFate::OwnerAlive);
+        } else if app.db.resolve_lock(lock).await? != LockEnd::OwnerAlive {
+            done.matched += 1;
+            done.done += 1;
         }
     }
     Ok(Json(done))

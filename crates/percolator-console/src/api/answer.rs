@@ -1,4 +1,4 @@
-//! What the routes share: the type of an answer, and the retention that they compute with.
+//! Shared by the routes: the type of an answer, and the retention that they compute with.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use percolator::admin::GcOptions;
 
 use crate::problem::Problem;
 
-/// What a route answers.
+/// The answer of a route.
 pub(crate) type Answer<T> = Result<Json<T>, Problem>;
 
 /// For how long garbage is kept where nobody says otherwise: what the state of collection is

@@ -41,14 +41,14 @@ pub(crate) struct CellView {
 /// The table of a request.
 pub(crate) async fn table_of(app: &App, name: &str) -> Result<Table, Problem> {
     // Opening a table creates it, and no GET changes anything.
-    let names = app.db().table_names().await?;
+    let names = app.db.table_names().await?;
     if !names.iter().any(|known| known == name) {
         return Err(Problem::missing(
             format!("the store has no table {name:?}"),
             format!("there are: {}", names.join(", ")),
         ));
     }
-    Ok(app.db().table(name).await?)
+    Ok(app.db.table(name).await?)
 }
 
 pub(crate) async fn cell(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<CellView> {
@@ -64,14 +64,14 @@ pub(crate) async fn cell(State(app): State<App>, Query(asked): Query<Asked>) -> 
         column: &column,
         at,
         moments_max: MOMENTS_MAX,
-        hide: app.settings().hide_values,
+        hide: app.settings.hide_values,
     };
     let first = view(&app, &question).await?;
     if asked.since.as_deref() != Some(&first.explained.version) {
         return Ok(Json(first));
     }
     // Nobody else may be kept from an answer by those who wait for a change.
-    let Ok(_held) = app.held().try_acquire() else { return Ok(Json(first)) };
+    let Ok(_held) = app.held.try_acquire() else { return Ok(Json(first)) };
     let looks = HELD_MAX.as_millis() / LOOK_EVERY.as_millis();
     let mut last = first;
     for _ in 0..looks {
@@ -86,6 +86,6 @@ pub(crate) async fn cell(State(app): State<App>, Query(asked): Query<Asked>) -> 
 }
 
 async fn view(app: &App, question: &Question<'_>) -> Result<CellView, Problem> {
-    let explained = explained(app.db(), &app.recorder().clock, question).await?;
+    let explained = explained(&app.db, &app.recorder.clock, question).await?;
     Ok(CellView { cell: cell_dto(question.table.name(), question.row, question.column), explained })
 }

@@ -21,8 +21,8 @@ pub(crate) async fn alive() -> &'static str {
 /// Store and oracle answer. Nothing else is said: whoever asks needs no token.
 pub(crate) async fn ready(State(app): State<App>) -> Response {
     let asked = async {
-        app.db().oracle().peek().await.map_err(|_| "the oracle does not answer\n")?;
-        app.db().observers().await.map_err(|_| "the store does not answer\n")?;
+        app.db.oracle().peek().await.map_err(|_| "the oracle does not answer\n")?;
+        app.db.observers().await.map_err(|_| "the store does not answer\n")?;
         Ok::<(), &'static str>(())
     };
     match tokio::time::timeout(READY_WITHIN, asked).await {
@@ -34,7 +34,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
 
 /// Counters, durations, and what the last look through the store found.
 pub(crate) async fn metrics(State(app): State<App>) -> Response {
-    let look = app.survey().last(app.db(), retention());
+    let look = app.survey.last(&app.db, retention());
     let text = metrics::text(&app, look.as_deref());
     ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], text).into_response()
 }

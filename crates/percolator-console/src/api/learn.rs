@@ -25,7 +25,7 @@ impl From<LearnError> for Problem {
 }
 
 fn sessions(app: &App) -> Result<&Sessions, Problem> {
-    app.sessions().ok_or_else(|| {
+    app.sessions.as_ref().ok_or_else(|| {
         Problem::missing(
             "this console does not play Figure 4, because that writes to the store",
             "`percolator demo` does, and every console that is started with --allow-writes",
@@ -57,10 +57,10 @@ pub(crate) struct Asked {
     read: bool,
 }
 
-/// What came of a step.
+/// The outcome of a step.
 #[derive(Debug, Serialize)]
 pub(crate) struct Stepped {
-    /// What the step came to; `None` if only the cells were asked for.
+    /// The outcome in words; `None` if only the cells were asked for.
     answer: Option<String>,
     /// Whether the step failed.
     failed: bool,
@@ -92,13 +92,13 @@ pub(crate) async fn step(
     let (answer, failed) = match taken {
         None => (None, false),
         Some(Ok(answer)) => (Some(answer), false),
-        // What the database answers is what the page is there to show.
+        // The page is there to show this answer of the database.
         Some(Err(LearnError::Database(error @ (Error::Aborted { .. } | Error::Locked { .. })))) => {
             (Some(error.to_string()), true)
         }
         Some(Err(error)) => return Err(error.into()),
     };
-    let table = app.db().table(TABLE).await?;
+    let table = app.db.table(TABLE).await?;
     let mut cells = Vec::new();
     for row in asked.rows.into_iter().take(ROWS_MAX) {
         let key = RowKey::from(row.clone());
@@ -110,14 +110,14 @@ pub(crate) async fn step(
             moments_max: MOMENTS_MAX,
             hide: false,
         };
-        let explained = explained(app.db(), &app.recorder().clock, &question).await?;
+        let explained = explained(&app.db, &app.recorder.clock, &question).await?;
         cells.push(CellMoments { row, moments: explained.moments });
     }
     Ok(Json(Stepped { answer, failed, cells }))
 }
 
 async fn read(app: &App) -> Result<String, LearnError> {
-    let (at, rows) = balances(app.db()).await?;
+    let (at, rows) = balances(&app.db).await?;
     let rows: Vec<String> = rows.iter().map(|(row, value)| format!("{row} has {value}")).collect();
     let rows = if rows.is_empty() { "there are no accounts".to_owned() } else { rows.join(", ") };
     Ok(format!("another client reads at {at}: {rows}"))

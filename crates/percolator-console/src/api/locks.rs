@@ -1,7 +1,11 @@
 //! Locks that are held, and cells where transactions get in each other's way.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use axum::Json;
 use axum::extract::{Query, State};
+use percolator::admin::LockView;
 use serde::{Deserialize, Serialize};
 
 use crate::api::answer::Answer;
@@ -24,14 +28,18 @@ pub(crate) async fn list(
     State(app): State<App>,
     Query(asked): Query<Asked>,
 ) -> Answer<Vec<LockDto>> {
-    let mut locks = app.db().held_locks(LOCKS_MAX).await?;
+    let mut locks = app.db.held_locks(LOCKS_MAX).await?;
     locks.sort_by_key(|lock| lock.start_ts);
     locks.truncate(asked.limit.unwrap_or(100).min(LOCKS_MAX));
-    let mut all = Vec::with_capacity(locks.len());
+    // Locks of one transaction share their fate.
+    let mut fates = BTreeMap::new();
     for lock in &locks {
-        all.push(lock_dto(app.db(), &app.recorder().clock, lock).await?);
+        if let Entry::Vacant(fate) = fates.entry(lock.start_ts) {
+            fate.insert(app.db.lock_fate(lock).await?);
+        }
     }
-    Ok(Json(all))
+    let dto = |lock: &LockView| lock_dto(&app.recorder.clock, lock, fates[&lock.start_ts]);
+    Ok(Json(locks.iter().map(dto).collect()))
 }
 
 /// Where transactions get in each other's way.
@@ -73,7 +81,7 @@ fn advice(heat: &Heat) -> &'static str {
 }
 
 pub(crate) async fn conflicts(State(app): State<App>) -> Json<Conflicts> {
-    let recorder = app.recorder();
+    let recorder = &app.recorder;
     let hot = |(cell, heat): (crate::cells::Place, Heat)| HotCell {
         cell: (&cell).into(),
         conflicts: heat.conflicts,

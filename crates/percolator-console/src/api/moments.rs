@@ -3,7 +3,9 @@
 
 use std::sync::LazyLock;
 
-use percolator::admin::{Explanation, LockFate, LockView, Moment, ReadOutcome, ReaderView};
+use percolator::admin::{
+    CellState, Explanation, LockFate, LockView, Moment, ReadOutcome, ReaderView,
+};
 use percolator::{Bytes, Column, Percolator, Result, RowKey, Table, Timestamp};
 use serde::Serialize;
 
@@ -57,7 +59,7 @@ pub(crate) struct LockDto {
     pub(crate) fate: FateDto,
 }
 
-/// What will become of a lock.
+/// The fate of a lock.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct FateDto {
     pub(crate) kind: &'static str,
@@ -76,12 +78,11 @@ impl From<LockFate> for FateDto {
     }
 }
 
-pub(crate) async fn lock_dto(db: &Percolator, clock: &Clock, lock: &LockView) -> Result<LockDto> {
-    let fate = db.lock_fate(lock).await?;
+pub(crate) fn lock_dto(clock: &Clock, lock: &LockView, fate: LockFate) -> LockDto {
     let seconds = wall_ms().saturating_sub(lock.wall_ms) as f64 / 1e3;
     let by_wall = Age { seconds, at_least: false };
     let of = |name: &percolator::admin::CellName| cell_dto(&name.table, &name.row, &name.column);
-    Ok(LockDto {
+    LockDto {
         cell: of(&lock.cell),
         start_ts: lock.start_ts.as_u64(),
         age: clock.age(lock.start_ts).filter(|age| !age.at_least).unwrap_or(by_wall),
@@ -89,10 +90,10 @@ pub(crate) async fn lock_dto(db: &Percolator, clock: &Clock, lock: &LockView) ->
         primary: lock.primary.as_ref().map(of),
         delete: lock.delete,
         fate: fate.into(),
-    })
+    }
 }
 
-/// What a cell holds at one timestamp.
+/// The records of a cell at one timestamp.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct MomentDto {
     ts: u64,
@@ -104,7 +105,7 @@ pub(crate) struct MomentDto {
     notify: bool,
     /// Observers that have acknowledged, with the start timestamp of their run.
     acks: Vec<AckDto>,
-    /// What each record of the moment means, in sentences.
+    /// The meaning of each record, in sentences.
     meaning: Vec<String>,
 }
 
@@ -116,7 +117,7 @@ pub(crate) struct AckDto {
 }
 
 impl MomentDto {
-    /// What will become of its lock.
+    /// The fate of its lock.
     pub(crate) fn fate(&self) -> Option<&FateDto> {
         self.lock.as_ref().map(|lock| &lock.fate)
     }
@@ -129,11 +130,11 @@ pub(crate) struct WriteDto {
     delete: bool,
 }
 
-/// What a reader would do.
+/// The steps of a reader, and their outcome.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ReaderDto {
     at: u64,
-    /// What it does about a lock first.
+    /// Its step about a lock, before it reads.
     first: Option<&'static str>,
     outcome: &'static str,
     value: Option<ValueDto>,
@@ -195,7 +196,7 @@ pub(crate) async fn explained(
     for moment in state.moments.iter().take(moments_max) {
         let of = |line: &&Explanation| line.timestamp == moment.timestamp;
         let meaning = explained.lines.iter().filter(of).map(|line| line.text.clone()).collect();
-        let dto = MomentDto { meaning, ..moment_dto(db, clock, moment, hide).await? };
+        let dto = MomentDto { meaning, ..moment_dto(clock, &state, moment, hide) };
         // Ages change with time, and are no change of the cell. What becomes of a lock is one.
         hasher.update(format!("{moment:?}{:?}", dto.fate()).as_bytes());
         moments.push(dto);
@@ -210,17 +211,12 @@ pub(crate) async fn explained(
     })
 }
 
-async fn moment_dto(
-    db: &Percolator,
-    clock: &Clock,
-    moment: &Moment,
-    hide: bool,
-) -> Result<MomentDto> {
-    let lock = match &moment.lock {
-        Some(lock) => Some(lock_dto(db, clock, lock).await?),
-        None => None,
-    };
-    Ok(MomentDto {
+fn moment_dto(clock: &Clock, state: &CellState, moment: &Moment, hide: bool) -> MomentDto {
+    let lock = moment.lock.as_ref().map(|lock| {
+        let fate = state.fates.get(&lock.start_ts).copied().unwrap_or(LockFate::OwnerAlive);
+        lock_dto(clock, lock, fate)
+    });
+    MomentDto {
         ts: moment.timestamp.as_u64(),
         age: clock.age(moment.timestamp),
         data: moment.data.as_ref().map(|value| value_dto(value, hide)),
@@ -237,7 +233,7 @@ async fn moment_dto(
             .map(|(observer, ts)| AckDto { observer: observer.clone(), start_ts: ts.as_u64() })
             .collect(),
         meaning: Vec::new(),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -39,13 +39,13 @@ pub(crate) struct ObserverDto {
 }
 
 pub(crate) async fn list(State(app): State<App>) -> Answer<Vec<ObserverDto>> {
-    let observers = app.db().observers().await?;
-    let look = app.survey().last(app.db(), retention());
+    let observers = app.db.observers().await?;
+    let look = app.survey.last(&app.db, retention());
     let found = look.as_deref().and_then(|look| look.found.as_ref().ok());
-    let failing = app.db().failing(usize::MAX);
-    let paused = app.db().paused_observers().await?;
-    let counts = app.recorder().observers.all();
-    let up_s = app.since().elapsed().as_secs_f64().max(1.0);
+    let failing = app.db.failing(usize::MAX);
+    let paused = app.db.paused_observers().await?;
+    let counts = app.recorder.observers.all();
+    let up_s = app.since.elapsed().as_secs_f64().max(1.0);
     let of = |observed: Observed| {
         let Observed { table, column, observer, strength } = observed;
         let counts = counts.iter().find(|of| *of.name == *observer);
@@ -70,7 +70,7 @@ pub(crate) async fn list(State(app): State<App>) -> Answer<Vec<ObserverDto>> {
             set_aside: found.map(aside),
             paused: paused.iter().any(|p| p.observer == observer && p.table == table),
             backlog: backlog.map(|backlog| backlog.map_or(0, |b| b.cells)),
-            oldest: backlog.flatten().and_then(|b| app.recorder().clock.age(b.oldest)),
+            oldest: backlog.flatten().and_then(|b| app.recorder.clock.age(b.oldest)),
             strength: match strength {
                 Strength::Strong => "strong",
                 Strength::Weak => "weak",
@@ -121,10 +121,10 @@ fn observer_node(observer: &str) -> Node {
 }
 
 pub(crate) async fn graph(State(app): State<App>) -> Answer<GraphDto> {
-    let observers = app.db().observers().await?;
-    app.recorder().graph.declared(&observers);
+    let observers = app.db.observers().await?;
+    app.recorder.graph.declared(&observers);
     let runs: BTreeMap<String, u64> = {
-        let all = app.recorder().observers.all();
+        let all = app.recorder.observers.all();
         all.iter().map(|of| (of.name.to_string(), read(&of.committed))).collect()
     };
     let (mut nodes, mut edges) = (BTreeSet::new(), Vec::new());
@@ -134,9 +134,9 @@ pub(crate) async fn graph(State(app): State<App>) -> Answer<GraphDto> {
         edges.push(Edge { from: from.id.clone(), to: to.id.clone(), declared: true, cells });
         nodes.extend([from, to]);
     }
-    for (observer, target, cells) in app.recorder().graph.edges() {
+    for (observer, target, cells) in app.recorder.graph.edges() {
         let from = observer_node(&observer);
-        // What was written before the recorder knew that the column is observed.
+        // The recorder may have seen the column before it knew that the column is observed.
         let names = |o: &Observed| {
             o.table == target.table && o.column.as_bytes() == target.column.as_slice()
         };
@@ -179,7 +179,7 @@ pub(crate) async fn failures(
     let wanted =
         |observer: &str| filter.observer.as_deref().is_none_or(|wanted| wanted == observer);
     let mut all = Vec::new();
-    for cell in app.db().set_aside().await? {
+    for cell in app.db.set_aside().await? {
         if wanted(&cell.observer) && all.len() < limit {
             all.push(FailureDto {
                 cell: cell_dto(&cell.table, &cell.row, &cell.column),
@@ -191,7 +191,7 @@ pub(crate) async fn failures(
             });
         }
     }
-    for failing in app.db().failing(limit) {
+    for failing in app.db.failing(limit) {
         if wanted(&failing.observer) && all.len() < limit {
             all.push(FailureDto {
                 cell: cell_dto(&failing.table, &failing.row, &failing.column),

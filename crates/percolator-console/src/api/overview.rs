@@ -19,7 +19,7 @@ const NOW: Duration = Duration::from_secs(10);
 /// A look that began so lately knows the newest timestamp well enough.
 const YOUNG: Duration = Duration::from_secs(2);
 
-/// What is shown and by whom.
+/// The database that is shown, and the program that shows it.
 #[derive(Debug, Serialize)]
 pub(crate) struct About {
     version: &'static str,
@@ -36,18 +36,18 @@ pub(crate) struct About {
 }
 
 pub(crate) async fn about(State(app): State<App>) -> Json<About> {
-    let (settings, policy) = (app.settings(), app.policy());
+    let (settings, policy) = (&app.settings, &app.policy);
     Json(About {
         version: env!("CARGO_PKG_VERSION"),
         title: settings.title.clone(),
-        incarnation: app.db().incarnation().to_string(),
-        uptime_s: app.since().elapsed().as_secs_f64(),
+        incarnation: app.db.incarnation().to_string(),
+        uptime_s: app.since.elapsed().as_secs_f64(),
         read_only: policy.read_only,
         open_reads: policy.open_reads,
         hide_values: settings.hide_values,
         recorded: settings.recorded,
-        app: app.panel().map(|panel| panel.name()),
-        learn: app.sessions().is_some(),
+        app: app.panel.as_deref().map(|panel| panel.name()),
+        learn: app.sessions.is_some(),
     })
 }
 
@@ -150,16 +150,16 @@ pub(crate) async fn overview(
     State(app): State<App>,
     Query(asked): Query<Asked>,
 ) -> Answer<Overview> {
-    let look = app.survey().last(app.db(), retention());
-    let series = app.series().window(Duration::from_secs(asked.window_s.min(900)));
-    let lately = app.series().window(NOW);
+    let look = app.survey.last(&app.db, retention());
+    let series = app.series.window(Duration::from_secs(asked.window_s.min(900)));
+    let lately = app.series.window(NOW);
     let now = now(&app, &lately, look.as_deref());
     let signs = signs(&app, &now, &lately, look.as_deref());
-    let gc_rounds = read(&app.recorder().counters.gc_rounds);
+    let gc_rounds = read(&app.recorder.counters.gc_rounds);
     Ok(Json(Overview {
         verdict: judge(&signs),
         insights: insights(&signs),
-        totals: Totals::of(&app.db().stats(), gc_rounds),
+        totals: Totals::of(&app.db.stats(), gc_rounds),
         now,
         series,
     }))
@@ -185,9 +185,9 @@ fn now(app: &App, lately: &[Point], look: Option<&Look>) -> Now {
     let Ok(found) = &look.found else { return now };
     if look.begun.elapsed() < YOUNG {
         // In a cluster nothing else tells this process of new timestamps.
-        app.recorder().clock.note(found.gc.latest);
+        app.recorder.clock.note(found.gc.latest);
     }
-    let age = |ts| app.recorder().clock.age(ts);
+    let age = |ts| app.recorder.clock.age(ts);
     now.backlog = Some(waiting(found));
     let of_somebody = found.backlog.iter().filter(|backlog| !backlog.observers.is_empty());
     now.oldest = of_somebody.map(|backlog| backlog.oldest).min().and_then(age);
@@ -235,10 +235,10 @@ fn signs(app: &App, now: &Now, lately: &[Point], look: Option<&Look>) -> Signs {
         Some(Err(error)) => signs.store_error = Some(error.clone()),
         None => {}
     }
-    let mut missing = app.db().missing_observers();
+    let mut missing = app.db.missing_observers();
     missing.dedup_by(|a, b| a.observer == b.observer);
     signs.missing = missing.into_iter().map(|observed| observed.observer).collect();
-    let failing = app.db().failing(usize::MAX);
+    let failing = app.db.failing(usize::MAX);
     signs.failing = failing.len() as u64;
     signs.failing_of = failing.first().map(|failing| failing.observer.clone());
     signs

@@ -24,14 +24,14 @@ impl From<PanelError> for Problem {
 }
 
 fn panel_of(app: &App) -> Result<&dyn Panel, Problem> {
-    if app.settings().hide_values {
+    if app.settings.hide_values {
         return Err(Problem::new(
             StatusCode::FORBIDDEN,
             "this console hides values, and what the application shows is made of them",
             "start it without --hide-values",
         ));
     }
-    app.panel().ok_or_else(|| {
+    app.panel.as_deref().ok_or_else(|| {
         Problem::missing(
             "no application shows itself in this console",
             "`percolator webindex load --console` and `percolator demo` have one",
@@ -39,7 +39,7 @@ fn panel_of(app: &App) -> Result<&dyn Panel, Problem> {
     })
 }
 
-/// What to search for.
+/// A search.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Search {
     q: String,

@@ -28,7 +28,7 @@ pub(crate) struct ProcessDto {
 }
 
 pub(crate) async fn list(State(app): State<App>) -> Answer<Vec<ProcessDto>> {
-    let mut all = app.db().statuses().await?;
+    let mut all = app.db.statuses().await?;
     all.sort_by(|a, b| (&a.process.role, a.since_ms).cmp(&(&b.process.role, b.since_ms)));
     let now = wall_ms();
     let dto = |status: percolator::admin::Status| {

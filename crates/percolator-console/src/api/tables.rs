@@ -28,8 +28,8 @@ pub(crate) struct TableDto {
 }
 
 pub(crate) async fn list(State(app): State<App>) -> Answer<Vec<TableDto>> {
-    let observers = app.db().observers().await?;
-    let names = app.db().table_names().await?;
+    let observers = app.db.observers().await?;
+    let names = app.db.table_names().await?;
     let table = |name: String| {
         let of = observers.iter().filter(|observed| observed.table == name);
         let mut observed: Vec<Key> = of.map(|o| Key::of(o.column.as_bytes())).collect();
@@ -84,10 +84,10 @@ pub(crate) async fn rows(State(app): State<App>, Query(asked): Query<Asked>) -> 
     if let Some(after) = after {
         range.start = Bound::Excluded(RowKey::from(after));
     }
-    let snapshot = app.db().snapshot().await?;
+    let snapshot = app.db.snapshot().await?;
     let mut scan = snapshot.scan(&table).range(range);
     let (mut rows, mut bytes, mut next) = (Vec::new(), 0, None);
-    let hide = app.settings().hide_values;
+    let hide = app.settings.hide_values;
     while let Some(row) = scan.next().await? {
         bytes +=
             row.cells.iter().map(|(column, v)| column.as_bytes().len() + v.len()).sum::<usize>();

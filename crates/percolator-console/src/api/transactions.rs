@@ -86,7 +86,7 @@ pub(crate) async fn list(
     State(app): State<App>,
     Query(filter): Query<Filter>,
 ) -> Json<Transactions> {
-    let recorder = app.recorder();
+    let recorder = &app.recorder;
     let names = recorder.names.all();
     let names = names.iter().map(|of| {
         let durations = of.duration.counts();
@@ -126,5 +126,5 @@ pub(crate) async fn one(State(app): State<App>, Query(one): Query<One>) -> Answe
         )
     };
     let start_ts = Timestamp::new(one.start_ts).ok_or_else(missing)?;
-    Ok(Json(app.recorder().recent.find(start_ts).ok_or_else(missing)?.into()))
+    Ok(Json(app.recorder.recent.find(start_ts).ok_or_else(missing)?.into()))
 }

@@ -15,7 +15,7 @@ const CELLS_MAX: usize = 4_096;
 /// How many conflicts are kept.
 const CONFLICTS_MAX: usize = 1_024;
 
-/// What happened at one cell.
+/// Conflicts and waits at one cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Heat {
     /// Transactions that were aborted because of it.

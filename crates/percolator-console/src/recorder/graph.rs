@@ -23,7 +23,7 @@ pub(crate) struct Target {
     pub(crate) observed: bool,
 }
 
-/// What observers were seen to write.
+/// The columns that observers were seen to write.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     inner: Mutex<Inner>,

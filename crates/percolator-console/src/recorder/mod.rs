@@ -11,7 +11,6 @@ mod names;
 mod recent;
 pub(crate) mod series;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -154,7 +153,7 @@ impl Recorder {
         }
     }
 
-    /// What is the same of all transactions that end.
+    /// Returns the facts that all ended transactions have, whatever their end.
     fn ended(&self, tx: &TransactionInfo<'_>, name: &ByName, spans: Spans) -> Ended {
         let cause = tx.causes.first();
         Ended {
@@ -277,9 +276,4 @@ fn place(cell: CellRef<'_>) -> Place {
 pub(crate) fn wall_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// The recorder of a console that was given none: it stays empty.
-pub(crate) fn none() -> Arc<Recorder> {
-    Arc::new(Recorder::new())
 }

@@ -12,7 +12,7 @@ use crate::recorder::{Counts, Recorder, read, wall_ms};
 /// How many points are kept.
 const POINTS_MAX: usize = 900;
 
-/// What happened in the second before a moment.
+/// Rates and quantiles of the second before a moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Point {
     /// Milliseconds since 1970.
@@ -30,7 +30,7 @@ pub(crate) struct Point {
     pub(crate) waiting: u64,
 }
 
-/// What the counters said at a moment.
+/// The counters at a moment.
 #[derive(Debug, Default)]
 struct Seen {
     commits: u64,

@@ -1,4 +1,4 @@
-//! Who may ask for what: the rules that each request passes before its route is looked at.
+//! The rules that each request passes before its route is looked at.
 //!
 //! | threat | rule |
 //! |---|---|
@@ -13,7 +13,7 @@
 
 use axum::http::{HeaderMap, Method, StatusCode, header};
 
-/// What a route gives away or changes.
+/// The kind of a route: the data that it gives away, or that it changes something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// `/healthz`, `/readyz`.
@@ -28,7 +28,7 @@ pub(crate) enum Class {
     Write,
 }
 
-/// What a console allows.
+/// The rules of a console.
 #[derive(Debug, Clone)]
 pub(crate) struct Policy {
     /// Names and addresses, with their port, under which the console is reached.

@@ -2,6 +2,7 @@
 
 pub(crate) mod assets;
 pub(crate) mod guard;
+pub(crate) mod listener;
 pub(crate) mod once;
 pub(crate) mod route;
 
@@ -47,7 +48,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 /// These routes and the console's files, under the base path.
 pub(crate) fn router(app: App, routes: Vec<Route>) -> Router {
     let mut router = Router::new();
-    let bare = app.settings().metrics_only;
+    let bare = app.settings.metrics_only;
     for Route { path, class, answers } in routes {
         if bare && !matches!(class, Class::Health | Class::Metrics) {
             continue;
@@ -58,7 +59,7 @@ pub(crate) fn router(app: App, routes: Vec<Route>) -> Router {
     let shell = if bare { any(nothing) } else { any(asset) };
     let shell = shell.layer(from_fn_with_state((app.clone(), Class::Asset), guarded));
     let router = router.fallback_service(shell.with_state(app.clone()));
-    let router = match app.base_path() {
+    let router = match app.settings.base_path.as_str() {
         "" => router,
         base => Router::new().nest(base, router),
     };
@@ -91,14 +92,14 @@ async fn guarded(
     request: Request,
     next: Next,
 ) -> Response {
-    if let Err(refusal) = app.policy().admit(class, request.method(), request.headers()) {
+    if let Err(refusal) = app.policy.admit(class, request.method(), request.headers()) {
         let (error, help) = refusal.text();
         return Problem::new(refusal.status(), error, help).into_response();
     }
     if matches!(class, Class::Asset | Class::Health) {
         return next.run(request).await;
     }
-    let Ok(_permit) = app.permits().try_acquire() else {
+    let Ok(_permit) = app.permits.try_acquire() else {
         let problem = Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "too many requests are being answered",
@@ -165,6 +166,6 @@ async fn once(app: &App, request: Request, next: Next) -> Response {
             Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, bytes::Bytes::new()),
         }
     };
-    let (status, body) = app.once().answer(&id, work).await;
+    let (status, body) = app.once.answer(&id, work).await;
     (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
