@@ -25,7 +25,7 @@ use webindex::generate::Site;
 use webindex::{LoadOptions, Progress, WebIndex};
 
 const TEXT: Column = Column::literal("doc:text");
-/// What a hostile page would have a browser do.
+/// Text by which a hostile page would have a browser do something.
 const HOSTILE: &str =
     "<img src=https://evil.example/x onerror=window.pwned=1><script>alert(1)</script>";
 const BASE: &str = "https://whales.example/";

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const BAL: Column = Column::literal("bal");
 
-/// What a run printed, and its exit status.
+/// The output of a run, and its exit status.
 #[derive(Debug, PartialEq)]
 struct Ran {
     stdout: String,

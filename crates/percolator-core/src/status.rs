@@ -40,12 +40,12 @@ const BYTES_MAX: usize = 1024;
 /// How much of each name is kept.
 const NAME_BYTES_MAX: usize = 64;
 
-/// What a process is, as it says itself. Each name is cut off after 64 bytes.
+/// A process's account of itself. Each name is cut off after 64 bytes.
 ///
 /// See [`Client::publish_status`](crate::Client::publish_status).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProcessInfo {
-    /// What it does, such as `worker`.
+    /// Its task, such as `worker`.
     pub role: String,
     /// The machine that it runs on.
     pub host: String,
@@ -73,7 +73,7 @@ pub struct Status {
     pub written_ms: u64,
     /// The observers that it runs, as far as there is room for their names.
     pub observers: Vec<String>,
-    /// What it has done since it began: names and values of [`Stats`](crate::Stats) that are not
+    /// Its counters since it began: names and values of [`Stats`](crate::Stats) that are not
     /// zero.
     pub counters: Vec<(String, u64)>,
 }

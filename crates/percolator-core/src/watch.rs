@@ -83,7 +83,7 @@ impl<'a> From<&'a Cell> for CellRef<'a> {
     }
 }
 
-/// What has just happened.
+/// An event of a client.
 ///
 /// See [`Watch`] for an example.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ pub enum Event<'a> {
         owner: Incarnation,
         /// How long the finder has waited so far: zero the first time.
         waited: Duration,
-        /// What became of it, or will.
+        /// Its fate, which may still lie ahead.
         fate: LockFate,
     },
     /// This client has rolled locks of one transaction in one row forward (`commit_ts`) or back
@@ -161,7 +161,7 @@ pub enum Event<'a> {
     },
     /// A round of garbage collection has ended.
     Collected {
-        /// What it did.
+        /// The counts of the round.
         report: &'a GcReport,
         /// How long it took.
         took: Duration,
@@ -172,7 +172,7 @@ pub enum Event<'a> {
         table: &'a str,
         /// The row.
         row: &'a RowKey,
-        /// What was done there.
+        /// The kind of access.
         access: Access,
     },
 }
@@ -236,7 +236,7 @@ pub enum RunEnd<'a> {
     },
 }
 
-/// What was done with a row.
+/// The kind of an access to a row.
 ///
 /// See [`Event::Sampled`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,4 @@
-//! What the parts of a world say when a request comes to nothing.
+//! The errors of a world's parts, for requests that come to nothing.
 
 use bigtable::Error;
 

@@ -29,7 +29,7 @@ struct Seen {
     wrong: Vec<String>,
 }
 
-/// What a watcher has seen of a run.
+/// A watcher's view of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Events {
     /// Their kinds.
@@ -49,7 +49,7 @@ impl Watching {
         Watching { store: store.clone(), seen: Mutex::default() }
     }
 
-    /// What was seen, at the end of the run.
+    /// Returns the view at the end of the run.
     pub(crate) fn events(&self) -> Events {
         let seen = std::mem::take(&mut *locked(&self.seen));
         let journal = self.store.journal();

@@ -9,10 +9,10 @@ use std::fmt;
 use crate::source::Source;
 use crate::tree::Tree;
 
-/// What lines are for.
+/// The purpose of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// What users depend on or run.
+    /// Code that users depend on or run.
     Product,
     /// Tests of product and applications.
     Tests,

@@ -31,7 +31,7 @@ pub(crate) struct Backlog {
     store: StoreArgs,
 }
 
-/// What waits on one column.
+/// The backlog of one column.
 struct Entry {
     waiting: Waiting,
     age: Age,

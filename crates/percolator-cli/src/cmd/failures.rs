@@ -203,7 +203,7 @@ fn failures(count: u64) -> String {
     }
 }
 
-/// What was set aside, in JSON.
+/// Changes that were set aside, in JSON.
 pub(super) fn set_aside_json(set_aside: &[SetAside]) -> Value {
     set_aside.iter().map(aside_json).collect()
 }

@@ -21,7 +21,7 @@ const INPUT_BYTES_MAX: usize = 16 << 20;
 /// The most characters of the owner's command line that others are told.
 const COMMAND_CHARS_MAX: usize = 200;
 
-/// What an owner does with a connection.
+/// The owner's answer to a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
@@ -100,7 +100,7 @@ fn command_line(args: impl Iterator<Item = OsString>) -> String {
     }
 }
 
-/// What the owner must know of a command besides its arguments.
+/// The surroundings of a command that its owner must know, besides its arguments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Asker {
     /// Whether its standard output is a terminal.
@@ -116,7 +116,7 @@ pub(crate) struct Asker {
 pub(crate) struct Request {
     /// Its command line, beginning with the name of the program.
     pub(crate) args: Vec<OsString>,
-    /// What it has read: a script, say.
+    /// The input that it has read: a script, say.
     pub(crate) input: Vec<u8>,
     pub(crate) asker: Asker,
 }

@@ -199,7 +199,7 @@ impl Sessions {
     }
 }
 
-/// What becomes of a connection.
+/// The fate of a connection.
 enum Entered {
     Closing,
     Full,

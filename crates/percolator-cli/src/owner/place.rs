@@ -36,7 +36,7 @@ pub(super) struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// What the environment of this process says.
+    /// Returns the place that the environment of this process names.
     pub(super) fn of_this_process() -> Elsewhere {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         Elsewhere {
@@ -222,7 +222,7 @@ mod tests {
         let (_listener, new) = bind(&root, &elsewhere).unwrap();
         UnixStream::connect(&new.path).unwrap();
         assert!(!root.join("owner.new").exists());
-        // What is there by now is not the old one's to remove.
+        // The file that is there by now is not the old one's to remove.
         drop(old);
         UnixStream::connect(&new.path).unwrap();
     }

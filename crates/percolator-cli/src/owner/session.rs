@@ -83,7 +83,7 @@ struct Closing<'a>(&'a UnixStream, Option<std::thread::JoinHandle<()>>);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
-        // What was sent can still be read at the other end.
+        // The other end can still read what was sent.
         let _ = self.0.shutdown(Shutdown::Both);
         let _ = self.1.take().map(std::thread::JoinHandle::join);
     }

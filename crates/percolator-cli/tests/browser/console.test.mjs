@@ -201,13 +201,13 @@ test('Figure 4 is played to its end, with a crash', async () => {
   const press = (name) => tab.page.getByRole('button', { name }).last().click();
   await press('new client');
   for (const step of ['begin', 'move $7 from Bob to Joe', 'prewrite', 'commit primary']) await press(step);
-  await tab.page.getByText(/meets this lock rolls it forward/).waitFor();
+  await tab.page.getByText(/finds this lock rolls it forward/).waitFor();
   await shot(tab.page, 'figure4');
   await press('crash here');
   await tab.page.getByText(/its locks stay/).waitFor();
   await press('another client reads');
   await tab.page.getByText(/reads at .* Bob has \$3, Joe has \$9/).waitFor();
-  await tab.page.waitForFunction(() => !document.querySelector('main').textContent.includes('meets this lock rolls it forward'));
+  await tab.page.waitForFunction(() => !document.querySelector('main').textContent.includes('finds this lock rolls it forward'));
   await close(tab);
 });
 

@@ -15,7 +15,7 @@ pub(crate) struct Shell {
     pub(crate) dir: TempDir,
 }
 
-/// What a run printed, and its exit status.
+/// The output of a run, and its exit status.
 pub(crate) struct Ran {
     pub(crate) stdout: String,
     pub(crate) stderr: String,

@@ -1,6 +1,6 @@
 //! Pausing observers: a mark in the schema, so that every worker of every process knows of it.
 //!
-//! What the mark touches, and why nothing is lost or done twice:
+//! The invariants that the mark touches, and why nothing is lost or done twice:
 //!
 //! * *When it is known.* Storing the mark makes a new version of the schema, and the oracle's
 //!   version is raised before [`pause_observer`](crate::Client::pause_observer) returns, as for a

@@ -53,7 +53,7 @@ pub struct CellState {
     pub cell: CellName,
     /// Everything Percolator keeps of it, newest first.
     pub moments: Vec<Moment>,
-    /// What will become of each lock in it, by start timestamp.
+    /// The fate of each lock in it, by start timestamp.
     pub fates: BTreeMap<Timestamp, LockFate>,
     /// The observers of its column.
     pub observers: Vec<Observed>,
@@ -69,25 +69,25 @@ pub struct CellState {
     pub patience: Duration,
 }
 
-/// What the records of a cell mean, and what a reader would do.
+/// The meaning of a cell's records, and the steps of a reader.
 ///
 /// See [`CellState`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
-    /// What each record means, newest first.
+    /// The meaning of each record, newest first.
     pub lines: Vec<Explanation>,
-    /// What a reader would do.
+    /// The steps of a reader, and their outcome.
     pub reader: ReaderView,
 }
 
-/// What one record means.
+/// The meaning of one record.
 ///
 /// See [`CellState`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// The record's timestamp.
     pub timestamp: Timestamp,
-    /// What it is.
+    /// The kind of the record.
     pub kind: Meaning,
     /// The same in words.
     pub text: String,
@@ -110,7 +110,7 @@ macro_rules! names {
 }
 
 names! {
-    /// What a record is.
+    /// The kind of a record.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -149,7 +149,7 @@ names! {
 }
 
 names! {
-    /// What a reader does before it reads.
+    /// The step that a reader takes before it reads.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -165,22 +165,22 @@ names! {
     }
 }
 
-/// What a reader of the cell would do.
+/// A reader of the cell: its steps, and their outcome.
 ///
 /// See [`CellState`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderView {
     /// The timestamp that it reads at.
     pub at: Timestamp,
-    /// What it does about a lock before it reads.
+    /// Its step about a lock, before it reads.
     pub first: Option<FirstStep>,
-    /// What its read comes to.
+    /// The outcome of its read.
     pub outcome: ReadOutcome,
     /// Why, in words.
     pub because: String,
 }
 
-/// What a read comes to.
+/// The outcome of a read.
 ///
 /// See [`CellState`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::resolve::view::LockView;
 use crate::resolve::{MetLock, Resolved, resolve};
 use crate::shared::Shared;
 
-/// What became of a lock that was to be resolved.
+/// The end of a lock that was to be resolved.
 ///
 /// See [`Client::resolve_lock`](crate::Client::resolve_lock).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

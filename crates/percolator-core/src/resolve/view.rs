@@ -18,7 +18,7 @@ pub struct LockView {
     pub primary: Option<CellName>,
     /// Whether commit will delete the cell.
     pub delete: bool,
-    /// Who holds it.
+    /// The client that holds it.
     pub owner: Incarnation,
     /// The owner's wall clock when it last wrote the lock, in milliseconds since 1970.
     pub wall_ms: u64,
@@ -26,7 +26,7 @@ pub struct LockView {
     pub short_value: Option<Bytes>,
 }
 
-/// What will become of a lock.
+/// The fate of a lock.
 ///
 /// See [`Client::lock_fate`](crate::Client::lock_fate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -30,7 +30,7 @@ use list::NO_SILENCE;
 pub use list::switch_off;
 use table::MutatedStore;
 
-/// What a client holds: its services, without the defence that is switched off.
+/// A client's services, without the defence that is switched off.
 pub(crate) fn services(services: Services) -> Services {
     if !ALL.iter().any(|mutant| off(*mutant)) {
         return services;

@@ -1,4 +1,4 @@
-//! What becomes of a client's requests. The protocol's row operations (`percolator-core`'s
+//! The changes to a client's requests. The protocol's row operations (`percolator-core`'s
 //! `txn/rows.rs`) differ in what they write, and are told apart by that.
 
 use std::sync::Arc;
@@ -136,7 +136,7 @@ pub(super) fn selection(select: &Selection) -> Selection {
     if off(READ_BELOW_FLOOR) && (selects(&select, &WRITE) || selects(&select, &DATA)) {
         select.above = None;
     }
-    // Whoever looks for a verdict reads tombs, and all records since the start.
+    // A client that looks for a verdict reads tombs, and all records since the start.
     if off(NEWEST_RECORD_ONLY) && selects(&select, &ROLLBACK) {
         let records = |column: &&mut ColumnSelect| column.family == WRITE;
         select.columns.iter_mut().filter(records).for_each(|column| column.versions_max = 1);
@@ -144,7 +144,7 @@ pub(super) fn selection(select: &Selection) -> Selection {
     select
 }
 
-/// What a scan found.
+/// Changes the rows that a scan found.
 pub(super) fn page(select: &Selection, mut page: Page) -> Page {
     if !reads(select) {
         return page;

@@ -20,7 +20,7 @@ pub(super) struct MutatedStore {
     pub(super) phases: Arc<Phases>,
 }
 
-/// What a client hears of a commit in one step.
+/// The answer that a client gets to a commit in one step.
 fn heard(outcome: Result<RowsOutcome>) -> Result<RowsOutcome> {
     match outcome {
         // As if it had been refused for good.

@@ -1,4 +1,4 @@
-//! What each record of a cell means, in words.
+//! The meaning of each record of a cell, in words.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::records::schema::{Observed, Strength};
 use crate::resolve::inspect::{Moment, WriteView};
 use crate::resolve::view::{LockFate, LockView};
 
-/// What the records mean, newest first.
+/// The meaning of the records, newest first.
 pub(super) fn lines(state: &CellState) -> Vec<Explanation> {
     let mut lines = Vec::new();
     for moment in &state.moments {
@@ -89,22 +89,22 @@ fn locked(state: &CellState, lock: &LockView) -> (Meaning, String) {
     match state.fates.get(&l).copied().unwrap_or(LockFate::OwnerAlive) {
         LockFate::RollForward(commit_ts) => {
             let text = format!(
-                "Transaction {l} is committed at {commit_ts}, and {primary}. The next who meets this \
-                 lock rolls it forward."
+                "Transaction {l} is committed at {commit_ts}, and {primary}. The next client that \
+                 finds this lock rolls it forward."
             );
             (Meaning::RollForward, text)
         }
         LockFate::RollBack => {
             let text = format!(
-                "Transaction {l} was rolled back, and {primary}. The next who meets this lock \
-                 removes it."
+                "Transaction {l} was rolled back, and {primary}. The next client that finds this \
+                 lock removes it."
             );
             (Meaning::RollBack, text)
         }
         LockFate::OwnerDead => {
             let text = format!(
-                "Transaction {l} is undecided, and its owner {} is dead; {primary}. The next who \
-                 meets this lock rolls the transaction back.",
+                "Transaction {l} is undecided, and its owner {} is dead; {primary}. The next \
+                 client that finds this lock rolls the transaction back.",
                 lock.owner
             );
             (Meaning::OwnerDead, text)

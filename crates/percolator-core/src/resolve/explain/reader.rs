@@ -1,4 +1,4 @@
-//! What a reader would do: the rules of [`get`](crate::txn::get) and of `resolve`, over records
+//! A reader's steps: the rules of [`get`](crate::txn::get) and of `resolve`, over records
 //! that were read already.
 
 use bigtable::Timestamp;
