@@ -135,11 +135,13 @@ fn copy_table(
                 let unlocked = !locked.contains(&cell.qualifier);
                 columns.insert((unlocked, row.key.clone(), cell.qualifier.clone()));
             }
-            let set =
-                |c: bigtable::Cell| Mutation::set(c.family, c.qualifier, c.timestamp, c.value);
-            let request = RowMutation::new(&row.key);
-            let request = row.cells.into_iter().map(set).fold(request, RowMutation::mutation);
-            to.mutate_row(request).now_or_never().expect(READY).expect("what was there may be set");
+            // One by one: the row may have more cells than the store takes in one request.
+            for bigtable::Cell { family, qualifier, timestamp, value } in row.cells {
+                let set = Mutation::set(family, qualifier, timestamp, value);
+                let request = RowMutation::new(&row.key).mutation(set);
+                let set = to.mutate_row(request).now_or_never().expect(READY);
+                set.expect("a cell that was there may be set");
+            }
         }
         left = page.resume;
     }
