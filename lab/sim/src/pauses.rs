@@ -1,9 +1,9 @@
 //! Observers that are paused for a while, while changes of what they observe go on.
 //!
-//! The client that pauses an observer notes the latest timestamp when the pause was known, and again
-//! before it is to end. No run in between may have begun: with its timestamp it has learnt of the
-//! pause. That nothing is lost, and nothing done twice afterwards, is for the checkers of all
-//! observers.
+//! The client that pauses an observer notes the latest timestamp when the pause was known, and
+//! again before it is to end. No run in between may have begun: with its timestamp it has
+//! learnt of the pause. That nothing is lost, and nothing done twice afterwards, is for the
+//! checkers of all observers.
 
 use std::sync::Arc;
 use std::time::Duration;
