@@ -1,4 +1,4 @@
-//! Committing: requests in a queue, one committer, one batch for the engine.
+//! Commits requests: a queue, one committer, and one batch for the engine.
 //!
 //! ```text
 //! begin         a request is committed on its caller's thread, or queued
