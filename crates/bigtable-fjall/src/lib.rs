@@ -1,14 +1,14 @@
 //! Stores Bigtable tables on disk: the embedded engine, on [fjall](https://docs.rs/fjall).
 //!
 //! ```text
-//!   store.rs, table.rs   what callers hold (traits Store and Table)
+//!   store.rs, table.rs   the handles of callers (traits Store and Table)
 //!        |
 //!     failure/           the disk fails while the store is open; the engine is opened anew
 //!        |
-//!     opening/           is all there, and whole? Then the engine and its tables open
+//!     opening/           checks that all files are whole; opens the engine and its tables
 //!     read/              copy in-memory cells, then take one snapshot of the engine
 //!     commit/            one committer: predicates, one batch, durable, publish
-//!     upkeep/            buffers become runs, journals go, space is given back
+//!     upkeep/            buffers become runs; frees journals, gives space back
 //!        |
 //!     engine.rs          the state of an open store, and its locks
 //!        |

@@ -2,7 +2,7 @@
 //! groups, and is durable before it is visible.
 //!
 //! ```text
-//!   caller --- it is short, nobody commits, nobody waits ---> leads: commits on its own thread
+//!   caller --- short request, lock free, queue empty ---> leads: commits on its own thread
 //!      '------ otherwise ---> queue ---> committer thread: drains the queue group by group
 //! ```
 //!

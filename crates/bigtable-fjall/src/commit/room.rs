@@ -7,9 +7,9 @@
 //!
 //! ```text
 //!   growth  upkeep   what the reserve is for
-//!     x       x      all that lies in write buffers, written out
+//!     x       x      the contents of write buffers, written out
 //!     x       x      journals, manifests and the like                      FILES_BYTES
-//!     x              one merge: the largest keyspace, at most so many files MERGE_FILES
+//!     x              one merge: the largest keyspace, bounded in files    MERGE_FILES
 //!     x              requests that are upkeep                               a write buffer
 //! ```
 //!
@@ -53,7 +53,7 @@ pub(crate) const FILES_BYTES: u64 = 1 << 20;
 /// The most files of a sorted run that one merge writes at a time.
 const MERGE_FILES: u64 = 8;
 
-/// What a request needs space for.
+/// The purpose for which a request needs space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Growth,

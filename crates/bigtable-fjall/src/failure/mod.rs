@@ -1,4 +1,4 @@
-//! The disk fails, or is full, while the store is open.
+//! Handles a disk that fails, or fills up, while the store is open.
 //!
 //! ```text
 //! fault      errors of the engine and of the system, as callers see them
@@ -8,7 +8,7 @@
 //! condition  whether the store takes writes, for those who want to know
 //! ```
 //!
-//! Damage that an opening finds is the business of `opening/`.
+//! `opening/` handles damage that is found when a store is opened.
 
 pub(crate) mod condition;
 pub(crate) mod fault;

@@ -1,4 +1,5 @@
-//! Upkeep: buffers become runs, journals go, and space is given back.
+//! Keeps the store in order: buffers become runs, journals are removed, and space is given
+//! back.
 //!
 //! ```text
 //! seal          a buffer is sealed        full     which buffers are
