@@ -3,6 +3,7 @@
 //! * between the sync and its first item,
 //! * among its items,
 //! * before the cells in memory change.
+//!
 //! The engine logs its position on the thread that commits, and a logger may take its time.
 //! This holds a batch at an exact place, in the program as it is shipped. The request to be
 //! held identifies the thread when the store asks it for its timestamp. There is no log

@@ -56,7 +56,8 @@ fn renewed() -> (Image, Vec<usize>) {
     (image.with_journal_of(dir.path()), ends)
 }
 
-/// Opens the image twice after a restart of the machine, and checks both times.
+/// Opens the image after a restart of the machine, then a second time without one, and checks
+/// the content both times.
 fn check(image: &Image, tail: Tail, least: u64) {
     let dir = image::directory();
     image.write(dir.path(), tail);
