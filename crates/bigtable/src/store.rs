@@ -78,9 +78,9 @@ pub trait Store: Send + Sync + Debug {
     /// Changes several rows in one step. The store evaluates all predicates, then takes the
     /// timestamp, then writes.
     ///
-    /// A read whose `above` is at or above the returned timestamp sees the change, if the read
-    /// began after the timestamp was taken: the read waits for the change. A read without
-    /// `above` does not wait, and sees the change once it is published.
+    /// A read that begins after the timestamp was taken, with an `above` at or above it, sees
+    /// the change: the read waits for it. A read without `above` does not wait, and sees the
+    /// change once it is published.
     ///
     /// A request with any answer but `Unknown` is not applied later. A request without a
     /// definite answer leaves no trace until it is applied. No reader can clean it up; only
