@@ -3,10 +3,10 @@
 //!
 //! ```text
 //!   FORMAT      "bigtable-fjall" and the format's number; written last, so it says "complete"
-//!   CREATING    there while the store is being created for the first time
+//!   CREATING    exists while the store is being created for the first time
 //!   LOCK        locked by the process that has the store open
-//!   INVENTORY   which keyspaces and journals there must be; UNSYNCED, RESTARTED,
-//!               RECOVERIES, journals/: `opening/`
+//!   INVENTORY   the keyspaces and journals that must exist; for UNSYNCED, RESTARTED,
+//!               RECOVERIES and journals/ see `opening/`
 //!   engine/     fjall's files
 //! ```
 //!

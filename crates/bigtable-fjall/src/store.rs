@@ -59,7 +59,7 @@ impl FjallStore {
     /// [`Error::InUse`] if another process has the directory open. [`Error::Files`] in the
     /// following cases; the error says what to do:
     /// * The directory holds something other than a store.
-    /// * The store is of a newer format, or damaged. Opening a damaged store changes nothing
+    /// * The store is of another format, or damaged. Opening a damaged store changes nothing
     ///   in its directory.
     /// * The directory cannot be read or written.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<FjallStore> {

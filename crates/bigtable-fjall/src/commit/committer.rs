@@ -14,7 +14,8 @@
 //! Invariants:
 //! * Nothing is written outside the commit lock ([`Engine::lead`]).
 //! * A request is acknowledged after its batch is published and the in-memory maps are
-//!   updated. Full write buffers are sealed before that, which may take time (`seal.rs`).
+//!   updated. On this thread, full write buffers are sealed before that, which may take time
+//!   (`seal.rs`).
 //! * If a batch fails, its record may or may not be in the journal. The store answers nothing
 //!   until it has cut the record off and opened the engine anew (`reopen.rs`). Then it reports
 //!   to the callers that their requests were not applied.

@@ -29,27 +29,27 @@ pub(crate) fn untried() -> Error {
     Error::Unavailable { why: UNTRIED.to_owned() }
 }
 
-/// The engine's committer accepts no more requests.
+/// The error if the engine's committer accepts no more requests.
 pub(crate) fn too_late() -> Error {
     Error::Unavailable { why: COMMITTER_STOPPED.to_owned() }
 }
 
-/// The committer stopped while it worked on the request.
+/// The error if the committer stopped while it worked on the request.
 pub(crate) fn abandoned() -> Error {
     Error::Unknown { why: COMMITTER_STOPPED.to_owned() }
 }
 
-/// The engine takes no writes.
+/// The error while the engine takes no writes.
 pub(crate) fn stopped() -> Error {
     Error::Unavailable { why: STOPPED.to_owned() }
 }
 
-/// The engine was opened anew, and nothing was applied.
+/// The error if the engine was opened anew, and nothing was applied.
 pub(crate) fn reopened() -> Error {
     Error::Unavailable { why: REOPENED.to_owned() }
 }
 
-/// The engine fails again and again.
+/// The error while the engine fails repeatedly: writes resume after `left`.
 pub(crate) fn failing(left: Duration) -> Error {
     let why = format!("the disk fails again and again: writes go on in {} s", left.as_secs() + 1);
     Error::Unavailable { why }
@@ -154,12 +154,12 @@ pub(crate) fn engine(path: &Path, doing: &str, error: &fjall::Error) -> Error {
     }
 }
 
-/// The program closed the store.
+/// The error after the program has closed the store.
 pub(crate) fn closed(path: &Path) -> Error {
     files(path, "the store was closed", "open it again")
 }
 
-/// The directory is open in another process, or twice in this one.
+/// The error if the directory is open in another process, or already in this one.
 pub(crate) fn in_use(path: &Path) -> Error {
     Error::InUse { dir: path.to_owned() }
 }

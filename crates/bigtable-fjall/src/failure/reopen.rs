@@ -104,8 +104,8 @@ pub(crate) struct Running {
     keeper: Mutex<Keeper>,
     pub(crate) path: PathBuf,
     pub(crate) options: Options,
-    /// The report on what the opening of the store cut off the journal. Later openings of the
-    /// engine do not change it.
+    /// The report on the bytes that the opening of the store cut off the journal. Later
+    /// openings of the engine do not change it.
     pub(crate) recovery: Option<Recovery>,
     /// Whether the machine was restarted since the store left changes unsynced.
     pub(crate) restarted: bool,
@@ -359,7 +359,7 @@ impl Running {
             let _ = committer.join();
         }
         let tables = self.tables();
-        // The open tables by name, and the dropped tables that only handles still refer to.
+        // The open tables by name. Below, the tables of all handles, which include dropped ones.
         let named: Vec<_> = {
             let named = engine.tables.read().unwrap_or_else(PoisonError::into_inner);
             named.iter().map(|info| Described::of(info)).collect()

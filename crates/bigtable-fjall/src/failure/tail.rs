@@ -2,7 +2,7 @@
 //! everything else is cut off.
 //!
 //! A failed write may leave any part of its batch in the journal. The engine may add more of
-//! the batch when it is closed. No caller was told that the batch is applied. So the batch
+//! the batch when it is closed. No caller got an acknowledgement for the batch. So the batch
 //! must be removed before a reader can see it after the next opening.
 //!
 //! Every batch has a sequence number, and a failed batch never reached the engine's memory. So

@@ -1,10 +1,10 @@
 //! Reports the bytes that opening a store cut off the end of its journal, and keeps the
 //! reports in the store's directory.
 //!
-//! A crash may leave a part of the batch that was being written. No caller was told that this
-//! batch is applied, and opening cuts it off. After a power cut, a store with unsynced batches
-//! may lack more. Damage can look like either. So every cut is reported, and the directory
-//! keeps the latest reports.
+//! A crash may leave a part of the batch that was being written. No caller got an
+//! acknowledgement for this batch, and opening cuts it off. After a power cut, a store with
+//! unsynced batches may lack more. Damage can look like either. So every cut is reported, and
+//! the directory keeps the latest reports.
 
 use std::fmt;
 use std::fs::{self, File};

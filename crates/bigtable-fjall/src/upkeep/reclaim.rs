@@ -3,9 +3,9 @@
 //! The engine keeps a removed cell, and its removal mark, until a merge of sorted runs brings
 //! both to the last level. It merges when new runs arrive, and after a garbage collection
 //! there may be none for a long time. So a caller that has removed many cells requests this
-//! work. It writes the buffers out, and merges each keyspace with many removed cells into one
-//! level. Large values are in separate files. A first merge finds these files mostly dead, and
-//! a second merge rewrites them.
+//! work. The work writes the buffers out, and merges each keyspace with many removed cells
+//! into one level. Large values are in separate files. A first merge finds these files mostly
+//! dead, and a second merge rewrites them.
 //!
 //! The work runs on its own thread, because the engine blocks, and never twice at the same
 //! time. Closing the store waits for the current keyspace. For that reason, large keyspaces
