@@ -1,6 +1,6 @@
 //! Tests the contract that every [`Store`] must fulfil: the conformance suite.
 //!
-//! A store that passes [`run`] fulfils the contract on which Percolator relies, apart from
+//! A store that passes [`run`] fulfils the contract on which Percolator relies, except for
 //! crashes (see below). Where possible, the suite sends the same requests to a family of each
 //! [`Layout`](crate::Layout), and to a family that spills from its first cells on. All must
 //! answer in the same way.

@@ -123,7 +123,7 @@ async fn column(
     Ok(rows.iter().filter_map(row).collect())
 }
 
-/// Like [`column`], with the cells as numbers.
+/// Like `column`, with the cells as numbers.
 async fn numbers(
     snapshot: &Snapshot,
     table: &Table,
