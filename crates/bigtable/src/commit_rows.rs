@@ -66,7 +66,7 @@ pub struct CommitRows {
 /// See [`CommitRows`] for an example.
 #[derive(Debug, Clone)]
 pub struct CommitRow {
-    /// The name of the row's table, which is open.
+    /// The name of the row's table, which must be open.
     pub table: Arc<str>,
     /// The row.
     pub row: RowKey,

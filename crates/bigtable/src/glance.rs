@@ -40,6 +40,7 @@ pub enum Glanced {
 impl Glance<'_> {
     /// Checks the row's key, and the families against the table's schema.
     ///
+    /// # Errors
     /// [`Error::InvalidRequest`](crate::Error::InvalidRequest) with the key or the family.
     pub fn check(&self, schema: &TableSchema) -> Result<()> {
         self.row.check()?;

@@ -1,6 +1,6 @@
-//! Implements the synthetic clustering repository of the paper's Figure 7 (§3.2) in two ways.
+//! Implements the synthetic clustering repository of the paper's Figure 7 (§3.2) in two forms.
 //! The incremental form clusters documents by three keys as they arrive. The batch programs
-//! read all documents to reach the same result.
+//! cluster them in cycles, with the same result.
 //!
 //! ```text
 //! document   a crawled document: an id, keys drawn at random, a body of about 1 KB
