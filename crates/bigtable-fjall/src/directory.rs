@@ -1,16 +1,19 @@
-//! The store's directory: whose it is, in which format, and who has it open.
+//! Manages the store's directory: its owner, its format, and the lock of the process that has
+//! it open.
 //!
 //! ```text
 //!   FORMAT      "bigtable-fjall" and the format's number; written last, so it says "complete"
-//!   CREATING    there while the store is being created for the first time
+//!   CREATING    exists while the store is being created for the first time
 //!   LOCK        locked by the process that has the store open
-//!   INVENTORY   which keyspaces and journals there must be; UNSYNCED, RESTARTED,
-//!               RECOVERIES, journals/: `opening/`
+//!   INVENTORY   the keyspaces and journals that must exist; for UNSYNCED, RESTARTED,
+//!               RECOVERIES and journals/ see `opening/`
 //!   engine/     fjall's files
 //! ```
 //!
-//! Invariants: nothing is created in a directory that is neither empty nor ours; a directory with
-//! `CREATING` but no `FORMAT` holds nothing acknowledged, so its engine is begun anew.
+//! Invariants:
+//! * Nothing is created in a directory that is neither empty nor a store of this crate.
+//! * A directory with `CREATING` but no `FORMAT` holds nothing acknowledged, so its engine is
+//!   created again from nothing.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -20,8 +23,8 @@ use bigtable::{Error, Result};
 
 use crate::failure::fault;
 
-/// The format that this release writes. It reads format 3, too, which had no inventory. Format 1
-/// had each older version under a key of its own.
+/// The format that this release writes. It also reads format 3, which had no inventory. In
+/// format 1, each older version had its own key.
 const FORMAT: u32 = 4;
 const WITHOUT_INVENTORY: u32 = 3;
 const MAGIC: &str = "bigtable-fjall";
@@ -29,25 +32,26 @@ const FORMAT_FILE: &str = "FORMAT";
 const CREATING_FILE: &str = "CREATING";
 pub(crate) const LOCK_FILE: &str = "LOCK";
 pub(crate) const ENGINE_DIR: &str = "engine";
-/// Found at the root of file systems of its own accord.
+/// A directory that file systems create at their root by themselves.
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// A directory that this process has locked.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    /// The format of the store that is there, if one was created in full.
+    /// The format of the existing store, if one was created completely.
     format: Option<u32>,
-    /// The lock is given back when the file is closed.
+    /// Closing the file releases the lock.
     _lock: File,
 }
 
 impl Directory {
-    /// Takes the directory: creates it if need be, locks it, checks its format.
+    /// Takes the directory: creates it if necessary, locks it, and checks its format.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         fs::create_dir_all(path).map_err(|e| fault::io(path, "creating the directory", &e))?;
-        // Before the lock, so that a stranger's directory is left untouched; and after it, because
-        // another process may have created the store meanwhile.
+        // Inspect before the lock, so that a directory of another program is left untouched.
+        // Inspect again after it, because another process may have created the store in
+        // between.
         inspect(path)?;
         let lock = lock(path)?;
         let format = inspect(path)?;
@@ -58,22 +62,23 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Where the engine keeps its files.
+    /// The directory of the engine's files.
     pub(crate) fn engine(&self) -> PathBuf {
         self.path.join(ENGINE_DIR)
     }
 
-    /// Whether the directory held a store that was created in full.
+    /// Whether the directory held a completely created store.
     pub(crate) fn is_complete(&self) -> bool {
         self.format.is_some()
     }
 
-    /// Whether the store that was there has an inventory.
+    /// Whether the existing store has an inventory.
     pub(crate) fn has_inventory(&self) -> bool {
         self.format.is_some_and(has_inventory)
     }
 
-    /// Marks the store as complete and of this release's format, if it was not yet.
+    /// Marks the store as complete and as one of this release's format, if it is not marked
+    /// yet.
     pub(crate) fn complete(&mut self) -> Result<()> {
         if self.format != Some(FORMAT) {
             self.finish().map_err(|e| fault::io(&self.path, "creating the store", &e))?;
@@ -82,7 +87,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Marks the directory as ours, and removes what an interrupted creation has left.
+    /// Marks the directory as a store, and removes the rest of an interrupted creation.
     fn begin(&self) -> io::Result<()> {
         File::create(self.path.join(CREATING_FILE))?.sync_all()?;
         sync_directory(&self.path)?;
@@ -108,7 +113,7 @@ pub(crate) fn has_inventory(format: u32) -> bool {
     format != WITHOUT_INVENTORY
 }
 
-/// The format of the store in the directory; an error if there is none.
+/// Returns the format of the store in the directory, or an error if there is no store.
 pub(crate) fn format(path: &Path) -> Result<u32> {
     let none = || fault::files(path, "the directory holds no store", "name the directory of one");
     match fs::metadata(path) {
@@ -118,7 +123,8 @@ pub(crate) fn format(path: &Path) -> Result<u32> {
     }
 }
 
-/// The format of the store in the directory, if there is one; an error if it holds something else.
+/// Returns the format of the store in the directory, if there is one. Returns an error if the
+/// directory holds something else.
 fn inspect(path: &Path) -> Result<Option<u32>> {
     let format = path.join(FORMAT_FILE);
     match fs::read(&format) {
@@ -157,7 +163,7 @@ fn check_format(path: &Path, text: &[u8]) -> Result<u32> {
     }
 }
 
-/// A directory without a format must be empty, or one whose creation was interrupted.
+/// Checks that a directory without a format is empty, or that its creation was interrupted.
 fn check_ours(path: &Path) -> Result<()> {
     let read = |e: &io::Error| fault::io(path, "reading the directory", e);
     let mut stranger = None;
@@ -197,7 +203,7 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
 }
 
-/// Gives a file another name.
+/// Gives a file a second name.
 pub(crate) fn link(file: &Path, name: &Path) -> io::Result<()> {
     fs::hard_link(file, name).map_err(|error| match error.kind() {
         io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied => {
@@ -211,7 +217,7 @@ pub(crate) fn link(file: &Path, name: &Path) -> io::Result<()> {
     })
 }
 
-/// Removes a file that may be gone already.
+/// Removes a file, which may be gone already.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -219,7 +225,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens the engine, turning even a panic over damaged files into an error.
+/// Opens the engine. Returns an error even if the engine panics over damaged files.
 pub(crate) fn guarded<T>(path: &Path, open: impl FnOnce() -> fjall::Result<T>) -> Result<T> {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(open)) {
         Ok(result) => result.map_err(|e| fault::engine(path, "opening the engine", &e)),

@@ -1,7 +1,7 @@
-//! The state of an open store: what its tables and its committer share.
+//! Holds the state of an open store, which its tables and its committer share, and takes its
+//! locks.
 //!
-//! This file has the state of an engine, and how its locks are taken. The files of the rooms have
-//! functions over it.
+//! The files of the rooms have functions over this state.
 
 use std::cell::Cell;
 use std::io;
@@ -30,10 +30,10 @@ use crate::read::snapshots::Snapshots;
 use crate::upkeep::journals::Journals;
 use crate::waits::may_wait;
 
-/// Why these locks are never poisoned.
+/// The reason why these locks are never poisoned.
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
-/// An open store. When it is dropped, its journals are closed (`upkeep/closing.rs`).
+/// An open store. Dropping it closes its journals (`upkeep/closing.rs`).
 pub(crate) struct Engine {
     /// The store's directory, for error messages.
     pub(crate) path: PathBuf,
@@ -41,47 +41,47 @@ pub(crate) struct Engine {
     pub(crate) db: Database,
     pub(crate) catalog: Catalog,
     pub(crate) memory: RwLock<Memory>,
-    /// Newest versions that need not be looked for.
+    /// Newest versions that are kept in memory, so that nothing reads them from disk.
     pub(crate) recent: Mutex<Recent>,
     /// The state that readers see.
     pub(crate) snapshots: Snapshots,
     floor: AtomicU64,
     /// The file system of the store's directory.
     pub(crate) disk: Disk,
-    /// Whether the store takes writes, for those who want to know when that changes.
+    /// Whether the store takes writes; callers can wait for changes of it.
     pub(crate) condition: Arc<Watched>,
-    /// How often the store was opened anew in place before (`reopen.rs`).
+    /// The number of times that the store was opened anew in place (`failure/reopen.rs`).
     pub(crate) generation: u64,
-    /// Whether the engine writes its buffers out when it is closed (`closing.rs`).
+    /// Whether closing the engine also writes its buffers out (`upkeep/closing.rs`).
     pub(crate) write_out_at_end: AtomicBool,
-    /// Why nothing is answered any more.
+    /// The failure after which the engine answers nothing; empty while it answers.
     failed: OnceLock<Failure>,
-    /// Why the engine takes no writes, which came to light between two batches.
+    /// The reason why the engine takes no writes, if it was found between two batches.
     stopped: OnceLock<String>,
-    /// The commit lock: whoever holds it may change the store.
+    /// The commit lock: only its holder may change the store.
     pub(crate) lead: Mutex<Lead>,
-    /// Whether a batch that is not synced is short.
+    /// Whether an unsynced batch takes only a short time.
     pub(crate) calm: Calm,
     pub(crate) queue: Queue<Task>,
     pub(crate) pending: Pending,
     /// The tables that have been opened. The holder of the commit lock adds to them.
     pub(crate) tables: RwLock<Vec<Arc<TableInfo>>>,
-    /// The engine's journals, for the holder of the commit lock.
+    /// The journals of the engine. Only the holder of the commit lock uses them.
     journals: Mutex<Journals>,
-    /// Last, so that the directory stays locked until the engine's files are closed, whoever is the
-    /// last to hold them.
+    /// The last field, so that it is dropped last: the directory stays locked until the
+    /// engine's files are closed, whichever thread closes them.
     pub(crate) directory: Arc<Directory>,
 }
 
 /// Work for the committer thread besides requests.
 pub(crate) type Task = Box<dyn FnOnce(&Engine) + Send>;
 
-/// Why an engine answers nothing any more.
+/// The reason why an engine answers nothing any more.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
-    /// A batch could not be written, or not be synced: a part of it may be in the journal.
+    /// A batch was not written, or not synced. A part of it may be in the journal.
     Write(String, io::ErrorKind),
-    /// A commit has panicked, so that maps may not match what is on disk.
+    /// A commit panicked, so the in-memory maps may differ from the data on disk.
     Panic(Error),
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct OpenFiles {
     pub(crate) disk: Disk,
 }
 
-/// What only the holder of the commit lock may touch.
+/// State that only the holder of the commit lock may touch.
 #[derive(Debug, Default)]
 pub(crate) struct Lead {
     /// The groups that have been opened.
@@ -103,15 +103,15 @@ pub(crate) struct Lead {
     /// Next free table id. Ids are never reused while the store is open, not even those of dropped
     /// tables.
     pub(crate) ids_from: u32,
-    /// What batches have put into write buffers since full ones were last looked for, in bytes.
+    /// Bytes that batches have put into write buffers since the last look for full buffers.
     pub(crate) unlooked: Cell<u64>,
-    /// Whether something that may take long was left to the committer thread.
+    /// Whether work that may take long is left to the committer thread.
     pub(crate) left: Cell<bool>,
     pub(crate) room: Room,
 }
 
 impl Lead {
-    /// Those of the groups that have been opened.
+    /// The keyspaces of the groups that have been opened.
     pub(crate) fn keyspaces(&self) -> impl Iterator<Item = &Keyspace> {
         self.groups.iter().flat_map(|group| group.keyspaces())
     }
@@ -161,7 +161,8 @@ impl Engine {
         self.floor.store(floor.as_u64(), Ordering::SeqCst);
     }
 
-    /// A read calls this after its snapshot was taken, a mutation under the commit lock.
+    /// Refuses a read or a mutation whose bound `above` is below the floor. A read calls this
+    /// after it has taken its snapshot. A mutation calls this under the commit lock.
     pub(crate) fn check_floor(&self, above: Option<Timestamp>) -> Result<()> {
         let Some(asked) = above else { return Ok(()) };
         let floor = self.floor();
@@ -181,7 +182,7 @@ impl Engine {
         }
     }
 
-    /// The commit lock, waited for.
+    /// Waits for the commit lock.
     pub(crate) fn wait_to_lead(&self) -> Result<MutexGuard<'_, Lead>> {
         may_wait("the commit lock");
         let lead = self.lead.lock().map_err(|_| self.broken())?;
@@ -189,12 +190,12 @@ impl Engine {
         Ok(lead)
     }
 
-    /// A commit has panicked, so the maps may not match the keyspaces any more.
+    /// The error after a commit has panicked: the maps may differ from the keyspaces.
     pub(crate) fn broken(&self) -> Error {
         self.check_usable().err().unwrap_or_else(fault::too_late)
     }
 
-    /// An error once a write has failed, or a commit has panicked on whatever thread.
+    /// Returns an error once a write has failed, or once a commit has panicked on any thread.
     pub(crate) fn check_usable(&self) -> Result<()> {
         if self.lead.is_poisoned() {
             let problem = "a commit has panicked, so what the store holds in memory is unknown";
@@ -208,23 +209,23 @@ impl Engine {
         }
     }
 
-    /// Why nothing is answered any more.
+    /// The failure after which the engine answers nothing, if there is one.
     pub(crate) fn failure(&self) -> Option<&Failure> {
         self.failed.get()
     }
 
-    /// Why the engine takes no writes.
+    /// The reason why the engine takes no writes, if there is one.
     pub(crate) fn stopped(&self) -> Option<&str> {
         self.stopped.get().map(String::as_str)
     }
 
-    /// From now on nothing is answered, until the store was opened anew in place.
+    /// Stops all answers until the store is opened anew in place.
     pub(crate) fn fail(&self, failure: Failure) {
         let _ = self.failed.set(failure);
     }
 
-    /// From now on nothing is written, until the store was opened anew in place. What was written
-    /// is readable.
+    /// Stops all writes until the store is opened anew in place. Everything written before is
+    /// readable.
     pub(crate) fn stop(&self, error: &fjall::Error) {
         let _ = self.stopped.set(fault::engine(&self.path, "writing", error).to_string());
     }
@@ -237,7 +238,7 @@ impl Engine {
         self.memory.read().expect(NO_PANIC)
     }
 
-    /// To be called under the commit lock.
+    /// The caller holds the commit lock.
     pub(crate) fn memory_mut(&self) -> RwLockWriteGuard<'_, Memory> {
         self.memory.write().expect(NO_PANIC)
     }

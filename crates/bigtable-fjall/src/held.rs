@@ -1,5 +1,5 @@
-//! Tests hold the engine's thread while it writes a buffer out. The engine's log says where the
-//! thread is.
+//! For tests: holds the engine's thread at chosen points while it writes a buffer out. The
+//! engine's log shows how far the thread is.
 
 use std::cell::Cell;
 use std::sync::Once;
@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// A place where the engine's thread stops.
+/// A point where the engine's thread stops.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     reached: AtomicBool,
     released: AtomicBool,
 }
 
-/// How the buffers of one keyspace are written out.
+/// The points at which the writing of one keyspace's buffers is held.
 #[derive(Debug)]
 pub(crate) struct Held {
     keyspace: &'static str,
-    /// The journal was synced, and the run has no number yet.
+    /// The engine has synced the journal and has not numbered the run yet.
     pub(crate) synced: Stop,
-    /// The run is written, and is not in the list of files yet.
+    /// The engine has written the run and has not added it to the list of files yet.
     pub(crate) written: Stop,
     /// The engine has sealed the buffer by itself.
     pub(crate) rotated: AtomicBool,
@@ -53,13 +53,13 @@ impl Held {
     }
 }
 
-/// Of `seal.rs`, and two of `calm.rs`.
+/// One for the test of `seal.rs`, and two for those of `calm.rs`.
 pub(crate) static SEALED: Held = Held::new("held");
 pub(crate) static CALM: Held = Held::new("calm");
 pub(crate) static UNOPENED: Held = Held::new("unopened");
 
 thread_local! {
-    /// Whose buffer this thread writes out.
+    /// The keyspace whose buffer this thread writes out.
     static WRITES_OUT: Cell<Option<&'static Held>> = const { Cell::new(None) };
 }
 
@@ -93,7 +93,7 @@ impl log::Log for Log {
     fn flush(&self) {}
 }
 
-/// Holds the thread from now on. Nothing is held any more once the result is dropped.
+/// Holds the thread at these points until the result is dropped.
 pub(crate) fn hold(held: &'static Held) -> impl Drop {
     static LOG: Once = Once::new();
     LOG.call_once(|| {

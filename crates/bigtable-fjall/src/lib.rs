@@ -1,39 +1,39 @@
-//! Bigtable tables on disk: the embedded engine, on [fjall](https://docs.rs/fjall).
+//! Stores Bigtable tables on disk: the embedded engine, on [fjall](https://docs.rs/fjall).
 //!
 //! ```text
-//!   store.rs, table.rs   what callers hold (traits Store and Table)
+//!   store.rs, table.rs   the handles of callers (traits Store and Table)
 //!        |
 //!     failure/           the disk fails while the store is open; the engine is opened anew
 //!        |
-//!     opening/           is all there, and whole? Then the engine and its tables open
+//!     opening/           checks that all files are whole; opens the engine and its tables
 //!     read/              copy in-memory cells, then take one snapshot of the engine
 //!     commit/            one committer: predicates, one batch, durable, publish
-//!     upkeep/            buffers become runs, journals go, space is given back
+//!     upkeep/            buffers become runs; frees journals, gives space back
 //!        |
 //!     engine.rs          the state of an open store, and its locks
 //!        |
 //!     layout/            keyspaces: .catalog | <group> | <group>.history | ...
 //! ```
 //!
-//! The rooms hold functions over the engine, and the types that it is made of.
-//! A file imports only from files below it, so no two files import each other.
+//! The rooms hold functions over the engine, and the types that the engine is made of. A file
+//! imports only from files below it, so no two files import each other.
 //!
-//! One fjall keyspace holds one **locality group** of all tables of the store. What a group's
-//! [`Layout`](bigtable::Layout) makes of it is described in `layout/group.rs`.
+//! One fjall keyspace holds one **locality group** of all tables of the store.
+//! `layout/group.rs` describes what each [`Layout`](bigtable::Layout) puts into a keyspace.
 //!
 //! Invariants:
 //! * A mutation is durable (to the store's [`Durability`]) before any reader can see it, and
 //!   visible before it is acknowledged.
 //! * Every change passes through one committer, so a predicate is evaluated against exactly the
 //!   state that its mutations apply to.
-//! * A read opens its snapshot after it has copied the in-memory cells, never before; the snapshot
-//!   shows whole batches only.
-//! * No future of the store syncs, sleeps, or waits for the commit lock: the committer thread does
-//!   what may take long (`waits.rs`). A future that meets a failed write opens the engine anew, and
-//!   blocks.
-//! * After a failed write nothing is answered until the journal was cut behind the last
-//!   acknowledged batch, and the engine was opened anew in place (`failure/reopen.rs`,
-//!   `failure/tail.rs`).
+//! * A read first copies the in-memory cells, then opens its snapshot. The snapshot shows
+//!   whole batches only.
+//! * No future of the store syncs, sleeps, or waits for the commit lock. The committer thread
+//!   does the work that may take long (`waits.rs`). There is one exception: a future that
+//!   finds a failed write opens the engine anew, and blocks.
+//! * After a failed write the store answers nothing until two things are done. The journal is
+//!   cut behind the last acknowledged batch (`failure/tail.rs`), and the engine is opened anew
+//!   in place (`failure/reopen.rs`).
 
 mod commit;
 mod directory;

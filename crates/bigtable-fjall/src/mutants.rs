@@ -1,6 +1,8 @@
-//! The defences of the store that can be switched off, one at a time: see `bigtable::mutants`.
+//! Lists the defences of the store that tests can switch off, one at a time: see
+//! `bigtable::mutants`.
 //!
-//! The simulator runs no line of this crate, so each has a test of this crate's suite that notices.
+//! The simulator runs no line of this crate. So for each defence, a test of this crate's suite
+//! fails while the defence is off.
 
 pub(crate) use bigtable::mutants::off;
 
@@ -29,7 +31,8 @@ bigtable::mutants! {
         by "h71_every_opening_reports_a_restart_until_it_is_acknowledged",
 }
 
-/// For tests: switches off the defence that the environment names, if any.
+/// For tests: switches off the defence that the variable `PERCOLATOR_MUTANT` names, if it is
+/// set.
 #[cfg(test)]
 pub(crate) fn switch_off_named_mutant() {
     #[cfg(mutants)]

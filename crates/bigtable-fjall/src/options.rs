@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! Defines the options with which a store is opened.
 
 /// When a mutation counts as durable.
 ///
@@ -7,8 +7,9 @@
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Acknowledged mutations survive the end of the process, however sudden, but the last of them
-    /// may be lost with the power. Requests marked `sync` are synced nevertheless.
+    /// Acknowledged mutations survive a sudden end of the process, but a power cut may lose
+    /// the last of them. Requests marked [`Syncing::Always`](bigtable::Syncing::Always) are
+    /// synced nevertheless.
     Buffered,
     /// Acknowledged mutations survive a power cut.
     #[default]
@@ -26,29 +27,33 @@ pub enum Durability {
 pub struct Options {
     /// When a mutation counts as durable.
     pub durability: Durability,
-    /// Memory for blocks read from disk.
+    /// Bytes of memory for blocks read from disk.
     pub cache_bytes: u64,
-    /// Memory for new cells of one locality group, before they are written out as a sorted run. A
-    /// group may hold a few times this much while it is being written out. A store's files are
-    /// sized by what it is created with.
+    /// Bytes of memory for new cells of one locality group, before they are written out as a
+    /// sorted run. A group may use a few times as much while a buffer is being written out.
+    /// The value at the store's creation also sets the size of its files.
     pub write_buffer_bytes: u64,
-    /// Size on disk that journals before the newest may reach before the oldest new cells are
-    /// written out. It bounds the time to open the store after a crash. At least 64 MiB.
+    /// Bytes on disk that journals before the newest may reach. Then the oldest buffered cells
+    /// are written out. This bounds the time to open the store after a crash. At least 64 MiB.
     pub journal_bytes_max: u64,
-    /// Memory for newest versions that were written or read lately, so that nobody need look for
-    /// them again. Zero remembers none: what is written costs a lookup more, and what was just
-    /// written is looked for by its readers.
+    /// Bytes of memory for newest versions that were written or read recently, so that they
+    /// are not looked up again. With zero, each write costs one more lookup, and readers look
+    /// up even values that were just written.
     pub recent_bytes: usize,
-    /// Most versions of a column that lie in one entry, in groups of
-    /// [`NewestFirst`](bigtable::Layout::NewestFirst). The more, the fewer entries a run of writes
-    /// makes, and the more each of them copies. One has each version in an entry of its own.
+    /// The most versions of a column in one entry, in groups of
+    /// [`NewestFirst`](bigtable::Layout::NewestFirst). With more versions, a run of writes
+    /// makes fewer entries, and each write copies more. With 1, each version has its own
+    /// entry.
     pub pack_versions_max: usize,
-    /// Most bytes of an entry of several versions, at most 1,022. Larger versions have their own.
+    /// The most bytes in an entry of several versions, at most 1,022. A larger version has its
+    /// own entry.
     pub pack_bytes_max: usize,
-    /// Most rows that are committed as one batch, with one sync. One commits each by itself.
+    /// The most rows that are committed as one batch, with one sync. With 1, each row is
+    /// committed by itself.
     pub group_rows_max: usize,
-    /// Names of tables that are written on when the disk is almost full, for as long as the last of
-    /// the reserve lasts: small records that others depend on in order to read or to clean up.
+    /// Names of tables that accept small writes even when the disk is almost full, until the
+    /// reserve is used up. Choose tables with small records that other clients need in order
+    /// to read or to clean up.
     pub upkeep_tables: Vec<String>,
 }
 

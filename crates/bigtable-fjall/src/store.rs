@@ -1,4 +1,5 @@
-//! The store: opening, tables, the floor, closing.
+//! Implements the store: it opens, closes and drops tables, keeps the floor, and commits
+//! changes of several rows.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,8 +27,8 @@ use crate::waits::may_wait;
 
 /// A store in a directory of the local file system.
 ///
-/// One process at a time has it open. It is closed when the store and all of its tables are
-/// dropped, or with [`close`](FjallStore::close).
+/// Only one process at a time can have the directory open. The store is closed when the store
+/// and all of its tables are dropped, or with [`close`](FjallStore::close).
 ///
 /// ```
 /// use bigtable::{Error, Layout, LocalityGroup, Store, TableSchema};
@@ -50,14 +51,17 @@ pub struct FjallStore {
 }
 
 impl FjallStore {
-    /// Opens the store in `dir`, creating directory and store if they are not there. This blocks,
-    /// for as long as the journal is: in an async program call it where blocking is allowed.
+    /// Opens the store in `dir`, and creates the directory and the store if they do not exist.
+    /// This blocks for a time that grows with the length of the journal. In an async program,
+    /// call it where blocking is allowed.
     ///
     /// # Errors
-    /// [`Error::InUse`] if another process has the directory open. [`Error::Files`] if the
-    /// directory is something else than a store, is of a newer format, is damaged, or cannot be
-    /// read or written; it says what to do. Opening a damaged store changes nothing in its
-    /// directory.
+    /// [`Error::InUse`] if another process has the directory open. [`Error::Files`] in the
+    /// following cases; the error says what to do:
+    /// * The directory holds something other than a store.
+    /// * The store is of another format, or damaged. Opening a damaged store changes nothing
+    ///   in its directory.
+    /// * The directory cannot be read or written.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<FjallStore> {
         let dir = dir.as_ref();
         let mut directory = Directory::open(dir)?;
@@ -79,16 +83,16 @@ impl FjallStore {
         Ok(FjallStore { running: Arc::new(Running::start(engine, recovery, restarted)?) })
     }
 
-    /// Closes the store under all of its handles. Requests that are in flight are done first. From
-    /// then on every request fails with [`Error::Files`], and the directory may be opened again,
-    /// here or in another process. Closing a store that is closed does nothing.
+    /// Closes the store under all of its handles, after the requests in flight are done. From
+    /// then on every request fails with [`Error::Files`]. The directory may then be opened
+    /// again, in this or another process. Closing a closed store does nothing.
     ///
-    /// The store writes its buffers out, unless they are small: for large ones that takes seconds,
-    /// 60 at most. The next opening then has no journal to read. A store that is dropped without
-    /// this loses nothing, but leaves its journal to the next opening.
+    /// The store writes its buffers out, unless they are small. For large buffers this takes
+    /// seconds, 60 at most. The next opening then has no journal to read. A store that is
+    /// dropped without `close` loses nothing, but leaves its journal to the next opening.
     ///
-    /// This blocks, for as long as the disk takes: in an async program call it where blocking is
-    /// allowed.
+    /// This blocks for as long as the disk takes. In an async program, call it where blocking
+    /// is allowed.
     ///
     /// ```
     /// use bigtable::Store;
@@ -104,37 +108,37 @@ impl FjallStore {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Halted`] if a request does not come to its end; the directory then stays locked
-    /// until it does.
+    /// [`Error::Halted`] if a request does not end. The directory then stays locked until the
+    /// request ends.
     pub fn close(&self) -> Result<()> {
         self.running.close()
     }
 
-    /// Whether the machine was started again since the store last left changes unsynced: some that
-    /// were acknowledged under [`Syncing::MayBeLost`](bigtable::Syncing::MayBeLost) may be gone.
-    /// Every opening says so until one was followed by
-    /// [`acknowledge_restart`](FjallStore::acknowledge_restart).
+    /// Whether the machine was restarted since the store last left changes unsynced. Then some
+    /// changes that were acknowledged under
+    /// [`Syncing::MayBeLost`](bigtable::Syncing::MayBeLost) may be gone. Every opening reports
+    /// this until [`acknowledge_restart`](FjallStore::acknowledge_restart) is called.
     pub fn restarted(&self) -> bool {
         self.running.restarted
     }
 
-    /// Says that [`Syncing::SILENCE`](bigtable::Syncing::SILENCE) has passed since the store was
-    /// opened: the next opening reports a restart of the machine only if there was another one.
-    /// This blocks, for a sync of the directory.
+    /// Confirms that [`Syncing::SILENCE`](bigtable::Syncing::SILENCE) has passed since the
+    /// store was opened. The next opening then reports only a later restart of the machine.
+    /// This blocks for a sync of the directory.
     ///
     /// # Errors
-    /// [`Error::Files`] if the file `RESTARTED` cannot be removed; the next opening then reports
-    /// the restart again.
+    /// [`Error::Files`] if the file `RESTARTED` cannot be removed. The next opening then
+    /// reports the restart again.
     pub fn acknowledge_restart(&self) -> Result<()> {
         let path = &self.running.path;
         let removed = opening::acknowledge_restart(path);
         removed.map_err(|e| fault::io(path, "acknowledging that the machine was started again", &e))
     }
 
-    /// As [`Store::open_table`], and returns the table with all it can do.
+    /// Like [`Store::open_table`], but returns the table with its full interface.
     ///
     /// # Errors
-    /// Those of [`Store::open_table`].
+    /// The errors of [`Store::open_table`].
     pub async fn open_fjall_table(&self, name: &str, schema: &TableSchema) -> Result<FjallTable> {
         check_table_name(name)?;
         schema.check()?;
@@ -146,7 +150,8 @@ impl FjallStore {
             });
             let (generation, info) = opened.await?;
             let slot = running.with(&running.open, |engine, ()| {
-                // A table of an engine that was closed meanwhile is of no use.
+                // The slot must belong to the engine that opened the table. If the engine was
+                // replaced meanwhile, open the table again.
                 let same = engine.generation == generation;
                 Ok(same.then(|| running.slot(engine, info.clone())))
             })?;
@@ -156,20 +161,21 @@ impl FjallStore {
         }
     }
 
-    /// Removes a table with all its cells, if it is there; it must have been opened since the store
-    /// was. Handles of it are of no use any more. A crash may leave some of the cells: repeat.
+    /// Removes a table with all its cells, if it exists. The table must have been opened since
+    /// the store was opened. Handles of the table fail from then on. A crash may leave some of
+    /// the cells; then call this again.
     ///
-    /// This blocks, for as long as the table is large.
+    /// This blocks for a time that grows with the size of the table.
     ///
     /// # Errors
-    /// `InvalidRequest` if the table is there but was not opened, `Unknown` when it may be there in
-    /// part, and those of any mutation.
+    /// `InvalidRequest` if the table exists but was not opened. `Unknown` if part of it may
+    /// still exist. Otherwise the errors of any mutation.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         self.running.with(&self.running.open, |engine, ()| drop_table(engine, name))
     }
 
-    /// The schema that a table was created with. Bounds of in-memory groups are not stored: the
-    /// schema has none.
+    /// The schema that a table was created with. Its in-memory groups have no bounds, because
+    /// bounds are not stored.
     pub(crate) fn stored_schema(&self, name: &str) -> Result<TableSchema> {
         self.running.with(&self.running.open, |engine, ()| {
             let _lead = engine.wait_to_lead()?;
@@ -178,31 +184,33 @@ impl FjallStore {
         })
     }
 
-    /// What this opening cut off the end of the journal, if anything. The file `RECOVERIES` in the
-    /// store's directory keeps the reports of earlier openings.
+    /// The report on the bytes that this opening cut off the end of the journal, if it cut
+    /// any. The file `RECOVERIES` in the store's directory keeps the reports of earlier
+    /// openings.
     pub fn recovery(&self) -> Option<&Recovery> {
         self.running.recovery.as_ref()
     }
 
-    /// How the store was opened.
+    /// The options with which the store was opened.
     pub fn options(&self) -> &Options {
         &self.running.options
     }
 
-    /// Where the store is.
+    /// The store's directory.
     pub fn directory(&self) -> &Path {
         &self.running.path
     }
 
-    /// Whether the store takes writes; it looks at the disk for that.
+    /// Whether the store takes writes. This looks at the free space of the disk.
     pub fn condition(&self) -> Condition {
-        // What it finds is in the condition.
+        // The result is ignored here, because `try_growth` also stores it in the condition.
         let _ = self.running.with(&self.running.open, |engine, ()| admission::try_growth(engine));
         self.running.condition.get()
     }
 
-    /// Waits until the store is in another condition than this one, as far as requests find out:
-    /// while none come, only [`condition`](FjallStore::condition) does.
+    /// Waits until the store's condition differs from `known`. Requests discover changes of
+    /// the condition. While there are no requests, only calls of
+    /// [`condition`](FjallStore::condition) do.
     pub async fn other_condition_than(&self, known: &Condition) -> Condition {
         self.running.condition.other_than(known).await
     }
@@ -224,7 +232,7 @@ impl Store for FjallStore {
 
     fn floor(&self) -> Timestamp {
         let floor = self.running.with(&self.running.open, |engine, ()| Ok(engine.floor()));
-        // Nothing can be read of a store that has halted.
+        // The value does not matter: a halted store answers no reads.
         floor.unwrap_or(Timestamp::ZERO)
     }
 
@@ -251,7 +259,7 @@ impl Store for FjallStore {
     async fn reclaim(&self) -> Result<()> {
         let running = &self.running;
         let reply = running.with(&running.open, |engine, ()| running.reclaiming.start(engine))?;
-        // Dropped without a word: the store is closing.
+        // The reply is dropped without a value only while the store closes.
         reply.await.unwrap_or(Ok(()))
     }
 

@@ -1,4 +1,4 @@
-//! The trait `Table` on an open store.
+//! Implements the trait `Table` on an open store.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,9 +22,9 @@ use crate::read::glance::glance;
 use crate::read::row::read_row;
 use crate::read::scan::{bounds, last_row, scan};
 
-/// A table of a [`FjallStore`](crate::FjallStore), with what the trait [`Table`] does not have:
-/// [edits](FjallTable::edit_row) and [walking backwards](FjallTable::last_row). Keeps the store
-/// open.
+/// A table of a [`FjallStore`](crate::FjallStore). In addition to the trait [`Table`] it has
+/// [edits](FjallTable::edit_row) and [reading backwards](FjallTable::last_row). It keeps the
+/// store open.
 ///
 /// See [`RowEdit`] for an example.
 #[derive(Clone)]
@@ -40,19 +40,20 @@ impl std::fmt::Debug for FjallTable {
 }
 
 impl FjallTable {
-    /// Changes one row as a decision says that sees the row, in one atomic step.
+    /// Changes one row in one atomic step, as decided by a function that sees the row.
     ///
     /// # Errors
-    /// As [`Table::mutate_row`].
+    /// The errors of [`Table::mutate_row`].
     pub async fn edit_row(&self, edit: RowEdit) -> Result<()> {
         edit.check(&self.slot.schema)?;
         self.matched(self.begin(Request::Edit(edit))?).await.map(|_| ())
     }
 
-    /// Edits several rows; each edit is atomic by itself and has its own result, in their order.
+    /// Edits several rows. Each edit is atomic by itself and has its own result, in the order
+    /// of `edits`.
     ///
     /// # Errors
-    /// Each result's are those of [`edit_row`](FjallTable::edit_row).
+    /// Each result has the errors of [`edit_row`](FjallTable::edit_row).
     pub async fn edit_rows(&self, edits: Vec<RowEdit>) -> Vec<Result<()>> {
         let checks: Vec<_> = edits.iter().map(|edit| edit.check(&self.slot.schema)).collect();
         let mut check = checks.iter();
@@ -64,26 +65,26 @@ impl FjallTable {
         checks.into_iter().map(|check| check.and_then(|()| outcome())).collect()
     }
 
-    /// Has writes to this table go on in the last of the disk, as those to
+    /// Lets writes to this table use the last part of the disk, like writes to the tables in
     /// [`Options::upkeep_tables`](crate::Options::upkeep_tables).
     pub fn set_upkeep(&self) {
         let set = |_: &Arc<Engine>, info: &Arc<TableInfo>| {
             info.upkeep.store(true, Ordering::Relaxed);
             Ok(())
         };
-        // A store that has halted writes nothing.
+        // An error means that the store has halted, so it takes no writes at all.
         let _ = self.store.with(&self.slot.open, set);
     }
 
-    /// The key of the last row in the range that has a cell, for walking backwards.
+    /// Returns the key of the last row in the range that has a cell, for reading backwards.
     ///
     /// # Errors
-    /// As [`Table::read_row`].
+    /// The errors of [`Table::read_row`].
     pub fn last_row(&self, range: &RowRange) -> Result<Option<RowKey>> {
         self.store.with(&self.slot.open, |engine, info| last_row(engine, info, range))
     }
 
-    /// Gives one request to the committer of an engine; returns the engine's generation.
+    /// Passes one request to the committer of an engine. Also returns the engine's generation.
     fn begin(&self, request: Request) -> Result<(u64, Begun)> {
         let mut request = Some(request);
         self.store.with(&self.slot.open, |engine, info| {
@@ -92,12 +93,12 @@ impl FjallTable {
         })
     }
 
-    /// Waits for a request; returns whether its predicate held.
+    /// Waits for the outcome of a request. Returns whether its predicate held.
     async fn matched(&self, (of, begun): (u64, Begun)) -> Result<bool> {
         self.store.answer(of, begun.outcome().await).map(matched)
     }
 
-    /// Commits several requests; returns whether each one's predicate held.
+    /// Commits several requests. Returns for each whether its predicate held.
     async fn commit_all(&self, requests: Vec<Request>) -> Vec<Result<bool>> {
         let mut outcomes = Vec::with_capacity(requests.len());
         let mut requests = requests.into_iter().peekable();
@@ -121,7 +122,7 @@ impl FjallTable {
         outcomes
     }
 
-    /// What is behind the handle now.
+    /// The engine and the table that the handle uses now.
     #[cfg(test)]
     pub(crate) fn opened(&self) -> (Arc<Engine>, Arc<TableInfo>) {
         let opened =
@@ -129,7 +130,7 @@ impl FjallTable {
         opened.expect("the store is open")
     }
 
-    /// Waits for changes of several rows whose timestamp a reader of these may be too late for.
+    /// Waits for a pending group whose commit timestamp may be visible to this reader.
     async fn wait_for_pending(
         &self,
         select: &Selection,
@@ -141,7 +142,7 @@ impl FjallTable {
             Ok(bounds.take().and_then(|bounds| engine.pending.end_of_group(s, || bounds(info))))
         });
         if let Ok(Some(end)) = found {
-            // It ends with an error, which says no more than that the group has ended.
+            // The wait always ends with an error, which only means that the group has ended.
             let _ = end.await;
         }
     }

@@ -1,12 +1,12 @@
-//! Where a thread of the store may have to wait: for the disk, for time to pass, or for a lock that
-//! another thread holds meanwhile.
+//! Marks the places where a thread of the store may have to wait. It waits for the disk, for
+//! time to pass, or for a lock of another thread.
 //!
-//! No future of the store comes to such a place: a thread that polls futures has other tasks to
-//! run. The committer's thread comes there, the thread that gives space back, and callers of
-//! functions that say that they block. Each place calls [`may_wait`]; where tests count, it notes
-//! the place if a watched thread has come there.
+//! No future of the store reaches such a place, because a thread that polls futures has other
+//! tasks to run. Three kinds of threads may reach one: the committer thread, the thread that
+//! gives space back, and callers of functions documented to block. Each place calls
+//! [`may_wait`]. With the feature `count-waits`, that call records the place for tests.
 
-/// The present thread may have to wait here.
+/// Marks that the current thread may have to wait here.
 #[inline]
 pub(crate) fn may_wait(place: &'static str) {
     #[cfg(feature = "count-waits")]
@@ -15,17 +15,17 @@ pub(crate) fn may_wait(place: &'static str) {
     let _ = place;
 }
 
-/// For tests: the places that watched threads have come to.
+/// For tests: records the places that watched threads have reached.
 #[cfg(feature = "count-waits")]
 pub mod counted {
     use std::cell::RefCell;
 
     thread_local! {
-        /// Of this thread, while it is watched.
+        /// The places that this thread has reached, while it is watched.
         static PLACES: RefCell<Option<Vec<&'static str>>> = const { RefCell::new(None) };
     }
 
-    /// Does something on this thread, and returns the places that it has come to.
+    /// Runs `work` on this thread, and returns the places that it reached.
     pub fn places(work: impl FnOnce()) -> Vec<&'static str> {
         PLACES.set(Some(Vec::new()));
         work();
@@ -33,7 +33,8 @@ pub mod counted {
     }
 
     pub(super) fn note(place: &'static str) {
-        // A thread that ends may have nothing to look at any more.
+        // The thread-local value is gone while the thread ends; then there is nothing to
+        // record.
         let _ = PLACES.try_with(|places| {
             if let Some(places) = &mut *places.borrow_mut() {
                 places.push(place);

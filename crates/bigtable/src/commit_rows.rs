@@ -1,16 +1,17 @@
-//! Several rows in one step: what a store may offer beyond single rows.
+//! Defines the atomic change of several rows, which a store may offer beyond changes of single
+//! rows.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::{Error, Mutation, Probe, Result, RowKey, TableSchema, Timestamp};
 
-/// Most rows of one [`CommitRows`].
+/// The most rows of one [`CommitRows`].
 pub const COMMIT_ROWS_MAX: usize = 1000;
 
-/// A change to several rows of one store, at a timestamp that is taken while all of them are
-/// latched: all of it happens at once, or nothing (see
-/// [`Store::commit_rows`](crate::Store::commit_rows)).
+/// An atomic change of several rows of one store, see
+/// [`Store::commit_rows`](crate::Store::commit_rows). Its timestamp is taken while the store
+/// holds all the rows latched.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,24 +49,24 @@ pub const COMMIT_ROWS_MAX: usize = 1000;
 /// ```
 #[derive(Debug, Clone)]
 pub struct CommitRows {
-    /// The rows, in ascending order of table and key, none twice.
+    /// The rows, in ascending order of table and key, without duplicates.
     pub rows: Vec<CommitRow>,
-    /// Refused with [`TooOld`](Error::TooOld) unless this is at or above the store's floor. The
-    /// timestamp that [`at`](CommitRows::at) gives lies above it.
+    /// The request is refused with [`TooOld`](Error::TooOld) if this timestamp is below the
+    /// store's floor. The timestamp from [`at`](CommitRows::at) is above it.
     pub above: Timestamp,
-    /// Keys and values that will be written, in bytes, roughly: stores bound what waits and what
-    /// goes into one batch by it.
+    /// The approximate bytes of keys and values to write. Stores use it to bound the queue and
+    /// the size of a batch.
     pub bytes: usize,
-    /// Gives the timestamp, and what to write at it.
+    /// The source of the timestamp, and of the changes at that timestamp.
     pub at: Arc<dyn AtCommit>,
 }
 
 /// One row of a [`CommitRows`].
 ///
-/// See there for an example.
+/// See [`CommitRows`] for an example.
 #[derive(Debug, Clone)]
 pub struct CommitRow {
-    /// The name of the row's table, which is open.
+    /// The name of the row's table, which must be open.
     pub table: Arc<str>,
     /// The row.
     pub row: RowKey,
@@ -73,41 +74,41 @@ pub struct CommitRow {
     pub predicate: Vec<Probe>,
 }
 
-/// What a store asks of the caller while it holds the rows latched. Neither may block or come back
-/// to the store.
+/// The calls that a store makes to its caller while it holds the rows latched. They must not
+/// block, and must not call the store.
 ///
 /// See [`CommitRows`] for an example.
 pub trait AtCommit: Send + Sync + Debug {
-    /// A timestamp higher than every one that was handed out before; `None` if none is at hand,
-    /// which makes the outcome [`RowsOutcome::NoTimestamp`].
+    /// Returns a timestamp above every one that was issued before. Returns `None` if none is
+    /// available now; the outcome is then [`RowsOutcome::NoTimestamp`].
     fn timestamp(&self) -> Option<Timestamp>;
 
-    /// The changes to the row at this position.
+    /// The changes to the row at position `row` of the request.
     fn mutations(&self, row: usize, commit_ts: Timestamp) -> Vec<Mutation>;
 }
 
-/// What became of a [`CommitRows`].
+/// The outcome of a [`CommitRows`].
 ///
-/// See there for an example.
+/// See [`CommitRows`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowsOutcome {
     /// Everything is written, at this timestamp.
     Committed(Timestamp),
-    /// Nothing is: the predicate of the row at this position found a cell.
+    /// Nothing is written, because a row's predicate found a cell.
     Rejected {
-        /// The first such row.
+        /// The position of the first such row.
         row: usize,
     },
-    /// Nothing is: there was no timestamp at hand.
+    /// Nothing is written, because no timestamp was available.
     NoTimestamp,
 }
 
 impl CommitRows {
-    /// Checks limits, order and families against the schemas of the rows' tables; for those who
-    /// implement [`Store`](crate::Store).
+    /// Checks limits, the order of the rows, and their families against the schemas of their
+    /// tables. For implementations of [`Store`](crate::Store).
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] names what is wrong.
+    /// [`Error::InvalidRequest`] with the limit, the rows or the family.
     pub fn check<'a>(&self, schema_of: impl Fn(usize) -> &'a TableSchema) -> Result<()> {
         if self.rows.len() > COMMIT_ROWS_MAX {
             let rows = self.rows.len();
@@ -125,11 +126,11 @@ impl CommitRows {
         Ok(())
     }
 
-    /// What to write to the row at this position, checked; for those who implement
+    /// The changes to the row at position `row`, checked. For implementations of
     /// [`Store`](crate::Store).
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] names what is wrong.
+    /// [`Error::InvalidRequest`] with the limit or the family.
     pub fn mutations_at(
         &self,
         row: usize,

@@ -1,26 +1,28 @@
-//! The conformance suite: what every [`Store`] must do, as code.
+//! Tests the contract that every [`Store`] must fulfil: the conformance suite.
 //!
-//! A store that passes [`run`] can carry Percolator. The suite is data-driven where it can be: the
-//! same requests go to a family of each [`Layout`](crate::Layout), and to a family that spills from
-//! its first cells on, and all must answer alike.
+//! A store that passes [`run`] fulfils the contract on which Percolator relies, except for
+//! crashes (see below). Where possible, the suite sends the same requests to a family of each
+//! [`Layout`](crate::Layout), and to a family that spills from its first cells on. All must
+//! answer in the same way.
 //!
 //! # What a read may see during a mutation
 //!
-//! A read of a row sees each mutation of that row wholly or not at all, and once a mutation was
-//! acknowledged every later read sees it. There is one exception. A read copies the cells of
-//! in-memory locality groups ([`Layout::InMemory`](crate::Layout::InMemory)) first, and reads the
-//! rest of the row afterwards; and a mutation appears in the rest first, and in the in-memory
-//! groups after that, before it is acknowledged. So while a mutation is under way:
+//! A read of a row sees each mutation of the row wholly or not at all. Every read after the
+//! acknowledgement of a mutation sees the mutation. There is one exception, for in-memory
+//! locality groups ([`Layout::InMemory`](crate::Layout::InMemory)). A read copies their cells
+//! first, and reads the rest of the row afterwards. A mutation works in the opposite order: it
+//! appears in the rest first, then in the in-memory groups, and then it is acknowledged. So
+//! while a mutation is in flight:
 //!
-//! * cells on disk are those of **one** moment, for a row, and for all rows of a page;
-//! * in-memory cells may be those of an **earlier** moment than the cells on disk, **never of a
+//! * Cells on disk are as of **one** moment, for a row, and for all rows of a page.
+//! * In-memory cells may be as of an **earlier** moment than the cells on disk, **never a
 //!   later** one.
 //!
-//! For Percolator this is the harmless direction. Its commit deletes the lock (in memory) and
-//! writes the write record (on disk) in one mutation. A reader that still sees the lock reads
-//! again. A reader that missed the lock *and* the write record would break snapshot isolation, and
-//! cannot be. Predicates of conditional mutations know no exception: they see one moment, that of
-//! the mutation.
+//! For Percolator this order is harmless. A commit deletes the lock (in memory) and writes the
+//! write record (on disk) in one mutation. A reader that still sees the lock reads again. A
+//! reader that missed the lock *and* the write record would break snapshot isolation, but the
+//! order excludes that. Predicates of conditional mutations have no exception: they see one
+//! moment, that of the mutation.
 //!
 //! # Use
 //!
@@ -29,7 +31,7 @@
 //! futures::executor::block_on(bigtable::conformance::run(&store));
 //! ```
 //!
-//! or, to have one test for each case, on a store of its own:
+//! Or use one test for each case, each with a new store:
 //!
 //! ```
 //! for case in bigtable::conformance::CASES {
@@ -38,8 +40,9 @@
 //! }
 //! ```
 //!
-//! A case panics when the store breaks the contract, and says what it asked, what it got and what
-//! it should have got. Not covered, because the traits cannot show it: what survives a crash.
+//! A case panics if the store breaks the contract. The message has the request, the answer,
+//! and the expected answer. The suite does not cover crashes, because the traits offer no way
+//! to cause one.
 
 mod bounds;
 mod conditional;
@@ -71,18 +74,18 @@ pub struct Case {
 }
 
 impl Case {
-    /// Its name: unique, of the form `topic::what`.
+    /// The case's name: unique, of the form `topic::what`.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Whether it starts threads that block on the store's futures. A store whose futures need the
-    /// runtime of the calling thread cannot run these cases.
+    /// Whether the case starts threads that block on the store's futures. A store whose
+    /// futures need the runtime of the calling thread cannot run such a case.
     pub const fn starts_threads(&self) -> bool {
         self.threads
     }
 
-    /// Runs the case. It opens tables of its own, which must not be there yet, and may raise the
+    /// Runs the case. It opens tables of its own, which must not exist yet, and may raise the
     /// floor.
     ///
     /// # Panics
@@ -92,7 +95,7 @@ impl Case {
     }
 }
 
-/// Runs every case, one after another on the same store, which must be new.
+/// Runs every case, one after the other, on the same store. The store must be new.
 ///
 /// # Panics
 /// If the store breaks the contract.

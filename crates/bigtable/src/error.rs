@@ -1,4 +1,4 @@
-//! What can go wrong with a store, named by what the caller does next.
+//! Defines the errors of a store, one for each reaction of the caller.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::Timestamp;
 /// The result of a store operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a store operation failed.
+/// The reason why a store operation failed.
 ///
 /// ```
 /// use bigtable::{Error, Timestamp};
@@ -17,8 +17,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request is at or below the store's garbage collection floor: begin again with a new
-    /// timestamp.
+    /// The request's timestamp is below the store's garbage collection floor. Begin again with
+    /// a new timestamp.
     #[error("timestamp {asked} is below the store's floor {floor}: begin again")]
     TooOld {
         /// The timestamp of the request.
@@ -26,24 +26,24 @@ pub enum Error {
         /// The store's floor.
         floor: Timestamp,
     },
-    /// A bounded in-memory locality group is full and nothing was applied: wait and repeat.
+    /// A bounded in-memory locality group is full, and nothing was applied. Wait, then repeat.
     #[error(
         "locality group {group} holds its {cells_max} cells: wait for it to drain, then repeat"
     )]
     Overloaded {
         /// The full group.
         group: String,
-        /// Its bound.
+        /// The group's bound.
         cells_max: usize,
     },
-    /// The store cannot answer now and nothing was applied: repeat.
+    /// The store cannot answer now, and nothing was applied. Repeat the request.
     #[error("the store is unavailable ({why}): repeat")]
     Unavailable {
-        /// What happened.
+        /// The cause, in words.
         why: String,
     },
-    /// The disk under the store has too little free space, and nothing was applied. Reads go on.
-    /// Free some space: the store then writes again by itself, without being opened again.
+    /// The disk under the store has too little free space, and nothing was applied. Reads
+    /// continue. Free some space; the store then accepts writes again without being reopened.
     #[error(
         "{}: the disk is full: {free} bytes are free, and a write needs {wanted}; nothing was applied, \
          and reads go on\n  help: free some space on this file system; writes then resume by \
@@ -52,22 +52,25 @@ pub enum Error {
     Full {
         /// The store's directory.
         dir: PathBuf,
-        /// Free bytes of its file system.
+        /// Free bytes of the store's file system.
         free: u64,
-        /// Free bytes that it takes to write.
+        /// Free bytes that a write needs.
         wanted: u64,
     },
-    /// The mutation may or may not have been applied, or may yet be: read before going on.
+    /// The mutation may have been applied, or may still be applied later. Read before you
+    /// continue.
     #[error("the outcome of the mutation is unknown ({why}): read before going on")]
     Unknown {
-        /// What happened.
+        /// The cause, in words.
         why: String,
     },
-    /// The request breaks a limit or names something the table does not have; nothing was applied.
+    /// The request breaks a limit, or names something that the table does not have. Nothing
+    /// was applied.
     #[error("invalid request: {0}")]
     InvalidRequest(String),
-    /// The disk failed, and the store cannot say what it holds: nothing is answered any more. Open
-    /// the store anew, in a new process; what was acknowledged is there, and what failed may be.
+    /// The disk failed, and the store cannot determine the disk's content. It answers nothing
+    /// any more. Open the store again, in a new process. Acknowledged changes are in it;
+    /// failed changes may be.
     #[error(
         "{}: the store has halted: {problem}\n  help: check the disk, then open the store again",
         dir.display()
@@ -75,10 +78,10 @@ pub enum Error {
     Halted {
         /// The store's directory.
         dir: PathBuf,
-        /// What happened.
+        /// The failure, in words.
         problem: String,
     },
-    /// Another process has the store's directory open, or this one has it open already.
+    /// Another process, or this one, already has the store's directory open.
     #[error(
         "{}: another process has this directory open\n  help: stop that process, or choose \
          another directory",
@@ -93,25 +96,26 @@ pub enum Error {
     Files {
         /// The file or directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem, in words.
         problem: String,
-        /// What to do about it.
+        /// The remedy.
         remedy: String,
     },
 }
 
 impl Error {
-    /// [`Error::InvalidRequest`] in short.
+    /// Short for [`Error::InvalidRequest`].
     pub fn invalid(what: impl Into<String>) -> Self {
         Error::InvalidRequest(what.into())
     }
 
-    /// Whether the same request may succeed later, and certainly was not applied now.
+    /// Whether the request was certainly not applied, and may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Overloaded { .. } | Error::Unavailable { .. } => true,
-            // The floor never goes back; a full disk stays full until somebody acts, so its error
-            // goes to the caller at once; an unknown outcome must be read first; the rest is wrong.
+            // The floor never goes back. A full disk stays full until an operator acts, so the
+            // caller gets the error at once. An unknown outcome must be read first. The other
+            // errors are permanent.
             Error::TooOld { .. }
             | Error::Full { .. }
             | Error::Unknown { .. }

@@ -1,37 +1,37 @@
-//! A read of one column's newest version, without waiting and without the lists that a row is made
-//! of.
+//! Defines glances: reads of one column's newest version that never wait and build no row.
 
 use bytes::Bytes;
 
 use crate::{Family, Result, Row, RowKey, Selection, TableSchema, TimeRange, Timestamp};
 
-/// A column to glance at: its newest version in `family` at or below `s`, unless it has a version
-/// at or below `s` in `guard`. Of a transaction's column these are its write records and its locks.
+/// A glance at a column: its newest version in `family` at or below `s`. The glance shows
+/// nothing if the column has a version at or below `s` in `guard`. For a column of a
+/// transaction, `family` holds the write records, and `guard` the locks.
 ///
 /// See [`Table::glance`](crate::Table::glance) for an example.
 #[derive(Debug, Clone, Copy)]
 pub struct Glance<'a> {
     /// The row.
     pub row: &'a RowKey,
-    /// The column, in both families.
+    /// The column's qualifier, in both families.
     pub qualifier: &'a [u8],
-    /// Where its newest version is looked for.
+    /// The family whose newest version is returned.
     pub family: &'a Family,
-    /// Where it must have none.
+    /// The family that must have no version.
     pub guard: &'a Family,
-    /// The snapshot that is read, as [`Selection::above`] says.
+    /// The snapshot to read, see [`Selection::above`].
     pub s: Timestamp,
 }
 
-/// What a glance shows.
+/// The result of a glance.
 ///
 /// See [`Table::glance`](crate::Table::glance) for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Glanced {
-    /// Nothing: there is something in `guard`, a change is under way, or the store has to be asked.
-    /// A [`read_row`](crate::Table::read_row) tells.
+    /// No result: `guard` has a version, a change is in flight, or only a remote store knows.
+    /// Call [`read_row`](crate::Table::read_row).
     Nothing,
-    /// That there is no version.
+    /// The column has no version.
     Absent,
     /// The newest version.
     Newest(Timestamp, Bytes),
@@ -41,14 +41,14 @@ impl Glance<'_> {
     /// Checks the row's key, and the families against the table's schema.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`](crate::Error::InvalidRequest) names what is wrong.
+    /// [`Error::InvalidRequest`](crate::Error::InvalidRequest) with the key or the family.
     pub fn check(&self, schema: &TableSchema) -> Result<()> {
         self.row.check()?;
         schema.check_family(self.family)?;
         schema.check_family(self.guard)
     }
 
-    /// What a read would have to select for the same.
+    /// The selection of a read with the same result.
     pub fn selection(&self) -> Selection {
         let (qualifier, time) = (Bytes::copy_from_slice(self.qualifier), TimeRange::up_to(self.s));
         Selection::default()
@@ -57,7 +57,7 @@ impl Glance<'_> {
             .column(self.family.clone(), qualifier, time, 1)
     }
 
-    /// What a row shows that was read by [`Glance::selection`].
+    /// Derives the result from a row that was read by [`Glance::selection`].
     pub fn of(&self, row: Row) -> Glanced {
         if row.cells.iter().any(|cell| cell.family == *self.guard) {
             return Glanced::Nothing;

@@ -1,15 +1,16 @@
-//! Stores and tables that stand before others, and change some of what these do.
+//! Lets a store or a table wrap another one, and change only some of its methods.
 //!
-//! A wrapper says what lies beneath it and names the methods that it changes. Every other method
-//! goes to what lies beneath, those that have a default in [`Store`] and [`Table`] included. A
-//! wrapper that forwards by hand and misses one of these takes a capability away from the store,
-//! and no compiler says so.
+//! A wrapper names the wrapped value and overrides methods. Every other method goes to the
+//! wrapped value, including those with a default in [`Store`] and [`Table`]. A wrapper that
+//! forwards by hand can miss one of these. It then hides a capability of the store, and no
+//! compiler reports that.
 //!
-//! The reverse is as easy to miss: who changes
-//! [`check_and_mutate_row`](TableLayer::check_and_mutate_row) and means all conditional mutations
-//! changes [`check_and_mutate_rows`](TableLayer::check_and_mutate_rows) as well, and so with
-//! [`read_row`](TableLayer::read_row), [`read_rows`](TableLayer::read_rows) and
-//! [`glance`](TableLayer::glance).
+//! The opposite mistake is as easy. Several methods do the same work, so override all methods
+//! of a group:
+//! * [`check_and_mutate_row`](TableLayer::check_and_mutate_row) and
+//!   [`check_and_mutate_rows`](TableLayer::check_and_mutate_rows)
+//! * [`read_row`](TableLayer::read_row), [`read_rows`](TableLayer::read_rows) and
+//!   [`glance`](TableLayer::glance)
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::{
     RowMutation, RowRange, RowsOutcome, Selection, Store, Table, TableSchema, Timestamp,
 };
 
-/// A [`Store`] before another one.
+/// A [`Store`] that wraps another one.
 ///
 /// ```
 /// use bigtable::layer::StoreLayer;
@@ -47,10 +48,10 @@ use crate::{
 /// assert!(!store.locality_groups(), "all else is as beneath");
 /// ```
 pub trait StoreLayer: Send + Sync + Debug {
-    /// The store beneath.
+    /// The wrapped store.
     fn inner(&self) -> &dyn Store;
 
-    /// How a request to the store beneath is carried out: as it is.
+    /// Carries out a request to the wrapped store. The default changes nothing.
     fn through<T: Send>(
         &self,
         request: impl Future<Output = T> + Send,
@@ -58,12 +59,13 @@ pub trait StoreLayer: Send + Sync + Debug {
         request
     }
 
-    /// The table that callers get for an open one: that table itself.
+    /// Returns the table to give to callers for an opened one. The default returns it
+    /// unchanged.
     fn table(&self, table: Arc<dyn Table>) -> Arc<dyn Table> {
         table
     }
 
-    /// As [`Store::open_table`]; the table is what [`table`](StoreLayer::table) makes of it.
+    /// Like [`Store::open_table`]; the result passes through [`table`](StoreLayer::table).
     fn open_table(
         &self,
         name: &str,
@@ -75,43 +77,44 @@ pub trait StoreLayer: Send + Sync + Debug {
         }
     }
 
-    /// As [`Store::table_names`].
+    /// See [`Store::table_names`].
     fn table_names(&self) -> impl Future<Output = Result<Vec<String>>> + Send {
         self.through(self.inner().table_names())
     }
 
-    /// As [`Store::floor`].
+    /// See [`Store::floor`].
     fn floor(&self) -> Timestamp {
         self.inner().floor()
     }
 
-    /// As [`Store::raise_floor`].
+    /// See [`Store::raise_floor`].
     fn raise_floor(&self, floor: Timestamp) -> impl Future<Output = Result<()>> + Send {
         self.through(self.inner().raise_floor(floor))
     }
 
-    /// As [`Store::sync`].
+    /// See [`Store::sync`].
     fn sync(&self) -> impl Future<Output = Result<()>> + Send {
         self.through(self.inner().sync())
     }
 
-    /// As [`Store::reclaim`].
+    /// See [`Store::reclaim`].
     fn reclaim(&self) -> impl Future<Output = Result<()>> + Send {
         self.through(self.inner().reclaim())
     }
 
-    /// As [`Store::commits_rows`].
+    /// See [`Store::commits_rows`].
     fn commits_rows(&self) -> bool {
         self.inner().commits_rows()
     }
 
-    /// As [`Store::commit_rows`].
+    /// See [`Store::commit_rows`].
     fn commit_rows(&self, request: CommitRows) -> impl Future<Output = Result<RowsOutcome>> + Send {
         self.through(self.inner().commit_rows(request))
     }
 
-    /// As [`Store::try_commit_rows`]. Who changes [`commit_rows`](StoreLayer::commit_rows) gives
-    /// the request back here, or changes this as well.
+    /// See [`Store::try_commit_rows`]. If you override
+    /// [`commit_rows`](StoreLayer::commit_rows), also override this method, for example to
+    /// return the request.
     fn try_commit_rows(
         &self,
         request: CommitRows,
@@ -119,22 +122,22 @@ pub trait StoreLayer: Send + Sync + Debug {
         self.inner().try_commit_rows(request)
     }
 
-    /// As [`Store::locality_groups`].
+    /// See [`Store::locality_groups`].
     fn locality_groups(&self) -> bool {
         self.inner().locality_groups()
     }
 
-    /// As [`Store::request_life_max`].
+    /// See [`Store::request_life_max`].
     fn request_life_max(&self) -> Option<Duration> {
         self.inner().request_life_max()
     }
 
-    /// As [`Store::limits`].
+    /// See [`Store::limits`].
     fn limits(&self) -> Limits {
         self.inner().limits()
     }
 
-    /// As [`Store::pressure`].
+    /// See [`Store::pressure`].
     fn pressure(&self) -> f64 {
         self.inner().pressure()
     }
@@ -198,7 +201,7 @@ impl<L: StoreLayer> Store for L {
     }
 }
 
-/// A [`Table`] before another one.
+/// A [`Table`] that wraps another one.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -242,10 +245,10 @@ impl<L: StoreLayer> Store for L {
 /// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 pub trait TableLayer: Send + Sync + Debug {
-    /// The table beneath.
+    /// The wrapped table.
     fn inner(&self) -> &dyn Table;
 
-    /// How a request to the table beneath is carried out: as it is.
+    /// Carries out a request to the wrapped table. The default changes nothing.
     fn through<T: Send>(
         &self,
         request: impl Future<Output = T> + Send,
@@ -253,12 +256,12 @@ pub trait TableLayer: Send + Sync + Debug {
         request
     }
 
-    /// As [`Table::name`].
+    /// See [`Table::name`].
     fn name(&self) -> &str {
         self.inner().name()
     }
 
-    /// As [`Table::read_row`].
+    /// See [`Table::read_row`].
     fn read_row(
         &self,
         row: &RowKey,
@@ -267,12 +270,12 @@ pub trait TableLayer: Send + Sync + Debug {
         async move { self.through(self.inner().read_row(row, select)).await }
     }
 
-    /// As [`Table::glance`].
+    /// See [`Table::glance`].
     fn glance(&self, at: Glance<'_>) -> Result<Glanced> {
         self.inner().glance(at)
     }
 
-    /// As [`Table::read_rows`].
+    /// See [`Table::read_rows`].
     fn read_rows(
         &self,
         rows: &[RowKey],
@@ -281,7 +284,7 @@ pub trait TableLayer: Send + Sync + Debug {
         async move { self.through(self.inner().read_rows(rows, select)).await }
     }
 
-    /// As [`Table::scan`].
+    /// See [`Table::scan`].
     fn scan(
         &self,
         range: &RowRange,
@@ -291,12 +294,12 @@ pub trait TableLayer: Send + Sync + Debug {
         async move { self.through(self.inner().scan(range, select, limit)).await }
     }
 
-    /// As [`Table::mutate_row`].
+    /// See [`Table::mutate_row`].
     fn mutate_row(&self, request: RowMutation) -> impl Future<Output = Result<()>> + Send {
         self.through(self.inner().mutate_row(request))
     }
 
-    /// As [`Table::check_and_mutate_row`].
+    /// See [`Table::check_and_mutate_row`].
     fn check_and_mutate_row(
         &self,
         request: ConditionalMutation,
@@ -304,7 +307,7 @@ pub trait TableLayer: Send + Sync + Debug {
         self.through(self.inner().check_and_mutate_row(request))
     }
 
-    /// As [`Table::check_and_mutate_rows`].
+    /// See [`Table::check_and_mutate_rows`].
     fn check_and_mutate_rows(
         &self,
         requests: Vec<ConditionalMutation>,
@@ -312,7 +315,7 @@ pub trait TableLayer: Send + Sync + Debug {
         self.through(self.inner().check_and_mutate_rows(requests))
     }
 
-    /// As [`Table::tablets`].
+    /// See [`Table::tablets`].
     fn tablets(&self) -> impl Future<Output = Result<Vec<RowRange>>> + Send {
         self.through(self.inner().tablets())
     }

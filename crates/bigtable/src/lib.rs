@@ -1,9 +1,10 @@
-//! The data model of Bigtable, and what Percolator asks of a store that has it.
+//! Defines the data model of Bigtable, and the traits of a store on which Percolator runs.
 //!
-//! A **table** holds rows, sorted by key. A row holds **cells**: each is a
-//! `family:qualifier` column at a [`Timestamp`], with a value. Everything a [`Table`] does to one
-//! row is atomic; nothing spans two rows, unless a store offers [`Store::commit_rows`]. That is the
-//! whole contract that Percolator builds cross-row transactions upon (paper section 2.1).
+//! A **table** holds rows, sorted by key. A row holds **cells**. A cell is a version of a
+//! `family:qualifier` column at a [`Timestamp`], with a value. Each operation of a [`Table`]
+//! on one row is atomic. No operation spans two rows, unless a store offers
+//! [`Store::commit_rows`]. Percolator builds its cross-row transactions on this contract alone
+//! (paper section 2.1).
 //!
 //! ```text
 //!   Store  --open_table(name, schema)-->  Table
@@ -14,14 +15,19 @@
 //!          --commit_rows-->  several rows in one step, where the store can
 //! ```
 //!
-//! Families belong to **locality groups** ([`TableSchema`]): a scan of one group does not pay for
-//! the cells of another, and a group may be served from memory. [`MemoryStore`] keeps everything in
-//! ordered maps; the crate `bigtable-fjall` keeps it on disk. [`conformance`] is the suite that
-//! any implementation can run; it also states what a reader may see during a mutation. [`layer`]
-//! is for stores that stand before another one and change a few of its methods.
+//! Families belong to **locality groups** ([`TableSchema`]). A scan of one group does not pay
+//! for the cells of another, and a group may be served from memory.
 //!
-//! Not here: column families created while the table lives, server-assigned timestamps, garbage
-//! collection rules. Percolator needs none of them, and the last would break it.
+//! The crate has these parts besides the traits:
+//! * [`MemoryStore`] keeps everything in ordered maps. The crate `bigtable-fjall` stores it on
+//!   disk.
+//! * [`conformance`] is a suite of tests for any implementation. It also states what a read
+//!   may see during a mutation.
+//! * [`layer`] is for stores that wrap another store and change a few of its methods.
+//!
+//! Three parts of Bigtable are missing: new column families in an existing table, timestamps
+//! assigned by the server, and garbage collection rules. Percolator needs none of them, and
+//! garbage collection rules would break it.
 
 mod commit_rows;
 mod error;
@@ -55,9 +61,9 @@ pub use select::{ColumnSelect, Page, PageLimit, Qualifiers, RowRange, Selection}
 pub use store::{Store, TABLE_NAME_BYTES_MAX, Table, check_table_name};
 pub use timestamp::{TimeRange, Timestamp};
 
-/// Longest row key, in bytes (as Google's service has it).
+/// The longest row key, in bytes, as in Google's service.
 pub const ROW_KEY_BYTES_MAX: usize = 4 * 1024;
-/// Longest column qualifier, in bytes.
+/// The longest column qualifier, in bytes.
 pub const QUALIFIER_BYTES_MAX: usize = 16 * 1024;
-/// Largest value of one cell, in bytes.
+/// The largest value of one cell, in bytes.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;

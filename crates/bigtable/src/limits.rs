@@ -1,20 +1,20 @@
-//! The largest requests that a store takes, and how large a request is.
+//! Defines the largest requests that a store accepts, and computes the size of a request.
 //!
-//! A protocol of several steps asks before its first step whether the store will take the later
-//! ones. So a store states its limits, and sizes are upper bounds that follow from names and values
-//! alone, whatever the encoding in which the request travels.
+//! A protocol of several steps must know before its first step whether the store will accept
+//! the later ones. So a store states its limits. A request's size is an upper bound that
+//! follows from names and values alone, in any encoding.
 
 use std::fmt::Display;
 
 use crate::{ConditionalMutation, Error, Mutation, Probe, Qualifiers, Result};
 use crate::{QUALIFIER_BYTES_MAX, ROW_KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// What a mutation takes beside its names and its value, at most.
+/// The most bytes of a mutation besides its names and its value.
 const MUTATION_BYTES: usize = 48;
-/// What a probe takes beside its names and its value, at most.
+/// The most bytes of a probe besides its names and its value.
 const PROBE_BYTES: usize = 128;
 
-/// The largest requests that a store takes. `None`: there is no bound but memory.
+/// The largest requests that a store accepts. `None` means that only memory limits the value.
 ///
 /// ```
 /// use bigtable::{ConditionalMutation, Family, Limits, Mutation, Timestamp};
@@ -29,19 +29,19 @@ const PROBE_BYTES: usize = 128;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest row key, in bytes.
+    /// The longest row key, in bytes.
     pub row_key_bytes_max: usize,
-    /// Longest column qualifier, in bytes.
+    /// The longest column qualifier, in bytes.
     pub qualifier_bytes_max: usize,
-    /// Largest value of one cell, in bytes.
+    /// The largest value of one cell, in bytes.
     pub value_bytes_max: usize,
-    /// Most mutations in one request.
+    /// The most mutations in one request.
     pub mutations_max: Option<usize>,
-    /// Largest request, in bytes.
+    /// The largest request, in bytes.
     pub request_bytes_max: Option<usize>,
-    /// Longest predicate of a request that changes the row when its predicate holds, in bytes. A
-    /// longer one of another request may be evaluated coarsely: it may hold where it should not,
-    /// and the row then stays as it is.
+    /// The longest predicate, in bytes, of a request with mutations in `then`. If `then` is
+    /// empty, a store may evaluate a longer predicate coarsely: it may hold where it should
+    /// not, and the row then stays unchanged.
     pub predicate_bytes_max: Option<usize>,
 }
 
@@ -58,33 +58,33 @@ impl Default for Limits {
     }
 }
 
-/// How large a request is at most, in whatever encoding it travels.
+/// An upper bound of a request's size, in any encoding.
 ///
 /// See [`Limits`] for an example.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestSize {
-    /// Its row's key, in bytes.
+    /// The bytes of the row's key.
     pub row_key_bytes: usize,
-    /// Its longest qualifier, in bytes.
+    /// The bytes of the longest qualifier.
     pub qualifier_bytes: usize,
-    /// Its largest value, in bytes.
+    /// The bytes of the largest value.
     pub value_bytes: usize,
-    /// Its mutations, of both branches.
+    /// The number of mutations, in both branches.
     pub mutations: usize,
-    /// Keys, names, values and what stands around them, in bytes; of the predicate only if
-    /// `predicate_bytes` has it.
+    /// The bytes of keys, names, values and their framing. Includes the predicate only if
+    /// `predicate_bytes` counts it.
     pub bytes: usize,
-    /// Its predicate, in bytes, if it changes the row when the predicate holds.
+    /// The bytes of the predicate, if `then` has mutations. Otherwise zero.
     pub predicate_bytes: usize,
 }
 
 impl RequestSize {
-    /// A request for a row that has neither probes nor mutations yet.
+    /// The size of a request for a row, without probes and mutations.
     pub fn of_row(row: &[u8]) -> Self {
         RequestSize { row_key_bytes: row.len(), bytes: row.len(), ..RequestSize::default() }
     }
 
-    /// The same request with a mutation of a column of these lengths besides.
+    /// Adds a mutation of a column with these lengths.
     #[must_use]
     pub fn and_mutation(self, family: usize, qualifier: usize, value: usize) -> Self {
         RequestSize {
@@ -96,7 +96,7 @@ impl RequestSize {
         }
     }
 
-    /// The same request with a predicate of so many bytes, whose holding changes the row.
+    /// Adds a predicate of `bytes` bytes, in a request with mutations in `then`.
     #[must_use]
     pub fn and_predicate(self, bytes: usize) -> Self {
         RequestSize {
@@ -106,7 +106,7 @@ impl RequestSize {
         }
     }
 
-    /// The same request with this mutation besides.
+    /// Adds this mutation.
     #[must_use]
     pub fn and(self, mutation: &Mutation) -> Self {
         match mutation {
@@ -121,9 +121,9 @@ impl RequestSize {
 }
 
 impl Probe {
-    /// How many bytes it takes in a predicate, at most.
+    /// The most bytes that the probe takes in a predicate.
     pub fn bytes_max(&self) -> usize {
-        // A bound names it once, and a range has two.
+        // Each bound of a range contains the qualifier, and a range has two bounds.
         let qualifier = match &self.qualifiers {
             Qualifiers::All => 0,
             Qualifiers::Is(qualifier) => 2 * qualifier.len(),
@@ -134,7 +134,7 @@ impl Probe {
 }
 
 impl ConditionalMutation {
-    /// How large the request is.
+    /// The size of the request.
     pub fn size(&self) -> RequestSize {
         let row = RequestSize::of_row(self.row.as_bytes());
         let size = self.then.iter().chain(&self.otherwise).fold(row, RequestSize::and);
@@ -147,10 +147,10 @@ impl ConditionalMutation {
 }
 
 impl Limits {
-    /// Checks that the store takes a request of this size.
+    /// Checks that the store accepts a request of this size.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] names the size and the limit.
+    /// [`Error::InvalidRequest`] with the size and the limit.
     pub fn check(&self, size: RequestSize) -> Result<()> {
         let none = usize::MAX;
         within(size.row_key_bytes, self.row_key_bytes_max, "bytes of a row key")?;

@@ -1,11 +1,11 @@
-//! The in-memory store: ordered maps, nothing on disk.
+//! Implements the in-memory store: ordered maps, and nothing on disk.
 //!
-//! It is the model the other stores are held against, the store of tests and of simulations, and
-//! the fastest one. Every [`Layout`] is the same to it; of an in-memory group only the bound is
-//! observed, and [`OnFull::Spill`] has nowhere to spill to.
+//! This store is the model for other stores, the store of tests and simulations, and the
+//! fastest store. It treats every [`Layout`] in the same way. Of an in-memory group it
+//! observes only the bound, and [`OnFull::Spill`] has nothing to spill to.
 //!
-//! Invariant: one lock guards each table, a row is read or changed in one tenure of it, and the
-//! floor is compared within that tenure.
+//! Invariant: one lock guards each table. Each operation on a row runs within one hold of this
+//! lock, including the comparison with the floor.
 
 mod data;
 #[cfg(test)]
@@ -29,12 +29,12 @@ use crate::{TableSchema, Timestamp};
 
 use data::Data;
 
-/// Why a lock is never poisoned.
+/// The reason why these locks are never poisoned.
 const NO_PANIC: &str = "nothing panics while it holds a lock of the store";
 
 /// A store in memory.
 ///
-/// Opening a table of the same name again opens the same table.
+/// Opening a table with the same name again returns the same table.
 ///
 /// ```
 /// use bigtable::{Layout, LocalityGroup, MemoryStore, Store, TableSchema, Timestamp};
@@ -51,7 +51,7 @@ pub struct MemoryStore {
     shared: Arc<Shared>,
     tables: Mutex<BTreeMap<String, Arc<MemoryTable>>>,
     ungrouped: bool,
-    /// Without floors: the longest life of a request.
+    /// The longest life of a request, in a store without a floor.
     request_life_max: Option<Duration>,
 }
 
@@ -61,8 +61,8 @@ impl MemoryStore {
         MemoryStore::default()
     }
 
-    /// An empty store that says it has no locality groups, so that tests and simulations run what
-    /// is done on such stores. It is no slower.
+    /// An empty store that reports no locality groups. Tests and simulations use it to run the
+    /// code for such stores. It is not slower.
     ///
     /// ```
     /// use bigtable::{MemoryStore, Store};
@@ -73,9 +73,9 @@ impl MemoryStore {
         MemoryStore { ungrouped: true, ..MemoryStore::default() }
     }
 
-    /// The same store, saying that it has no floor and that its requests live so long at most, so
-    /// that tests and simulations run what is done on such stores. Whoever delays requests keeps to
-    /// that.
+    /// The same store, but it reports no floor, and that requests live at most
+    /// `request_life_max`. Tests and simulations use it to run the code for such stores. Code
+    /// that delays requests must observe this limit.
     ///
     /// ```
     /// use bigtable::{MemoryStore, Store};
@@ -86,8 +86,8 @@ impl MemoryStore {
         MemoryStore { request_life_max: Some(request_life_max), ..self }
     }
 
-    /// An empty store that refuses what is beyond these limits, so that tests and simulations run
-    /// what is done on such stores.
+    /// The same store, but it refuses requests beyond these limits. Tests and simulations use
+    /// it to run the code for such stores.
     ///
     /// ```
     /// use bigtable::{Limits, MemoryStore, Store};
@@ -119,7 +119,7 @@ impl MemoryStore {
     }
 }
 
-/// Locks the tables in the order of their names, decides, and writes.
+/// Locks the tables in the order of their names, evaluates the predicates, and writes.
 fn commit_rows(
     shared: &Shared,
     tables: &[Arc<MemoryTable>],
@@ -164,12 +164,12 @@ fn commit_rows(
     Ok(RowsOutcome::Committed(commit_ts))
 }
 
-/// What a request has added to the gauges so far.
+/// The cells that a request has added to the gauges so far.
 #[derive(Default)]
 struct Counted<'a>(Vec<(&'a Gauge, isize)>);
 
 impl<'a> Counted<'a> {
-    /// Counts what the mutations add to bounded groups.
+    /// Counts the cells that the mutations add to bounded groups.
     fn add(
         &mut self,
         table: &'a MemoryTable,
@@ -187,8 +187,8 @@ impl<'a> Counted<'a> {
         Ok(())
     }
 
-    /// Undoes it. Another table may have filled the gap meanwhile; then the count is briefly above
-    /// the bound.
+    /// Undoes the counting. Another table may have used the freed room meanwhile; then the
+    /// count is briefly above the bound.
     fn take_back(self) {
         for (gauge, added) in self.0 {
             gauge.cells.fetch_add(added.wrapping_neg() as usize, Ordering::SeqCst);
@@ -233,8 +233,8 @@ impl Store for MemoryStore {
         }
         self.shared.floor.fetch_max(floor.as_u64(), Ordering::SeqCst);
         for table in self.tables().values() {
-            // Whoever compared with the former floor did it within a tenure of this lock, which has
-            // ended once we had the lock ourselves.
+            // A request that saw the old floor ran within a hold of this lock. That hold has
+            // ended once we get the lock.
             drop(table.write());
         }
         Ok(())
@@ -273,7 +273,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// What the tables of a store have in common.
+/// The state that the tables of a store share.
 #[derive(Debug, Default)]
 struct Shared {
     limits: Limits,
@@ -286,7 +286,8 @@ impl Shared {
         Timestamp::new(self.floor.load(Ordering::SeqCst)).unwrap_or(Timestamp::MAX)
     }
 
-    /// To be called while the lock of the table that is read or changed is held.
+    /// Refuses a timestamp below the floor. The caller holds the lock of the table that it
+    /// reads or changes.
     fn check_floor(&self, above: Option<Timestamp>) -> Result<()> {
         let floor = self.floor();
         match above {
@@ -295,7 +296,7 @@ impl Shared {
         }
     }
 
-    /// The gauges of the schema's groups, in its order.
+    /// The gauges of the schema's groups, in the schema's order.
     fn gauges(&self, schema: &TableSchema) -> Result<Vec<Arc<Gauge>>> {
         let mut groups = self.groups.lock().expect(NO_PANIC);
         let known =
@@ -331,7 +332,7 @@ impl Gauge {
         Gauge { group: group.name.clone(), on_full, cells: AtomicUsize::new(0) }
     }
 
-    /// Counts `added` more cells, unless they would exceed a bound that refuses.
+    /// Counts `added` more cells. Refuses if they would exceed a refusing bound.
     fn add(&self, added: isize) -> Result<()> {
         let cells_max = match self.on_full {
             Some(OnFull::Refuse { cells_max }) if added > 0 => cells_max,
@@ -358,7 +359,7 @@ impl Gauge {
 struct MemoryTable {
     name: String,
     schema: TableSchema,
-    /// One for each locality group, in the schema's order.
+    /// The gauge of each locality group, in the schema's order.
     gauges: Vec<Arc<Gauge>>,
     shared: Arc<Shared>,
     data: RwLock<Data>,
@@ -373,7 +374,8 @@ impl MemoryTable {
         self.data.write().expect(NO_PANIC)
     }
 
-    /// Counts what the mutations add to bounded groups, then applies them: all or nothing.
+    /// Counts the cells that the mutations add to bounded groups, then applies the mutations:
+    /// all or none.
     fn apply(&self, data: &mut Data, row: &RowKey, mutations: &[Mutation]) -> Result<()> {
         let mut counted = Counted::default();
         if let Err(error) = counted.add(self, data, row, mutations) {

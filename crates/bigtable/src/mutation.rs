@@ -1,4 +1,4 @@
-//! What to write: mutations of one row, and the conditions they may depend on.
+//! Defines what to write: mutations of one row, and conditions for them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::{Error, Family, QUALIFIER_BYTES_MAX, Qualifiers, Result, RowKey};
 use crate::{TableSchema, TimeRange, Timestamp, VALUE_BYTES_MAX};
 
-/// One change to a row. The mutations of one request apply in their order and all at once.
+/// One change to a row. The mutations of one request apply in order and atomically.
 ///
 /// ```
 /// use bigtable::{Family, Mutation, Timestamp};
@@ -27,7 +27,7 @@ pub enum Mutation {
         /// The value.
         value: Bytes,
     },
-    /// Deletes the versions of one column that lie in `time`; none there is no error.
+    /// Deletes the versions of one column in `time`. It is no error if there are none.
     Delete {
         /// The column's family.
         family: Family,
@@ -39,7 +39,7 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// [`Mutation::Set`] in short.
+    /// Short for [`Mutation::Set`].
     pub fn set(
         family: Family,
         qualifier: impl Into<Bytes>,
@@ -49,7 +49,7 @@ impl Mutation {
         Mutation::Set { family, qualifier: qualifier.into(), timestamp, value: value.into() }
     }
 
-    /// [`Mutation::Delete`] in short.
+    /// Short for [`Mutation::Delete`].
     pub fn delete(family: Family, qualifier: impl Into<Bytes>, time: TimeRange) -> Self {
         Mutation::Delete { family, qualifier: qualifier.into(), time }
     }
@@ -71,8 +71,8 @@ impl Mutation {
     }
 }
 
-/// "A cell of this column, or of any column of this family, exists in this time range", optionally
-/// "whose value begins so".
+/// A condition: "a cell of this column, or of any column of this family, exists in this time
+/// range". It may also require a prefix of the cell's value.
 ///
 /// ```
 /// use bigtable::{Family, Probe, Qualifiers, TimeRange};
@@ -85,22 +85,23 @@ impl Mutation {
 pub struct Probe {
     /// The family.
     pub family: Family,
-    /// The columns looked at.
+    /// The columns to search.
     pub qualifiers: Qualifiers,
-    /// The versions looked at.
+    /// The versions to search.
     pub time: TimeRange,
-    /// If given, only cells whose value begins with these bytes count.
+    /// If set, only cells whose value begins with these bytes count.
     pub value_prefix: Option<Bytes>,
 }
 
 impl Probe {
-    /// A probe of one column for any value.
+    /// A probe of one column, for any value.
     pub fn new(family: Family, qualifier: impl Into<Bytes>, time: TimeRange) -> Self {
         let qualifiers = Qualifiers::Is(qualifier.into());
         Probe { family, qualifiers, time, value_prefix: None }
     }
 
-    /// A probe of all columns of a family for any value. Its length does not depend on any name.
+    /// A probe of all columns of a family, for any value. Its length does not depend on any
+    /// name.
     pub fn family(family: Family, time: TimeRange) -> Self {
         Probe { family, qualifiers: Qualifiers::All, time, value_prefix: None }
     }
@@ -120,7 +121,7 @@ impl Probe {
     }
 }
 
-/// When a change must be on disk.
+/// The time at which a change must be on disk.
 ///
 /// ```
 /// use bigtable::{RowMutation, Syncing};
@@ -129,23 +130,25 @@ impl Probe {
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Syncing {
-    /// Before it is acknowledged, if the store's durability level says so.
+    /// Before the acknowledgement, if the store's durability level requires it.
     #[default]
     AsStore,
-    /// Before it is acknowledged, whatever the store's durability level (the oracle's window needs
-    /// it).
+    /// Before the acknowledgement, at any durability level of the store. The oracle's window
+    /// needs this.
     Always,
-    /// Later: a power cut may take it back after it was acknowledged and read, together with all
-    /// changes after it that may be lost. A later change that is synced keeps it. It survives the
-    /// end of the process. A store may sync it nevertheless.
+    /// Later. A power cut may undo the change after it was acknowledged and read, together
+    /// with all later changes of this kind. A later change that is synced also makes this one
+    /// durable. The change survives the end of the process. A store may sync it anyway.
     MayBeLost,
 }
 
 impl Syncing {
-    /// How long a store answers nothing that starts again after a power cut of its machine and has
-    /// left changes under [`MayBeLost`](Syncing::MayBeLost) unsynced. The renewal of a lease may be
-    /// gone, and its holder does not know: the lease must be over before anybody sees the older
-    /// record. A lease is 2 s long, and a clock may run a fifth too slow.
+    /// The time for which a store answers nothing after a power cut that left changes under
+    /// [`MayBeLost`](Syncing::MayBeLost) unsynced.
+    ///
+    /// The cut may have undone the renewal of a lease without its holder knowing. So the lease
+    /// must expire before anyone can read the older record. A lease is 2 s long, and a clock
+    /// may run slow by a fifth.
     pub const SILENCE: Duration = Duration::from_millis(2400);
 }
 
@@ -163,17 +166,17 @@ pub struct RowMutation {
     pub row: RowKey,
     /// The changes, in order.
     pub mutations: Vec<Mutation>,
-    /// When the change must be on disk.
+    /// The time at which the change must be on disk.
     pub sync: Syncing,
 }
 
 impl RowMutation {
-    /// A request without mutations yet.
+    /// A request without mutations.
     pub fn new(row: impl Into<RowKey>) -> Self {
         RowMutation { row: row.into(), mutations: Vec::new(), sync: Syncing::AsStore }
     }
 
-    /// Says when the change must be on disk.
+    /// Sets the time at which the change must be on disk.
     #[must_use]
     pub fn sync(mut self, sync: Syncing) -> Self {
         self.sync = sync;
@@ -187,18 +190,19 @@ impl RowMutation {
         self
     }
 
-    /// Checks the request's limits and families against the table's schema.
+    /// Checks the request's limits, and that the table has its families.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] names what is wrong.
+    /// [`Error::InvalidRequest`] with the limit or the family.
     pub fn check(&self, schema: &TableSchema) -> Result<()> {
         self.row.check()?;
         self.mutations.iter().try_for_each(|mutation| mutation.check(schema))
     }
 }
 
-/// A read-modify-write of one row in one request (paper section 2.5): if *any* of the predicate's
-/// probes finds a cell, `then` is applied, else `otherwise`. An empty predicate finds nothing.
+/// A read-modify-write of one row in one request (paper section 2.5). If *any* probe of the
+/// predicate finds a cell, `then` is applied, otherwise `otherwise`. An empty predicate finds
+/// nothing.
 ///
 /// ```
 /// use bigtable::{ConditionalMutation, Family, Mutation, Probe, TimeRange, Timestamp};
@@ -215,21 +219,21 @@ impl RowMutation {
 pub struct ConditionalMutation {
     /// The row.
     pub row: RowKey,
-    /// Holds when any of these finds a cell.
+    /// The predicate: it holds if any of these probes finds a cell.
     pub predicate: Vec<Probe>,
-    /// Applied when the predicate holds.
+    /// The changes if the predicate holds.
     pub then: Vec<Mutation>,
-    /// Applied when it does not.
+    /// The changes if the predicate does not hold.
     pub otherwise: Vec<Mutation>,
-    /// Refused with [`TooOld`](Error::TooOld) unless this timestamp is at or above the store's
-    /// floor, compared in the same atomic step.
+    /// If set, the request is refused with [`TooOld`](Error::TooOld) if this timestamp is
+    /// below the store's floor. The comparison is part of the same atomic step as the change.
     pub above: Option<Timestamp>,
-    /// When the change must be on disk.
+    /// The time at which the change must be on disk.
     pub sync: Syncing,
 }
 
 impl ConditionalMutation {
-    /// A request with no condition and no mutations yet.
+    /// A request without a condition and without mutations.
     pub fn new(row: impl Into<RowKey>) -> Self {
         ConditionalMutation {
             row: row.into(),
@@ -241,10 +245,10 @@ impl ConditionalMutation {
         }
     }
 
-    /// Checks the request's limits and families against the table's schema.
+    /// Checks the request's limits, and that the table has its families.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] names what is wrong.
+    /// [`Error::InvalidRequest`] with the limit or the family.
     pub fn check(&self, schema: &TableSchema) -> Result<()> {
         self.row.check()?;
         self.predicate.iter().try_for_each(|probe| probe.check(schema))?;

@@ -1,4 +1,4 @@
-//! Rows, families and cells.
+//! Defines rows, their keys, families and cells.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -30,7 +30,7 @@ impl RowKey {
     /// Checks the key's length.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] if it is empty or too long to be the key of a row.
+    /// [`Error::InvalidRequest`] if the key is empty or too long.
     pub fn check(&self) -> Result<()> {
         match self.0.len() {
             0 => Err(Error::invalid("an empty row key")),
@@ -39,7 +39,7 @@ impl RowKey {
         }
     }
 
-    /// The key as a cheaply cloned buffer.
+    /// The key as a buffer that is cheap to clone.
     pub fn to_bytes(&self) -> Bytes {
         self.0.clone()
     }
@@ -94,7 +94,7 @@ impl fmt::Debug for RowKey {
 }
 
 impl fmt::Display for RowKey {
-    /// Printable UTF-8 as it is, every other byte as `\xNN`, a backslash doubled.
+    /// Writes printable UTF-8 as it is, every other byte as `\xNN`, and a backslash twice.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for ch in chunk.valid().chars() {
@@ -128,8 +128,8 @@ impl fmt::Display for RowKey {
 pub struct Family(Cow<'static, str>);
 
 impl PartialEq for Family {
-    /// Mostly of names known when the program is built: then it is the same text, not one that is
-    /// equal.
+    /// Compares the addresses first: most names are constants of the program, so equal names
+    /// are usually the same text.
     fn eq(&self, other: &Self) -> bool {
         let (own, other) = (self.as_str(), other.as_str());
         own.len() == other.len() && (own.as_ptr() == other.as_ptr() || own == other)
@@ -143,7 +143,7 @@ impl Hash for Family {
 }
 
 impl Family {
-    /// A family whose name is known when the program is built; cloning it is free.
+    /// A family whose name is a constant of the program. Cloning it is free.
     pub const fn from_static(name: &'static str) -> Self {
         Family(Cow::Borrowed(name))
     }
@@ -188,16 +188,16 @@ impl fmt::Display for Family {
 pub struct Cell {
     /// The column's family.
     pub family: Family,
-    /// The column's name within the family; may be empty, may hold any byte.
+    /// The column's name within the family. It may be empty, and may hold any bytes.
     pub qualifier: Bytes,
     /// The version.
     pub timestamp: Timestamp,
-    /// The value; may be empty.
+    /// The value. It may be empty.
     pub value: Bytes,
 }
 
-/// What a read returned of one row: cells sorted by family name, then qualifier (both ascending),
-/// then timestamp (newest first).
+/// The result of reading one row. Its cells are sorted by family name, then by qualifier, both
+/// ascending, then by timestamp, newest first.
 ///
 /// ```
 /// use bigtable::{Family, Row, RowKey};
@@ -213,19 +213,21 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row of these cells, which need not be in order yet.
+    /// Creates a row of these cells, which may be in any order.
     pub fn new(key: RowKey, mut cells: Vec<Cell>) -> Self {
         fn order(cell: &Cell) -> (&str, &[u8], Reverse<Timestamp>) {
             (cell.family.as_str(), &cell.qualifier, Reverse(cell.timestamp))
         }
-        // Most selections name their columns in order, so that there is nothing to do.
+        // Most selections name their columns in order, so the cells are usually sorted
+        // already.
         if !cells.is_sorted_by(|a, b| order(a) <= order(b)) {
             cells.sort_unstable_by(|a, b| order(a).cmp(&order(b)));
         }
         Row { key, cells }
     }
 
-    /// The bytes of its key, qualifiers and values, as [`PageLimit`](crate::PageLimit) counts them.
+    /// The bytes of the row's key, qualifiers and values, as [`PageLimit`](crate::PageLimit)
+    /// counts them.
     pub fn bytes(&self) -> usize {
         let of = |cell: &Cell| cell.qualifier.len() + cell.value.len();
         self.key.as_bytes().len() + self.cells.iter().map(of).sum::<usize>()

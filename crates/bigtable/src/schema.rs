@@ -1,4 +1,4 @@
-//! What a table is made of: locality groups and their families.
+//! Defines the schema of a table: its locality groups and their families.
 
 use crate::{Error, Family, Result};
 
@@ -20,17 +20,17 @@ pub struct TableSchema {
     pub groups: Vec<LocalityGroup>,
 }
 
-/// Families that are stored together, and apart from all others.
+/// Families that are stored together, and separately from all others.
 ///
 /// See [`TableSchema`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalityGroup {
-    /// The group's name: unique in the table, `[a-z0-9_]+`. Tables of one store that use the same
-    /// group name must describe it alike.
+    /// The group's name: unique in the table, of the form `[a-z0-9_]+`. Tables of one store
+    /// that use the same group name must describe the group in the same way.
     pub name: String,
-    /// The families in it.
+    /// The families in the group.
     pub families: Vec<FamilySchema>,
-    /// How the group's cells are kept.
+    /// The layout of the group's cells.
     pub layout: Layout,
 }
 
@@ -39,46 +39,49 @@ pub struct LocalityGroup {
 /// See [`TableSchema`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FamilySchema {
-    /// Its name.
+    /// The family's name.
     pub family: Family,
 }
 
-/// How a locality group keeps its cells. It changes what operations cost, never what they return.
+/// The layout of a locality group's cells. It changes the cost of operations, never their
+/// results.
 ///
 /// See [`TableSchema`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// All versions in one sorted run. A write is blind; a read of the newest version seeks.
+    /// All versions in one sorted run. A write reads nothing; a read of the newest version
+    /// seeks.
     Versions,
-    /// The newest version of a column lies under the column's own key, and older ones in a history.
-    /// A read or a probe of the newest version is a point lookup; a write begins with one.
+    /// The newest version of a column is under the column's own key, and older versions are in
+    /// a history. A read or a probe of the newest version is a point lookup. A write begins
+    /// with a point lookup.
     NewestFirst,
-    /// Served from an ordered map in memory, and durable all the same ("in-memory column", paper
+    /// Served from an ordered map in memory, and still durable ("in-memory column", paper
     /// section 2.2).
     InMemory(OnFull),
 }
 
-/// What happens when an in-memory locality group has reached its bound.
+/// The reaction of an in-memory locality group that has reached its bound.
 ///
 /// See [`TableSchema`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnFull {
-    /// A mutation that would *add* a cell is refused with [`Error::Overloaded`] and nothing of it
-    /// is applied. Replacing and deleting cells is never refused.
+    /// Refuses a mutation that would *add* a cell, with [`Error::Overloaded`], and applies
+    /// nothing of it. Replacing and deleting cells is never refused.
     Refuse {
-        /// Most cells in memory, over all tables of the store.
+        /// The most cells in memory, over all tables of the store.
         cells_max: usize,
     },
-    /// Nothing is refused: cells beyond the bound are kept on disk alone until the group has
-    /// drained, and reads see both.
+    /// Refuses nothing. Cells beyond the bound are only on disk until the group has drained,
+    /// and reads see both.
     Spill {
-        /// Most cells in memory, over all tables of the store.
+        /// The most cells in memory, over all tables of the store.
         cells_max: usize,
     },
 }
 
 impl LocalityGroup {
-    /// A group on disk with one family, both of this name.
+    /// A group on disk with one family; both have this name.
     pub fn on_disk(name: &'static str, layout: Layout) -> Self {
         LocalityGroup {
             name: name.to_owned(),
@@ -87,7 +90,7 @@ impl LocalityGroup {
         }
     }
 
-    /// A group in memory with one family, both of this name.
+    /// A group in memory with one family; both have this name.
     pub fn in_memory(name: &'static str, on_full: OnFull) -> Self {
         LocalityGroup::on_disk(name, Layout::InMemory(on_full))
     }
@@ -111,10 +114,11 @@ impl TableSchema {
         }
     }
 
-    /// Checks names: groups and families unique, non-empty, of the allowed characters.
+    /// Checks the names of groups and families: unique, non-empty, and of the allowed
+    /// characters.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] names what is wrong.
+    /// [`Error::InvalidRequest`] with the name.
     pub fn check(&self) -> Result<()> {
         let mut groups = std::collections::BTreeSet::new();
         let mut families = std::collections::BTreeSet::new();

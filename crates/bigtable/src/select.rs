@@ -1,4 +1,4 @@
-//! What to read: columns, time ranges and limits; ranges of rows; pages.
+//! Defines what to read: columns, time ranges and limits, ranges of rows, and pages.
 
 use std::ops::Bound;
 
@@ -8,37 +8,37 @@ use crate::{
     Error, Family, ROW_KEY_BYTES_MAX, Result, Row, RowKey, TableSchema, TimeRange, Timestamp,
 };
 
-/// Which qualifiers of a family.
+/// A choice of qualifiers in a family.
 ///
 /// See [`Selection`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Qualifiers {
-    /// Every one.
+    /// Every qualifier.
     All,
-    /// Exactly this one.
+    /// Exactly this qualifier.
     Is(Bytes),
 }
 
-/// Which versions of which columns of one family.
+/// A choice of versions and columns of one family.
 ///
 /// See [`Selection`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnSelect {
     /// The family.
     pub family: Family,
-    /// The qualifiers in it.
+    /// The qualifiers in the family.
     pub qualifiers: Qualifiers,
     /// The versions.
     pub time: TimeRange,
-    /// At most this many versions of each column, the newest first.
+    /// The most versions of each column, counted from the newest.
     pub versions_max: u32,
 }
 
-/// Up to so many columns of a selection are compared pair by pair.
+/// Selections of up to this many columns are compared pair by pair.
 const PAIRWISE_MAX: usize = 8;
 
 impl ColumnSelect {
-    /// Whether there may be a cell that both select.
+    /// Whether a cell can exist that both select.
     fn meets(&self, other: &ColumnSelect) -> bool {
         let some = |c: &ColumnSelect| c.time.from <= c.time.to;
         let qualifiers = match (&self.qualifiers, &other.qualifiers) {
@@ -54,9 +54,9 @@ impl ColumnSelect {
     }
 }
 
-/// What a read returns of each row: the cells that any of `columns` selects.
+/// The cells that a read returns of each row: those that any of `columns` selects.
 ///
-/// No cell may be selected twice: overlapping entries for one column are an
+/// No cell may be selected twice. Overlapping entries for one column are an
 /// [`InvalidRequest`](crate::Error::InvalidRequest).
 ///
 /// ```
@@ -69,12 +69,13 @@ impl ColumnSelect {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The columns; in any order.
+    /// The columns, in any order.
     pub columns: Vec<ColumnSelect>,
-    /// The snapshot that is read: the read waits for changes of several rows under way whose
-    /// timestamp may lie at or below it ([`Store::commit_rows`](crate::Store::commit_rows)). And it
-    /// fails with [`TooOld`](crate::Error::TooOld) unless this timestamp is at or above the store's
-    /// floor, compared in the same atomic step as the read.
+    /// The snapshot timestamp of the read. It has two effects:
+    /// * The read waits for one-step commits in flight whose timestamp may be at or below it
+    ///   ([`Store::commit_rows`](crate::Store::commit_rows)).
+    /// * The read fails with [`TooOld`](crate::Error::TooOld) if it is below the store's
+    ///   floor. The comparison is part of the same atomic step as the read.
     pub above: Option<Timestamp>,
 }
 
@@ -101,24 +102,24 @@ impl Selection {
         self
     }
 
-    /// Sets the timestamp that must not be below the store's floor.
+    /// Sets the snapshot timestamp, which must not be below the store's floor.
     #[must_use]
     pub fn above(mut self, ts: Timestamp) -> Self {
         self.above = Some(ts);
         self
     }
 
-    /// Checks the families against the table's schema, and that no cell is selected twice.
+    /// Checks that the table has the families, and that no cell is selected twice.
     ///
     /// # Errors
-    /// [`Error::InvalidRequest`] names what is wrong.
+    /// [`Error::InvalidRequest`] with the family or the column.
     pub fn check(&self, schema: &TableSchema) -> Result<()> {
         for column in &self.columns {
             schema.check_family(&column.family)?;
         }
         let twice = match self.columns.len() {
             0 | 1 => None,
-            // Most selections are this short: comparing each with each allocates nothing.
+            // Comparing all pairs allocates nothing, and most selections are this short.
             2..=PAIRWISE_MAX => self.first_of_a_pair(),
             _ => self.first_overlap(),
         };
@@ -138,8 +139,9 @@ impl Selection {
         entries.find_map(|(at, a)| self.columns[..at].iter().any(|b| a.meets(b)).then_some(a))
     }
 
-    /// Sorted so that only neighbours can overlap; `None` stands for all of a family's qualifiers
-    /// and sorts before each of them.
+    /// Finds an entry that overlaps another. Sorted, only neighbours can overlap, and entries
+    /// for a whole family. Such an entry has the key `None`, which sorts before each of the
+    /// family's qualifiers.
     fn first_overlap(&self) -> Option<&ColumnSelect> {
         let mut entries: Vec<_> =
             self.columns.iter().filter(|c| c.time.from <= c.time.to).collect();
@@ -173,9 +175,9 @@ impl Selection {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowRange {
-    /// Where it begins.
+    /// The first bound.
     pub start: Bound<RowKey>,
-    /// Where it ends.
+    /// The last bound.
     pub end: Bound<RowKey>,
 }
 
@@ -185,13 +187,13 @@ impl RowRange {
         RowRange { start: Bound::Unbounded, end: Bound::Unbounded }
     }
 
-    /// Exactly this row.
+    /// Exactly one row.
     pub fn row(key: impl Into<RowKey>) -> Self {
         let key = key.into();
         RowRange { start: Bound::Included(key.clone()), end: Bound::Included(key) }
     }
 
-    /// From `start` (included) to `end` (excluded).
+    /// The rows from `start` (included) to `end` (excluded).
     pub fn between(start: impl Into<RowKey>, end: impl Into<RowKey>) -> Self {
         RowRange { start: Bound::Included(start.into()), end: Bound::Excluded(end.into()) }
     }
@@ -211,14 +213,14 @@ impl RowRange {
         RowRange { start, end }
     }
 
-    /// Whether the row lies in the range.
+    /// Whether the range contains the row.
     pub fn contains(&self, key: &RowKey) -> bool {
         use std::ops::RangeBounds;
         (self.start.as_ref(), self.end.as_ref()).contains(key)
     }
 
-    /// The same rows between bounds that are no longer than a row's key may be; for those who
-    /// implement [`Table`](crate::Table).
+    /// The same rows, with bounds no longer than a row key may be. For implementations of
+    /// [`Table`](crate::Table).
     ///
     /// ```
     /// use bigtable::{ROW_KEY_BYTES_MAX, RowKey, RowRange};
@@ -232,7 +234,7 @@ impl RowRange {
             Bound::Included(key) | Bound::Excluded(key)
                 if key.as_bytes().len() > ROW_KEY_BYTES_MAX =>
             {
-                // No row lies between the cut key and the whole one.
+                // No valid row key sorts between the cut key and the whole key.
                 let cut = RowKey::from(&key.as_bytes()[..ROW_KEY_BYTES_MAX]);
                 if start { Bound::Excluded(cut) } else { Bound::Included(cut) }
             }
@@ -251,15 +253,15 @@ impl RowRange {
         }
     }
 
-    /// What is left of the range behind `key`.
+    /// The rest of the range after `key`.
     #[must_use]
     pub fn after(&self, key: RowKey) -> Self {
         RowRange { start: Bound::Excluded(key), end: self.end.clone() }
     }
 }
 
-/// How much one page of a scan may hold. The page ends at whichever bound comes first, always
-/// between two rows; a page holds at least one row if there is one.
+/// The bounds of one page of a scan. The page ends at the bound that it reaches first, always
+/// between two rows. A page holds at least one row if there is one.
 ///
 /// ```
 /// let page = bigtable::PageLimit { rows_max: 10, ..Default::default() };
@@ -267,9 +269,9 @@ impl RowRange {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimit {
-    /// Most rows.
+    /// The most rows.
     pub rows_max: usize,
-    /// Keys and values together; a page stops after the row that reaches it.
+    /// The bytes of keys and values. The row that reaches this bound is the page's last.
     pub bytes_max: usize,
 }
 
@@ -286,9 +288,9 @@ impl Default for PageLimit {
     }
 }
 
-/// One page of a scan: rows in key order, each of them read atomically.
+/// One page of a scan: rows in key order, each read atomically.
 ///
-/// A page may be empty and yet not the last one.
+/// An empty page is not necessarily the last.
 ///
 /// ```
 /// let last = bigtable::Page { rows: vec![], resume: None };
@@ -298,7 +300,7 @@ impl Default for PageLimit {
 pub struct Page {
     /// Rows with at least one selected cell.
     pub rows: Vec<Row>,
-    /// Where the next page begins; `None` when the range is exhausted.
+    /// The range of the next page. `None` if no rows are left.
     pub resume: Option<RowRange>,
 }
 
@@ -306,8 +308,8 @@ pub struct Page {
 mod tests {
     use super::*;
 
-    /// Every column of two families, with either of two qualifiers or all, and every time range in
-    /// 0..3.
+    /// Every column of two families, with either of two qualifiers or all of them, and every
+    /// time range within 0..3.
     fn columns() -> Vec<ColumnSelect> {
         let mut columns = Vec::new();
         for n in 0..2 * 3 * 9_u64 {

@@ -1,4 +1,4 @@
-//! The traits that a store implements.
+//! Defines the traits that a store implements: [`Store`] and [`Table`].
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::{
 };
 use crate::{RowMutation, RowRange, RowsOutcome, Selection, TableSchema, Timestamp};
 
-/// A place that keeps tables.
+/// A store of tables.
 ///
 /// ```
 /// use bigtable::{Layout, LocalityGroup, MemoryStore, Store, TableSchema};
@@ -27,7 +27,8 @@ use crate::{RowMutation, RowRange, RowsOutcome, Selection, TableSchema, Timestam
 /// ```
 #[async_trait]
 pub trait Store: Send + Sync + Debug {
-    /// Opens a table, creating it if it is not there. Names are of the form `[a-zA-Z0-9_.-]{1,50}`.
+    /// Opens a table, and creates it if it does not exist. Names are of the form
+    /// `[a-zA-Z0-9_.-]{1,50}`.
     ///
     /// # Errors
     /// `InvalidRequest` if the name or schema is malformed, or the table exists with another
@@ -37,63 +38,66 @@ pub trait Store: Send + Sync + Debug {
     /// The names of all tables, sorted.
     ///
     /// # Errors
-    /// Those of any read.
+    /// The errors of any read.
     async fn table_names(&self) -> Result<Vec<String>>;
 
-    /// The floor: requests whose `above` lies below it are refused. It begins at zero.
+    /// The floor: requests whose `above` is below it are refused. It starts at zero.
     fn floor(&self) -> Timestamp;
 
-    /// Raises the floor, durably, and returns once no request below it can be accepted any more. It
-    /// never goes back: a lower value leaves it where it is.
+    /// Raises the floor durably. Returns once no request below the new floor can be accepted
+    /// any more. The floor never goes back: a lower value changes nothing.
     ///
     /// # Errors
-    /// Those of any mutation; `InvalidRequest` where there is [no floor](Store::request_life_max).
+    /// The errors of any mutation. `InvalidRequest` in a store [without a
+    /// floor](Store::request_life_max).
     async fn raise_floor(&self, floor: Timestamp) -> Result<()>;
 
-    /// Returns once no power cut can take back what was acknowledged before this call. A store that
-    /// acknowledges nothing before that has nothing to do.
+    /// Makes everything acknowledged before this call durable: when it returns, no power cut
+    /// can undo it. A store that acknowledges only durable changes has nothing to do.
     ///
     /// # Errors
-    /// Those of any mutation; nothing that was acknowledged is lost by it.
+    /// The errors of any mutation. An error loses nothing that was acknowledged.
     async fn sync(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Gives back the space of deleted cells, as far as that is worth the work now; returns when it
-    /// is done. A store that gives it back as it goes has nothing to do.
+    /// Gives back the space of deleted cells, where this is worth the work now. Returns when
+    /// the work is done. A store that gives space back continuously has nothing to do.
     ///
     /// # Errors
-    /// Those of any mutation; no cell is lost by it.
+    /// The errors of any mutation. An error loses no cell.
     async fn reclaim(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Whether the store has [`commit_rows`](Store::commit_rows).
+    /// Whether the store offers [`commit_rows`](Store::commit_rows).
     fn commits_rows(&self) -> bool {
         false
     }
 
-    /// Changes several rows in one step, at a timestamp that is taken after all their predicates
-    /// were evaluated and before anything is written.
+    /// Changes several rows in one step. The store evaluates all predicates, then takes the
+    /// timestamp, then writes.
     ///
-    /// A read whose `above` is not below the returned timestamp sees the change, if it began after
-    /// the timestamp was taken: it waits for it. A read that names no `above` waits for nothing,
-    /// and sees the change once it is there. A request that was answered with anything but
-    /// `Unknown` is not applied later. One that was not leaves nothing behind that a reader could
-    /// find before it is applied: the caller settles it, or nobody.
+    /// A read that begins after the timestamp was taken, with an `above` at or above it, sees
+    /// the change: the read waits for it. A read without `above` does not wait, and sees the
+    /// change once it is published.
+    ///
+    /// A request with any answer but `Unknown` is not applied later. A request without a
+    /// definite answer leaves no trace until it is applied. No reader can clean it up; only
+    /// the caller can find out what became of it.
     ///
     /// # Errors
-    /// As [`check_and_mutate_row`](Table::check_and_mutate_row); always, unless the store
-    /// [has it](Store::commits_rows).
+    /// The errors of [`check_and_mutate_row`](Table::check_and_mutate_row). Always
+    /// `InvalidRequest` if the store [does not offer this](Store::commits_rows).
     async fn commit_rows(&self, _request: CommitRows) -> Result<RowsOutcome> {
         Err(Error::invalid("this store changes single rows only"))
     }
 
-    /// As [`commit_rows`](Store::commit_rows), if the store can answer at once. Otherwise the
-    /// request comes back, and nothing was done.
+    /// Like [`commit_rows`](Store::commit_rows), if the store can answer without waiting.
+    /// Otherwise returns the request, and nothing was done.
     ///
     /// # Errors
-    /// Those of [`commit_rows`](Store::commit_rows), as the answer.
+    /// The answer contains the errors of [`commit_rows`](Store::commit_rows).
     fn try_commit_rows(
         &self,
         request: CommitRows,
@@ -101,41 +105,43 @@ pub trait Store: Send + Sync + Debug {
         Err(request)
     }
 
-    /// Whether a scan of one locality group reads that group alone. Where it reads whole rows, as
-    /// in Cloud Bigtable, families that are scanned for few cells among many rows belong in tables
-    /// of their own.
+    /// Whether a scan of one locality group reads only that group. Cloud Bigtable, for
+    /// example, reads whole rows. In such a store, put a family with few cells among many rows
+    /// into a table of its own if you scan it.
     fn locality_groups(&self) -> bool {
         true
     }
 
-    /// `None` of a store that compares its [floor](Store::floor) within each row operation. Of one
-    /// that cannot, as Cloud Bigtable, the longest life of a request: once so long has passed since
-    /// it was made, a mutation is not applied any more, whatever has become of it.
-    /// [`raise_floor`](Store::raise_floor) is refused there, and who removes what a late request
-    /// could still build on waits for that.
+    /// The longest life of a request, in a store that cannot compare a [floor](Store::floor)
+    /// within each row operation, such as Cloud Bigtable. `None` in all other stores.
+    ///
+    /// Once a mutation is older than this, the store no longer applies it, even if its reply
+    /// was lost. Such a store refuses [`raise_floor`](Store::raise_floor). Garbage collection
+    /// instead waits for this time before it removes cells that a late request could still
+    /// use.
     fn request_life_max(&self) -> Option<Duration> {
         None
     }
 
-    /// The largest requests that the store takes, always. A larger one may be refused, as
-    /// [`InvalidRequest`](crate::Error::InvalidRequest). [`commit_rows`](Store::commit_rows) has no
-    /// limits but those of names and values.
+    /// The largest requests that the store always accepts. It may refuse a larger request as
+    /// [`InvalidRequest`](crate::Error::InvalidRequest). The limits do not apply to
+    /// [`commit_rows`](Store::commit_rows), except those of names and values.
     fn limits(&self) -> Limits {
         Limits::default()
     }
 
-    /// How full the fullest bounded in-memory locality group is: 0 empty, 1 at its bound. Those who
-    /// bring in new work slow down from 0.8 on.
+    /// The fill level of the fullest bounded in-memory locality group: 0 is empty, 1 is at its
+    /// bound. Clients slow down new work from 0.8 on.
     fn pressure(&self) -> f64 {
         0.0
     }
 }
 
-/// A table: atomic operations on single rows, and range scans.
+/// A table: atomic operations on single rows, and scans of ranges.
 ///
-/// A read or write of one row is atomic: a read sees each mutation of the row wholly or not at all,
-/// with one exception that [`conformance`](crate::conformance) spells out: cells of in-memory
-/// locality groups may be those of an earlier moment than the rest of the row, never a later one.
+/// Reads and writes of one row are atomic: a read sees each mutation of the row wholly or not
+/// at all. There is one exception, which [`conformance`](crate::conformance) describes: the
+/// cells of in-memory locality groups may be older than the rest of the row, never newer.
 ///
 /// ```
 /// use bigtable::*;
@@ -157,15 +163,17 @@ pub trait Table: Send + Sync + Debug {
     /// The table's name.
     fn name(&self) -> &str;
 
-    /// Reads the selected cells of one row, atomically. A row without any is an empty [`Row`].
+    /// Reads the selected cells of one row, atomically. Returns an empty [`Row`] if it has
+    /// none.
     ///
     /// # Errors
-    /// `TooOld` when `select.above` is below the floor; `Unavailable`; `InvalidRequest`.
+    /// `TooOld` if `select.above` is below the floor. Otherwise `Unavailable` or
+    /// `InvalidRequest`.
     async fn read_row(&self, row: &RowKey, select: &Selection) -> Result<Row>;
 
-    /// Looks at one column as a [`read_row`](Table::read_row) by [`Glance::selection`] would, where
-    /// that can be done without waiting for anybody. What shows nothing is to be read; so is
-    /// everything in a store that others must be asked for.
+    /// Looks at one column without waiting, with the same result as a
+    /// [`read_row`](Table::read_row) of [`Glance::selection`]. On [`Glanced::Nothing`], call
+    /// `read_row`. Remote stores always return `Nothing`.
     ///
     /// ```
     /// use bigtable::*;
@@ -189,43 +197,46 @@ pub trait Table: Send + Sync + Debug {
     /// ```
     ///
     /// # Errors
-    /// As [`read_row`](Table::read_row).
+    /// The errors of [`read_row`](Table::read_row).
     fn glance(&self, _at: Glance<'_>) -> Result<Glanced> {
         Ok(Glanced::Nothing)
     }
 
-    /// Reads the selected cells of several rows: one [`Row`] for each key, in the order of the
-    /// keys, of which some may be equal. Each row is read atomically; two rows may be read at
-    /// different moments.
+    /// Reads the selected cells of several rows. Returns one [`Row`] for each key, in the
+    /// order of the keys; keys may repeat. Each row is read atomically, but two rows may be
+    /// read at different moments.
     ///
     /// # Errors
-    /// As [`read_row`](Table::read_row).
+    /// The errors of [`read_row`](Table::read_row).
     async fn read_rows(&self, rows: &[RowKey], select: &Selection) -> Result<Vec<Row>> {
         try_join_all(rows.iter().map(|row| self.read_row(row, select))).await
     }
 
-    /// Reads one page of the range. Each row is read atomically; two rows may be read at different
-    /// moments, and so may two pages.
+    /// Reads one page of the range. Each row is read atomically, but two rows, or two pages,
+    /// may be read at different moments.
     ///
     /// # Errors
-    /// As [`read_row`](Table::read_row).
+    /// The errors of [`read_row`](Table::read_row).
     async fn scan(&self, range: &RowRange, select: &Selection, limit: PageLimit) -> Result<Page>;
 
     /// Changes one row, atomically and unconditionally.
     ///
     /// # Errors
-    /// `Unknown` when the change may have been applied; `Overloaded`, `Unavailable` and
-    /// `InvalidRequest` when it was not.
+    /// `Unknown` if the change may have been applied. `Overloaded`, `Unavailable` or
+    /// `InvalidRequest` if it was not applied.
     async fn mutate_row(&self, request: RowMutation) -> Result<()>;
 
-    /// Changes one row depending on what it holds, atomically. Returns whether the predicate held.
+    /// Changes one row atomically, depending on the cells in it. Returns whether the predicate
+    /// held.
     ///
     /// # Errors
-    /// As [`mutate_row`](Table::mutate_row), and `TooOld` when `request.above` is below the floor.
+    /// The errors of [`mutate_row`](Table::mutate_row). `TooOld` if `request.above` is below
+    /// the floor.
     async fn check_and_mutate_row(&self, request: ConditionalMutation) -> Result<bool>;
 
-    /// Several conditional mutations, of several rows or of one; each is atomic by itself and has
-    /// its own result, in the order of the requests. They may be applied in any order.
+    /// Applies several conditional mutations, of different rows or of the same row. Each is
+    /// atomic by itself and has its own result, in the order of the requests. The store may
+    /// apply them in any order.
     async fn check_and_mutate_rows(&self, requests: Vec<ConditionalMutation>) -> Vec<Result<bool>> {
         let mut results = Vec::with_capacity(requests.len());
         for request in requests {
@@ -234,8 +245,8 @@ pub trait Table: Send + Sync + Debug {
         results
     }
 
-    /// The table's tablets: disjoint ranges, in order, that together cover every row. Boundaries
-    /// are hints and may move at any time.
+    /// The table's tablets: disjoint ranges, in order, that together cover every row. The
+    /// boundaries are hints and may move at any time.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -244,14 +255,14 @@ pub trait Table: Send + Sync + Debug {
     }
 }
 
-/// Longest name of a table, in bytes.
+/// The longest name of a table, in bytes.
 pub const TABLE_NAME_BYTES_MAX: usize = 50;
 
-/// Checks that a table's name is of the form `[a-zA-Z0-9_.-]{1,50}`; for those who implement
+/// Checks that a table's name is of the form `[a-zA-Z0-9_.-]{1,50}`. For implementations of
 /// [`Store`].
 ///
 /// # Errors
-/// [`Error::InvalidRequest`] names what is wrong.
+/// [`Error::InvalidRequest`] with the name.
 pub fn check_table_name(name: &str) -> Result<()> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
     if (1..=TABLE_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(allowed) {

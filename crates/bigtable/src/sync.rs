@@ -1,11 +1,11 @@
-//! Locks, for the crates of this project alone.
+//! Locks mutexes, for the crates of this project.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a mutex, also one that a panic has poisoned.
+/// Locks a mutex, even one that a panic has poisoned.
 ///
-/// Use `locked` where a panic leaves the value whole: where each change of it is one step, or where
-/// the next holder checks what is there.
+/// Use `locked` only where a panic leaves the value usable: each change is a single step, or
+/// the next holder checks the value.
 pub fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

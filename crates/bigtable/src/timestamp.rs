@@ -1,11 +1,11 @@
-//! Logical time: a dense counter, not a clock (paper section 2.3).
+//! Defines logical time: a dense counter, not a clock (paper section 2.3).
 
 use std::fmt;
 
 /// A logical timestamp: a counter below 2^53.
 ///
-/// Bigtable keeps cell times in microseconds in steps of 1,000, so a logical time must stay below
-/// 9.2e15; below 2^53 it is also exact in JSON.
+/// Bigtable stores cell times as microseconds in steps of 1,000, so a logical time must be
+/// below 9.2e15. A number below 2^53 is also exact in JSON.
 ///
 /// ```
 /// use bigtable::Timestamp;
@@ -17,27 +17,27 @@ use std::fmt;
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The lowest timestamp, before every transaction. The oracle never hands it out.
+    /// The lowest timestamp, before every transaction. The oracle never issues it.
     pub const ZERO: Timestamp = Timestamp(0);
-    /// The highest timestamp, 2^53 - 1. The oracle never hands it out.
+    /// The highest timestamp, 2^53 - 1. The oracle never issues it.
     pub const MAX: Timestamp = Timestamp((1 << 53) - 1);
 
-    /// The timestamp of this number, or `None` from 2^53 on.
+    /// The timestamp with this number. `None` from 2^53 on.
     pub const fn new(number: u64) -> Option<Self> {
         if number <= Self::MAX.0 { Some(Timestamp(number)) } else { None }
     }
 
-    /// Its number.
+    /// The timestamp's number.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// The next higher timestamp; [`Timestamp::MAX`] stays where it is.
+    /// The next higher timestamp. [`Timestamp::MAX`] returns itself.
     pub const fn next(self) -> Self {
         if self.0 < Self::MAX.0 { Timestamp(self.0 + 1) } else { self }
     }
 
-    /// The next lower timestamp; [`Timestamp::ZERO`] stays where it is.
+    /// The next lower timestamp. [`Timestamp::ZERO`] returns itself.
     pub const fn previous(self) -> Self {
         Timestamp(self.0.saturating_sub(1))
     }
@@ -106,7 +106,7 @@ impl TimeRange {
         }
     }
 
-    /// Whether `ts` lies in the range.
+    /// Whether the range contains `ts`.
     pub const fn contains(&self, ts: Timestamp) -> bool {
         self.from.as_u64() <= ts.as_u64() && ts.as_u64() <= self.to.as_u64()
     }

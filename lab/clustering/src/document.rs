@@ -1,16 +1,17 @@
-//! What is crawled: documents whose clustering keys are drawn at random.
+//! Generates documents to crawl, with random clustering keys.
 //!
-//! The paper draws three keys uniformly from 750 million for a billion documents. The same
-//! proportion gives 3.28 documents to a cluster and 92.5 % in clusters of more than one, at any
+//! The paper draws three keys uniformly from 750 million for a billion documents. This ratio
+//! gives 3.28 documents per cluster, and 92.5 % of them in clusters of more than one, at any
 //! size.
 
 use percolator::{Bytes, Error, Result, RowKey};
 
-/// How many keys a document has: the paper's three, and one that is first used later.
+/// The number of keys of a document: the paper's three, and one that is first used later.
 pub const KEYS: usize = 4;
-/// How many of them the repository is clustered by at first.
+/// The number of keys by which the repository is clustered at first.
 pub const KEYS_AT_FIRST: usize = 3;
-/// Length of a body. With keys and bookkeeping a document takes 1 KB, in the paper as here.
+/// The length of a body in bytes. With keys and bookkeeping a document takes 1 KB, as in the
+/// paper.
 pub const BODY_BYTES: usize = 944;
 
 /// A crawled document, without its body.
@@ -21,23 +22,23 @@ pub const BODY_BYTES: usize = 944;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Document {
-    /// Its place in the order of arrival.
+    /// The document's position in the order of arrival.
     pub id: u64,
-    /// Its clustering keys.
+    /// The document's clustering keys.
     pub keys: [u64; KEYS],
 }
 
-/// Length of a document's record, without the body.
+/// The length of a document's record in bytes, without the body.
 pub(crate) const RECORD_BYTES: usize = 8 * (1 + KEYS);
 
 impl Document {
-    /// Its row in the repository: ids in an order that has nothing to do with their arrival, as a
-    /// crawl's URLs.
+    /// The document's row in the repository. The order of rows is independent of the order of
+    /// arrival, like that of a crawl's URLs.
     pub fn row(&self) -> RowKey {
         key_row(self.id)
     }
 
-    /// The id of the document in a row; `None` of a key that no document has.
+    /// The id of the document in a row. `None` if no document has this key.
     ///
     /// ```
     /// let document = clustering::Corpus::new(1000, 1).document(5);
@@ -69,7 +70,7 @@ impl Document {
     }
 }
 
-/// The row of a clustering key in its index table: keys are checksums, spread over all there are.
+/// The row of a clustering key in its index table. Keys are mixed, so that rows spread evenly.
 ///
 /// ```
 /// assert_ne!(clustering::key_row(7), clustering::key_row(8));
@@ -94,12 +95,12 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Documents for a repository that begins with `documents` of them.
+    /// A corpus for a repository that begins with `documents` documents.
     pub fn new(documents: u64, seed: u64) -> Self {
         Corpus { seed, key_space: (documents * 3 / 4).max(1) }
     }
 
-    /// From how many values each key is drawn.
+    /// The number of values from which each key is drawn.
     pub fn key_space(&self) -> u64 {
         self.key_space
     }
@@ -108,15 +109,15 @@ impl Corpus {
     pub fn document(&self, id: u64) -> Document {
         let mut stream = self.stream(id);
         let keys = std::array::from_fn(|_| {
-            // The high half of the product; the bias is below 2^-32 for any repository that fits a
-            // disk.
+            // Take the high half of the product. The bias is below 2^-32 for any repository
+            // that fits on a disk.
             let product = u128::from(stream.next()) * u128::from(self.key_space);
             (product >> 64) as u64
         });
         Document { id, keys }
     }
 
-    /// Its body: random bytes, so that no store gains from compressing them.
+    /// The document's body: random bytes, so that no store gains from compression.
     pub fn body(&self, id: u64) -> Bytes {
         let mut body = vec![0; BODY_BYTES];
         self.fill_body(id, &mut body);
@@ -145,14 +146,14 @@ impl Stream {
     }
 }
 
-/// SplitMix64's finaliser: no two numbers have the same image.
+/// SplitMix64's finaliser: it maps different numbers to different numbers.
 pub(crate) fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// Takes [`mix`] back: the factors are the inverses of its own.
+/// The inverse of [`mix`]: its factors are the inverses of those in `mix`.
 fn unmix(mut z: u64) -> u64 {
     z = (z ^ (z >> 31) ^ (z >> 62)).wrapping_mul(0x3196_42b2_d24d_8ec3);
     z = (z ^ (z >> 27) ^ (z >> 54)).wrapping_mul(0x96de_1b17_3f11_9089);

@@ -1,16 +1,18 @@
-//! The synthetic clustering repository of the paper's Figure 7 (§3.2): documents that are clustered
-//! by three keys as they arrive, and the batch programs that do the same by going over all of them.
+//! Implements the synthetic clustering repository of the paper's Figure 7 (§3.2) in two forms.
+//! The incremental form clusters documents by three keys as they arrive. The batch programs
+//! cluster them in cycles, with the same result.
 //!
 //! ```text
-//! document   what is crawled: an id, keys drawn at random, a body of about 1 KB
+//! document   a crawled document: an id, keys drawn at random, a body of about 1 KB
 //! rule       which documents are one cluster, by sorting in memory; how many clusters to expect
 //! repository the incremental form: tables, observers, a key that is added later
 //! batch      the rivals: row-wise passes that carry the bodies, and a batch of the new documents
 //!            alone
 //! ```
 //!
-//! All forms give the same answer, and are compared with [`rule`], which shares no code with them.
-//! A crate of its own, so that the application compiles against `percolator`'s public API alone.
+//! All forms give the same answer. Tests compare them with [`rule`], which shares no code with
+//! them. This is a separate crate, so that it compiles against `percolator`'s public API
+//! alone.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {

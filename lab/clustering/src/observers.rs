@@ -1,15 +1,15 @@
-//! The observers: what happens to a document after it was written.
+//! Implements the observers, which cluster a document after it is written.
 //!
 //! ```text
 //! doc:keys --cluster--> by_key_1..3, doc:cluster
-//!                       doc:representative, of those who found nobody
+//!                       doc:representative, of documents that found no cluster
 //! doc:representative --cluster-more--> by_key_4, doc:merged      (added later)
 //! ```
 //!
-//! Entries of the index tables never change. So whoever finds one has found what it is and will be,
-//! and whoever misses one and writes it conflicts with all others who do so: the runs are
-//! serializable, and the result is that of the sequential rule in the order of their start
-//! timestamps.
+//! An entry of an index table never changes. So an observer that finds an entry has its final
+//! value. An observer that misses an entry and writes it conflicts with every other run that
+//! does the same. So the runs are serializable. Their result is that of the sequential rule,
+//! in the order of the runs' start timestamps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use percolator::{Bytes, Change, Error, Observer, Result, Table, Transaction};
 use crate::document::{Document, key_row};
 use crate::repository::{CLUSTER, INDEX, KEY, MERGED, REPRESENTATIVE, Tables};
 
-/// What the observers have looked up and written, repeated runs included.
+/// The numbers of lookups and writes of the observers, including repeated runs.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) lookups: AtomicU64,
@@ -39,7 +39,7 @@ impl Counters {
     }
 }
 
-/// Clusters a document by the keys that the repository began with.
+/// Clusters a document by the keys with which the repository began.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) tables: Tables,
@@ -48,7 +48,7 @@ pub(crate) struct Cluster {
 
 impl Observer for Cluster {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-        // Documents are not deleted.
+        // Documents are never deleted, so every row has its record.
         let Some(record) = tx.get(&change.table, &change.row, &KEY).await? else { return Ok(()) };
         let document = Document::decode(&record)?;
         let (mut cluster, mut missed) = (None, 0);
@@ -71,8 +71,8 @@ impl Observer for Cluster {
     }
 }
 
-/// Merges clusters whose representatives share one more key. Only representatives set it in motion,
-/// so it costs nothing for a document that joins a cluster.
+/// Merges clusters whose representatives share one more key. Only representatives trigger it,
+/// so a document that joins a cluster costs nothing.
 #[derive(Debug)]
 pub(crate) struct ClusterMore {
     pub(crate) index: Table,
@@ -95,7 +95,7 @@ impl Observer for ClusterMore {
     }
 }
 
-/// What `doc:cluster` holds: who represents the document, and when that was found out.
+/// The content of `doc:cluster`: the document's representative, and when it was found.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Joined {
     pub(crate) representative: u64,
@@ -116,7 +116,7 @@ impl Joined {
     }
 }
 
-/// A number as it is stored.
+/// Decodes a stored number.
 pub(crate) fn number(value: &[u8]) -> Result<u64> {
     let bytes = value.try_into();
     let bytes = bytes.map_err(|_| Error::application(format!("a number of {} bytes", value.len())));

@@ -1,4 +1,5 @@
-//! The incremental form: every document is written as it arrives, and clustered by an observer.
+//! Implements the incremental form: each document is written on arrival, and an observer
+//! clusters it.
 //!
 //! ```text
 //! table          row            columns
@@ -20,7 +21,7 @@ use crate::{Document, KEYS_AT_FIRST};
 
 /// The table of the documents.
 pub const DOCUMENTS: &str = "documents";
-/// The column that a document's cluster is written to, after which it can be found.
+/// The column with a document's cluster. Once it is written, the document can be found.
 pub const CLUSTER: Column = Column::literal("doc:cluster");
 
 const BODY: Column = Column::literal("doc:body");
@@ -29,21 +30,21 @@ pub(crate) const REPRESENTATIVE: Column = Column::literal("doc:representative");
 pub(crate) const MERGED: Column = Column::literal("doc:merged");
 pub(crate) const INDEX: Column = Column::literal("cluster");
 
-/// The tables that clustering begins with.
+/// The tables with which clustering begins.
 #[derive(Debug, Clone)]
 pub(crate) struct Tables {
     pub(crate) documents: Table,
     pub(crate) indexes: [Table; KEYS_AT_FIRST],
 }
 
-/// How much the observers have looked up and written in the index tables, repeated runs included.
+/// The observers' lookups and writes in the index tables, including repeated runs.
 ///
 /// See [`Repository::lookups`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lookups {
-    /// Keys looked up.
+    /// The number of keys looked up.
     pub lookups: u64,
-    /// Keys registered.
+    /// The number of keys registered.
     pub registered: u64,
 }
 
@@ -58,10 +59,10 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Opens the repository, creating its tables if they are not there.
+    /// Opens the repository, and creates its tables if they do not exist.
     ///
     /// # Errors
-    /// Those of the database.
+    /// The errors of the database.
     pub async fn open(db: Percolator) -> Result<Self> {
         let indexes =
             [db.table("by_key_1").await?, db.table("by_key_2").await?, db.table("by_key_3").await?];
@@ -74,18 +75,19 @@ impl Repository {
         &self.db
     }
 
-    /// Clusters, in this process and until the workers are stopped, all documents that are there
-    /// and all that arrive.
+    /// Clusters all existing documents and all that arrive, in this process, until the workers
+    /// are stopped.
     ///
     /// # Errors
-    /// Those of the database.
+    /// The errors of the database.
     pub async fn cluster(&self, options: WorkerOptions) -> Result<Workers> {
         let observer = Cluster { tables: self.tables.clone(), counters: self.counters.clone() };
         let cluster = Registration::strong("cluster", DOCUMENTS, &KEY, observer);
         self.db.observe(vec![cluster], options).await
     }
 
-    /// Adds the fourth key while the repository is running, for what is there and what arrives.
+    /// Adds the fourth key while the repository is running, for existing documents and those
+    /// that arrive.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -106,7 +108,7 @@ impl Repository {
     /// ```
     ///
     /// # Errors
-    /// Those of the database.
+    /// The errors of the database.
     pub async fn add_key(&self, options: WorkerOptions) -> Result<Workers> {
         let index = self.db.table("by_key_4").await?;
         let observer = ClusterMore { index, counters: self.counters.clone() };
@@ -114,10 +116,10 @@ impl Repository {
         self.db.observe(vec![more], options).await
     }
 
-    /// Writes a document; it is clustered soon after.
+    /// Writes a document. An observer clusters it soon after.
     ///
     /// # Errors
-    /// Those of the database.
+    /// The errors of the database.
     pub async fn load(&self, document: &Document, body: Bytes) -> Result<()> {
         self.db.admit().await?;
         let documents = &self.tables.documents;
@@ -130,7 +132,7 @@ impl Repository {
             .await
     }
 
-    /// What the observers have looked up so far.
+    /// The lookups of the observers so far.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

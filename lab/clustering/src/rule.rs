@@ -1,19 +1,24 @@
-//! Which documents are one cluster.
+//! Defines which documents belong to one cluster.
 //!
-//! Three passes, one for each key, and only representatives go on to the next: of the documents
-//! with one first key the earliest represents the others; of these representatives with one second
-//! key, the earliest; and so on. (Not every two documents with a key in common are one cluster:
-//! with keys from 0.75 N nearly all would be.) Looking up keys one after the other in the order of
-//! arrival gives the same: a hit joins that cluster and ends the search, a miss registers the key
-//! and goes on.
+//! There is one pass for each key, and only representatives go on to the next pass. In the
+//! first pass, the earliest of the documents with the same first key represents them. In the
+//! second pass, the earliest of these representatives with the same second key represents
+//! them, and so on.
 //!
-//! [`passes`] is the answer that all else is compared with. It sorts, where the others hash or look
-//! up.
+//! So two documents with a common key may be in different clusters. If every common key joined
+//! two clusters, nearly all documents would be in one, with keys drawn from 0.75 N values.
+//!
+//! Looking up keys one after the other, in the order of arrival, gives the same result. A hit
+//! joins that cluster and ends the search. A miss registers the key and continues with the
+//! next.
+//!
+//! [`passes`] computes the answer with which all others are compared. It sorts, where the
+//! others hash or look up.
 
 use crate::Document;
 
-/// The representative of each document, by its id; documents in the order of their arrival,
-/// clustered by the first `keys` of their keys.
+/// Returns the id of each document's representative. The documents are in the order of
+/// arrival, and are clustered by the first `keys` of their keys.
 ///
 /// ```
 /// use clustering::{Document, rule};
@@ -39,14 +44,14 @@ pub fn passes(documents: &[Document], keys: usize) -> Vec<u64> {
             }
         }
     }
-    // A parent comes before its children, so its own root is known.
+    // A parent comes before its children, so its root is already known.
     for index in 0..parents.len() {
         parents[index] = parents[parents[index]];
     }
     parents.into_iter().map(|index| documents[index].id).collect()
 }
 
-/// How documents are clustered, in numbers.
+/// The numbers that describe a clustering.
 ///
 /// ```
 /// let shape = clustering::rule::Shape::of(&mut [7, 7, 9]);
@@ -55,16 +60,16 @@ pub fn passes(documents: &[Document], keys: usize) -> Vec<u64> {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Documents.
+    /// The number of documents.
     pub documents: u64,
-    /// Clusters, those of a single document included.
+    /// The number of clusters, including those of a single document.
     pub clusters: u64,
-    /// Documents in clusters of more than one.
+    /// The number of documents in clusters of more than one.
     pub clustered: u64,
 }
 
 impl Shape {
-    /// The shape of a clustering, from the representatives of all documents, which it sorts.
+    /// Computes the shape from the representatives of all documents. Sorts them.
     pub fn of(representatives: &mut [u64]) -> Self {
         representatives.sort_unstable();
         let mut shape =
@@ -76,7 +81,7 @@ impl Shape {
         shape
     }
 
-    /// Documents in a cluster, on average.
+    /// The mean number of documents per cluster.
     pub fn per_cluster(&self) -> f64 {
         self.documents as f64 / self.clusters as f64
     }
@@ -94,10 +99,10 @@ impl Shape {
     }
 }
 
-/// How many standard deviations are a sampling error.
+/// The most standard deviations that count as a sampling error.
 const DEVIATIONS: f64 = 5.0;
 
-/// The shape that random keys give, each as mean and standard deviation.
+/// The shape that random keys give, with mean and standard deviation of each number.
 ///
 /// ```
 /// let paper = clustering::rule::Expected::of(1_000_000_000, 750_000_000, 3);
@@ -106,18 +111,20 @@ const DEVIATIONS: f64 = 5.0;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Expected {
-    /// Documents in a cluster.
+    /// The number of documents per cluster.
     pub per_cluster: (f64, f64),
     /// The share of documents in clusters of more than one.
     pub clustered_share: (f64, f64),
 }
 
 impl Expected {
-    /// What `documents` with `keys` keys each, drawn from `key_space` values, come to.
+    /// The shape of `documents` documents with `keys` keys each, drawn from `key_space`
+    /// values.
     pub fn of(documents: u64, key_space: u64, keys: usize) -> Self {
         let (all, space) = (documents as f64, key_space as f64);
-        // Balls thrown into boxes: how many boxes are hit, and its variance; those who are first in
-        // their box go on. Alone to the end is who shares no box in any pass.
+        // Model: balls thrown into boxes. Compute how many boxes are hit, and the variance.
+        // The first ball of each box goes on to the next pass. A document stays alone if it
+        // shares no box in any pass.
         let (mut going_on, mut variance, mut exponent) = (all, 0.0, 0.0);
         for _ in 0..keys {
             let load = going_on / space;
@@ -129,7 +136,7 @@ impl Expected {
         let alone = (-exponent).exp();
         Expected {
             per_cluster: (all / going_on, all / (going_on * going_on) * variance.sqrt()),
-            // Two who might share a box are lost together, hence the two.
+            // The factor 2: two documents that share a box both stop being alone.
             clustered_share: (1.0 - alone, (2.0 * alone * (1.0 - alone) / all).sqrt()),
         }
     }
@@ -142,7 +149,7 @@ mod tests {
     use super::*;
     use crate::{Corpus, KEYS};
 
-    /// The rule as looking up, in the order of arrival.
+    /// The rule as lookups, in the order of arrival.
     fn looked_up(documents: &[Document], keys: usize) -> Vec<u64> {
         let mut indexes = [(); KEYS].map(|()| HashMap::new());
         let mut cluster_of = |document: &Document| {
@@ -176,7 +183,8 @@ mod tests {
         assert!(shape.agrees(&expected), "{shape:?} {expected:?}");
         assert!((shape.per_cluster() - 3.28).abs() < 0.02, "{}", shape.per_cluster());
         assert!((shape.clustered_share() - 0.925).abs() < 0.005, "{}", shape.clustered_share());
-        // Another rule has another shape: fewer keys, or keys from a smaller space.
+        // Another rule gives another shape: with fewer keys, or with keys from a smaller
+        // space.
         assert!(!Shape::of(&mut passes(&documents, 2)).agrees(&expected));
         let narrow = Expected::of(n, corpus.key_space() * 98 / 100, 3);
         assert!(!shape.agrees(&narrow), "{shape:?} {narrow:?}");

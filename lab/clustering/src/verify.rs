@@ -1,4 +1,4 @@
-//! Comparing a repository with the rule.
+//! Compares a repository with the rule.
 
 use std::collections::HashMap;
 
@@ -10,22 +10,22 @@ use crate::repository::{CLUSTER, KEY, MERGED};
 use crate::rule::{self, Shape};
 use crate::{KEYS, KEYS_AT_FIRST, Repository};
 
-/// What a comparison of a repository with the rule came to.
+/// The result of comparing a repository with the rule.
 ///
 /// See [`Repository::verify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Check {
-    /// Documents in the repository.
+    /// The number of documents in the repository.
     pub documents: u64,
-    /// Those that are not clustered yet.
+    /// The number of documents that are not clustered yet.
     pub waiting: u64,
-    /// Those that are in another cluster than the rule puts them in.
+    /// The number of documents in another cluster than that of the rule.
     pub wrong: u64,
-    /// How the others are clustered.
+    /// The shape of the clustering.
     pub shape: Shape,
 }
 
-/// A document that was clustered.
+/// A clustered document.
 struct Found {
     document: Document,
     start_ts: u64,
@@ -33,15 +33,18 @@ struct Found {
 }
 
 impl Repository {
-    /// Compares every document's cluster with what the rule says, for the documents in the order of
-    /// the transactions that clustered them: these are serializable, so nothing but that order may
-    /// decide. Of the fourth key, which merges clusters that are there, the order says who
-    /// represents the merged one, and so only who is together with whom is compared.
+    /// Compares every document's cluster with that of the rule. The rule gets the documents in
+    /// the order of the transactions that clustered them. Those are serializable, so only
+    /// their order may influence the result.
+    ///
+    /// The fourth key merges existing clusters. There the order decides which document
+    /// represents a merged cluster. So with four keys, only the membership of clusters is
+    /// compared.
     ///
     /// See the [crate's page](crate) for an example.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a number of keys that is neither three nor four; those of the
+    /// [`Error::Invalid`] if `keys` is neither three nor four. Otherwise the errors of the
     /// database.
     pub async fn verify(&self, keys: usize) -> Result<Check> {
         if !(KEYS_AT_FIRST..=KEYS).contains(&keys) {
@@ -87,7 +90,7 @@ impl Repository {
     }
 }
 
-/// How many documents are not together with the same others in both clusterings.
+/// The number of documents that are clustered with different documents in the two clusterings.
 fn differing(found: &[u64], expected: &[u64]) -> usize {
     let (mut there, mut back) = (HashMap::new(), HashMap::new());
     let one_to_one = |(a, b): (&u64, &u64)| {

@@ -1,4 +1,4 @@
-//! The repository under concurrent arrivals, restarts and a key that is added later.
+//! Tests the repository under concurrent arrivals, restarts, and a key that is added later.
 #![allow(clippy::unwrap_used, reason = "a test's helpers may")]
 
 use clustering::rule::Expected;
@@ -46,7 +46,7 @@ async fn a_fourth_key_merges_what_is_there_and_what_arrives() {
     load(&repository, corpus, 0..n, 4).await;
     repository.database().wait_idle(None).await.unwrap();
     let before = repository.verify(3).await.unwrap();
-    // As yet nobody has looked at the fourth keys.
+    // The fourth keys are not used yet.
     let unmerged = repository.verify(4).await.unwrap();
     assert!(before.wrong == 0 && unmerged.wrong > 0, "{before:?} {unmerged:?}");
     let (more, ()) = tokio::join!(

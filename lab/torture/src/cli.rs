@@ -1,4 +1,4 @@
-//! The command line.
+//! Defines the command line of `percolator-torture`.
 
 use clap::{Parser, Subcommand};
 use percolator_cli::context::Context;

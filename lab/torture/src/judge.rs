@@ -1,4 +1,5 @@
-//! The judgement: what must hold when all kills are over and everything has been drained.
+//! Judges the store after all kills, once all work is drained: checks everything that must
+//! hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,27 +12,27 @@ use super::world::{ACCOUNTS, BALANCE, COUNT, COUNTERS, ROWS, VALUE, World};
 use super::world::{counter_row, number, row_name};
 use crate::place::Place;
 
-/// How long the observers may take to catch up.
+/// The longest time for the observers to catch up.
 const IDLE_MAX: Duration = Duration::from_secs(300);
-/// At how many moments of the past the accounts are added up.
+/// The number of past moments at which the accounts are summed.
 const MOMENTS: u64 = 50;
-/// How many violations are named.
+/// The most violations that are named.
 const NAMED_MAX: usize = 50;
 
-/// What the judge found.
+/// The result of the judgement.
 #[derive(Debug, Default)]
 pub(crate) struct Judgement {
     pub(crate) checks: u64,
     pub(crate) violations: usize,
-    /// The first of them.
+    /// The first violations, in words.
     pub(crate) named: Vec<String>,
     pub(crate) begun: usize,
     pub(crate) committed: usize,
-    /// Those that were begun, never acknowledged, and turned out to have committed.
+    /// The number of transactions that were begun and never acknowledged.
     pub(crate) unknown: usize,
-    /// What the children and the judge's own clients have counted.
+    /// The counts of the children and of the judge's own clients.
     pub(crate) counts: Counts,
-    /// Pages whose index entries were compared with a batch.
+    /// The number of pages whose index entries were compared with a batch.
     pub(crate) documents: usize,
 }
 
@@ -47,7 +48,7 @@ impl Judgement {
     }
 }
 
-/// Opens what the children have left, lets it come to rest, and checks it.
+/// Opens the store that the children left, drains all work, and checks the result.
 pub(crate) async fn judge(place: &Place, durability: Durability) -> anyhow::Result<Judgement> {
     let ledger = Ledger::read(&place.ledger())?;
     let world = World::open(place, durability, Commit::OneStep).await?;
@@ -76,8 +77,9 @@ pub(crate) async fn judge(place: &Place, durability: Durability) -> anyhow::Resu
     Ok(found)
 }
 
-/// Waits for the observers, and reads every cell, so that locks which the kills have left are
-/// resolved; what is rolled forward is work for observers again.
+/// Drains all work: waits for the observers, and reads every cell. Reading resolves the locks
+/// that the kills left. A transaction that is rolled forward makes new work for observers, so
+/// this runs twice.
 async fn drain(world: &World, found: &mut Judgement) -> anyhow::Result<()> {
     for _ in 0..2 {
         let report = world.db.wait_idle(Some(IDLE_MAX)).await?;
@@ -121,7 +123,7 @@ async fn column(
     Ok(rows.iter().filter_map(row).collect())
 }
 
-/// The same cells as numbers.
+/// Like `column`, with the cells as numbers.
 async fn numbers(
     snapshot: &Snapshot,
     table: &Table,
@@ -131,8 +133,8 @@ async fn numbers(
     cells.into_iter().map(|(row, value)| Ok((row, number(Some(value.as_bytes()))?))).collect()
 }
 
-/// The accounts together hold now, and held at every moment that can still be read, what they were
-/// given.
+/// Checks that the accounts together hold the money they were given, now and at every past
+/// moment that can still be read.
 async fn sums(world: &World, found: &mut Judgement) -> anyhow::Result<()> {
     let latest = world.db.snapshot().await?.timestamp().as_u64();
     let floor = world.db.services().store.floor().as_u64();
@@ -148,7 +150,7 @@ async fn sums(world: &World, found: &mut Judgement) -> anyhow::Result<()> {
                     format!("bank: {accounts} accounts hold {sum} at {moment}, not {expected}")
                 });
             }
-            // The background has moved the safe point meanwhile.
+            // Garbage collection in the background has moved the safe point meanwhile.
             Err(Error::TooOld { .. }) if moment.as_u64() < latest => {}
             Err(error) => return Err(error.into()),
         }
@@ -167,8 +169,9 @@ async fn sum_at(world: &World, moment: Timestamp) -> percolator::Result<(usize, 
     Ok((accounts, sum))
 }
 
-/// Each acknowledged transfer has its receipt, with its content and commit timestamp; and balances
-/// and counters are those that the receipts make, so that none was applied twice, or in part.
+/// Checks the receipts of transfers in two ways. Each acknowledged transfer must have its
+/// receipt, with its content and its commit timestamp. Balances and counters must equal the
+/// result of all receipts, so no transfer was applied twice or in part.
 async fn receipts(world: &World, ledger: &Ledger, found: &mut Judgement) -> anyhow::Result<()> {
     let (snapshot, tables) = (world.db.snapshot().await?, &world.tables);
     let receipts = column(&snapshot, &tables.receipts, &VALUE).await?;
@@ -213,8 +216,8 @@ async fn receipts(world: &World, ledger: &Ledger, found: &mut Judgement) -> anyh
     Ok(())
 }
 
-/// The newest version of each cell that is overwritten is the newest acknowledged one, or a newer
-/// one of which the child was not told.
+/// Checks the newest version of each cell that is overwritten. It must be the newest
+/// acknowledged version, or a newer one whose reply the child did not get.
 async fn newest_versions(
     world: &World,
     ledger: &Ledger,
@@ -254,7 +257,7 @@ async fn newest(
     let history = world.db.cell_history(table, row_name(row), &VALUE).await?;
     let newest = history.iter().find_map(|m| Some((m.timestamp.as_u64(), m.write.as_ref()?)));
     let Some((ts, write)) = newest else {
-        // A deletion may have been collected together with the cell.
+        // Garbage collection may have removed the deletion together with the cell.
         let gone = told.is_none_or(|(id, _)| of_row(id) == Some(true));
         found.check(gone, || format!("{cell} has no version, acknowledged was {told:?}"));
         return Ok(());
@@ -280,8 +283,8 @@ async fn newest(
     Ok(())
 }
 
-/// What the observers have made equals what they observe; and none has run more often than there
-/// were changes.
+/// Checks that the observers' results equal the cells that they observe, and that no observer
+/// ran more often than there were changes.
 async fn observers(world: &World, ledger: &Ledger, found: &mut Judgement) -> anyhow::Result<()> {
     let (snapshot, tables) = (world.db.snapshot().await?, &world.tables);
     for (from, to) in
@@ -318,7 +321,7 @@ async fn observers(world: &World, ledger: &Ledger, found: &mut Judgement) -> any
     Ok(())
 }
 
-/// After a collection down to the present, no lock is left.
+/// Checks that no lock is left after a collection up to the present.
 async fn no_locks(world: &World, found: &mut Judgement) -> anyhow::Result<()> {
     let report = world.db.gc(Duration::ZERO).await?;
     found.check(report.blocked_by.is_none(), || format!("a lock stays: {:?}", report.blocked_by));
@@ -334,7 +337,7 @@ mod tests {
     use super::*;
     use crate::ledger::Writer;
 
-    /// What the judge finds in a store on which `lines` claim to have happened, and nothing has.
+    /// Judges an empty store with a ledger of these lines.
     fn judged(lines: &[&str]) -> Judgement {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let place = Place::new(dir.path());
@@ -363,7 +366,7 @@ mod tests {
     #[test]
     fn what_was_never_acknowledged_may_be_missing() {
         let judgement = judged(&["begin 1-0-0 transfer 0 1 50 3", "begin 1-0-1 blind 4 false"]);
-        // There is no web site either.
+        // The store has no web site either.
         assert_eq!(judgement.named, ["web index: it holds no documents"]);
         assert_eq!((judgement.begun, judgement.unknown), (2, 2));
     }

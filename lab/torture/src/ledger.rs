@@ -1,7 +1,7 @@
-//! The ledger: what was begun, and what became of it.
+//! Keeps the ledger: the transactions that were begun, and their outcomes.
 //!
-//! Lines are `begin ID WORK`, `commit ID TIMESTAMP`, `unknown ID` and `stats RUN COUNTS`, each with
-//! ` .` at its end: a line without it was cut short.
+//! Lines are `begin ID WORK`, `commit ID TIMESTAMP`, `unknown ID` and `stats RUN COUNTS`. Each
+//! line ends with ` .`. A line without this end was cut short and is ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What a transaction does.
+/// The work of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Moves money, counts it, and leaves a receipt.
@@ -36,7 +36,7 @@ impl fmt::Display for Work {
 }
 
 impl Work {
-    /// Reads what `Display` has written.
+    /// Parses the output of `Display`.
     pub(crate) fn parse(text: &str) -> Option<Work> {
         let words: Vec<&str> = text.split(' ').collect();
         Some(match words[..] {
@@ -63,20 +63,21 @@ impl Work {
 pub(crate) struct Writer(File);
 
 impl Writer {
-    /// Opens it at its end, past a line that was cut short.
+    /// Opens the ledger for appending. Starts a new line, since the last one may have been cut
+    /// short.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         file.write_all(b"\n")?;
         Ok(Writer(file))
     }
 
-    /// Appends a line with one write.
+    /// Appends a line with a single write.
     pub(crate) fn line(&self, text: fmt::Arguments<'_>) -> io::Result<()> {
         (&self.0).write_all(format!("{text} .\n").as_bytes())
     }
 }
 
-/// What the children have counted.
+/// Events that the children have counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) rolled_forward: u64,
@@ -117,16 +118,16 @@ impl fmt::Display for Counts {
 /// The ledger as the judge reads it.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// By name of the transaction.
+    /// The transactions that were begun, by name.
     pub(crate) begun: BTreeMap<String, Work>,
-    /// With the commit timestamp that the child was told.
+    /// The acknowledged transactions, with the commit timestamps that the child received.
     pub(crate) committed: BTreeMap<String, u64>,
-    /// Of all runs together, as of their last word.
+    /// The sum over all runs, from the last `stats` line of each.
     pub(crate) counts: Counts,
 }
 
 impl Ledger {
-    /// Reads the ledger; one that is not there yet is empty.
+    /// Reads the ledger. A ledger that does not exist is empty.
     pub(crate) fn read(path: &Path) -> io::Result<Self> {
         let bytes = match std::fs::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -154,7 +155,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Transactions of which the child was not told what became of them.
+    /// The number of transactions whose outcome the child does not know.
     pub(crate) fn unknown(&self) -> usize {
         self.begun.len() - self.committed.len()
     }

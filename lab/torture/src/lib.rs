@@ -1,8 +1,9 @@
-//! The laboratory's killer of processes, and `percolator-torture`, which uses it.
+//! Provides [`Victim`], a process that tests kill with SIGKILL. The program
+//! `percolator-torture` is built on it.
 //!
-//! `percolator-torture` kills its own child again and again (`parent.rs`), and the processes that
-//! the scripts name (`strike.rs`): `scripts/kill-nine.sh` and `scripts/cluster.sh`. The processes
-//! of `percolator-bench fig10` are [`Victim`]s, too.
+//! `percolator-torture` kills its own child many times (`parent.rs`). It also kills processes
+//! for two scripts (`strike.rs`): `scripts/kill-nine.sh` and `scripts/cluster.sh`. The
+//! processes of `percolator-bench fig10` are [`Victim`]s, too.
 
 mod victim;
 

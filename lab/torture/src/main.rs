@@ -1,19 +1,19 @@
-//! `percolator-torture`: a mixed workload in a child process that is killed again and again, and
-//! the judgement.
+//! Runs a mixed workload in a child process that is killed many times, then judges the store.
 //!
 //! ```text
 //!   parent  starts the child, kills it, starts it again; judges at the end
 //!   work    the child: opens the store, transfers, writes, deletes, notifies, loads web pages
 //!   world   tables, columns, observers; opening, for both
-//!   ledger  what was begun, and what became of it, in a file that survives kill -9
-//!   place   the directory of a run, and where things are in it
-//!   strike  kills what a script names, once
-//!   judge   what must hold, whatever the kills have done
+//!   ledger  transactions and their outcomes, in a file that survives kill -9
+//!   place   the directory of a run, and the names of its files
+//!   strike  kills one process, for a script
+//!   judge   checks everything that must hold after the kills
 //! ```
 //!
-//! Invariants: a line of the ledger is one write, made before a transaction begins and after its
-//! commit has returned, so that the file never claims more than the child was told, nor less than
-//! it has tried.
+//! Invariant: each line of the ledger is one write. A `begin` line is written before its
+//! transaction begins, and a `commit` line after the commit has returned. So the file never
+//! contains more acknowledgements than the child received, nor fewer transactions than it
+//! tried.
 
 mod cli;
 mod judge;
@@ -24,8 +24,8 @@ mod strike;
 mod work;
 mod world;
 
-/// Many small buffers are allocated on one thread and freed on another; with the system's allocator
-/// that alone takes a quarter of the time of `percolator demo`.
+/// Many small buffers are allocated on one thread and freed on another. With the system's
+/// allocator, this takes a quarter of the time of `percolator demo`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

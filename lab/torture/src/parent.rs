@@ -1,4 +1,5 @@
-//! The parent: kills the program again and again in the middle of its work, then looks for damage.
+//! Runs the parent: kills the child many times in the middle of its work, then checks for
+//! damage.
 
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
@@ -21,16 +22,16 @@ use crate::judge::{self, Judgement};
 use crate::ledger::Ledger;
 use crate::{place::Place, work};
 
-/// How long a child lives.
+/// The lifetime of a child in milliseconds.
 const LIFE_MS: std::ops::RangeInclusive<u64> = 50..=1500;
-/// How long one lives that is to be killed while it opens the store.
+/// The lifetime in milliseconds of a child that is to be killed while it opens the store.
 const OPENING_MS: std::ops::RangeInclusive<u64> = 2..=80;
-/// One in so many kills is of that kind.
+/// One kill in this many comes while the store is opened.
 const OPENING_ONE_IN: u32 = 5;
-/// How often the parent looks whether the child has ended by itself.
+/// The time between two checks whether the child has ended by itself.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const SITE_PAGES: usize = 150;
-/// How much of the children's last words is shown.
+/// The number of lines of the children's log that are shown.
 const LOG_LINES: usize = 20;
 
 /// The flags of a run.
@@ -84,7 +85,7 @@ impl Worker {
     }
 }
 
-/// How the kills went.
+/// The result of all kills.
 #[derive(Debug, PartialEq, Eq)]
 enum Killed {
     All,
@@ -207,7 +208,7 @@ impl Torture {
             .arg(place.dir())
             .args(["--run", &run.to_string(), "--seed", &seed.to_string()])
             .args(["--durability", self.durability.name(), "--color", "never"])
-            // Held open: the child ends when this process does.
+            // The parent holds this pipe open: the child ends when the parent does.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(log);
@@ -261,7 +262,7 @@ impl Torture {
     }
 }
 
-/// The directory must hold nothing yet.
+/// Checks that the directory is empty.
 fn prepare(place: &Place) -> anyhow::Result<()> {
     let dir = place.dir();
     let refuse = |what: String| {
@@ -276,7 +277,7 @@ fn prepare(place: &Place) -> anyhow::Result<()> {
     }
 }
 
-/// What the children said last.
+/// Returns the last lines that the children logged.
 fn last_words(place: &Place) -> String {
     let log = std::fs::read(place.log()).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);

@@ -1,8 +1,8 @@
-//! The directory of a run, and where things are in it.
+//! Names the files in the directory of a run.
 
 use std::path::{Path, PathBuf};
 
-/// Where things are in a run's directory.
+/// The directory of a run, and its files.
 #[derive(Debug, Clone)]
 pub(crate) struct Place(PathBuf);
 
@@ -15,22 +15,22 @@ impl Place {
         &self.0
     }
 
-    /// The store under torture.
+    /// The directory of the store that is tested.
     pub(crate) fn store(&self) -> PathBuf {
         self.0.join("store")
     }
 
-    /// The web site that is loaded.
+    /// The web site that the index loads.
     pub(crate) fn site(&self) -> PathBuf {
         self.0.join("site")
     }
 
-    /// What was begun and acknowledged.
+    /// The ledger of transactions.
     pub(crate) fn ledger(&self) -> PathBuf {
         self.0.join("ledger")
     }
 
-    /// What the children said on stderr.
+    /// The children's standard error.
     pub(crate) fn log(&self) -> PathBuf {
         self.0.join("log")
     }

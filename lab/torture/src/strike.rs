@@ -1,4 +1,4 @@
-//! Kills a command or a process that a script names, once.
+//! Kills one command, or one process, for a script.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use percolator_torture::{Victim, kill_process};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// When a command is killed for which no event is waited.
+/// The lifetime in milliseconds of a command without an event to wait for.
 const LIFE_MS: std::ops::RangeInclusive<u64> = 50..=950;
-/// How often the file of events is read.
+/// The time between two reads of the file of events.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Start a command, and kill it with SIGKILL; prints `killed`, or `ended` if it ended by itself.
@@ -81,7 +81,7 @@ impl Strike {
     }
 }
 
-/// Kills the process whose number is in a file.
+/// Kills the process whose number is in the file.
 fn kill_by_file(file: &Path) -> anyhow::Result<bool> {
     let place = || file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(place)?;

@@ -1,15 +1,15 @@
-//! A process that is to be killed with SIGKILL.
+//! Defines a process that is to be killed with SIGKILL.
 
 use std::io;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// How often a process that may end by itself is looked at.
+/// The time between two checks whether a process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How long a process may take to be gone once it was killed.
+/// The longest time for a process to disappear after it was killed.
 const GONE_MAX: Duration = Duration::from_secs(10);
 
-/// A child process. It is killed with SIGKILL when it is dropped.
+/// A child process. Dropping it kills the process with SIGKILL.
 ///
 /// ```
 /// # use std::{process::Command, time::Duration};
@@ -26,7 +26,7 @@ impl Victim {
     /// Starts a process.
     ///
     /// # Errors
-    /// Those of starting it.
+    /// The errors of starting a process.
     pub fn start(command: &mut Command) -> io::Result<Victim> {
         command.spawn().map(Victim)
     }
@@ -36,16 +36,16 @@ impl Victim {
         &mut self.0
     }
 
-    /// Returns its number.
+    /// Returns the process's number.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// Waits until the process ends by itself, at most for `limit`. Returns how it ended, `None` if
-    /// it lives.
+    /// Waits at most `limit` for the process to end by itself. Returns its status, or `None`
+    /// if it still runs.
     ///
     /// # Errors
-    /// Those of asking the system.
+    /// The errors of querying the process.
     pub fn ends_within(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
         let started = Instant::now();
         loop {
@@ -58,33 +58,36 @@ impl Victim {
         }
     }
 
-    /// Kills the process, and waits until it is gone. Returns `false` if it had ended by itself.
+    /// Kills the process, and waits until it is gone. Returns `false` if it had already ended
+    /// by itself.
     ///
     /// # Errors
-    /// Those of killing it.
+    /// The errors of killing the process.
     pub fn kill(&mut self) -> io::Result<bool> {
         if self.0.try_wait()?.is_some() {
             return Ok(false);
         }
         self.0.kill()?;
-        // Between the look and the kill it may have ended by itself.
+        // The process may have ended by itself between the check and the kill. Then it has an
+        // exit code.
         Ok(self.0.wait()?.code().is_none())
     }
 }
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // It may have ended already.
+        // An error here means that the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Kills a process that is no child of this one, and waits until it is gone. Returns `false` if
-/// there was none.
+/// Kills a process that is not a child of this one, and waits until it is gone. Returns
+/// `false` if it did not exist.
 ///
 /// # Errors
-/// Those of killing it; [`TimedOut`](io::ErrorKind::TimedOut) if it is there ten seconds later.
+/// The errors of killing the process. [`TimedOut`](io::ErrorKind::TimedOut) if it still exists
+/// ten seconds later.
 #[cfg(unix)]
 pub fn kill_process(id: i32) -> io::Result<bool> {
     use rustix::io::Errno;

@@ -1,4 +1,4 @@
-//! The child: works until it is killed.
+//! Runs the child: works on the store until it is killed.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use super::ledger::{Counts, Work, Writer};
 use super::world::{ACCOUNTS, BALANCE, COUNTERS, ROWS, VALUE, World, number};
 use crate::place::Place;
 
-/// Tasks that run transactions.
+/// The number of tasks that run transactions.
 const TASKS: u64 = 8;
-/// The longest rest of a task between two transactions, so that the observers can keep up.
+/// The longest pause of a task between two transactions, so that the observers can keep up.
 const REST_MAX_MS: u64 = 6;
 const BASE: &str = "https://example.org/";
-/// How much of the site a recrawl changes.
+/// The share of the site that a recrawl changes.
 const RECRAWL_PCT: f64 = 10.0;
 
-/// What a child is told.
+/// The settings that a child gets from its parent.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) place: Place,
@@ -40,12 +40,14 @@ struct Child {
     run: u64,
 }
 
-/// Works until it is killed; returns an error when something fails that no kill explains.
+/// Works until the process is killed. Returns an error if something fails that no kill
+/// explains.
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     end_with_the_parent();
     let place = settings.place;
     let ledger = Writer::open(&place.ledger())?;
-    // In turns: a kill in one step leaves nothing to be resolved, and one in two phases locks.
+    // Alternate: a kill during a one-step commit leaves no locks to resolve, but a kill during
+    // a two-phase commit does.
     let commit = if settings.run.is_multiple_of(2) { Commit::OneStep } else { Commit::TwoPhases };
     let world = World::open(&place, settings.durability, commit).await?;
     let child = Arc::new(Child { world, ledger, place, run: settings.run });
@@ -59,14 +61,15 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let crawler = child.clone();
     tasks.spawn(async move { crawler.crawl(seed).await });
     tasks.spawn(async move { child.watch().await });
-    // No task ends but by a failure.
+    // A task ends only by failing.
     while let Some(ended) = tasks.join_next().await {
         ended??;
     }
     Ok(())
 }
 
-/// The parent holds the other end of stdin: when it has gone, nobody would kill this process.
+/// Ends this process with its parent, which holds the other end of stdin. Without the parent,
+/// no process would kill this one.
 fn end_with_the_parent() {
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
@@ -91,7 +94,7 @@ fn draw(random: &mut StdRng) -> Work {
 }
 
 impl Child {
-    /// One transaction after the other.
+    /// Runs one transaction after the other.
     async fn transactions(&self, task: u64, mut random: StdRng) -> anyhow::Result<()> {
         for n in 0u64.. {
             self.world.db.admit().await?;
@@ -103,7 +106,7 @@ impl Child {
         Ok(())
     }
 
-    /// Runs a transaction until it commits, or until nobody knows whether it did.
+    /// Runs a transaction until it commits, or until its outcome is unknown.
     async fn transaction(&self, id: &str, work: Work, random: &mut StdRng) -> anyhow::Result<()> {
         loop {
             let mut tx = self.world.db.begin().await?;
@@ -122,7 +125,7 @@ impl Child {
         }
     }
 
-    /// Loads the web site and recrawls it, in turns.
+    /// Alternates between loading the web site and recrawling it.
     async fn crawl(&self, seed: u64) -> anyhow::Result<()> {
         let (site, base) = (self.place.site(), Base::parse(BASE)?);
         let index = &self.world.index;
@@ -134,7 +137,7 @@ impl Child {
         Ok(())
     }
 
-    /// What all accounts hold at one moment.
+    /// The sum of all accounts at one moment.
     async fn sum(&self) -> percolator::Result<(Timestamp, i64)> {
         let snapshot = self.world.db.snapshot().await?;
         let mut rows: Vec<ScannedRow> = Vec::new();
@@ -145,7 +148,7 @@ impl Child {
         Ok((snapshot.timestamp(), balances.sum::<percolator::Result<i64>>()?))
     }
 
-    /// Reads all accounts at one moment again and again, and notes what was counted so far.
+    /// Repeatedly sums all accounts at one moment, and logs the counts so far.
     async fn watch(&self) -> anyhow::Result<()> {
         loop {
             let (at, sum) = self.sum().await?;

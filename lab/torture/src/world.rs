@@ -1,4 +1,4 @@
-//! The tables under torture, their observers, and the web index beside them.
+//! Opens the tables that the torture uses, their observers, and the web index beside them.
 
 use std::time::Duration;
 
@@ -13,30 +13,31 @@ use webindex::{SEARCH_DIR, WebIndex};
 use super::ledger::Work;
 use crate::place::Place;
 
-/// Accounts, over both banks together.
+/// The number of accounts, in both banks together.
 pub(crate) const ACCOUNTS: usize = 32;
-/// What each account holds at first.
+/// The first balance of each account.
 pub(crate) const BALANCE: i64 = 1000;
-/// Counters of transfers.
+/// The number of counters of transfers.
 pub(crate) const COUNTERS: usize = 16;
-/// Rows of each of the other tables.
+/// The number of rows in each of the other tables.
 pub(crate) const ROWS: usize = 24;
 
 pub(crate) const BANKS: [&str; 2] = ["bank-a", "bank-b"];
 pub(crate) const VALUE: Column = Column::literal("v");
-/// How often a source was changed, and how often a copy was made.
+/// The column with the number of changes of a source, or of runs that wrote a copy.
 pub(crate) const COUNT: Column = Column::literal("count");
 const POKED: Column = Column::literal("poked:v");
 
-/// Short, so that kills find the collection of garbage at work; the judge looks at what it leaves.
+/// Short intervals, so that kills hit garbage collection in progress. The judge checks the
+/// state that it leaves.
 const GC: GcOptions = GcOptions {
     retention: Duration::from_secs(20),
     interval: Duration::from_millis(500),
     share: 0.1,
 };
 
-/// The open store. Transactions and their observers have a client apart from the web index's, so
-/// that each knows what its own commits have changed.
+/// The open store. Transactions and their observers have a client separate from that of the
+/// web index, so that each client knows the changes of its own commits.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) db: Percolator,
@@ -60,7 +61,7 @@ pub(crate) struct Tables {
 }
 
 impl World {
-    /// Opens store, tables and index, and starts the observers.
+    /// Opens the store, the tables and the index, and starts the observers.
     pub(crate) async fn open(
         place: &Place,
         durability: Durability,
@@ -79,7 +80,7 @@ impl World {
         Ok(world)
     }
 
-    /// Gives every account its first money, unless that was done.
+    /// Gives every account its first balance, unless it has one.
     async fn found_banks(&self) -> Result<()> {
         let tables = &self.tables;
         self.db
@@ -119,13 +120,13 @@ impl Tables {
         })
     }
 
-    /// Table and row of an account.
+    /// The table and row of an account.
     pub(crate) fn account(&self, account: usize) -> (&Table, String) {
         (&self.banks[account % 2], format!("account{:02}", account / 2))
     }
 
-    /// A chain of strong observers, from source to copy to tail, and a weak one, from to-do to
-    /// done.
+    /// A chain of strong observers, from `source` to `copy` to `tail`, and a weak one, from
+    /// `todo` to `done`.
     fn observers(&self) -> Vec<Registration> {
         let copy = Copy { from: VALUE, to: self.copy.clone(), counted: true };
         let tail = Copy { from: VALUE, to: self.tail.clone(), counted: false };
@@ -176,7 +177,7 @@ pub(crate) fn counter_row(counter: usize) -> String {
     format!("counter{counter:02}")
 }
 
-/// A number that is kept as text; a cell that is not there is zero.
+/// Parses a number stored as text. A missing cell is zero.
 pub(crate) fn number(value: Option<&[u8]>) -> Result<i64> {
     let Some(value) = value else { return Ok(0) };
     String::from_utf8_lossy(value).parse().map_err(Error::application)
@@ -193,11 +194,11 @@ async fn add(
     tx.set(table, row, column, (old + change).to_string())
 }
 
-/// Keeps a cell of another table equal to the changed row's.
+/// Keeps a cell of another table equal to the changed one.
 struct Copy {
     from: Column,
     to: Table,
-    /// Whether it counts how often it ran.
+    /// Whether the observer counts its runs.
     counted: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A short run of `percolator-torture`, and what it refuses.
+//! Tests a short run of `percolator-torture`, and the arguments that it refuses.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -42,7 +42,7 @@ fn torture_refuses_what_it_cannot_use() {
     assert!(next.contains("--data"), "{text}");
 }
 
-/// What a strike comes to.
+/// Runs `percolator-torture strike`, and returns its output.
 fn strike(words: &[&str]) -> String {
     let ran = program(&[&["strike"], words].concat()).output().unwrap();
     assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
@@ -70,7 +70,7 @@ fn a_process_is_killed_by_the_file_that_holds_its_number() {
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
     std::fs::write(&file, format!("{}\n", child.id())).unwrap();
     let path = file.to_str().unwrap().to_owned();
-    // The child is gone only when its parent has waited for it.
+    // The child disappears only after its parent has waited for it.
     let waits = std::thread::spawn(move || child.wait().unwrap().code());
     assert_eq!(strike(&["--process", &path]), "killed");
     assert_eq!(waits.join().unwrap(), None, "by a signal");

@@ -1,5 +1,5 @@
-//! Admission: the committer looks whether the disk has room for a request (`room.rs`), and refuses
-//! it if not.
+//! Admits or refuses each request: the committer checks whether the disk has room for the
+//! request (`room.rs`).
 
 use bigtable::{Error, Mutation, Result};
 use fjall::Keyspace;
@@ -10,7 +10,7 @@ use crate::failure::condition::Condition;
 use crate::failure::fault;
 use crate::layout::table_info::TableInfo;
 
-/// Looks at the disk, unless that was done a moment ago. Once for each group of requests.
+/// Looks at the disk, unless the last look is recent. The committer calls this once per group.
 pub(crate) fn look_at_disk(engine: &Engine, lead: &Lead) {
     if !lead.room.is_recent() {
         look_again(engine, lead);
@@ -24,15 +24,16 @@ fn look_again(engine: &Engine, lead: &Lead) {
     lead.room.learn(engine.disk.free(), reserve);
 }
 
-/// Whether the disk has room for all that lies in write buffers.
+/// Whether the disk has room to write out everything that lies in write buffers.
 pub(crate) fn has_room_for_buffers(engine: &Engine) -> bool {
     engine.disk.free() >= Reserve::new(&engine.options, engine.db.write_buffer_size(), 0).upkeep
 }
 
-/// Looks whether the disk has room for writes. If requests are being committed they find out.
+/// Looks whether the disk has room for writes. Does nothing while a commit is running, since
+/// that commit looks by itself.
 ///
 /// # Errors
-/// Those of a write.
+/// The errors of a write.
 pub(crate) fn try_growth(engine: &Engine) -> Result<()> {
     engine.check_usable()?;
     let Ok(lead) = engine.lead.try_lock() else { return Ok(()) };
@@ -40,7 +41,7 @@ pub(crate) fn try_growth(engine: &Engine) -> Result<()> {
     admit(engine, &lead, Use::Growth, 0)
 }
 
-/// An error while the engine takes no writes.
+/// Returns an error while the engine takes no writes.
 fn check_engine_writes(engine: &Engine, lead: &Lead) -> Result<()> {
     if let Some(why) = engine.stopped() {
         engine.condition.set(Condition::Failing { why: why.to_owned() });
@@ -68,24 +69,24 @@ pub(crate) fn admit_row(
     admit(engine, lead, what, bytes)
 }
 
-/// Whether the disk has room to write all of a keyspace again, before the old files are
+/// Whether the disk has room to write all of a keyspace again before its old files are
 /// removed.
 pub(crate) fn admits_merge(engine: &Engine, lead: &Lead, keyspace: &Keyspace) -> bool {
     look_again(engine, lead);
     lead.room.free.get() >= lead.room.reserve.get().upkeep.saturating_add(keyspace.disk_space())
 }
 
-/// Refuses to write so many bytes if the disk has no room for them.
+/// Refuses to write `bytes` bytes if the disk has no room for them.
 pub(crate) fn admit(engine: &Engine, lead: &Lead, what: Use, bytes: u64) -> Result<()> {
     check_engine_writes(engine, lead)?;
     let taken = lead.room.take(what, bytes).or_else(|_| {
-        // The last look may be a few milliseconds old, and the space of then used up.
+        // The last look may be a few milliseconds old, and the space may be used up since.
         look_again(engine, lead);
         lead.room.take(what, bytes)
     });
     match taken {
         Ok(()) if what == Use::Growth => engine.condition.is_writable(),
-        // Upkeep is admitted when growth is not.
+        // No change of the condition: upkeep is admitted even while growth is refused.
         Ok(()) => {}
         Err(wanted) => {
             let free = lead.room.free.get();

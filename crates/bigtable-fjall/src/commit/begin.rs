@@ -1,8 +1,9 @@
-//! Requests as callers bring them: a short one is committed on its caller's thread, if nobody else
-//! commits or waits; all others wait in the queue for the committer thread.
+//! Starts each request: a short one is committed on its caller's thread if no other thread
+//! commits and no request waits. All others wait in the queue for the committer thread.
 //!
-//! Callers poll futures, so nothing that keeps a thread waiting is done on theirs: no sync, no
-//! seal, and no batch while the engine may hold it up (`calm.rs`).
+//! Callers poll futures, so no work on their threads may block. A caller's thread never syncs
+//! and never seals a buffer. It writes no batch while the engine may delay the batch
+//! (`calm.rs`).
 
 use std::collections::HashSet;
 use std::sync::{Arc, MutexGuard, TryLockError};
@@ -17,7 +18,7 @@ use crate::failure::fault;
 use crate::layout::table_info::TableInfo;
 use crate::upkeep::full::is_look_due;
 
-/// Most keys and values, in bytes, that are committed on a caller's thread.
+/// Most bytes of keys and values in a request that is committed on its caller's thread.
 const SHORT_BYTES_MAX: usize = 64 << 10;
 
 /// A request that has been given to the committer.
@@ -34,7 +35,7 @@ impl Begun {
         }
     }
 
-    /// Waits for the outcome. Nothing of the engine is held meanwhile.
+    /// Waits for the outcome, without holding anything of the engine.
     pub(crate) async fn outcome(self) -> Result<Outcome> {
         match self {
             Begun::Done(outcome) => outcome,
@@ -43,14 +44,14 @@ impl Begun {
     }
 }
 
-/// The end of a request that is committed at once or not at all.
+/// The result of trying to commit a request immediately.
 pub(crate) enum Tried {
     Done(Result<Outcome>),
-    /// Nothing was done: here it is again.
+    /// The request was not tried; the variant returns it.
     NotNow(CommitRows),
 }
 
-/// Commits one request, or has it wait for the committer thread.
+/// Commits one request, or queues it for the committer thread.
 pub(crate) fn begin(engine: &Engine, table: &Arc<TableInfo>, request: Request) -> Begun {
     match try_lead(engine, engine.syncs(request.sync()), request.bytes()) {
         Err(error) => Begun::Done(Err(error)),
@@ -59,7 +60,7 @@ pub(crate) fn begin(engine: &Engine, table: &Arc<TableInfo>, request: Request) -
     }
 }
 
-/// As [`begin`], of a change of several rows.
+/// Like [`begin`], for a change of several rows.
 pub(crate) fn begin_rows(engine: &Engine, request: CommitRows) -> Result<Begun> {
     let work = rows_work(engine, request)?;
     Ok(match try_lead(engine, engine.sync(), work.request.bytes)? {
@@ -68,7 +69,7 @@ pub(crate) fn begin_rows(engine: &Engine, request: CommitRows) -> Result<Begun> 
     })
 }
 
-/// As [`begin_rows`], if it can be done at once; otherwise the request comes back.
+/// Like [`begin_rows`], but returns the request instead of queueing it.
 pub(crate) fn try_rows(engine: &Engine, request: CommitRows) -> Result<Tried> {
     if !is_short(engine, engine.sync(), request.bytes) {
         return Ok(Tried::NotNow(request));
@@ -80,14 +81,14 @@ pub(crate) fn try_rows(engine: &Engine, request: CommitRows) -> Result<Tried> {
     })
 }
 
-/// A sound request with its tables.
+/// Checks the request, and finds its tables.
 fn rows_work(engine: &Engine, request: CommitRows) -> Result<RowsWork> {
     let tables = tables_of(engine, &request)?;
     request.check(|row| &tables[row].schema)?;
     Ok(RowsWork { tables, request })
 }
 
-/// The table of each row.
+/// Finds the table of each row.
 fn tables_of(engine: &Engine, request: &CommitRows) -> Result<Vec<Arc<TableInfo>>> {
     let mut tables: Vec<Arc<TableInfo>> = Vec::with_capacity(request.rows.len());
     for row in &request.rows {
@@ -100,8 +101,8 @@ fn tables_of(engine: &Engine, request: &CommitRows) -> Result<Vec<Arc<TableInfo>
     Ok(tables)
 }
 
-/// Commits the requests at once, or has them wait for the committer thread. At most
-/// [`GROUP_OPS_MAX`](crate::commit::queue::GROUP_OPS_MAX) of them.
+/// Commits the requests immediately, or queues them for the committer thread. There are at
+/// most [`GROUP_OPS_MAX`](crate::commit::queue::GROUP_OPS_MAX) of them.
 pub(crate) fn begin_all(
     engine: &Engine,
     table: &Arc<TableInfo>,
@@ -122,12 +123,12 @@ pub(crate) fn begin_all(
     }
 }
 
-/// Whether a request so large may be committed on the thread of a caller that polls futures.
+/// Whether a request of `bytes` bytes may be committed on a thread that polls futures.
 fn is_short(engine: &Engine, sync: bool, bytes: usize) -> bool {
     !sync && bytes <= SHORT_BYTES_MAX && engine.calm.is_calm()
 }
 
-/// The commit lock for a short request, if nobody holds it and nobody waits.
+/// Takes the commit lock for a short request, if it is free and no request waits.
 fn try_lead(engine: &Engine, sync: bool, bytes: usize) -> Result<Option<MutexGuard<'_, Lead>>> {
     engine.check_usable()?;
     if !is_short(engine, sync, bytes) || !engine.queue.is_empty() {
@@ -135,7 +136,7 @@ fn try_lead(engine: &Engine, sync: bool, bytes: usize) -> Result<Option<MutexGua
     }
     match engine.lead.try_lock() {
         Ok(lead) => {
-            // The holder before may have sealed a buffer.
+            // The previous holder may have sealed a buffer since the check above.
             let calm = engine.calm.is_calm() && !lead.left.get() && !is_look_due(engine, &lead);
             Ok(calm.then_some(lead))
         }
@@ -150,7 +151,8 @@ fn commit_one(engine: &Engine, lead: &Lead, job: Job<'_>) -> Result<Outcome> {
         .unwrap_or_else(|| Err(fault::too_late()))
 }
 
-/// Commits requests that may name a row more than once, on their caller's thread.
+/// Commits requests on their caller's thread, one group after the other. Several of them may
+/// name the same row; a group has each row once.
 fn commit_chunk(
     engine: &Engine,
     lead: &Lead,

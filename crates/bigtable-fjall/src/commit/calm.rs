@@ -1,5 +1,5 @@
-//! Calm: a batch that is not synced is short, so a caller may write it on a thread that polls
-//! futures.
+//! Tracks whether the store is calm. In a calm store an unsynced batch takes only a short
+//! time, so a caller may write it on a thread that polls futures.
 //!
 //! The engine writes a sealed buffer out in three stages:
 //!
@@ -9,14 +9,16 @@
 //! | 2 | writes the sorted run | nothing that a batch needs |
 //! | 3 | syncs the keyspace's new list of files | the lock of that list |
 //!
-//! A batch that meets stage 1 waits for the sync, so the store is not calm from the seal to the end
-//! of stage 1. Stage 2 takes most of the time; batches are short in it. Nobody can see stage 3
-//! coming: a merge ends with the same sync, and a reader may wait for it too.
+//! A batch that is written in stage 1 waits for the sync. So the store is not calm from the
+//! moment a buffer is sealed until stage 1 ends. Stage 2 takes most of the time, and batches
+//! are short in it. Stage 3 cannot be foreseen: a merge ends with the same sync, and a reader
+//! may wait for it too.
 //!
-//! Stage 2 has begun when no sealed buffer waits for a thread of the engine, and each keyspace with
-//! a sealed buffer has numbered a file since the seal. A keyspace that was sealed twice in a row
-//! has to be done. The engine never seals by itself (`seal.rs`, `old_journals.rs`), so stage 1
-//! comes only after a seal that is known here.
+//! Stage 2 has begun when two conditions hold. No sealed buffer waits for a thread of the
+//! engine. Each keyspace with a sealed buffer has numbered a new file since the seal. A
+//! keyspace that was sealed twice in a row must have written both buffers. The engine never
+//! seals by itself (`seal.rs`, `old_journals.rs`), so every stage 1 follows a seal that this
+//! file knows of.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -24,7 +26,8 @@ use std::sync::{Mutex, MutexGuard};
 use bigtable::sync::locked;
 use fjall::{AbstractTree, Database, Keyspace};
 
-/// Whether batches are short, and what has to happen before they are again.
+/// Whether batches are short, and the sealed buffers that must be synced before they are
+/// again.
 #[derive(Debug, Default)]
 pub(crate) struct Calm {
     is_calm: AtomicBool,
@@ -35,8 +38,8 @@ pub(crate) struct Calm {
 #[derive(Debug, Clone, Copy)]
 struct Sealed {
     tree: u64,
-    /// The number of its next file when the buffer was sealed. None if the keyspace had a sealed
-    /// buffer already: files of both have such numbers.
+    /// The number of the keyspace's next file at the time of the seal. `None` if the keyspace
+    /// had another sealed buffer then: a new number could belong to either buffer.
     next_file: Option<u64>,
 }
 
@@ -49,7 +52,8 @@ impl Calm {
         locked(&self.sealed)
     }
 
-    /// To be called under the commit lock, before a buffer of the keyspace is sealed.
+    /// Notes that a buffer of the keyspace is about to be sealed. The caller holds the commit
+    /// lock.
     pub(crate) fn ends(&self, keyspace: &Keyspace) {
         self.is_calm.store(false, Ordering::Relaxed);
         let mut sealed = self.sealed();
@@ -63,14 +67,14 @@ impl Calm {
         }
     }
 
-    /// Batches are short from now on, until a buffer is sealed.
+    /// Notes that batches are short from now on, until the next seal.
     pub(crate) fn begins(&self) {
         self.sealed().clear();
         self.is_calm.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the engine has synced the journal for each sealed buffer: also for those of tables
-    /// that nobody has opened, which `old_journals.rs` seals.
+    /// Whether the engine has synced the journal for each sealed buffer. This includes buffers
+    /// of tables that are not open, which `old_journals.rs` seals.
     pub(crate) fn are_past_sync(&self, db: &Database) -> bool {
         let keyspaces = db.supervisor.keyspaces.read();
         keyspaces.is_ok_and(|all| all.values().all(|one| self.is_past_sync(one)))
@@ -109,7 +113,7 @@ mod tests {
             let cell = Mutation::set(Family::from_static("calm"), "q", Timestamp::ZERO, "value");
             block_on(table.mutate_row(RowMutation::new("row").mutation(cell))).unwrap();
         };
-        // Each write has the committer look, after the committer has answered.
+        // Each write makes the committer check for calm, after it has answered.
         let wait_for_calm = || {
             wait_until("the store is calm", || {
                 write();

@@ -1,20 +1,24 @@
-//! The committer: every change to the store passes here, in groups, durable before visible.
+//! Runs the committer thread. Every change to the store passes through the committer in
+//! groups, and is durable before it is visible.
 //!
 //! ```text
-//!   caller --- it is short, nobody commits, nobody waits ---> leads: commits on its own thread
+//!   caller --- short request, lock free, queue empty ---> leads: commits on its own thread
 //!      '------ otherwise ---> queue ---> committer thread: drains the queue group by group
 //! ```
 //!
-//! A group (`group_commit.rs`) is evaluated against the published state and written as one batch,
-//! which the engine syncs (if asked to) before it inserts and publishes it. Leading without a queue
-//! (`begin.rs`) spares the single client two changes of thread; under contention the group shares
-//! one sync.
+//! A group (`group_commit.rs`) is evaluated against the published state and written as one
+//! batch. The engine syncs the batch if required, then inserts and publishes it. A request
+//! that bypasses the queue (`begin.rs`) spares a single client two changes of thread. Under
+//! contention the requests of a group share one sync.
 //!
-//! Invariants: nothing is written outside the commit lock ([`Engine::lead`]). A request is
-//! acknowledged after its batch is published and the in-memory maps have followed; and after full
-//! write buffers are sealed, for which it may have to wait (`seal.rs`). If a batch fails the record
-//! may be in the journal or not: nothing is answered until the store has cut it off and opened the
-//! engine anew (`reopen.rs`); then its callers learn that it was not applied.
+//! Invariants:
+//! * Nothing is written outside the commit lock ([`Engine::lead`]).
+//! * A request is acknowledged after its batch is published and the in-memory maps are
+//!   updated. On this thread, full write buffers are sealed before that, which may take time
+//!   (`seal.rs`).
+//! * If a batch fails, its record may or may not be in the journal. The store answers nothing
+//!   until it has cut the record off and opened the engine anew (`reopen.rs`). Then it reports
+//!   to the callers that their requests were not applied.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -55,10 +59,10 @@ fn run(engine: &Engine) {
                 continue;
             }
         }
-        // Declared first: should the commit panic, its callers hear of it after the lock is
-        // poisoned.
+        // Declared before the lock, so dropped after it: if the commit panics, callers learn
+        // of it after the lock is poisoned.
         let group;
-        // Requests that arrive while another thread leads join this group.
+        // Waiting for the lock first lets requests that arrive meanwhile join this group.
         let lead = engine.wait_to_lead();
         group = engine.queue.take_group();
         let outcomes = match &lead {
@@ -72,22 +76,22 @@ fn run(engine: &Engine) {
             Err(error) => group.iter().map(|_| Err(error.clone())).collect(),
         };
         drop(lead);
-        // The requests go first: they may hold handles of the store, and whoever has an answer
-        // may close it and open it again.
+        // Drop the requests before replying: they may hold handles of the store. A caller may
+        // close and reopen the store as soon as it has its answer.
         let callers: Vec<_> = group.into_iter().map(|waiting| waiting.done).collect();
         for (caller, outcome) in callers.into_iter().zip(outcomes) {
-            // One that has gone does not want to know.
+            // An error here means that the caller has dropped its future, and needs no answer.
             let _ = caller.send(outcome);
         }
-        // Its callers are on their way meanwhile.
+        // Look only after the replies, so that no caller waits for it.
         if let Ok(lead) = engine.lead.try_lock() {
             look_for_calm(engine, &lead);
         }
     }
 }
 
-/// Finds out whether the store is calm. Only the committer thread asks, as it may wait for a sync
-/// here.
+/// Finds out whether the store is calm. Only the committer thread calls this, because it may
+/// wait here for a sync.
 fn look_for_calm(engine: &Engine, lead: &Lead) {
     if engine.calm.is_calm() || !engine.journals().is_marked() {
         return;
@@ -95,24 +99,26 @@ fn look_for_calm(engine: &Engine, lead: &Lead) {
     let mut written = lead.keyspaces().chain([&engine.catalog.0]);
     if engine.db.outstanding_flushes() == 0
         && engine.calm.are_past_sync(&engine.db)
-        // Writers wait for merges from so many runs on.
+        // From `RUNS_MAX` runs on, writers wait for merges.
         && written.all(|keyspace| keyspace.tree.l0_run_count() < RUNS_MAX)
-        // This takes the lock of the journal, so a sync that has begun has ended.
+        // This takes the journal's lock, so it returns only after a sync in progress has
+        // ended.
         && check_engine(&engine.db).is_ok()
-        // Only now is it known which journal is the newest.
+        // The newest journal is known only after that sync.
         && engine.journals().is_settled()
     {
         engine.calm.begins();
     }
 }
 
-/// Leaves nobody waiting when the committer thread ends, in whatever way.
+/// Closes the queue when the committer thread ends for any reason, so that no caller waits
+/// forever.
 struct Stopped<'a>(&'a Engine);
 
 impl Drop for Stopped<'_> {
     fn drop(&mut self) {
         self.0.queue.close();
-        // Dropping a request tells its caller that its outcome is unknown.
+        // A dropped request returns to its caller as an error: the outcome is unknown.
         self.0.queue.abandon();
     }
 }

@@ -1,9 +1,9 @@
-//! The draft of one request: the keys its mutations would write, in one row or in several, worked
-//! out under the commit lock.
+//! Works out the draft of one request under the commit lock: the keys that its mutations
+//! write, in one row or in several.
 //!
-//! Mutations apply in order, so a later one must see what an earlier one of the same request has
-//! done; the draft lies over the published state for that. It ends with at most one write for each
-//! key, because the engine gives all writes of a batch the same number.
+//! Mutations apply in order, so a later one must see the effect of an earlier one of the same
+//! request. The draft therefore overlays the published state. A draft ends with at most one
+//! write per key, because the engine gives all writes of a batch the same number.
 
 mod newest_first;
 mod ordered;
@@ -31,11 +31,11 @@ use ordered::Ordered;
 /// The writes of one request.
 pub(crate) struct Draft<'a> {
     view: View<'a>,
-    /// For each space that is written to.
+    /// The writes to each space that the request changes.
     writes: SmallVec<[(Space<'a>, Writes); 4]>,
 }
 
-/// A keyspace: that of a group, or its history.
+/// A keyspace of a group: its own, or its history.
 #[derive(Clone, Copy)]
 struct Space<'a> {
     group: &'a Group,
@@ -48,25 +48,25 @@ impl PartialEq for Space<'_> {
     }
 }
 
-/// What is written to one space.
+/// The writes to one space.
 #[derive(Debug, Default)]
 struct Writes {
-    /// What is put under each key, or `None` to remove it.
+    /// The value to put under each key, or `None` to remove the key.
     puts: Ordered,
-    /// How many of them are known to replace a value.
+    /// The number of puts that are known to replace a value.
     replaced: u64,
 }
 
 impl Writes {
-    /// What they put into a write buffer, in bytes.
+    /// The bytes that these writes put into a write buffer.
     fn bytes(&self) -> u64 {
         self.puts.iter().map(|(key, value)| bytes_of(key, value.as_deref())).sum()
     }
 }
 
-/// Why a request does not become a part of the batch.
+/// The reason why a request does not become part of the batch.
 pub(crate) enum Refused {
-    /// It asks for what it cannot get.
+    /// The request itself is refused, for example because a group is full.
     Request(Error),
     /// A file could not be read.
     Fault(Fault),
@@ -84,18 +84,19 @@ impl From<Fault> for Refused {
     }
 }
 
-/// What the requests of a group commit come to.
+/// The combined writes of a group commit.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub(crate) writes: Puts,
     pub(crate) memory: Vec<MemoryChange>,
-    /// The batch puts these under columns' own keys, in groups that keep the newest first.
+    /// The puts under columns' own keys, in groups with the layout `NewestFirst`. They update
+    /// `recent.rs`.
     pub(crate) newest: SmallVec<[(Slice, Option<Slice>); 1]>,
-    /// What it puts into write buffers, in bytes.
+    /// The bytes that the batch puts into write buffers.
     pub(crate) bytes: u64,
-    /// Whether much of a write buffer is superseded.
+    /// Whether a large part of a write buffer is superseded.
     pub(crate) churned: bool,
-    /// By how many cells the batch so far changes each in-memory group.
+    /// The number of cells that the batch adds to each in-memory group so far.
     added: SmallVec<[(usize, isize); 4]>,
 }
 
@@ -196,7 +197,7 @@ impl<'a> Draft<'a> {
         self.writes(space).puts.insert(key, value);
     }
 
-    /// As [`Draft::put`], of a key that has a value.
+    /// Like [`Draft::put`], for a key that has a value.
     fn replace(&mut self, space: Space<'a>, key: Slice, value: Slice) {
         let writes = self.writes(space);
         let again = writes.puts.insert(key, Some(value));
@@ -219,7 +220,8 @@ impl<'a> Draft<'a> {
         Merged { entries: Some(entries), ahead: None, written }
     }
 
-    /// Adds the draft's writes to the batch, unless a group that refuses would exceed its bound.
+    /// Adds the draft's writes to the batch. Refuses if a bounded group would exceed its
+    /// limit.
     pub(crate) fn finish(self, batch: &mut Batch) -> Result<(), Refused> {
         let mut changes = Vec::new();
         let mut counted: SmallVec<[(usize, isize); 4]> = SmallVec::new();
@@ -276,7 +278,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Whether a cell is in the group's map, and whether it is in the keyspace only.
+    /// Returns whether a cell is in the group's map, and whether it is only in the keyspace.
     fn presence(&self, group: &Group, memory: usize, key: &[u8]) -> Result<(bool, bool), Fault> {
         let memory = self.view.memory.group(memory);
         let here = memory.has(key);
@@ -285,9 +287,9 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// An iteration over stored entries with a draft's writes laid over them.
+/// Iterates over stored entries, overlaid with a draft's writes.
 struct Merged<'d> {
-    /// `None` at their end.
+    /// The stored entries; `None` after the last one.
     entries: Option<Entries<'d>>,
     /// The stored entry that comes next.
     ahead: Option<(Slice, Option<Slice>)>,
@@ -295,7 +297,7 @@ struct Merged<'d> {
 }
 
 impl Merged<'_> {
-    /// The next entry; its value need not be there if `wants` does not say so when shown the key.
+    /// Returns the next entry. The value may be missing if `wants` returns false for the key.
     fn next(
         &mut self,
         mut wants: impl FnMut(&[u8]) -> bool,

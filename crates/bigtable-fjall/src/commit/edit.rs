@@ -1,8 +1,9 @@
-//! What the committer is asked to do to one row: a conditional mutation, whose condition is made of
-//! probes, or an edit, which is decided by any function that sees the row.
+//! Describes the change to one row that a request asks for: a conditional mutation or an edit.
+//! The condition of a conditional mutation is a list of probes. An edit is decided by a
+//! function that sees the row.
 //!
-//! Probes are what Percolator needs, and cost next to nothing. An edit is what a general server of
-//! Bigtable's API needs: a filter as a condition, increments, the deletion of whatever a row holds.
+//! Percolator needs only probes, which cost almost nothing. A general server of Bigtable's API
+//! needs edits: filters as conditions, increments, and deletions of everything in a row.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,11 +15,12 @@ use crate::commit::view::View;
 use crate::failure::fault::Fault;
 use crate::layout::table_info::TableInfo;
 
-/// An edit of one row: `decide` is shown the selected cells, and what it returns is applied;
-/// nothing can come between.
+/// An edit of one row: `decide` receives the selected cells, and the mutations that it returns
+/// are applied. No other change can come between.
 ///
-/// It is called once at most, while nothing else can be committed to any row: it must not block,
-/// and a panic ends the store. What it found out it may leave with its caller.
+/// The store calls `decide` at most once, and commits nothing else while it runs. So `decide`
+/// must not block, and a panic in it ends the store. `decide` may pass results to its caller
+/// through captured state.
 ///
 /// ```
 /// use bigtable::*;
@@ -68,23 +70,23 @@ impl RowEdit {
         }
     }
 
-    /// Says how many bytes of keys and values `decide` holds, so that the queue of edits stays
-    /// bounded in memory, too.
+    /// Sets how many bytes of keys and values `decide` holds, so that the queue of edits also
+    /// stays bounded in bytes.
     #[must_use]
     pub fn holding(mut self, bytes: usize) -> Self {
         self.bytes = bytes.max(EDIT_BYTES);
         self
     }
 
-    /// Refuses it if it is late when its turn comes: it is `Unavailable`, and was not applied. The
-    /// caller has the clock.
+    /// Refuses the edit as `Unavailable` if `is_late` returns true when its turn comes. A
+    /// refused edit was not applied. The caller supplies the clock.
     #[must_use]
     pub fn unless(mut self, is_late: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.is_late = Some(Box::new(is_late));
         self
     }
 
-    /// Says when it must be on disk.
+    /// Sets whether the edit must be on disk before it is acknowledged.
     #[must_use]
     pub fn sync(mut self, sync: Syncing) -> Self {
         self.sync = sync;
@@ -113,14 +115,14 @@ pub(crate) enum Request {
     Edit(RowEdit),
 }
 
-/// What a request comes to, once the row was looked at.
+/// The result of evaluating a request against its row.
 pub(crate) struct Decision<'a> {
     /// Whether the predicate held.
     pub(crate) holds: bool,
     pub(crate) mutations: Cow<'a, [Mutation]>,
 }
 
-/// What the queue reckons at least for an edit.
+/// The least size in bytes that the queue counts for an edit.
 const EDIT_BYTES: usize = 1024;
 
 impl Request {
@@ -131,7 +133,7 @@ impl Request {
         }
     }
 
-    /// Keys and values of the request.
+    /// The bytes of keys and values in the request.
     pub(crate) fn bytes(&self) -> usize {
         let of = |mutation: &Mutation| match mutation {
             Mutation::Set { qualifier, value, .. } => qualifier.len() + value.len(),
@@ -161,7 +163,7 @@ impl Request {
     }
 
     /// # Errors
-    /// `Unavailable` if its turn came too late.
+    /// `Unavailable` if the edit's deadline passed before its turn.
     pub(crate) fn check_time(&self) -> Result<()> {
         match self {
             Request::Edit(RowEdit { is_late: Some(is_late), .. }) if is_late() => {
@@ -172,7 +174,7 @@ impl Request {
         }
     }
 
-    /// Looks at the row, and returns what is to be done to it.
+    /// Reads the row, and returns the mutations to apply to it.
     pub(crate) fn decide(
         &self,
         table: &TableInfo,

@@ -1,8 +1,9 @@
-//! Group commit: requests are evaluated against the published state, and written as one batch.
+//! Commits a group: evaluates its requests against the published state, and writes them as one
+//! batch.
 //!
-//! A row is in a group at most once, so every predicate sees all that came before it. A request of
-//! several rows takes its timestamp after the group's rows were made known to readers
-//! (`pending.rs`).
+//! A group contains each row at most once, so every predicate sees all earlier changes. A
+//! request of several rows takes its timestamp only after readers can find the group's rows as
+//! pending (`pending.rs`).
 
 use bigtable::{Error, Result};
 use smallvec::SmallVec;
@@ -34,7 +35,7 @@ pub(super) enum By {
     Committer,
 }
 
-/// Of each request of a group.
+/// The outcome of each request of a group.
 pub(super) type Outcomes = SmallVec<[Result<Outcome>; 1]>;
 
 /// Commits requests of different rows as one batch.
@@ -46,12 +47,12 @@ pub(super) fn commit_group<'a>(
     jobs: impl Iterator<Item = Job<'a>>,
 ) -> Outcomes {
     admission::look_at_disk(engine, lead);
-    // One request that must be on disk has all of the batch synced.
+    // If one request must be on disk, the whole batch is synced.
     let mut sync = false;
     let mut batch = Batch::default();
     let mut outcomes = Outcomes::with_capacity(len);
-    // Those that change several rows and may: they take their timestamps when all rows are
-    // known.
+    // The admitted changes of several rows. They take their timestamps after all pending rows
+    // are known.
     let mut admitted: SmallVec<[(usize, &RowsWork); 1]> = SmallVec::new();
     let placed = {
         let memory = engine.memory();
@@ -93,7 +94,7 @@ pub(super) fn commit_group<'a>(
     drop(placed);
     if let Err(error) = written {
         for outcome in &mut outcomes {
-            // A request that was refused before the batch was written stays refused.
+            // A request that was refused earlier keeps its own error.
             if matches!(outcome, Ok(Outcome::Matched(_) | Outcome::Committed(_))) {
                 *outcome = Err(error.clone());
             }
@@ -104,8 +105,8 @@ pub(super) fn commit_group<'a>(
     outcomes
 }
 
-/// Does what a batch of so many bytes makes necessary. A caller leaves it to the committer thread,
-/// if it may take long.
+/// Does the follow-up work of a batch of `bytes` bytes. A caller's thread leaves work that may
+/// take long to the committer thread.
 fn follow(engine: &Engine, lead: &Lead, by: By, (bytes, changed, churned): (u64, bool, bool)) {
     let left = lead.left.take();
     match by {
@@ -157,7 +158,8 @@ fn error_of(engine: &Engine, refused: Refused) -> Error {
     }
 }
 
-/// Evaluates the predicates of several rows: rejected, or nothing so far but a timestamp.
+/// Evaluates the predicates of several rows. Returns `NoTimestamp` for a request that may
+/// proceed: its timestamp is taken later.
 fn examine(engine: &Engine, lead: &Lead, view: View<'_>, work: &RowsWork) -> Result<Outcome> {
     engine.check_floor(Some(work.request.above))?;
     let rows = work.tables.iter().zip(&work.request.rows);
@@ -174,7 +176,7 @@ fn examine(engine: &Engine, lead: &Lead, view: View<'_>, work: &RowsWork) -> Res
     Ok(Outcome::NoTimestamp)
 }
 
-/// Takes the timestamp of several rows and adds what is written at it to the batch.
+/// Takes the commit timestamp of a change of several rows, and adds its writes to the batch.
 fn prepare_rows(
     engine: &Engine,
     view: View<'_>,

@@ -1,13 +1,13 @@
-//! Committing: requests in a queue, one committer, one batch for the engine.
+//! Commits requests: a queue, one committer, and one batch for the engine.
 //!
 //! ```text
 //! begin         a request is committed on its caller's thread, or queued
 //! queue         requests that wait             calm     may a caller commit on its own thread?
-//! committer     the thread that commits what is queued, and replies
+//! committer     the thread that commits queued requests, and replies
 //! group_commit  predicates, and the batch      write    its sync, and publishing
 //! admission     has the disk room for it?      room     how much of the disk is kept free
-//! edit          what a request does to a row   draft    what a request writes
-//! puts          what the engine is given       pending  rows of a one-step commit, before they
+//! edit          the change of one row          draft    the writes of one request
+//! puts          the writes for the engine      pending  rows of a one-step commit, before they
 //!                                                       are visible
 //! view          the published state, as the committer reads it
 //! recent        newest versions that need not be read

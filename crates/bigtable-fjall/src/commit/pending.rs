@@ -1,12 +1,14 @@
-//! The pending rows of one-step commits: their timestamp may be taken, and is not visible yet.
+//! Holds the pending rows of one-step commits: a commit timestamp may have been taken for
+//! them, and their writes are not visible yet.
 //!
-//! The committer places a row here before it takes the timestamp, and clears it once the batch is
-//! published. A reader with a later timestamp therefore finds the row here, or what was written to
-//! it in the snapshot that it opens afterwards. One that finds it waits for the group; once is
-//! enough, because the timestamps of later groups are above its own.
+//! The committer places a row here before it takes the timestamp, and clears the row after the
+//! batch is published. So a reader with a later timestamp finds the row here, or sees its
+//! writes in the snapshot that it opens afterwards. A reader that finds a row here waits for
+//! the group. One wait is enough, because later groups take timestamps above the reader's.
 //!
-//! Invariants: at most one group is being committed, and only the holder of the commit lock places
-//! and clears rows. A reader waits at most once, so no more wait than there are reads in flight.
+//! Invariants: at most one group is being committed, and only the holder of the commit lock
+//! places and clears rows. A reader waits at most once, so the number of waiters never exceeds
+//! the number of reads in flight.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -18,28 +20,29 @@ use futures::channel::oneshot;
 use crate::layout::key::Key;
 use crate::mutants::{self, off};
 
-/// Room for so many rows is kept from one group to the next.
+/// The capacity, in rows, that is kept from one group to the next.
 const ROWS_KEPT: usize = 1024;
 
 /// The rows of the group that is being committed.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// As `state.rows.len()`, to be looked at without the lock.
+    /// Equal to `state.rows.len()`, so that readers can check it without the lock.
     len: AtomicUsize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// In ascending order, each with a timestamp that its own will be above.
+    /// Rows in ascending order. The commit timestamp of each row will be above the timestamp
+    /// beside it.
     rows: Vec<(Key, Timestamp)>,
     waiting: Vec<oneshot::Sender<()>>,
 }
 
-/// Ends with the group it waits for.
+/// Completes when the group ends.
 pub(crate) type GroupEnd = oneshot::Receiver<()>;
 
-/// Clears the rows when it goes, in whatever way the commit ended.
+/// Clears the rows when dropped, however the commit ended.
 pub(crate) struct Placed<'a>(&'a Pending);
 
 impl Drop for Placed<'_> {
@@ -50,18 +53,18 @@ impl Drop for Placed<'_> {
         self.0.len.store(0, Ordering::SeqCst);
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        // Dropping a sender wakes who waits.
+        // Dropping a sender wakes the reader that waits for it.
         drop(waiting);
     }
 }
 
 impl Pending {
     fn state(&self) -> MutexGuard<'_, State> {
-        // What panicked under this lock has left the list whole.
+        // The list is whole even if a thread panicked while it held this lock.
         locked(&self.state)
     }
 
-    /// Has readers wait for these rows. To be called under the commit lock.
+    /// Makes readers wait for these rows. The caller holds the commit lock.
     pub(crate) fn place(&self, rows: impl Iterator<Item = (Key, Timestamp)>) -> Placed<'_> {
         let mut state = self.state();
         state.rows.extend(rows);
@@ -71,7 +74,8 @@ impl Pending {
         Placed(self)
     }
 
-    /// What a reader at `s` must wait for before it reads rows from `from` on, up to `end`.
+    /// Returns the group end that a reader at `s` must wait for before it reads these rows.
+    /// The bounds are the first key and the end, which is excluded.
     pub(crate) fn end_of_group(
         &self,
         s: Timestamp,
@@ -83,7 +87,7 @@ impl Pending {
         Some(end)
     }
 
-    /// Whether a reader at `s` must wait before it reads rows from `from` on, up to `end`.
+    /// Whether a reader at `s` must wait before it reads the rows between the bounds.
     pub(crate) fn blocks(&self, s: Timestamp, bounds: impl FnOnce() -> (Key, Key)) -> bool {
         self.find(s, bounds).is_some()
     }

@@ -1,32 +1,32 @@
-//! What one commit gives to the engine.
+//! Collects the puts of one commit, and gives them to the engine.
 //!
-//! A put alone is a write of the engine's own, which is as whole as a batch of one and has less to
-//! set up; several are a batch. Where it must survive a power cut it is a batch as well, because
-//! the engine syncs only those before it shows them.
+//! A single put uses the engine's plain write, which is as atomic as a batch of one and costs
+//! less to set up. Several puts are a batch. A put that must survive a power cut is also a
+//! batch, because the engine only syncs batches before it shows them.
 //!
-//! What a write of its own leaves to the engine: it is flushed because keyspaces do not have
-//! `manual_journal_persist`, and its key and value are within the engine's limits because the
-//! store's are.
+//! A plain write relies on two facts. The engine flushes it, because no keyspace sets
+//! `manual_journal_persist`. Its key and value are within the engine's limits, because the
+//! store's own limits are lower.
 
 use fjall::{Database, Keyspace, OwnedWriteBatch, PersistMode, Slice};
 use smallvec::SmallVec;
 
-/// What the engine writes around a key and its value, in bytes, with room to spare.
+/// Bytes that the engine writes around a key and its value, with room to spare.
 const ITEM_BYTES: u64 = 64;
 
-/// A value that is put under a key, or `None` to remove what is there.
+/// A value to put under a key, or `None` to remove the key.
 struct Put {
     keyspace: Keyspace,
     key: Slice,
     value: Option<Slice>,
 }
 
-/// Puts that become visible together. At most one for each key: the engine gives all of them one
-/// number.
+/// Puts that become visible together. There is at most one for each key, because the engine
+/// gives all of them the same number.
 #[derive(Default)]
 pub(crate) struct Puts {
     puts: SmallVec<[Put; 1]>,
-    /// What they take of the engine's journal at most, in bytes.
+    /// The most bytes that the puts take in the engine's journal.
     bytes: u64,
 }
 
@@ -46,12 +46,12 @@ impl Puts {
 
     pub(crate) fn put(&mut self, keyspace: &Keyspace, key: Slice, value: Option<Slice>) {
         let value_bytes = value.as_ref().map_or(0, |value| value.len());
-        // A value that cannot be compressed grows by a 255th.
+        // A value that cannot be compressed grows by one part in 255.
         self.bytes += (key.len() + value_bytes + value_bytes / 128) as u64 + ITEM_BYTES;
         self.puts.push(Put { keyspace: keyspace.clone(), key, value });
     }
 
-    /// Makes room for so many more.
+    /// Reserves room for `more` more puts.
     pub(crate) fn reserve(&mut self, more: usize) {
         self.puts.reserve(more);
     }
@@ -60,12 +60,12 @@ impl Puts {
         self.puts.is_empty()
     }
 
-    /// What they take of the engine's journal at most, in bytes.
+    /// The most bytes that the puts take in the engine's journal.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Gives them to the engine. To be called under the commit lock.
+    /// Writes the puts through the engine. The caller holds the commit lock.
     pub(crate) fn commit(mut self, db: &Database, sync: bool) -> fjall::Result<()> {
         if self.puts.len() == 1
             && !sync

@@ -1,5 +1,8 @@
-//! The queue before the committer thread: requests that were not committed on their callers'
-//! threads, and other work that may take long.
+//! Queues work for the committer thread: requests that were not committed on their callers'
+//! threads, and tasks that may take long.
+//!
+//! The queue is bounded in requests, in tasks and in bytes. A request above the bound is
+//! refused.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,17 +18,20 @@ use crate::failure::fault;
 use crate::layout::key::Key;
 use crate::layout::table_info::TableInfo;
 
-/// Most requests of one caller that are given to the committer at once.
+/// The most requests that one caller passes to the committer in one call.
 pub(crate) const GROUP_OPS_MAX: usize = 1024;
-/// Keys and values in one group; the request that reaches it is the group's last.
+/// Bytes of keys and values in one group. The request that reaches this bound is the group's
+/// last.
 pub(crate) const GROUP_BYTES_MAX: usize = 8 << 20;
-/// Requests of the queue looked at for one group, those that must wait for the next included.
+/// The most queued requests examined for one group, including those that must wait for the
+/// next.
 const GROUP_EXAMINED_MAX: usize = 4 * GROUP_OPS_MAX;
-/// Most requests that wait; more are refused as `Unavailable`.
+/// The most requests that wait. Further requests are refused as `Unavailable`.
 const QUEUE_OPS_MAX: usize = 16 * 1024;
-/// Most tasks that wait.
+/// The most tasks that wait.
 const TASKS_MAX: usize = 1024;
-/// Keys and values that wait; a request beyond is refused, unless it is alone.
+/// Bytes of keys and values that wait. A request that exceeds the bound is refused, unless the
+/// queue is empty.
 const QUEUE_BYTES_MAX: usize = 128 << 20;
 
 /// The rows of a group: the table's id, and the key.
@@ -40,7 +46,7 @@ pub(crate) enum Work {
     Rows(RowsWork),
 }
 
-/// Several rows in one step.
+/// A change of several rows in one step.
 #[derive(Debug)]
 pub(crate) struct RowsWork {
     /// The table of each row.
@@ -48,33 +54,33 @@ pub(crate) struct RowsWork {
     pub(crate) request: CommitRows,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outcome {
-    /// Of one row: whether its predicate held.
+    /// For one row: whether its predicate held.
     Matched(bool),
-    /// Of several: what [`bigtable::RowsOutcome`] says.
+    /// For several rows: see [`bigtable::RowsOutcome`].
     Committed(Timestamp),
     Rejected(usize),
     NoTimestamp,
 }
 
-/// Requests and tasks that wait for the committer thread. A task that still waits when the store
-/// closes is dropped.
+/// Requests and tasks that wait for the committer thread. Closing the store drops the tasks
+/// that still wait.
 pub(crate) struct Queue<Task> {
-    /// Most rows in one group; the request that reaches it is the group's last.
+    /// The most rows in one group. The request that reaches this bound is the group's last.
     group_rows_max: usize,
     state: Mutex<QueueState<Task>>,
-    /// Rung when a request arrives, or the store closes.
+    /// Signalled when a request or a task arrives, or when the store closes.
     bell: Condvar,
-    /// As `state.waiting.len()`, to be looked at without the lock.
+    /// Equal to `state.waiting.len()`, so that it can be read without the lock.
     len: AtomicUsize,
 }
 
 struct QueueState<Task> {
     waiting: VecDeque<Waiting>,
     tasks: VecDeque<Task>,
-    /// Whether a task was taken last.
+    /// Whether the committer took a task last.
     after_task: bool,
     bytes: usize,
     closed: bool,
@@ -86,7 +92,7 @@ pub(crate) struct Waiting {
     pub(crate) done: oneshot::Sender<Result<Outcome>>,
 }
 
-/// Why the committer was woken.
+/// The reason why the committer was woken.
 pub(crate) enum Woken<Task> {
     Requests,
     Task(Task),
@@ -128,7 +134,7 @@ impl<Task> Queue<Task> {
         self.push_in(&mut self.state(), work)
     }
 
-    /// Several requests of one caller, which the committer finds together.
+    /// Queues several requests of one caller, so that the committer finds them together.
     pub(crate) fn push_all(&self, works: impl Iterator<Item = Work>) -> Vec<Result<Reply>> {
         let mut state = self.state();
         works.map(|work| self.push_in(&mut state, work)).collect()
@@ -150,15 +156,15 @@ impl<Task> Queue<Task> {
         state.waiting.push_back(Waiting { work, bytes, done });
         let waiting = state.waiting.len();
         self.len.store(waiting, Ordering::SeqCst);
-        // The committer rests while nothing waits, and at no other time: ringing costs a system
-        // call.
+        // The committer sleeps only while the queue is empty. Notifying it costs a system
+        // call, so this happens only for the first request.
         if waiting == 1 {
             self.bell.notify_one();
         }
         Ok(Reply(reply))
     }
 
-    /// Gives the committer thread other work to do.
+    /// Queues a task for the committer thread.
     pub(crate) fn push_task(&self, task: Task) -> Result<()> {
         let mut state = self.state();
         if state.closed {
@@ -172,7 +178,7 @@ impl<Task> Queue<Task> {
         Ok(())
     }
 
-    /// Waits for something to do, at most for so long. Tasks and groups of requests take turns.
+    /// Waits for work, at most for `longest`. Tasks and groups of requests take turns.
     pub(crate) fn wait(&self, longest: Duration) -> Woken<Task> {
         let idle = |state: &mut QueueState<Task>| {
             state.waiting.is_empty() && state.tasks.is_empty() && !state.closed
@@ -217,24 +223,24 @@ impl<Task> Queue<Task> {
         group
     }
 
-    /// Lets the committer thread end once nothing waits any more.
+    /// Lets the committer thread end once the queue is empty.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.bell.notify_all();
     }
 
-    /// Tells everybody who waits that the outcome is unknown.
+    /// Reports to all waiting callers that their outcome is unknown.
     pub(crate) fn abandon(&self) {
         let mut state = self.state();
         let left = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.tasks));
         drop(state);
-        // Not under the lock: the last handle of the store may be among them.
+        // Drop these without the lock: they may hold the last handle of the store.
         drop(left);
     }
 }
 
 impl RowsWork {
-    /// The rows' keys, each with a timestamp that theirs will be above.
+    /// The rows' keys, each with a timestamp that the row's commit timestamp will be above.
     pub(super) fn places(&self) -> impl Iterator<Item = (Key, Timestamp)> {
         let rows = self.tables.iter().zip(&self.request.rows);
         rows.map(|(table, row)| (Key::row(table.id, row.row.as_bytes()), self.request.above))
@@ -242,7 +248,8 @@ impl RowsWork {
 }
 
 impl Work {
-    /// Adds its rows to those of the group, unless one of them is there already.
+    /// Adds the request's rows to those of the group, unless the group has one of them
+    /// already.
     fn add_rows_to(&self, group: &mut Rows) -> bool {
         match self {
             Work::Row(table, request) => group.insert((table.id, request.row().clone())),
@@ -258,7 +265,7 @@ impl Work {
         }
     }
 
-    /// Keys and values of the request.
+    /// The bytes of keys and values in the request.
     fn bytes(&self) -> usize {
         match self {
             Work::Row(_, request) => request.bytes(),
@@ -293,7 +300,7 @@ mod tests {
 
     const LONGEST: Duration = Duration::from_secs(60);
 
-    /// Has another task follow, until somebody has seen enough.
+    /// A task that queues another task, until `enough` is set.
     fn one_more(enough: Arc<AtomicBool>) -> Task {
         Box::new(move |engine| {
             if !enough.load(Ordering::SeqCst) {

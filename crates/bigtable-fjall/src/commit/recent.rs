@@ -1,19 +1,22 @@
-//! Newest versions that are remembered, so that nobody need look for them on disk.
+//! Caches the newest versions of columns, so that neither the committer nor readers look for
+//! them on disk.
 //!
-//! A write into a group that keeps the newest first puts a version before the last ones, and most
-//! conditions ask for the newest version. Both begin by reading the value under the column's own
-//! key; a new column has none, which is found out once. Whoever writes a column has mostly read it
-//! before, and observers read next what was just written. All changes pass through the committer,
-//! so the store holds what the committer wrote or read last.
+//! A write in the layout `NewestFirst` puts a version before the existing ones, and most
+//! conditions ask for the newest version. Both begin by reading the value under the column's
+//! own key. A new column has no value, and the cache remembers that as well. A writer of a
+//! column has usually read it just before, and observers soon read what was just written. All
+//! changes pass through the committer, so the cache holds the values that the committer read
+//! or wrote last.
 //!
 //! Invariants:
 //! * Every entry reflects the store as of batch `as_of`. Only the holder of the commit lock
-//!   advances `as_of`, after it published the batch. It may always trust an entry; a reader only
-//!   if its snapshot has the same batch number.
-//! * A reader adds what it read at batch `as_of`. It may add what it read at an earlier batch, if
-//!   no batch has set the key since: there would be an entry, unless it was forgotten since.
-//! * The memory is bounded: entries live in two generations, and when the younger is full the
-//!   older is forgotten.
+//!   advances `as_of`, after it has published the batch. The holder may always trust an entry;
+//!   a reader only if its snapshot has the same batch number.
+//! * A reader adds values that it read at batch `as_of`. It may add a value that it read at an
+//!   earlier batch, if no later batch has set the key. A later batch would have left an entry,
+//!   unless entries were evicted since (`whole_since`).
+//! * The cache is bounded. Entries live in two generations; when the younger is full, the
+//!   older is evicted.
 
 use std::collections::HashMap;
 use std::sync::MutexGuard;
@@ -23,37 +26,38 @@ use foldhash::fast::RandomState;
 
 use crate::mutants::{self, off};
 
-/// What an entry costs besides its key and value, roughly.
+/// The approximate bytes that an entry costs besides its key and value.
 const ENTRY_BYTES: usize = 96;
-/// Larger values are not remembered: they would drive out many small ones.
+/// Larger values are not cached: one of them would evict many small ones.
 const VALUE_BYTES_MAX: usize = 1024;
 
-/// `None` where there is no pack.
+/// The pack under each key; `None` if the key has none.
 type Generation = HashMap<Slice, Option<Slice>, RandomState>;
 
 #[derive(Debug)]
 pub(crate) struct Recent {
     young: Generation,
     old: Generation,
-    /// What was forgotten under the lock that is held, see [`using`].
+    /// Evicted generations that are not freed yet, see [`using`].
     forgotten: Vec<Generation>,
     young_bytes: usize,
-    /// The most bytes of keys and values in one generation; zero remembers nothing.
+    /// The most bytes of keys and values in one generation. Zero switches the cache off.
     generation_bytes_max: usize,
-    /// After how many batches.
+    /// The number of batches that the entries reflect.
     as_of: u64,
-    /// Whatever batches after so many have set is there: nothing of it was forgotten.
+    /// Every key that a batch after number `whole_since` has set is cached: none of them was
+    /// evicted.
     whole_since: u64,
 }
 
-/// The memory of a key.
+/// The cached state of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Recall {
-    /// The pack under it.
+    /// The key has this pack.
     Pack(Slice),
-    /// There is none.
+    /// The key has no pack.
     Absent,
-    /// Nothing is: it must be looked for.
+    /// The cache has no entry: the caller must read the store.
     Unknown,
 }
 
@@ -64,7 +68,7 @@ impl From<Option<Slice>> for Recall {
 }
 
 impl Recent {
-    /// Remembers so many bytes at most.
+    /// Creates a cache of at most `bytes_max` bytes.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Recent {
             young: HashMap::default(),
@@ -77,28 +81,28 @@ impl Recent {
         }
     }
 
-    /// What the last batches have changed was set. To be called under the commit lock.
+    /// Notes that the entries reflect `batches` batches. The caller holds the commit lock.
     pub(crate) fn is_as_of(&mut self, batches: u64) {
         self.as_of = batches;
     }
 
-    /// As [`Recent::get`], for whoever sees the state after so many batches.
+    /// Like [`Recent::get`], for a reader whose snapshot shows `batches` batches.
     pub(crate) fn get_as_of(&mut self, batches: u64, key: &[u8]) -> Recall {
         let same = self.as_of == batches || off(mutants::RECENT_OF_ANY_STATE);
         if same { self.get(key) } else { Recall::Unknown }
     }
 
-    /// Remembers a value read at batch `batches`, unless a later batch has overwritten the key or
-    /// the key is remembered already.
+    /// Caches a value read at batch `batches`, unless a later batch has overwritten the key or
+    /// the key is cached already.
     pub(crate) fn learn_as_of(&mut self, batches: u64, key: &[u8], value: Option<&[u8]>) {
         let seen = batches == self.as_of || (self.whole_since..self.as_of).contains(&batches);
         if seen && self.may_learn(key, value.map_or(0, <[u8]>::len)) {
-            // Copies: a slice of what was read would keep its whole block alive.
+            // Copy both: a slice of the read block would keep the whole block in memory.
             self.put(Slice::new(key), value.map(Slice::new));
         }
     }
 
-    /// Remembers what the holder of the commit lock read under a key, unless a reader was faster.
+    /// Caches a value read by the holder of the commit lock, unless the key is cached already.
     pub(crate) fn learn(&mut self, key: &[u8], value: &Option<Slice>) {
         if self.may_learn(key, bytes(value)) {
             self.put(Slice::new(key), value.clone());
@@ -110,12 +114,13 @@ impl Recent {
         value_bytes <= VALUE_BYTES_MAX && self.generation_bytes_max > 0 && !known()
     }
 
-    /// Entries set by any batch so far, including the one in progress, may be forgotten.
+    /// Notes that entries set by any batch so far, including the one in progress, may be
+    /// evicted.
     fn is_forgetting(&mut self) {
         self.whole_since = self.as_of + 1;
     }
 
-    /// The memory of a column's key.
+    /// Returns the cached state of a column's key.
     pub(crate) fn get(&mut self, key: &[u8]) -> Recall {
         if let Some(value) = self.young.get(key) {
             return value.clone().into();
@@ -125,7 +130,7 @@ impl Recent {
         value.into()
     }
 
-    /// Remembers what is published under a key, or that nothing is.
+    /// Caches the published value of a key, or that the key has none.
     pub(crate) fn set(&mut self, key: Slice, value: Option<Slice>) {
         if bytes(&value) > VALUE_BYTES_MAX || self.generation_bytes_max == 0 {
             self.is_forgetting();
@@ -134,7 +139,8 @@ impl Recent {
                 self.young_bytes -= key.len() + bytes(&value) + ENTRY_BYTES;
             }
         } else if let Some(known) = self.young.get_mut(&key) {
-            // So it mostly is: whoever sets a value has just looked for the one before.
+            // The usual case: a writer has just read the previous value, so it is in the
+            // younger generation.
             self.young_bytes = self.young_bytes - bytes(known) + bytes(&value);
             *known = value;
             self.turn_if_full();
@@ -144,17 +150,18 @@ impl Recent {
         }
     }
 
-    /// Puts an entry into the younger generation, which has none for the key.
+    /// Adds an entry to the younger generation, which has none for the key.
     fn put(&mut self, key: Slice, value: Option<Slice>) {
         self.young_bytes += key.len() + bytes(&value) + ENTRY_BYTES;
         self.young.insert(key, value);
         self.turn_if_full();
     }
 
-    /// Begins a generation when the younger is full.
+    /// Starts a new generation when the younger is full.
     fn turn_if_full(&mut self) {
         if self.young_bytes > self.generation_bytes_max {
-            // As many will come again: a map that grows hashes everything anew each time.
+            // Reserve as many entries as before: a map that grows rehashes all entries each
+            // time.
             let next = HashMap::with_capacity_and_hasher(self.young.len(), RandomState::default());
             let forgotten =
                 std::mem::replace(&mut self.old, std::mem::replace(&mut self.young, next));
@@ -165,8 +172,8 @@ impl Recent {
     }
 }
 
-/// Does something with what is remembered. What is forgotten thereby is freed when others need not
-/// wait any more: it is many small pieces of memory.
+/// Runs `act` on the cache. Evicted entries are freed after the lock is released, because
+/// freeing many small pieces takes time.
 pub(crate) fn using<T>(
     mut recent: MutexGuard<'_, Recent>,
     act: impl FnOnce(&mut Recent) -> T,
@@ -201,7 +208,7 @@ mod tests {
                 recent.set(key(n), None);
                 assert_eq!(recent.get(&key(n)), Recall::Absent);
             }
-            // Whatever is remembered of others is right; most of it is forgotten by now.
+            // A cached value of another key is correct, and most entries are evicted by now.
             let other = n / 2 + 1;
             let remembered = recent.get(&key(other));
             let written = Recall::from((other % 3 > 0).then(|| key(other + 1)));
@@ -243,7 +250,7 @@ mod tests {
 
     #[test]
     fn what_was_forgotten_is_not_taken_for_unchanged() {
-        // Large values are not remembered, so a batch that has set one leaves no trace.
+        // Large values are not cached, so a batch that sets one leaves no entry.
         let mut recent = Recent::new(2 * GENERATION_BYTES_MAX);
         recent.is_as_of(1);
         recent.set(Slice::from("key"), Some(Slice::from(vec![0; VALUE_BYTES_MAX + 1])));
@@ -253,7 +260,7 @@ mod tests {
         recent.is_as_of(3);
         recent.learn_as_of(2, b"another", None);
         assert_eq!(recent.get(b"another"), Recall::Absent, "of what is whole since then it learns");
-        // Nor does one whose entries went with a generation.
+        // The same holds for a batch whose entries were evicted with a generation.
         recent.set(Slice::from("key"), Some(Slice::from("value")));
         recent.is_as_of(4);
         for n in 0..3 * (GENERATION_BYTES_MAX / ENTRY_BYTES) as u32 {

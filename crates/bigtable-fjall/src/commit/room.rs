@@ -1,30 +1,33 @@
-//! Room on the disk: the committer refuses a request before the disk is so full that the engine
-//! fails.
+//! Keeps room on the disk: the committer refuses a request before the disk is so full that the
+//! engine fails.
 //!
-//! The engine needs space of its own after a batch is acknowledged: it writes its buffers out as
-//! sorted runs, and merges runs, which takes their size once more until the merge has ended. If it
-//! finds no space it stops. So the committer keeps a reserve free:
+//! The engine needs more space after a batch is acknowledged. It writes its buffers out as
+//! sorted runs, and merges runs, which needs their size once more until the merge ends. If the
+//! engine finds no space, it stops. So the committer keeps a reserve free:
 //!
 //! ```text
 //!   growth  upkeep   what the reserve is for
-//!     x       x      all that lies in write buffers, written out
+//!     x       x      the contents of write buffers, written out
 //!     x       x      journals, manifests and the like                      FILES_BYTES
-//!     x              one merge: the largest keyspace, at most so many files MERGE_FILES
+//!     x              one merge: the largest keyspace, bounded in files    MERGE_FILES
 //!     x              requests that are upkeep                               a write buffer
 //! ```
 //!
-//! A request is **upkeep** if it removes something, or writes to a table that
-//! [`Options::upkeep_tables`] names, and is small. Upkeep goes on in the last of the reserve.
-//! Without upkeep nobody could remove anything from a full disk; readers would wait for locks that
-//! nobody can clear; and the oracle could not reserve timestamps, which readers need. Everything
-//! else is growth.
+//! A request is **upkeep** if it is small, and either removes something or writes to a table
+//! that [`Options::upkeep_tables`] names. Everything else is growth. Upkeep may use the last
+//! part of the reserve. Without that, a full disk would have three consequences:
+//! * Nothing could be removed from it.
+//! * Readers would wait for locks that no client could remove.
+//! * The oracle could not reserve timestamps, which readers need.
 //!
-//! A refused request was not written at all, so the store answers reads as before. The next request
-//! looks at the disk again. Growth resumes when there is room for one more write buffer than the
-//! reserve: the space of a buffer comes and goes while the engine writes it out.
+//! A refused request was not written at all, so the store answers reads as before. The next
+//! request looks at the disk again. Growth resumes when the free space exceeds the reserve by
+//! one write buffer. That margin is needed because the space of a buffer comes and goes while
+//! the engine writes it out.
 //!
-//! Looking costs a system call and a look at each keyspace. While there is room it is done once in
-//! [`RECENT`], and when requests have used up what the last look has found.
+//! A look costs a system call and a visit to each keyspace. While there is room, the committer
+//! looks at most once per [`RECENT`]. It looks earlier when requests have used up the free
+//! space that the last look found.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -38,18 +41,19 @@ use crate::layout::table_info::TableInfo;
 use crate::layout::tuning::file_bytes;
 use crate::options::Options;
 
-/// For so long one look at the disk is believed.
+/// The time for which the result of one look at the disk is used.
 const RECENT: Duration = Duration::from_millis(10);
-/// How often a byte of a request is written: to the journal, and out of its write buffer.
+/// The number of times that a byte of a request is written: to the journal, and out of its
+/// write buffer.
 const COPIES: u64 = 2;
 /// Most bytes of a request that counts as upkeep.
 const UPKEEP_BYTES_MAX: u64 = 64 << 10;
-/// Space for the journal's last batches, manifests, and file systems that round up.
+/// Space for the journal's last batches and manifests, and for file systems that round up.
 pub(crate) const FILES_BYTES: u64 = 1 << 20;
-/// One merge writes at most so many files of a sorted run at a time.
+/// The most files of a sorted run that one merge writes at a time.
 const MERGE_FILES: u64 = 8;
 
-/// What a request needs space for.
+/// The purpose for which a request needs space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Growth,
@@ -57,7 +61,7 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    /// What these mutations of a table are, and how many bytes they write.
+    /// The use and the bytes of these mutations of a table.
     pub(super) fn of(table: &TableInfo, mutations: &[Mutation]) -> (Use, u64) {
         let removes = mutations.iter().any(|one| matches!(one, Mutation::Delete { .. }));
         let bytes = mutations.iter().map(bytes_of).sum();
@@ -74,17 +78,18 @@ fn bytes_of(mutation: &Mutation) -> u64 {
     bytes as u64
 }
 
-/// How much space stays free.
+/// The space that must stay free.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Reserve {
     growth: u64,
     pub(super) upkeep: u64,
-    /// What must be free besides before growth resumes.
+    /// Additional space that must be free before growth resumes.
     margin: u64,
 }
 
 impl Reserve {
-    /// Of a store with so many bytes in its write buffers, and in the largest of its keyspaces.
+    /// The reserve of a store with `buffered` bytes in write buffers, and `largest` bytes in
+    /// its largest keyspace.
     pub(super) fn new(options: &Options, buffered: u64, largest: u64) -> Self {
         let upkeep = buffered.saturating_add(FILES_BYTES);
         let merge = largest.min(MERGE_FILES.saturating_mul(file_bytes(options)));
@@ -100,16 +105,16 @@ impl Reserve {
     }
 }
 
-/// What the committer knows of the disk. Only the holder of the commit lock asks.
+/// The committer's knowledge of the disk. Only the holder of the commit lock uses it.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     looked: Cell<Option<Instant>>,
-    /// Free bytes when the disk was last looked at, less what was admitted since.
+    /// Free bytes at the last look, minus the bytes admitted since.
     pub(super) free: Cell<u64>,
     pub(super) reserve: Cell<Reserve>,
-    /// Nothing is written before: the engine was opened anew, more than once of late.
+    /// No writes before this time, because the engine was opened anew more than once recently.
     rest: Cell<Option<Instant>>,
-    /// Growth was refused, and not admitted since.
+    /// Whether growth was refused, and not admitted since.
     refused: Cell<bool>,
 }
 
@@ -124,18 +129,18 @@ impl Room {
         self.reserve.set(reserve);
     }
 
-    /// Refuses everything until then.
+    /// Refuses everything until `then`.
     pub(crate) fn rest_until(&self, then: Option<Instant>) {
         self.rest.set(then);
     }
 
-    /// How long everything is still refused.
+    /// The time for which everything is still refused.
     pub(super) fn rest(&self) -> Option<Duration> {
         let left = self.rest.get()?.checked_duration_since(Instant::now())?;
         (!left.is_zero()).then_some(left)
     }
 
-    /// Takes the space of a request, or says how much would have to be free.
+    /// Takes the space of a request, or returns how many bytes would have to be free.
     pub(super) fn take(&self, what: Use, bytes: u64) -> std::result::Result<(), u64> {
         let mut wanted = self.reserve.get().of(what).saturating_add(bytes.saturating_mul(COPIES));
         if what == Use::Growth {
@@ -152,7 +157,7 @@ impl Room {
     }
 }
 
-/// The file system that a store lies on.
+/// The file system of a store's directory.
 #[derive(Debug)]
 pub(crate) struct Disk(File);
 
@@ -161,8 +166,8 @@ impl Disk {
         File::open(directory).map(Disk)
     }
 
-    /// The bytes that this user may still write. A file system that does not say is taken to have
-    /// room.
+    /// The bytes that this user may still write. A file system that does not report this
+    /// counts as one with room.
     pub(super) fn free(&self) -> u64 {
         let known = rustix::fs::fstatvfs(&self.0);
         known.map_or(u64::MAX, |known| known.f_bavail.saturating_mul(known.f_frsize))

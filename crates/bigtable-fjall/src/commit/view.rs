@@ -1,7 +1,7 @@
-//! The committer's view: the published state, read without a snapshot of the engine.
+//! Reads the published state for the committer, without a snapshot of the engine.
 //!
-//! Invariant: only the holder of the commit lock reads like this. Anybody else might see a part of
-//! a batch that is not published yet.
+//! Invariant: only the holder of the commit lock reads through a view. Any other thread could
+//! see a part of a batch that is not published yet.
 
 use std::sync::Mutex;
 

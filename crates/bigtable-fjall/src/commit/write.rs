@@ -1,5 +1,8 @@
-//! Writing one batch: to the journal, durable if asked to, then shown to readers, then put into the
-//! in-memory maps.
+//! Writes one batch: appends it to the journal, syncs it if required, publishes it to readers,
+//! and updates the in-memory maps.
+//!
+//! The order matters. A batch is durable before readers can see it, and a failed write stops
+//! all answers.
 
 use std::io;
 
@@ -14,7 +17,7 @@ use crate::failure::fault;
 use crate::upkeep::journals::Written;
 use crate::waits::may_wait;
 
-/// Writes one batch and shows it to readers. To be called under the commit lock.
+/// Writes one batch and publishes it. The caller holds the commit lock.
 pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<()> {
     engine.check_usable()?;
     let Batch { writes, memory, newest, .. } = batch;
@@ -27,7 +30,7 @@ pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<(
         may_wait("writing a batch");
     }
     let journaling = |e| fault::io(&engine.path, "following the journals", &e);
-    // Nothing is written yet.
+    // An error here leaves nothing written.
     engine.journals().before(sync).map_err(journaling)?;
     engine.snapshots.keep(&engine.db, long);
     let (bytes, number) = (writes.bytes(), engine.db.visible_seqno());
@@ -39,8 +42,8 @@ pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<(
     }
     let batch = Written { bytes, number, end: engine.db.visible_seqno(), calm };
     if let Err(error) = engine.journals().after(&batch) {
-        // The batch is as durable as it is to be. Before the next one the engine is opened
-        // anew, and its journals get their names.
+        // The batch itself is as durable as required. Stop writes: before the next batch the
+        // engine is opened anew, and its journals get their names.
         engine.stop(&fjall::Error::Io(error));
     }
     engine.snapshots.forget();
@@ -56,8 +59,8 @@ pub(crate) fn write_batch(engine: &Engine, batch: Batch, sync: bool) -> Result<(
     Ok(())
 }
 
-/// Syncs the journal, and with it all batches that were written without a sync. Journals before
-/// it were synced when they were sealed.
+/// Syncs the journal, and with it all batches that were written without a sync. Earlier
+/// journals were synced when they were sealed.
 pub(crate) fn sync_journal(engine: &Engine) -> Result<()> {
     let _lead = engine.wait_to_lead()?;
     engine.db.persist(PersistMode::SyncData).map_err(|error| not_written(engine, &error))
@@ -65,7 +68,7 @@ pub(crate) fn sync_journal(engine: &Engine) -> Result<()> {
 
 fn not_written(engine: &Engine, error: &fjall::Error) -> Error {
     let kind = match error {
-        // Refused before anything was written, because of what happened earlier.
+        // The engine refused before it wrote anything, because of an earlier failure.
         fjall::Error::Poisoned => {
             engine.stop(error);
             return fault::stopped();

@@ -1,8 +1,8 @@
-//! Whether the store takes writes, and who waits for that to change.
+//! Tracks whether the store takes writes, and wakes the callers that wait for a change.
 //!
-//! Requests find out: one that is refused, or one that is admitted again. While writes are refused
-//! none may come; so whoever wants to know when the store takes writes again asks the store to
-//! look.
+//! Requests discover a change: the first request that is refused, or the first that is
+//! admitted again. While writes are refused there may be no requests. So a caller that wants
+//! to know when writes resume must make the store look at the disk.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -23,41 +23,44 @@ use futures::channel::oneshot;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Condition {
-    /// It does.
+    /// The store takes writes.
     #[default]
     Writable,
-    /// Its disk is too full for writes, which are refused with [`Full`](bigtable::Error::Full).
-    /// Reads go on.
+    /// The store's disk is too full for writes, which fail with
+    /// [`Full`](bigtable::Error::Full). Reads continue.
     Full {
-        /// Free bytes of its file system.
+        /// Free bytes of the store's file system.
         free: u64,
-        /// Free bytes that it takes to write.
+        /// Free bytes that are needed before writes are accepted.
         wanted: u64,
     },
-    /// Its disk fails, and writes are refused with [`Unavailable`](bigtable::Error::Unavailable).
-    /// Reads go on. The store tries again by itself.
+    /// The store's disk fails, and writes fail with
+    /// [`Unavailable`](bigtable::Error::Unavailable). Reads continue. The store retries by
+    /// itself.
     Failing {
-        /// What happened.
+        /// The failure, in words.
         why: String,
     },
-    /// It answers nothing any more but [`Halted`](bigtable::Error::Halted): open it anew.
+    /// The store answers every request with [`Halted`](bigtable::Error::Halted). Open it
+    /// again.
     Halted {
-        /// What happened.
+        /// The failure, in words.
         why: String,
     },
 }
 
 impl Condition {
-    /// Whether they differ in more than figures.
+    /// Whether the two differ in more than their numbers.
     fn is_other(&self, than: &Condition) -> bool {
         std::mem::discriminant(self) != std::mem::discriminant(than)
     }
 }
 
-/// The condition of a store, and those who wait for another one.
+/// The condition of a store, and the callers that wait for another one.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
-    /// As `state.condition`, to be looked at without the lock.
+    /// Whether `state.condition` is `Writable`, so that requests can check it without the
+    /// lock.
     writable: Writable,
     state: Mutex<State>,
 }
@@ -82,7 +85,7 @@ impl Watched {
         locked(&self.state)
     }
 
-    /// A request was admitted: the usual case, which costs a look at an atomic.
+    /// Notes that a request was admitted. The usual case costs one read of an atomic.
     pub(crate) fn is_writable(&self) {
         if !self.writable.0.load(Ordering::Relaxed) {
             self.set(Condition::Writable);
@@ -97,7 +100,7 @@ impl Watched {
         let woken = if is_other { std::mem::take(&mut state.waiting) } else { Vec::new() };
         drop(state);
         for waiting in woken {
-            // A waiter may have gone: then nobody hears of it.
+            // The waiter may have gone; then there is no one to wake.
             let _ = waiting.send(());
         }
     }
@@ -106,7 +109,7 @@ impl Watched {
         self.state().condition.clone()
     }
 
-    /// Waits for another condition than this one.
+    /// Waits until the condition differs from `known`.
     pub(crate) async fn other_than(&self, known: &Condition) -> Condition {
         loop {
             let waiting = {
@@ -118,7 +121,7 @@ impl Watched {
                 state.waiting.push(wake);
                 waiting
             };
-            // The sender is kept until the condition is another one.
+            // The sender is kept until the condition changes.
             let _ = waiting.await;
         }
     }

@@ -1,4 +1,4 @@
-//! Errors of files and of the engine, told with what to do about them.
+//! Builds the errors of files and of the engine, each with a remedy.
 
 use std::io;
 use std::path::Path;
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use bigtable::Error;
 
-/// What to do about damaged files.
+/// The remedy for damaged files.
 pub(crate) const BACKUP: &str = "restore the directory from a backup; do not remove single files";
 
-/// Why a request whose batch could not be written has no outcome yet: the store finds out what the
-/// disk holds before the caller gets an answer.
+/// The reason why a request whose batch could not be written has no outcome yet. The store
+/// finds out what the disk holds before it answers the caller.
 const UNDECIDED: &str = "a write to the disk failed, and it is not yet known what the disk holds";
 
-/// As [`UNDECIDED`], of a request that was not tried.
+/// Like [`UNDECIDED`], for a request that was not tried.
 const UNTRIED: &str = "a write to the disk failed before";
 const STOPPED: &str = "the engine has stopped";
 const COMMITTER_STOPPED: &str = "the committer has stopped";
 const REOPENED: &str =
     "the disk failed, the store was opened anew, and nothing of this was applied";
 
-/// The failure of the batch itself.
+/// The error of a batch that could not be written.
 pub(crate) fn undecided() -> Error {
     Error::Unknown { why: UNDECIDED.to_owned() }
 }
@@ -29,27 +29,27 @@ pub(crate) fn untried() -> Error {
     Error::Unavailable { why: UNTRIED.to_owned() }
 }
 
-/// The engine's committer takes nothing any more.
+/// The error if the engine's committer accepts no more requests.
 pub(crate) fn too_late() -> Error {
     Error::Unavailable { why: COMMITTER_STOPPED.to_owned() }
 }
 
-/// The committer has stopped with the request in hand.
+/// The error if the committer stopped while it worked on the request.
 pub(crate) fn abandoned() -> Error {
     Error::Unknown { why: COMMITTER_STOPPED.to_owned() }
 }
 
-/// The engine takes no writes.
+/// The error while the engine takes no writes.
 pub(crate) fn stopped() -> Error {
     Error::Unavailable { why: STOPPED.to_owned() }
 }
 
-/// The engine was opened anew, and nothing was applied.
+/// The error if the engine was opened anew, and nothing was applied.
 pub(crate) fn reopened() -> Error {
     Error::Unavailable { why: REOPENED.to_owned() }
 }
 
-/// The engine fails again and again.
+/// The error while the engine fails repeatedly: writes resume after `left`.
 pub(crate) fn failing(left: Duration) -> Error {
     let why = format!("the disk fails again and again: writes go on in {} s", left.as_secs() + 1);
     Error::Unavailable { why }
@@ -79,10 +79,10 @@ pub(crate) fn is_reopened(error: &Error) -> bool {
     is_unavailable(error, REOPENED)
 }
 
-/// What went wrong below the store's interface, before it is known whose files these are.
+/// A failure below the store's interface, without the path of the store.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The engine reported it.
+    /// The engine reported an error.
     Engine(fjall::Error),
     /// The engine returned something that this crate never wrote.
     Damaged(&'static str),
@@ -95,7 +95,7 @@ impl From<fjall::Error> for Fault {
 }
 
 impl Fault {
-    /// The error for the caller of the store at `path`.
+    /// Converts the fault to the error for the caller of the store at `path`.
     pub(crate) fn at(&self, path: &Path, doing: &str) -> Error {
         match self {
             Fault::Engine(error) => engine(path, doing, error),
@@ -111,7 +111,7 @@ pub(crate) fn files(path: &Path, problem: impl Into<String>, remedy: &str) -> Er
     Error::Files { path: path.to_owned(), problem: problem.into(), remedy: remedy.to_owned() }
 }
 
-/// What an I/O error at `path` means to the one who opened the store.
+/// Converts an I/O error at `path` to an error with a remedy for the user.
 pub(crate) fn io(path: &Path, doing: &str, error: &io::Error) -> Error {
     let remedy = match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -131,7 +131,7 @@ pub(crate) fn io(path: &Path, doing: &str, error: &io::Error) -> Error {
     files(path, format!("{doing} failed: {error}"), remedy)
 }
 
-/// What an error of the engine means.
+/// Converts an error of the engine to an error with a remedy for the user.
 pub(crate) fn engine(path: &Path, doing: &str, error: &fjall::Error) -> Error {
     use fjall::Error as E;
     match error {
@@ -154,12 +154,12 @@ pub(crate) fn engine(path: &Path, doing: &str, error: &fjall::Error) -> Error {
     }
 }
 
-/// The program has closed the store.
+/// The error after the program has closed the store.
 pub(crate) fn closed(path: &Path) -> Error {
     files(path, "the store was closed", "open it again")
 }
 
-/// The directory is open in another process, or twice in this one.
+/// The error if the directory is open in another process, or already in this one.
 pub(crate) fn in_use(path: &Path) -> Error {
     Error::InUse { dir: path.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! Opening the engine anew in place, after it failed, under the handles that callers hold.
+//! Opens the engine anew in place after a failure, while callers keep their handles.
 //!
 //! ```text
 //!   FjallStore, FjallTable    for ever             name, schema, and a slot
@@ -6,25 +6,27 @@
 //!   Engine, TableInfo         one generation       everything that holds files of fjall
 //! ```
 //!
-//! A handle reaches the engine through its [`Slot`]: each has a lock of its own, which a request
-//! holds for reading and nobody for writing but the thread that opens the engine anew. So a request
-//! pays one uncontended lock, and that thread knows that nobody is inside the engine. Callers that
-//! wait for a reply hold nothing.
+//! A handle reaches the engine through its [`Slot`]. Each slot has a lock of its own. Requests
+//! hold it for reading; only the thread that opens the engine anew takes it for writing. So a
+//! request pays for one uncontended lock. The thread with the write lock knows that no request
+//! is inside the engine. Callers that wait for a reply hold no lock.
 //!
-//! Two things make it necessary:
+//! Two failures make this necessary:
 //!
-//! * **A batch could not be written or synced.** A part of it may be in the journal. Every request
-//!   from then on, reads included, first has the store cut the journal (`tail.rs`) and open the
-//!   engine. Then the batch is not applied, now and after any crash, and its callers get an error
-//!   that says so.
-//! * **The engine has stopped by itself**, because it could not write a buffer out or merge.
-//!   Nothing of a caller is in doubt: reads go on, and the next write that the disk has room for
-//!   opens the engine anew.
+//! * **A batch could not be written or synced.** A part of it may be in the journal. From then
+//!   on every request, reads included, first makes the store cut the journal (`tail.rs`) and
+//!   open the engine anew. Then the batch is certainly not applied, now or after any crash,
+//!   and its callers get an error that says so.
+//! * **The engine has stopped by itself**, because it could not write a buffer out, or could
+//!   not merge. No request is in doubt: reads continue. The next write that the disk has room
+//!   for opens the engine anew.
 //!
-//! If it fails again soon, writes are refused for longer each time, and reads go on meanwhile.
+//! If the engine fails again soon, writes are refused for longer each time. Reads continue
+//! meanwhile.
 //!
-//! If the journal cannot be cut or the engine not be opened, nobody can say what the disk holds.
-//! The store answers everything with [`Error::Halted`] from then on, until a process opens it anew.
+//! If the journal cannot be cut, or the engine cannot be opened, the content of the disk is
+//! unknown. From then on the store answers every request with [`Error::Halted`], until a
+//! process opens it again.
 
 use std::io;
 use std::path::PathBuf;
@@ -48,20 +50,20 @@ use crate::options::Options;
 use crate::upkeep::reclaim::Reclaiming;
 use crate::waits::may_wait;
 
-/// How often a request is tried that found the engine failed.
+/// The most attempts of a request that finds the engine failed.
 const TRIES_MAX: usize = 8;
-/// The pause before writes go on, if the engine was opened anew twice within [`CALM`].
+/// The pause before writes resume, if the engine was opened anew twice within [`CALM`].
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 const CALM: Duration = Duration::from_secs(600);
 
-/// An open engine, with what one handle needs of it.
+/// An open engine, and the part of it that one handle needs.
 pub(crate) struct Opened<T> {
     pub(crate) engine: Arc<Engine>,
     pub(crate) part: T,
 }
 
-/// Where a handle finds the engine: empty once it cannot be opened any more.
+/// The place where a handle finds the engine. Empty once the engine cannot be opened any more.
 pub(crate) struct Slot<T>(RwLock<Option<Opened<T>>>);
 
 impl<T> Slot<T> {
@@ -70,11 +72,12 @@ impl<T> Slot<T> {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Option<Opened<T>>> {
-        // Readers do not poison it, and the one writer does not panic between two states.
+        // Poison can be ignored: readers do not poison the lock, and the one writer never
+        // panics between two states.
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves the engine; returns what it was.
+    /// Empties the slot, and returns its content.
     fn take(&self) -> Option<Opened<T>> {
         self.0.write().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -84,7 +87,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// What a table is in every generation.
+/// The parts of a table that all generations of the engine share.
 pub(crate) struct TableSlot {
     pub(crate) name: String,
     pub(crate) schema: TableSchema,
@@ -101,13 +104,14 @@ pub(crate) struct Running {
     keeper: Mutex<Keeper>,
     pub(crate) path: PathBuf,
     pub(crate) options: Options,
-    /// What the opening of the store, not of the engine, cut off the journal.
+    /// The report on the bytes that the opening of the store cut off the journal. Later
+    /// openings of the engine do not change it.
     pub(crate) recovery: Option<Recovery>,
-    /// Whether the machine was started again since the store left changes unsynced.
+    /// Whether the machine was restarted since the store left changes unsynced.
     pub(crate) restarted: bool,
 }
 
-/// What the thread knows that opens the engine anew; one at a time.
+/// The state of reopening. Its lock lets one thread at a time open the engine anew.
 #[derive(Debug, Default)]
 struct Keeper {
     generation: u64,
@@ -129,12 +133,12 @@ impl Drop for Running {
         let Some(Opened { engine, .. }) = self.open.take() else { return };
         engine.queue.close();
         drop(engine);
-        // The committer itself may hold the last handle, in a request whose caller has gone: it
-        // closes the engine when it ends.
+        // The committer thread itself may drop the last handle, in a request whose caller has
+        // gone. It then closes the engine when it ends, and must not join itself.
         let own = |thread: &JoinHandle<()>| thread.thread().id() == std::thread::current().id();
         let committer = self.committer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(committer) = committer.filter(|thread| !own(thread)) {
-            // Had it panicked, its callers would have learnt of it.
+            // A panic of the committer was already reported to its callers.
             let _ = committer.join();
         }
     }
@@ -161,7 +165,7 @@ impl Running {
         })
     }
 
-    /// The slot for a handle of a table.
+    /// Creates the slot for a handle of a table.
     pub(crate) fn slot(&self, engine: &Arc<Engine>, info: Arc<TableInfo>) -> Arc<TableSlot> {
         let (name, schema) = (info.name.clone(), info.schema.clone());
         let slot = Arc::new(TableSlot { name, schema, open: Slot::new(engine.clone(), info) });
@@ -171,8 +175,8 @@ impl Running {
         slot
     }
 
-    /// Does something with the engine behind a slot. If it finds the engine failed, the engine is
-    /// opened anew, nothing of it was done, and it is done again.
+    /// Runs `work` with the engine behind a slot. If the engine has failed, `work` changed
+    /// nothing; the engine is opened anew, and `work` runs again.
     pub(crate) fn with<T, R>(
         &self,
         slot: &Slot<T>,
@@ -198,7 +202,8 @@ impl Running {
         }
     }
 
-    /// As [`with`](Running::with), for work that may take long: the committer's thread does it.
+    /// Like [`with`](Running::with), for work that may take long: it runs on the committer
+    /// thread.
     pub(crate) async fn on_committer<R: Send + 'static>(
         &self,
         work: impl Fn(&Engine) -> Result<R> + Send + Sync + 'static,
@@ -212,12 +217,12 @@ impl Running {
                 engine.check_usable()?;
                 let (work, done) = (work.clone(), done.take().ok_or_else(fault::reopened)?);
                 engine.queue.push_task(Box::new(move |engine| {
-                    // Nobody may be waiting any more.
+                    // An error here means that the caller no longer waits.
                     let _ = done.send(work(engine));
                 }))?;
                 Ok(engine.generation)
             })?;
-            // Dropped with the queue of an engine that was closed.
+            // The reply is cancelled if the engine was closed with its queue.
             let result = reply.await.unwrap_or_else(|_| Err(fault::reopened()));
             match self.answer(generation, result) {
                 Err(error) if fault::is_reopened(&error) && tries < TRIES_MAX => tries += 1,
@@ -226,17 +231,17 @@ impl Running {
         }
     }
 
-    /// The result of a request to the engine of a generation. If the engine failed, it is opened
-    /// anew first.
+    /// Returns the result of a request to the engine of this generation. If that engine
+    /// failed, opens the engine anew first.
     ///
     /// # Errors
-    /// Those of the request; `Unavailable` if it was not applied because of the failure; `Unknown`
-    /// or `Halted` if the engine cannot be opened any more.
+    /// The errors of the request. `Unavailable` if the request was not applied because of the
+    /// failure. `Unknown` or `Halted` if the engine cannot be opened any more.
     pub(crate) fn answer<R>(&self, generation: u64, result: Result<R>) -> Result<R> {
         match result {
             Err(error) if fault::is_undecided(&error) => match self.reopen(generation, true) {
                 Ok(()) => Err(fault::reopened()),
-                // The batch may be there when a process opens the store anew.
+                // The batch may exist when a process opens the store again.
                 Err(halted) => Err(Error::Unknown { why: halted.to_string() }),
             },
             Err(error) if fault::is_untried(&error) => {
@@ -248,7 +253,7 @@ impl Running {
                 Err(fault::reopened())
             }
             Err(error) if fault::is_too_late(&error) => {
-                // The engine is being closed: for good, or to be opened anew.
+                // The engine is being closed, either forever or to be opened anew.
                 self.wait_for_engine()?;
                 Err(error)
             }
@@ -256,7 +261,7 @@ impl Running {
         }
     }
 
-    /// Waits while a thread opens the engine anew.
+    /// Waits while another thread opens the engine anew.
     fn wait_for_engine(&self) -> Result<()> {
         let keeper = locked(&self.keeper);
         keeper.halted.clone().map_or(Ok(()), Err)
@@ -266,7 +271,7 @@ impl Running {
         Error::Halted { dir: self.path.clone(), problem: problem.to_owned() }
     }
 
-    /// Closes the engine under all handles, once what is in flight is done.
+    /// Closes the engine under all handles, after the requests in flight are done.
     pub(crate) fn close(&self) -> Result<()> {
         may_wait("closing the store");
         let mut keeper = locked(&self.keeper);
@@ -277,14 +282,14 @@ impl Running {
         self.reclaiming.stop();
         let committer = locked(&self.committer).take();
         if let Some(committer) = committer {
-            // Had it panicked, its callers would have learnt of it.
+            // A panic of the committer was already reported to its callers.
             let _ = committer.join();
         }
         self.tables().iter().for_each(|table| drop(table.open.take()));
         close(engine).map(drop).map_err(|problem| self.halt_error(&problem))
     }
 
-    /// Opens the engine anew, unless another thread has.
+    /// Opens the engine anew, unless another thread has done so.
     fn reopen(&self, generation: u64, must: bool) -> Result<()> {
         let mut keeper = locked(&self.keeper);
         if let Some(halted) = &keeper.halted {
@@ -316,7 +321,8 @@ impl Running {
         }
     }
 
-    /// Takes the engine from all handles, cuts the journal, opens the engine, and gives it to them.
+    /// Takes the engine from all handles, cuts the journal, opens the engine, and gives it
+    /// back to the handles.
     fn replace(&self, keeper: &mut Keeper, must: bool) -> std::result::Result<(), Replace> {
         let (began, tail) = (Instant::now(), {
             let open = self.open.read();
@@ -341,18 +347,19 @@ impl Running {
             }
         });
         let way = tail.way();
-        // First, so that no table is opened and no space is given back in between.
+        // Take it from the store first, so that no table is opened and no space is given back
+        // meanwhile.
         let Some(Opened { engine, .. }) = self.open.take() else {
             return Err(Replace::Never("the store is closed".to_owned()));
         };
         self.reclaiming.stop();
         let committer = locked(&self.committer).take();
         if let Some(committer) = committer {
-            // Had it panicked, its callers would have learnt of it.
+            // A panic of the committer was already reported to its callers.
             let _ = committer.join();
         }
         let tables = self.tables();
-        // The tables by name, and those that only handles know.
+        // The open tables by name. Below, the tables of all handles, which include dropped ones.
         let named: Vec<_> = {
             let named = engine.tables.read().unwrap_or_else(PoisonError::into_inner);
             named.iter().map(|info| Described::of(info)).collect()
@@ -381,7 +388,7 @@ impl Running {
         Ok(())
     }
 
-    /// The tables that somebody has a handle of.
+    /// The tables that have a handle.
     fn tables(&self) -> Vec<Arc<TableSlot>> {
         let mut tables = locked(&self.tables);
         tables.retain(|table| table.strong_count() > 0);
@@ -389,9 +396,9 @@ impl Running {
     }
 }
 
-/// Why an engine was not opened anew.
+/// The reason why an engine was not opened anew.
 enum Replace {
-    /// It is as it was.
+    /// The engine is still in use, unchanged.
     NotNow(Error),
     Never(String),
 }
@@ -400,7 +407,7 @@ fn never(error: &io::Error) -> String {
     format!("the disk failed, and then the journal could not be cut: {error}")
 }
 
-/// Whether the journal is not as it was written: trying again is of no use.
+/// Whether the journal differs from what was written. Then a retry cannot help.
 fn is_damage(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound)
 }
@@ -411,12 +418,12 @@ impl Keeper {
         Some(fault::failing(left))
     }
 
-    /// When writes go on.
+    /// The time when writes resume.
     fn not_before(&self) -> Option<Instant> {
         self.last.map(|last| last + self.pause)
     }
 
-    /// The more often the engine was opened anew lately, the longer is the pause.
+    /// Lengthens the pause, which depends on how often the engine was opened anew recently.
     fn pause_longer(&mut self) {
         let calm = self.last.is_none_or(|last| last.elapsed() > CALM);
         self.pause =

@@ -1,5 +1,5 @@
-//! The next engine of a store: the failed one is looked at and closed, and another is opened in its
-//! place, with the same tables.
+//! Replaces a failed engine: inspects and closes it, and opens another in its place with the
+//! same tables.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,11 +21,11 @@ use crate::opening::{look, open_files, open_group};
 use crate::options::Options;
 use crate::upkeep::seal::make_room;
 
-/// How long a request may take that is still inside the engine.
+/// The longest time to wait for a request that is still inside the engine.
 const LEAVING_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Logs why the engine is replaced.
+/// Logs the reason why the engine is replaced.
 pub(super) fn report_failure(engine: &Engine) {
     let why = match engine.failure() {
         Some(Failure::Write(why, _)) => why.as_str(),
@@ -37,10 +37,10 @@ pub(super) fn report_failure(engine: &Engine) {
     );
 }
 
-/// Looks at the journal, while nobody writes to it.
+/// Inspects the journal while no thread writes to it.
 pub(super) fn find_tail(engine: &Engine) -> io::Result<Tail> {
-    // A writer that was at work has found the engine failed, and has left. Nobody looks here at
-    // the state that a panic has left behind.
+    // A writer that was active has found the engine failed and has left. A poisoned lock is no
+    // concern, because nothing here reads the state that a panic may have damaged.
     let lead = locked(&engine.lead);
     let mut acknowledged = Acknowledged::default();
     for keyspace in lead.keyspaces().chain([&engine.catalog.0]) {
@@ -86,7 +86,7 @@ impl Described {
     }
 }
 
-/// Closes the engine, once nobody is inside.
+/// Closes the engine after the last request has left it.
 pub(super) fn close(mut engine: Arc<Engine>) -> std::result::Result<Closed, String> {
     let began = Instant::now();
     let engine = loop {
@@ -111,8 +111,8 @@ pub(super) fn close(mut engine: Arc<Engine>) -> std::result::Result<Closed, Stri
 }
 
 impl Closed {
-    /// Opens the engine, and in it the tables that have names and those of handles, which are
-    /// returned.
+    /// Opens the engine, the tables with names, and the tables of handles. Returns the tables
+    /// of handles.
     pub(super) fn open(
         self,
         named: &[Described],
@@ -120,7 +120,8 @@ impl Closed {
         not_before: Option<Instant>,
     ) -> Result<(Arc<Engine>, Vec<Arc<TableInfo>>)> {
         let Closed { path, options, directory, condition, generation, ids_from } = self;
-        // The journal may be another file now, and there may be one more.
+        // Read the journals again: the newest may be another file now, and there may be one
+        // more.
         let prepared = look(&path, &directory.engine(), true)?;
         let opened = open_files(&path, options, &directory, Some(prepared))?;
         let reading = |fault: Fault| fault.at(&path, "reading the catalog");
@@ -153,8 +154,8 @@ impl Described {
         let groups = self.schema.groups.iter().map(|group| open_group(engine, lead, group));
         let groups: fjall::Result<Vec<_>> = groups.collect();
         for keyspace in groups.iter().flatten().flat_map(|group| group.keyspaces()) {
-            // Writers would wait for ever if the engine cannot write out what it recovered. If it
-            // fails here, it refuses the next write.
+            // If the engine could not write out what it recovered, writers would wait forever.
+            // An error here makes it refuse the next write.
             let _ = make_room(engine, keyspace);
         }
         Ok(TableInfo {

@@ -1,23 +1,24 @@
-//! The end of the journal after a write has failed: what was acknowledged stays, everything else is
-//! cut off.
+//! Repairs the end of the journal after a failed write: acknowledged batches stay, and
+//! everything else is cut off.
 //!
-//! A failed write leaves any part of its batch in the journal, and the engine may add more of the
-//! batch when it is closed. Nobody was told that the batch is there. So the batch must go, before
-//! somebody reads it after the next opening.
+//! A failed write may leave any part of its batch in the journal. The engine may add more of
+//! the batch when it is closed. No caller got an acknowledgement for the batch. So the batch
+//! must be removed before a reader can see it after the next opening.
 //!
-//! Every batch has a sequence number, and a batch that failed never reached the engine's memory. So
-//! the highest number in memory is that of the last acknowledged batch. The journal is sound up to
-//! there and is cut behind it, in one of two ways:
+//! Every batch has a sequence number, and a failed batch never reached the engine's memory. So
+//! the highest number in memory is that of the last acknowledged batch. The journal is sound
+//! up to that batch and is cut behind it, in one of two ways:
 //!
-//! * **In place**, if the write failed for want of space and no sync was tried. The file as far as
-//!   it is kept is in order. The cut is synced through a handle that was opened before: it reports
-//!   every error since then, also one that the engine met when it was closed.
+//! * **In place**, if the write failed for lack of space and no sync was tried. The kept part
+//!   of the file is in order. The cut is synced through a handle that was opened earlier. That
+//!   sync reports every error since then, including one that occurred while the engine was
+//!   closing.
 //! * **Into a new file** otherwise, and where the cut in place fails. After a failed sync the
-//!   system may have dropped what it could not write, and says so once; another sync of that file
-//!   proves nothing. What was acknowledged is read, checked to be whole, written to a new file,
-//!   synced, and renamed.
+//!   system may have dropped the data, and it reports that only once. So another sync of the
+//!   same file proves nothing. The acknowledged part is read, checked to be whole, written to
+//!   a new file, synced, and renamed.
 //!
-//! Invariant: nothing of the journal is changed before the engine has closed it.
+//! Invariant: the journal is not changed before the engine has closed it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -27,29 +28,30 @@ use std::time::{Duration, Instant};
 use crate::directory::sync_directory;
 use crate::opening::{Journal, journal_file, list_journals};
 
-/// The journal as it is to be, until it is renamed. No journal's name: the engine does not look at
-/// it.
+/// The new journal, until it is renamed. The engine ignores this name, because it is not a
+/// journal's name.
 const NEW_FILE: &str = "journal.new";
-/// How long the engine may take to close a file after it was closed itself.
+/// How long the engine may keep a file open after the engine itself was closed.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// What the memory of the engine says about the batches that were acknowledged.
+/// The acknowledged batches, according to the engine's memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Acknowledged {
-    /// The highest sequence number of all.
+    /// The highest sequence number.
     pub(crate) highest: u64,
-    /// The highest one that is in no sorted run: it must be in a journal.
+    /// The highest sequence number that is in no sorted run. It must be in a journal.
     pub(crate) in_journal: Option<u64>,
 }
 
 /// How the journal is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// All of it is acknowledged and durable.
+    /// Leave the journal: all of it is acknowledged and durable.
     Leave,
     InPlace,
-    /// In place, and what follows goes to a new journal, because this one may not grow.
+    /// Cut in place, and continue in a new journal, because this file may not grow any
+    /// further.
     Seal,
     Copy,
 }
@@ -62,26 +64,26 @@ pub(crate) struct Tail {
     path: PathBuf,
     file: File,
     way: Way,
-    /// What stays.
+    /// The bytes that stay.
     kept: Vec<u8>,
 }
 
-/// What a journal holds.
+/// The result of reading a journal.
 #[derive(Debug, PartialEq, Eq)]
 struct Walked {
-    /// Where the acknowledged batches end.
+    /// The end of the acknowledged batches, in bytes.
     end: u64,
-    /// The number of the last of them.
+    /// The number of the last acknowledged batch.
     last: Option<u64>,
-    /// Whether a batch follows that is whole, and not acknowledged.
+    /// Whether a whole batch follows that is not acknowledged.
     whole: bool,
 }
 
 impl Tail {
-    /// Looks at the journal while the engine is still open, and nobody writes.
+    /// Inspects the journal while the engine is still open and no thread writes.
     ///
     /// # Errors
-    /// If the journal cannot be read, or an acknowledged batch is not there.
+    /// If the journal cannot be read, or lacks an acknowledged batch.
     pub(crate) fn find(
         engine: &Path,
         acknowledged: Acknowledged,
@@ -108,8 +110,8 @@ impl Tail {
         self.way
     }
 
-    /// Writes the new file, if there is to be one: while the engine is open nothing is lost if it
-    /// fails.
+    /// Writes the new file, if one is needed. The engine is still open, so a failure here
+    /// loses nothing.
     pub(crate) fn prepare(&self) -> io::Result<()> {
         if self.way == Way::Copy { self.write_new() } else { Ok(()) }
     }
@@ -140,7 +142,7 @@ impl Tail {
             file.sync_all()
         });
         if written.is_err() {
-            // Only its space matters.
+            // Try to free the space; the file itself does no harm.
             let _ = fs::remove_file(&new);
         }
         written
@@ -151,15 +153,15 @@ impl Tail {
         sync_directory(&self.engine)
     }
 
-    /// Creates the next journal, empty: the engine takes the newest one for its own, and writes out
-    /// what the others hold.
+    /// Creates the next journal, empty. The engine appends to the newest journal, and writes
+    /// out the contents of the others.
     fn begin_another(&self) -> io::Result<()> {
         File::create_new(journal_file(&self.engine, self.number + 1))?.sync_all()?;
         sync_directory(&self.engine)
     }
 }
 
-/// Removes what a process that was killed has left.
+/// Removes the file that a killed process has left.
 pub(crate) fn remove_leftovers(engine: &Path) -> io::Result<()> {
     match fs::remove_file(engine.join(NEW_FILE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -167,12 +169,12 @@ pub(crate) fn remove_leftovers(engine: &Path) -> io::Result<()> {
     }
 }
 
-/// What is to be done. A sync comes after all of a batch was written; so if the batch is not whole,
-/// none was tried.
+/// Chooses how to cut. A sync follows only after the whole batch was written. So if the batch
+/// is not whole, no sync was tried.
 fn way(failure: Option<io::ErrorKind>, whole: bool, durable: bool) -> Way {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     match failure {
-        // The engine has stopped by itself, between two batches. It may have failed to sync the
+        // The engine stopped by itself between two batches. It may have failed to sync the
         // journal.
         None if durable => Way::Leave,
         None => Way::Copy,
@@ -182,7 +184,7 @@ fn way(failure: Option<io::ErrorKind>, whole: bool, durable: bool) -> Way {
     }
 }
 
-/// Walks over the acknowledged batches, whose numbers are at most `highest`.
+/// Reads the journal, and finds the end of the batches with numbers up to `highest`.
 fn walk(journal: &(u64, PathBuf), highest: u64) -> io::Result<Walked> {
     let mut walked = Walked { end: 0, last: None, whole: false };
     Journal::read(journal, None, |batch| {
@@ -195,8 +197,8 @@ fn walk(journal: &(u64, PathBuf), highest: u64) -> io::Result<Walked> {
     Ok(walked)
 }
 
-/// Whether the journal before this one ends with this batch: nothing was written since the engine
-/// began the newest one.
+/// Whether the previous journal ends with this batch. Then nothing was written since the
+/// engine began the newest journal.
 fn ends_with(engine: &Path, newest: u64, wanted: u64) -> io::Result<bool> {
     let Some(number) = newest.checked_sub(1) else { return Ok(false) };
     match walk(&(number, journal_file(engine, number)), wanted) {
@@ -210,17 +212,17 @@ fn missing(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Waits until the engine has closed the file: a thread of its own may be the last to hold it, and
-/// writes to it then.
+/// Waits until the engine has closed the file. A thread of the engine may hold the file last,
+/// and may write to it then.
 ///
 /// # Errors
-/// If the system does not say who has it open, or the engine keeps it.
+/// If the system does not report which files are open, or the engine keeps the file open.
 fn closed_by_others(path: &Path) -> io::Result<()> {
     let (path, began) = (path.canonicalize()?, Instant::now());
     loop {
         let mut holders = 0;
         for entry in fs::read_dir("/proc/self/fd")? {
-            // One may be closed before it is looked at.
+            // A file may be closed before its link is read.
             holders += usize::from(fs::read_link(entry?.path()).is_ok_and(|open| open == path));
         }
         if holders == 1 {
@@ -252,7 +254,8 @@ mod tests {
         let failed = sample(9, b"nobody was told");
         for kind in [io::ErrorKind::StorageFull, io::ErrorKind::FileTooLarge, io::ErrorKind::Other]
         {
-            // Any part of the failed batch may be there, and the space that was allocated ahead.
+            // Any part of the failed batch may be in the file, followed by space that was
+            // allocated ahead.
             for part in [0, 1, failed.len() / 2, failed.len()] {
                 let (dir, path, sound) = journal();
                 let data = [&sound, &failed[..part], &[0; 4096]].concat();
@@ -279,7 +282,7 @@ mod tests {
         assert_eq!(find().unwrap_err().kind(), io::ErrorKind::InvalidData);
         fs::write(&path, &sound).unwrap();
         assert_eq!(find().unwrap(), Way::Copy);
-        // It is in the journal before, and nothing was written since.
+        // The batch is in the previous journal, and nothing was written since.
         fs::write(dir.path().join("4.jnl"), [0; 99]).unwrap();
         assert_eq!(find().unwrap(), Way::Copy);
         fs::remove_file(&path).unwrap();

@@ -1,4 +1,5 @@
-//! The catalog: which tables the store has, of which groups, and its floor. Its own keyspace.
+//! Stores the catalog in a keyspace of its own: the store's tables, their groups, and the
+//! floor.
 //!
 //! ```text
 //!   t<name>   id (u32, big-endian), then the description of the table's schema
@@ -6,9 +7,9 @@
 //!   floor     u64, big-endian
 //! ```
 //!
-//! A description is text: for each group a line `group NAME LAYOUT`, then for each of its families
-//! a line `family NAME`. Bounds of in-memory groups are left out, because they may differ from one
-//! opening of the store to the next.
+//! A description is text. Each group has a line `group NAME LAYOUT`, followed by a line
+//! `family NAME` for each of its families. Bounds of in-memory groups are not stored, because
+//! they may differ between two openings of the store.
 
 use std::fmt::Write;
 
@@ -19,7 +20,7 @@ use fjall::{Keyspace, Slice};
 use crate::commit::puts::Puts;
 use crate::failure::fault::Fault;
 
-/// A dot begins no group's name.
+/// No group's name begins with a dot, so no group has this keyspace.
 pub(crate) const KEYSPACE: &str = ".catalog";
 const FLOOR: &[u8] = b"floor";
 const TABLE: u8 = b't';
@@ -27,7 +28,7 @@ const GROUP: u8 = b'g';
 const ID_BYTES: usize = 4;
 const NO_DESCRIPTION: Fault = Fault::Damaged("the description of a table cannot be read");
 
-/// The catalog's keyspace. To be written under the commit lock only.
+/// The catalog's keyspace. Only the holder of the commit lock writes to it.
 pub(crate) struct Catalog(pub(crate) Keyspace);
 
 impl Catalog {
@@ -52,7 +53,7 @@ impl Catalog {
         Ok(names)
     }
 
-    /// The table's id and its schema's description.
+    /// The table's id, and the description of its schema.
     pub(crate) fn table(&self, name: &str) -> std::result::Result<Option<(u32, Slice)>, Fault> {
         let Some(stored) = self.0.get(key(TABLE, name))? else { return Ok(None) };
         let (id, description) = stored
@@ -61,14 +62,14 @@ impl Catalog {
         Ok(Some((u32::from_be_bytes(*id), Slice::new(description))))
     }
 
-    /// The table's schema, if the table is there. Its in-memory groups have no bounds.
+    /// The schema of the table, if the table exists. Its in-memory groups have no bounds.
     pub(crate) fn schema(&self, name: &str) -> std::result::Result<Option<TableSchema>, Fault> {
         let Some((_, description)) = self.table(name)? else { return Ok(None) };
         let groups = parse(&description);
         groups.map(|groups| Some(TableSchema { groups })).ok_or(NO_DESCRIPTION)
     }
 
-    /// All groups of the store's tables. Those in memory have no bounds.
+    /// All groups of the store's tables. In-memory groups have no bounds.
     pub(crate) fn groups(&self) -> std::result::Result<Vec<LocalityGroup>, Fault> {
         let mut groups = Vec::new();
         for entry in self.0.prefix([GROUP]) {
@@ -97,19 +98,20 @@ impl Catalog {
         }
     }
 
-    /// The description of its groups stays: other tables may have them.
+    /// Removes a table's entry. The descriptions of its groups stay, because other tables may
+    /// use them.
     pub(crate) fn remove_table(&self, puts: &mut Puts, name: &str) {
         puts.remove(&self.0, key(TABLE, name));
     }
 
-    /// Checks that no table of the store describes a group differently.
+    /// Whether the group has the same description as in the store's other tables.
     pub(crate) fn check_group(&self, group: &LocalityGroup) -> std::result::Result<bool, Fault> {
         let stored = self.0.get(key(GROUP, &group.name))?;
         Ok(stored.is_none_or(|stored| *stored == *describe_group(group).as_bytes()))
     }
 }
 
-/// Reads what [`describe`] wrote.
+/// Parses the output of [`describe`].
 fn parse(text: &[u8]) -> Option<Vec<LocalityGroup>> {
     let mut groups: Vec<LocalityGroup> = Vec::new();
     for line in str::from_utf8(text).ok()?.lines() {
@@ -144,7 +146,7 @@ fn key(kind: u8, name: &str) -> Vec<u8> {
     key
 }
 
-/// The description of a schema, as it is compared from one opening to the next.
+/// The description of a schema, as it is compared between two openings.
 pub(crate) fn describe(schema: &TableSchema) -> String {
     schema.groups.iter().map(describe_group).collect()
 }
@@ -164,17 +166,17 @@ fn describe_group(group: &LocalityGroup) -> String {
     text
 }
 
-/// A table exists, but is not what the caller takes it for.
+/// The error if a table exists with a schema other than the requested one.
 pub(crate) fn other_schema(name: &str) -> Error {
     Error::invalid(format!("table {name} exists with another schema"))
 }
 
-/// Another table of the store has a group of this name that differs.
+/// The error if another table of the store describes this group differently.
 pub(crate) fn other_group(name: &str) -> Error {
     Error::invalid(format!("another table describes locality group {name} differently"))
 }
 
-/// A `Result` of this module's callers.
+/// Returns the error unless the condition holds.
 pub(crate) fn ensure(holds: bool, error: impl FnOnce() -> Error) -> Result<()> {
     if holds { Ok(()) } else { Err(error()) }
 }

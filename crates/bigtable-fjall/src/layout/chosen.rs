@@ -1,4 +1,4 @@
-//! The columns of a selection, with families as their numbers in keys.
+//! Represents the columns of a selection, with the numbers that families have in keys.
 
 use bigtable::{Bytes, ColumnSelect, Qualifiers};
 
@@ -12,7 +12,7 @@ pub(crate) struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// Whether it selects of this column.
+    /// Whether this selection includes the key's column.
     pub(crate) fn names(&self, key: &[u8], shape: Shape) -> bool {
         self.family == shape.family
             && match &self.select.qualifiers {
@@ -21,7 +21,7 @@ impl Chosen<'_> {
             }
     }
 
-    /// The qualifier of a column that it selects of.
+    /// The qualifier of a column that this selection includes.
     pub(crate) fn qualifier(&self, key: &[u8], shape: Shape) -> Bytes {
         match &self.select.qualifiers {
             Qualifiers::All => Bytes::copy_from_slice(&shape.qualifier(key)),

@@ -1,12 +1,12 @@
-//! Locality groups: which keyspaces hold their cells, and how those are tuned.
+//! Opens locality groups: their keyspaces, and the tuning of those.
 //!
-//! * [`Layout::Versions`]: one keyspace, every version under its own key. Large values lie
-//!   in files of their own, so that a compaction does not copy them.
-//! * [`Layout::NewestFirst`]: the newest versions of a column under the column's key, as one value
-//!   (`pack.rs`), and older ones in a second keyspace, several to an entry, too (`history.rs`).
-//!   Reading the newest version is one point lookup, where a seek over all sorted runs costs
-//!   several times as much; writing one is mostly one insert.
-//! * [`Layout::InMemory`]: as `Versions`, and the cells are in an ordered map besides
+//! * [`Layout::Versions`]: one keyspace with a key for every version. Large values are in
+//!   separate files, so that a compaction does not copy them.
+//! * [`Layout::NewestFirst`]: the newest versions of a column are one value under the column's
+//!   key (`pack.rs`). Older versions are in a second keyspace, several per entry
+//!   (`history.rs`). Reading the newest version is one point lookup, where a seek over all
+//!   sorted runs costs several times as much. A write is usually one insert.
+//! * [`Layout::InMemory`]: like `Versions`, with a copy of the cells in an ordered map
 //!   (`memory.rs`).
 
 use std::sync::atomic::AtomicU64;
@@ -24,20 +24,20 @@ use crate::upkeep::churn::Churn;
 
 /// A locality group, shared by all tables of the store that have it.
 pub(crate) struct Group {
-    /// What it was opened as.
+    /// The schema that the group was opened with.
     pub(crate) schema: LocalityGroup,
     pub(crate) cells: Keyspace,
-    /// Older versions, in a group that keeps the newest first.
+    /// The keyspace of older versions, in groups with the layout `NewestFirst`.
     pub(crate) history: Option<Keyspace>,
-    /// How many versions lie in one entry, in a group that keeps the newest first.
+    /// The bounds of a pack, in groups with the layout `NewestFirst`.
     pub(crate) bounds: Bounds,
-    /// Position among the in-memory groups.
+    /// The position among the in-memory groups.
     pub(crate) memory: Option<usize>,
-    /// How many entries were removed or overwritten in the keyspace, and in that of the history,
-    /// since their space was last given back.
+    /// The numbers of entries that were removed or overwritten since space was last given
+    /// back: in the keyspace, and in that of the history.
     pub(crate) removed: [AtomicU64; 2],
-    /// What was written to the keyspace's write buffer, in a group whose columns are read as ranges
-    /// of keys.
+    /// Counts the writes to the keyspace's write buffer, in groups whose columns are read as
+    /// ranges of keys.
     pub(crate) churn: Option<Mutex<Churn>>,
 }
 
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Group {
 }
 
 impl Group {
-    /// Opens the group's keyspaces, creating them if need be.
+    /// Opens the group's keyspaces, and creates them if necessary.
     pub(crate) fn open(
         db: &Database,
         schema: &LocalityGroup,
@@ -58,9 +58,9 @@ impl Group {
         let bounds = Bounds::new(options);
         let cells = db.keyspace(name, || tuned(schema.layout, options))?;
         let history = match schema.layout {
-            // A dot never occurs in a group's name, so this is no other group's keyspace.
+            // No group's name contains a dot, so no other group has this keyspace.
             Layout::NewestFirst => {
-                // It is never asked for one key.
+                // The history needs no filter, because it is never read by a single key.
                 let tuned =
                     || tuned(Layout::Versions, options).filter_policy(FilterPolicy::disabled());
                 Some(db.keyspace(&format!("{name}.history"), tuned)?)
@@ -72,8 +72,8 @@ impl Group {
         Ok(Group { schema, cells, history, bounds, memory: None, removed, churn })
     }
 
-    /// What was written to the write buffer, where that is counted. The holder of the commit lock
-    /// alone asks.
+    /// The count of writes to the write buffer, in groups that have one. Only the holder of
+    /// the commit lock uses it.
     pub(crate) fn churn(&self) -> Option<MutexGuard<'_, Churn>> {
         self.churn.as_ref().map(locked)
     }

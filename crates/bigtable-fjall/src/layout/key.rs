@@ -1,4 +1,5 @@
-//! Keys: table, row, family, qualifier and time as one byte string that sorts as they do.
+//! Encodes keys: table, row, family, qualifier and time become one byte string that sorts in
+//! that order.
 //!
 //! ```text
 //!   table id     one byte below 255; above, 255 and a u32, big-endian
@@ -8,14 +9,16 @@
 //!   time         56 bits, big-endian, all inverted: newer versions sort first
 //! ```
 //!
-//! Keys are kept short for a reason: the engine holds up to twenty bytes of a key in place, and
-//! compares longer ones through a pointer. Timestamps stay below 2^53, so seven bytes hold them.
+//! Keys are short for a reason: the engine stores up to twenty bytes of a key in place, and
+//! compares longer keys through a pointer. Timestamps are below 2^53, so seven bytes hold
+//! them.
 //!
-//! Invariants: two cells have the same key only if they are the same cell; keys compare as
-//! (table, row, family, qualifier, newest first) do; the key of a row, family or column is a prefix
-//! of the keys of exactly the cells in it. This holds for every byte string, empty ones and those
-//! of zero bytes included. The longest key the limits allow is shorter than the 65,535 bytes that
-//! the engine takes.
+//! Invariants, for all byte strings, including empty ones and strings of zero bytes:
+//! * Two cells have the same key only if they are the same cell.
+//! * Keys compare like (table, row, family, qualifier, newest first).
+//! * The key of a row, family or column is a prefix of the keys of exactly the cells in it.
+//! * The longest key within the limits is shorter than the 65,535 bytes that the engine
+//!   accepts.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -24,23 +27,23 @@ use bigtable::Timestamp;
 use memchr::memchr;
 use smallvec::SmallVec;
 
-/// Shorter than every key of a cell, so it is never the key of one.
+/// A key that no cell has: every key of a cell is longer.
 pub(crate) const NO_KEY: [u8; 1] = [0];
 /// Keys up to this length are built without allocating.
 const KEY_BYTES_INLINE: usize = 128;
-/// Ends a text; below every byte of one.
+/// Ends a text. It sorts below every byte of an escaped text.
 const END: u8 = 0x00;
-/// Begins the two bytes that stand for a byte of [`END`] or [`ESCAPE`].
+/// Begins the two bytes that represent a byte of [`END`] or [`ESCAPE`].
 const ESCAPE: u8 = 0x01;
-/// Added to an escaped byte, so that it is none of [`END`].
+/// Added to an escaped byte, so that the result is never [`END`].
 const SHIFT: u8 = 0x01;
-/// The first byte of the table ids that do not fit one byte.
+/// The first byte of table ids that do not fit into one byte.
 const LONG_ID: u8 = u8::MAX;
 /// Bytes of the time, at the end of a key.
 const TIME_BYTES: usize = 7;
 const TIME_MASK: u64 = (1 << (8 * TIME_BYTES)) - 1;
 
-/// A key, or the prefix of one, that is being built.
+/// A key, or the prefix of a key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(SmallVec<[u8; KEY_BYTES_INLINE]>);
 
@@ -73,7 +76,7 @@ impl Key {
         key
     }
 
-    /// What the keys of a row lie between.
+    /// The bounds of a row's keys: the first is included, the second is excluded.
     pub(crate) fn row_bounds(table: u32, row: &[u8]) -> (Self, Self) {
         let row = Key::row(table, row);
         let end = row.end();
@@ -87,8 +90,8 @@ impl Key {
         key
     }
 
-    /// The prefix of all keys of a column; the key of its newest version in a group that keeps the
-    /// newest versions first.
+    /// The prefix of all keys of a column. In groups with the layout `NewestFirst`, it is also
+    /// the key of the column's newest pack.
     pub(crate) fn column(table: u32, row: &[u8], family: u8, qualifier: &[u8]) -> Self {
         let mut key = Key::family(table, row, family);
         key.push_escaped(qualifier);
@@ -102,7 +105,7 @@ impl Key {
         key
     }
 
-    /// A prefix from bytes that another key began with.
+    /// A prefix, from the first bytes of another key.
     pub(crate) fn from_prefix(bytes: &[u8]) -> Self {
         Key(SmallVec::from_slice(bytes))
     }
@@ -120,8 +123,8 @@ impl Key {
     }
 
     fn push_escaped(&mut self, text: &[u8]) {
-        // Most texts have nothing to escape. Without leaving early, several bytes are compared at a
-        // time.
+        // Most texts have nothing to escape. A loop without an early exit lets the compiler
+        // compare several bytes at a time.
         let plain = text.iter().fold(true, |plain, byte| plain & (*byte > ESCAPE));
         self.0.reserve(text.len() + 1);
         if plain {
@@ -138,7 +141,7 @@ impl Key {
     }
 }
 
-/// Where the parts of a key lie in it.
+/// The positions of the parts of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Length of the prefix that ends with the row.
@@ -147,12 +150,12 @@ pub(crate) struct Shape {
     column_len: usize,
     /// The family's number.
     pub(crate) family: u8,
-    /// The version, unless the key is that of a whole column.
+    /// The version's timestamp, unless the key is that of a whole column.
     pub(crate) timestamp: Option<Timestamp>,
 }
 
 impl Shape {
-    /// The shape of a key; `None` if it is none.
+    /// The shape of a key. `None` if the bytes are not a key.
     pub(crate) fn of(key: &[u8]) -> Option<Self> {
         let row_len = table_len(key)? + escaped_len(key.get(table_len(key)?..)?)?;
         let family = *key.get(row_len)?;
@@ -184,7 +187,7 @@ impl Shape {
         &key[..table_len(key).unwrap_or(0)]
     }
 
-    /// The bytes behind the row, which the keys of the column have in every row.
+    /// The bytes after the row, which are the same for a column in every row.
     pub(crate) fn family_and_qualifier<'a>(&self, key: &'a [u8]) -> &'a [u8] {
         &key[self.row_len..self.column_len]
     }
@@ -195,7 +198,7 @@ impl Shape {
     }
 }
 
-/// The row's key, of the prefix that [`Shape::row_prefix`] gives.
+/// The row's key, from a prefix that [`Shape::row_prefix`] returned.
 pub(crate) fn row_of(row_prefix: &[u8]) -> Cow<'_, [u8]> {
     unescape(table_len(row_prefix).map_or(&[], |len| &row_prefix[len..]))
 }
@@ -205,12 +208,12 @@ fn table_len(key: &[u8]) -> Option<usize> {
     Some(if *key.first()? == LONG_ID { 1 + size_of::<u32>() } else { 1 })
 }
 
-/// The length of the escaped text that `bytes` begins with, its end mark included.
+/// The length of the escaped text at the beginning of `bytes`, including its end mark.
 fn escaped_len(bytes: &[u8]) -> Option<usize> {
     memchr(END, bytes).map(|end| end + 1)
 }
 
-/// Undoes the escaping of a text that [`escaped_len`] has measured.
+/// Undoes the escaping of a text that [`escaped_len`] measured.
 fn unescape(escaped: &[u8]) -> Cow<'_, [u8]> {
     let text = escaped.strip_suffix(&[END]).unwrap_or(escaped);
     if memchr(ESCAPE, text).is_none() {
@@ -230,11 +233,11 @@ fn unescape(escaped: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(plain)
 }
 
-/// For the fuzzers: any bytes are a key or are refused, and names that are put into a key come out
-/// of it again.
+/// For fuzzers: checks that any bytes are either a key or refused. Also checks that a key
+/// returns the names it was built from.
 ///
 /// # Panics
-/// When they do not.
+/// If one of these does not hold.
 pub fn check(bytes: &[u8]) {
     if let Some(shape) = Shape::of(bytes) {
         drop((shape.qualifier(bytes), row_of(shape.row_prefix(bytes))));
@@ -255,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    /// Byte strings over few bytes, so that prefixes, zeros and 0xFF meet often.
+    /// Byte strings over few byte values, so that prefixes, zeros and 0xFF are frequent.
     fn text() -> impl Strategy<Value = Vec<u8>> {
         vec(prop_oneof![0x00..=0x03_u8, Just(0xFE), Just(0xFF), any::<u8>()], 0..6)
     }

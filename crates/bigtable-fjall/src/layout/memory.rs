@@ -1,14 +1,17 @@
-//! In-memory locality groups: an ordered map beside the keyspace ("in-memory column", paper
-//! section 2.2).
+//! Keeps in-memory locality groups: an ordered map beside the keyspace ("in-memory column",
+//! paper section 2.2).
 //!
-//! Cells that churn (locks, notifications) are served from here: a probe costs no look at the disk,
-//! and a scan meets none of the tombstones that the churn leaves in an LSM tree.
+//! Cells that change often (locks, notifications) are read from this map. So a probe reads
+//! nothing from disk. A scan does not step over the tombstones that frequent changes leave in
+//! an LSM tree.
 //!
-//! Invariants: the map holds a part of what the group's keyspace holds, under the same keys;
-//! `spilled` counts the rest, so at zero the map alone answers. Only the committer changes the
-//! maps, after the batch with the same change was published and before it is acknowledged. All
-//! groups are behind one lock, so a reader gets the in-memory cells of a row as they were at one
-//! moment.
+//! Invariants:
+//! * The map holds a subset of the keyspace's cells, under the same keys. `spilled` counts the
+//!   other cells, so at zero the map alone answers.
+//! * Only the committer changes the maps, after it has published the batch with the same
+//!   change and before it acknowledges the batch.
+//! * All groups share one lock, so a reader gets the in-memory cells of a row as of one
+//!   moment.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -19,7 +22,7 @@ use fjall::{Keyspace, Slice};
 use crate::layout::chosen::Chosen;
 use crate::layout::tally::Tally;
 
-/// Cells looked at in one step of bringing spilled cells back.
+/// The most cells that one refill step examines.
 const REFILL_CELLS_MAX: usize = 512;
 
 /// All in-memory groups of a store.
@@ -32,12 +35,12 @@ pub(crate) struct Memory {
 #[derive(Debug)]
 pub(crate) struct MemoryGroup {
     cells: BTreeMap<Slice, Slice>,
-    /// Where the group may grow large.
+    /// Counts the cells by column, in groups that may grow large.
     tally: Option<Tally>,
-    /// Cells that are in the keyspace only.
+    /// The number of cells that are only in the keyspace.
     spilled: usize,
     on_full: OnFull,
-    /// Where the next step of bringing spilled cells back begins.
+    /// The key at which the next refill step begins.
     refill_from: Slice,
 }
 
@@ -47,7 +50,7 @@ pub(crate) struct MemoryChange {
     pub(crate) group: usize,
     pub(crate) key: Slice,
     pub(crate) value: Option<Slice>,
-    /// Whether the cell is there now, but spilled.
+    /// Whether the cell exists now, but only in the keyspace.
     pub(crate) was_spilled: bool,
 }
 
@@ -68,12 +71,12 @@ impl Memory {
         }
     }
 
-    /// As [`MemoryGroup::take_back`].
+    /// Like [`MemoryGroup::take_back`].
     pub(crate) fn take_back(&mut self, position: usize, cells: Vec<(Slice, Slice)>) {
         self.groups[position].take_back(cells);
     }
 
-    /// How full the fullest group is.
+    /// The fill level of the fullest group: cells divided by the bound.
     pub(crate) fn pressure(&self) -> f64 {
         let fill = |group: &MemoryGroup| group.len() as f64 / group.cells_max().max(1) as f64;
         self.groups.iter().map(fill).fold(0.0, f64::max)
@@ -81,7 +84,7 @@ impl Memory {
 }
 
 impl MemoryGroup {
-    /// Reads the group's cells from its keyspace. To be called under the commit lock.
+    /// Reads the group's cells from its keyspace. The caller holds the commit lock.
     pub(crate) fn load(on_full: OnFull, keyspace: &Keyspace) -> fjall::Result<Self> {
         let mut group = MemoryGroup {
             cells: BTreeMap::new(),
@@ -102,14 +105,14 @@ impl MemoryGroup {
         Ok(group)
     }
 
-    /// A cell comes into the map.
+    /// Counts a cell that is added to the map.
     fn count(&mut self, key: &[u8]) {
         if let Some(tally) = &mut self.tally {
             tally.add(key);
         }
     }
 
-    /// All cells, spilled ones included.
+    /// The number of all cells, including spilled ones.
     pub(crate) fn len(&self) -> usize {
         self.cells.len() + self.spilled
     }
@@ -120,7 +123,8 @@ impl MemoryGroup {
         }
     }
 
-    /// Whether the map may take one more cell. A group that refuses did so before it came here.
+    /// Whether the map may take one more cell. Groups that refuse are checked before
+    /// (`refuses`).
     fn has_room(&self) -> bool {
         match self.on_full {
             OnFull::Refuse { .. } => true,
@@ -178,14 +182,15 @@ impl MemoryGroup {
         }
     }
 
-    /// From where on spilled cells should come back, if there is room for many of them at once.
+    /// The key at which the next refill step begins, if cells are spilled and the map is at
+    /// most half full.
     pub(crate) fn refill_from(&self) -> Option<Slice> {
         let wanted = self.spilled > 0 && self.cells.len() <= self.cells_max() / 2;
         wanted.then(|| self.refill_from.clone())
     }
 
-    /// Takes some cells back into the map. Steps are small and go round, so that no single commit
-    /// pays for a whole scan.
+    /// Takes some cells back into the map. Steps are small and go through the keyspace in
+    /// turn, so that no single commit pays for a whole scan.
     fn take_back(&mut self, cells: Vec<(Slice, Slice)>) {
         let at_end = cells.len() < REFILL_CELLS_MAX;
         for (key, value) in cells {
@@ -204,7 +209,7 @@ impl MemoryGroup {
     }
 }
 
-/// A step's cells of a group, from a key on.
+/// Reads the cells of one refill step, from a key on.
 pub(crate) fn spilled(keyspace: &Keyspace, from: Slice) -> fjall::Result<Vec<(Slice, Slice)>> {
     let entries = keyspace.range((Bound::Included(from), Bound::Unbounded));
     entries.take(REFILL_CELLS_MAX).map(|entry| entry.into_inner()).collect()

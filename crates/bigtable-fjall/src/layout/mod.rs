@@ -1,11 +1,11 @@
-//! How tables lie in the engine's keyspaces, and in memory.
+//! Maps tables to the engine's keyspaces, and to memory.
 //!
 //! ```text
 //! catalog  tables and groups by name        group   the keyspaces of a locality group
 //! key      cells as keys                    pack    several versions of a column in one value
 //! tuning   filters, blocks, files, merges   table_info  an open table
 //! memory   the cells of in-memory groups    tally   how many of them each column has
-//! chosen   what a selection asks for
+//! chosen   the columns of a selection
 //! ```
 
 pub(crate) mod catalog;

@@ -1,7 +1,8 @@
-//! Packs: several versions of one column as one value, newest first.
+//! Encodes packs: several versions of one column as one value, newest first.
 //!
-//! In a group that keeps the newest versions first, the value under a column's own key is a pack,
-//! and so is every entry of the group's history. For each version:
+//! In a group with the layout `NewestFirst`, the value under a column's own key is a pack.
+//! Every entry of the group's history is also a pack. A pack has the following for each
+//! version:
 //!
 //! ```text
 //!   stamp    eight bytes, big-endian: bits 0 to 52 are the timestamp; bits 53 to 62 one more than
@@ -11,13 +12,14 @@
 //!   value
 //! ```
 //!
-//! So the newest version is read without a look at the others, a newer one is put before them
-//! without decoding them, and a column that was written a few times spares every look into the
-//! history.
+//! The layout has three advantages. The newest version is read without parsing the others. A
+//! newer version is put in front without decoding the others. A column with few versions needs
+//! no lookup in the history.
 //!
-//! Invariants: a pack holds at least one version, and each is older than the one before. A pack of
-//! several is within the [`Bounds`] it was made with, so that no change has much to copy; a version
-//! that is too large for them has a pack of its own.
+//! Invariants:
+//! * A pack holds at least one version, and each version is older than the one before it.
+//! * A pack of several versions is within the [`Bounds`] it was made with, so that no change
+//!   copies much. A version that exceeds the bounds has a pack of its own.
 
 use std::ops::ControlFlow;
 
@@ -28,31 +30,31 @@ use smallvec::SmallVec;
 use crate::failure::fault::Fault;
 use crate::options::Options;
 
-/// Values above this size are handed out without a copy; smaller ones are copied, because a small
-/// value must not keep the block that it came in alive.
+/// Values of at least this size are returned without a copy. Smaller values are copied,
+/// because a small value must not keep its whole block in memory.
 const VALUE_SHARED_BYTES_MIN: usize = 2 * 1024;
 const STAMP_BYTES: usize = 8;
 const OLDER_BIT: u64 = 1 << 63;
 const LENGTH_SHIFT: u32 = 53;
 const LENGTH_MASK: u64 = (1 << 10) - 1;
-/// The longest value that may have another version behind it.
+/// The longest value that another version can follow in a pack.
 const VALUE_BYTES_MAX: usize = LENGTH_MASK as usize - 1;
-/// A pack up to this length is put together without allocating twice.
+/// A pack up to this length is built without an extra allocation.
 const BYTES_INLINE: usize = 512;
-/// As many versions as mostly lie in a pack.
+/// The usual number of versions in a pack, with room to spare.
 const VERSIONS_INLINE: usize = 12;
 
-/// One version, as it was found.
+/// One version, as stored.
 pub(crate) struct Version<'a> {
     pub(crate) timestamp: Timestamp,
     stored: &'a Slice,
-    /// Where the value lies in `stored`.
+    /// The start of the value in `stored`.
     start: usize,
     end: usize,
 }
 
 impl<'a> Version<'a> {
-    /// A version whose value is all that was stored.
+    /// A version whose value is the whole stored value.
     pub(crate) fn whole(timestamp: Timestamp, stored: &'a Slice) -> Self {
         Version { timestamp, stored, start: 0, end: stored.len() }
     }
@@ -70,13 +72,13 @@ impl<'a> Version<'a> {
     }
 }
 
-/// A version, to be written or from a pack.
+/// A version: its timestamp and its value.
 pub(crate) type TimedValue<'a> = (Timestamp, &'a [u8]);
 
 /// Versions of one column, newest first.
 pub(crate) type TimedValues<'a> = SmallVec<[TimedValue<'a>; VERSIONS_INLINE]>;
 
-/// How much lies in one pack at most, if it is more than one version.
+/// The most versions and bytes in a pack of more than one version.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     versions_max: usize,
@@ -89,14 +91,14 @@ impl Bounds {
         Bounds { versions_max: options.pack_versions_max, bytes_max }
     }
 
-    /// Whether these versions may lie in one pack.
+    /// Whether these versions may be in one pack.
     pub(crate) fn fit(self, versions: &[TimedValue<'_>]) -> bool {
         let bytes = |(_, value): &TimedValue<'_>| STAMP_BYTES + value.len();
         let within = || versions.iter().map(bytes).sum::<usize>() <= self.bytes_max;
         versions.len() <= 1 || versions.len() <= self.versions_max && within()
     }
 
-    /// Shows `each` the versions in parts that fit.
+    /// Splits the versions into parts that fit, and passes each part to `each`.
     pub(crate) fn split(
         self,
         versions: &[TimedValue<'_>],
@@ -111,13 +113,13 @@ impl Bounds {
     }
 }
 
-/// A pack, of which the first version was looked at.
+/// A pack whose first version is parsed.
 pub(crate) struct Pack {
     stored: Slice,
     newest: Place,
 }
 
-/// Where a version lies in its pack.
+/// The place of a version in its pack.
 #[derive(Clone, Copy)]
 struct Place {
     timestamp: Timestamp,
@@ -126,7 +128,7 @@ struct Place {
 }
 
 impl Place {
-    /// The version whose stamp begins at `at`.
+    /// Parses the version whose stamp begins at `at`.
     fn at(stored: &[u8], at: usize) -> Result<Self, Fault> {
         let stamp = stored.get(at..).and_then(<[u8]>::first_chunk::<STAMP_BYTES>);
         let stamp = stamp.copied().map(u64::from_be_bytes);
@@ -149,7 +151,7 @@ impl Pack {
         Ok(Pack { stored, newest })
     }
 
-    /// A pack of these versions, of which there is at least one.
+    /// Encodes a pack of these versions, of which there is at least one.
     pub(crate) fn encode(versions: &[TimedValue<'_>], older: bool) -> Slice {
         let mut bytes: SmallVec<[u8; BYTES_INLINE]> = SmallVec::new();
         let mut older = older;
@@ -159,19 +161,19 @@ impl Pack {
         Slice::new(&bytes)
     }
 
-    /// The pack with a newer version before the others.
+    /// The pack with a newer version in front.
     pub(crate) fn with_newer(&self, timestamp: Timestamp, value: &[u8]) -> Slice {
         let mut bytes: SmallVec<[u8; BYTES_INLINE]> =
             SmallVec::with_capacity(STAMP_BYTES + value.len() + self.stored.len());
         push(&mut bytes, timestamp, value, self.older());
         let first = bytes.len();
         bytes.extend_from_slice(&self.stored);
-        // Only the first stamp of all says it.
+        // Only the first stamp of a pack carries this bit.
         bytes[first] &= !first_byte(OLDER_BIT);
         Slice::new(&bytes)
     }
 
-    /// Whether a newer version may lie in the pack, too.
+    /// Whether the pack has room for a newer version, too.
     pub(crate) fn has_room(&self, bounds: Bounds, versions: usize, value: &[u8]) -> bool {
         versions < bounds.versions_max
             && STAMP_BYTES + value.len() + self.stored.len() <= bounds.bytes_max
@@ -181,7 +183,7 @@ impl Pack {
         self.newest.timestamp
     }
 
-    /// Whether there may be older versions in the history; only of use under a column's own key.
+    /// Whether the history may hold older versions. Meaningful only under a column's own key.
     pub(crate) fn older(&self) -> bool {
         self.stored[0] & first_byte(OLDER_BIT) != 0
     }
@@ -190,7 +192,7 @@ impl Pack {
         self.stored
     }
 
-    /// How many versions there are, and the timestamp of the oldest.
+    /// The number of versions, and the timestamp of the oldest.
     pub(crate) fn extent(&self) -> Result<(usize, Timestamp), Fault> {
         let (mut place, mut count) = (self.newest, 1);
         while let Some(next) = self.after(place)? {
@@ -210,8 +212,8 @@ impl Pack {
         Ok(versions)
     }
 
-    /// Shows `see` the versions that lie in `time`, at most `versions_max` of them, and at least
-    /// one; returns how many are still to be looked for among older ones.
+    /// Passes the versions in `time` to `see`, at most `versions_max` of them, which is at
+    /// least 1. Returns how many more versions may be needed from older packs.
     pub(crate) fn visit(
         &self,
         time: TimeRange,
@@ -261,11 +263,11 @@ const fn first_byte(bits: u64) -> u8 {
     bits.to_be_bytes()[0]
 }
 
-/// For the fuzzers: any bytes are a pack or are refused, and versions that are put into one come
-/// out of it again.
+/// For fuzzers: checks that any bytes are either a pack or refused. Also checks that a pack
+/// returns the versions it was built from.
 ///
 /// # Panics
-/// When they do not.
+/// If one of these does not hold.
 pub fn check(bytes: &[u8]) {
     let Ok(pack) = Pack::decode(Slice::new(bytes)) else { return };
     let mut seen = 0;
@@ -276,7 +278,7 @@ pub fn check(bytes: &[u8]) {
     });
     let Ok(versions) = pack.versions() else { return };
     let (count, oldest) = pack.extent().expect("it was walked over before");
-    // Nothing is older than the beginning of time.
+    // No version is older than timestamp zero.
     let left = if oldest == Timestamp::ZERO { 0 } else { u32::MAX - seen };
     assert_eq!(visited.expect("it was walked over"), left);
     assert_eq!((count, count), (versions.len(), seen as usize));
@@ -299,7 +301,7 @@ mod tests {
         Timestamp::new(number).unwrap()
     }
 
-    /// Values around the longest that may have another version behind it.
+    /// Values near the longest that another version can follow.
     fn value() -> impl Strategy<Value = Vec<u8>> {
         let lengths = [0..3, 100..101, VALUE_BYTES_MAX - 1..VALUE_BYTES_MAX + 3];
         (any::<u8>(), proptest::sample::select(lengths.to_vec()).prop_flat_map(|range| range))

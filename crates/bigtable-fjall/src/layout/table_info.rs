@@ -1,4 +1,4 @@
-//! An open table: its number, its groups, and the numbers of its families.
+//! Describes an open table: its id, its groups, and the numbers of its families.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,13 +14,13 @@ pub(crate) struct TableInfo {
     pub(crate) id: u32,
     pub(crate) name: String,
     pub(crate) schema: TableSchema,
-    /// In the schema's order.
+    /// The groups, in the schema's order.
     pub(crate) groups: Vec<Arc<Group>>,
-    /// In the schema's order, so that a family's position is its number in keys.
+    /// The families, in the schema's order, so that a family's position is its number in keys.
     pub(crate) families: Vec<FamilyInfo>,
     /// Set under the commit lock when the table is dropped.
     pub(crate) dropped: AtomicBool,
-    /// Whether its writes may use the last of the disk (`room.rs`).
+    /// Whether writes to the table may use the last part of the disk (`room.rs`).
     pub(crate) upkeep: AtomicBool,
 }
 
@@ -28,14 +28,14 @@ pub(crate) struct TableInfo {
 #[derive(Debug)]
 pub(crate) struct FamilyInfo {
     pub(crate) family: Family,
-    /// Its number in keys.
+    /// The family's number in keys.
     pub(crate) number: u8,
-    /// The position of its group.
+    /// The position of the family's group.
     pub(crate) group: usize,
 }
 
 impl TableInfo {
-    /// An error once the table was dropped.
+    /// Returns an error once the table was dropped.
     pub(crate) fn check_there(&self) -> Result<()> {
         if self.dropped.load(Ordering::SeqCst) {
             Err(Error::invalid(format!("table {} was dropped", self.name)))
@@ -48,7 +48,7 @@ impl TableInfo {
         self.upkeep.load(Ordering::Relaxed)
     }
 
-    /// A family of the table; requests are checked before they come here.
+    /// A family of the table. Requests are checked against the schema before this is called.
     pub(crate) fn family(&self, family: &Family) -> &FamilyInfo {
         let found = self.families.iter().find(|info| info.family == *family);
         found.expect("the request was checked against the schema")
@@ -60,7 +60,8 @@ impl TableInfo {
     }
 }
 
-/// Gives each family its number in keys: its place in the schema, which never changes.
+/// Numbers the families for keys: a family's number is its position in the schema, which never
+/// changes.
 pub(crate) fn number_families(schema: &TableSchema) -> Result<Vec<FamilyInfo>> {
     let mut families = Vec::new();
     for (group, described) in schema.groups.iter().enumerate() {

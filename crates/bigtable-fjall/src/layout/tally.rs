@@ -1,12 +1,13 @@
-//! How many cells each column has in the map of an in-memory group.
+//! Counts how many cells each column has in the map of an in-memory group.
 //!
-//! A scan of one column goes over all cells of the group, because they lie in order of their rows.
-//! Where a million cells of one column wait and none of another, a scan for the other would look at
-//! a million cells. The tally answers without a look: no cell of the column is there.
+//! Cells are ordered by row, so a scan of one column examines all cells of the group. For
+//! example, one column may have a million waiting cells and another none. A scan of the other
+//! column would examine a million cells to find nothing. The tally answers at once that the
+//! column has no cell.
 //!
-//! Invariant: unless the tally has given up, its counts are those of the map. It gives up at
-//! [`COLUMNS_MAX`] different columns, and begins anew when the map is empty. Groups
-//! that refuse more cells than they may have, as that of locks does, stay small and have no tally.
+//! Invariant: unless the tally has given up, its counts equal those of the map. The tally
+//! gives up at more than [`COLUMNS_MAX`] columns, and starts again when the map is empty.
+//! Groups that refuse cells beyond a bound, like that of locks, stay small and have no tally.
 
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ use crate::layout::key::{Key, Shape};
 /// The most columns that are counted. Observed columns are few; locks may be in any column.
 const COLUMNS_MAX: usize = 64;
 
-/// A table, a family and a qualifier: their bytes of a key, without the row's.
+/// A column: the bytes of a key for table, family and qualifier, without the row.
 type Column = SmallVec<[u8; 32]>;
 
 /// The counts, by column.
@@ -31,7 +32,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// A cell came into the map.
+    /// Counts a cell that was added to the map.
     pub(crate) fn add(&mut self, key: &[u8]) {
         if self.gave_up {
             return;
@@ -46,10 +47,10 @@ impl Tally {
         }
     }
 
-    /// A cell has left the map, which is now empty or not.
+    /// Counts a cell that has left the map. `is_empty` says whether the map is empty now.
     pub(crate) fn remove(&mut self, key: &[u8], is_empty: bool) {
         if is_empty {
-            // It keeps its memory for the next cells.
+            // `clear` keeps the memory for the next cells.
             self.counts.clear();
             self.gave_up = false;
         } else if !self.gave_up
@@ -68,7 +69,7 @@ impl Tally {
         self.gave_up = true;
     }
 
-    /// Whether it is known that the table has no cell in any of these columns.
+    /// Whether the table certainly has no cell in any of these columns.
     pub(crate) fn has_none(&self, table: u32, columns: &[Chosen<'_>]) -> bool {
         !self.gave_up
             && columns.iter().all(|chosen| match &chosen.select.qualifiers {
@@ -81,7 +82,7 @@ impl Tally {
     }
 }
 
-/// The column of a cell's key, or of a column's; `None` of a key that is none.
+/// The column of a key. `None` if the bytes are not a key.
 fn column_of(key: &[u8]) -> Option<Column> {
     let shape = Shape::of(key)?;
     let mut column = Column::from_slice(shape.table_prefix(key));
@@ -118,7 +119,7 @@ mod tests {
             let qualifier = ["a", "b", ""][(seed >> 7) as usize % 3];
             let (table, family) = (TABLES[(seed >> 3) as usize % 2], (seed >> 5) as u8 % 2);
             let new = key(table, (seed >> 11) as u8, family, qualifier, u64::from(seed >> 20));
-            // They come and go; now and then all of them go.
+            // Cells come and go; at intervals all of them go.
             if !there.contains(&new) {
                 tally.add(&new);
                 there.push(new);
@@ -143,7 +144,7 @@ mod tests {
         }
     }
 
-    /// The tally, if it counts what is there.
+    /// Returns the tally, after checking that its counts match the keys in `there`.
     fn recounted(there: &[Vec<u8>], tally: Tally) -> Tally {
         let mut counts: HashMap<Column, usize, RandomState> = HashMap::default();
         for key in there {

@@ -1,4 +1,4 @@
-//! Checking a closed store without touching it.
+//! Checks a closed store without changing anything in its directory.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -18,7 +18,7 @@ use crate::failure::fault;
 use crate::options::{Durability, Options};
 use crate::store::FjallStore;
 
-/// Something in a store's directory that is not as the store left it.
+/// A difference between a store's directory and what the store wrote there.
 ///
 /// See [`check`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ use crate::store::FjallStore;
 pub struct Problem {
     /// The file or directory.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The damage, in words.
     pub problem: String,
 }
 
@@ -37,34 +37,36 @@ impl Problem {
     }
 }
 
-/// What [`check`] found.
+/// The result of [`check`].
 ///
 /// See [`check`] for an example.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// What is damaged or missing; empty if nothing is.
+    /// The damaged or missing files. Empty if there are none.
     pub problems: Vec<Problem>,
-    /// How many journals there are.
+    /// The number of journals.
     pub journals: usize,
-    /// How many files of runs and of large values there are.
+    /// The number of files of runs and of large values.
     pub files: usize,
-    /// The cells of each table. Empty if the files are damaged: nothing was read then.
+    /// The number of cells in each table. Empty if files are damaged: then no cell was read.
     pub tables: BTreeMap<String, u64>,
-    /// The highest timestamp of a cell.
+    /// The highest timestamp of any cell.
     pub newest: Timestamp,
     /// The store's floor.
     pub floor: Timestamp,
 }
 
-/// Checks the store in `dir`, which no process may have open: journals, checksums of all files, the
-/// inventory, the catalog, and every cell of every table. It changes nothing in the directory, and
-/// needs no permission to. Cells are read from a stand-in among the temporary files, which takes
-/// the space of the journals. `more` gets that stand-in, to look further into it, and returns what
+/// Checks the store in `dir`, which no process may have open. The check covers the journals,
+/// the checksums of all files, the inventory, the catalog, and every cell of every table.
+///
+/// The check changes nothing in the directory, and needs no write permission. It reads the
+/// cells from a stand-in among the temporary files, which takes as much space as the journals.
+/// Then it passes the stand-in to `more`, which may check it further and returns the problems
 /// it finds.
 ///
-/// An unfinished batch at the end of the newest journal counts as a problem: a crash may have left
-/// it, and so may damage.
+/// An unfinished batch at the end of the newest journal counts as a problem: it may come from
+/// a crash or from damage.
 ///
 /// ```
 /// use bigtable_fjall::{FjallStore, Options, check};
@@ -79,8 +81,8 @@ pub struct Checked {
 /// ```
 ///
 /// # Errors
-/// [`Error::InUse`] if a process has the directory open. [`Error::Files`] if it holds no store, or
-/// if there is no room for the stand-in.
+/// [`Error::InUse`] if a process has the directory open. [`Error::Files`] if the directory
+/// holds no store, or if there is no room for the stand-in.
 pub fn check(
     dir: impl AsRef<Path>,
     more: impl FnOnce(FjallStore) -> Vec<Problem>,
@@ -101,14 +103,15 @@ pub fn check(
         return Ok(checked);
     }
     let stand_in = closed.stand_in()?;
-    // Half-read values must not be taken for the end of a table.
+    // A panic while values are read must not look like the end of a table.
     let read = std::panic::catch_unwind(AssertUnwindSafe(|| {
         let options = Options { durability: Durability::Buffered, ..Options::default() };
         let store = FjallStore::open(stand_in.path(), options.clone())?;
         checked.floor = store.floor();
         count_cells(&store, &mut checked)?;
         drop(store);
-        // Opened a second time: `more` opens tables by schemas with bounds, which no catalog keeps.
+        // Open the store a second time, because `more` opens tables by schemas with bounds,
+        // which the catalog does not keep.
         let store = FjallStore::open(stand_in.path(), options)?;
         checked.problems.extend(more(store));
         Ok::<(), Error>(())
@@ -145,7 +148,7 @@ fn count_cells(store: &FjallStore, checked: &mut Checked) -> Result<()> {
     Ok(())
 }
 
-/// A store that is closed, and that nobody can open meanwhile.
+/// A closed store, locked so that no process can open it meanwhile.
 #[derive(Debug)]
 pub(super) struct Closed {
     pub(super) dir: PathBuf,
@@ -157,7 +160,7 @@ impl Closed {
     pub(super) fn look(dir: &Path) -> Result<Closed> {
         let format = directory::format(dir)?;
         let lock = match File::open(dir.join(LOCK_FILE)) {
-            // It was removed, or nobody may create it here.
+            // The lock file was removed, or this user may not create it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             lock => Some(lock.map_err(|e| fault::io(dir, "opening the lock file", &e))?),
         };

@@ -1,9 +1,9 @@
-//! Damage that an opening finds, by file.
+//! Describes damage that an opening finds, by file.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Something in a store's directory that is not as the store left it.
+/// A difference between a store's directory and what the store wrote there.
 #[derive(Debug, Clone)]
 pub(crate) struct Damage {
     pub(crate) path: PathBuf,

@@ -1,4 +1,4 @@
-//! Opening the engine's files.
+//! Opens the engine's files.
 
 use std::path::Path;
 
@@ -14,13 +14,13 @@ use crate::layout::catalog::{self, Catalog};
 use crate::options::Options;
 use crate::upkeep::journals::Journals;
 
-/// Threads of the engine: one writes new cells out, and compacts. Of several, the first does not
-/// compact: it hands compactions back to the queue, again and again, for as long as the others are
-/// at some, and a core is busy with that (fjall 3.1).
+/// The number of engine threads. This one thread writes buffers out and compacts. With several
+/// threads, the first does not compact. While the others compact, it keeps returning
+/// compactions to the queue, and keeps a core busy (fjall 3.1).
 const ENGINE_THREADS: usize = 1;
 
-/// Opens the engine's files, and follows its journals: those of a store that was prepared for it,
-/// or of a new one.
+/// Opens the engine's files, and starts tracking its journals: those of a prepared store, or
+/// of a new one.
 pub(crate) fn open_files(
     dir: &Path,
     options: Options,
@@ -42,13 +42,14 @@ fn open_engine(directory: &Directory, options: &Options) -> fjall::Result<Databa
     Database::builder(directory.engine())
         .cache_size(options.cache_bytes)
         .worker_threads(ENGINE_THREADS)
-        // The committer keeps journals below their limit: `old_journals.rs`.
+        // Unlimited for the engine, because the committer limits the journals
+        // (`old_journals.rs`).
         .max_journaling_size(u64::MAX)
         .open()
 }
 
 fn open_catalog(db: &Database) -> fjall::Result<Catalog> {
-    // The committer seals full buffers: `seal.rs`.
+    // Never full for the engine, because the committer seals full buffers (`seal.rs`).
     let tuned = || KeyspaceCreateOptions::default().max_memtable_size(u64::MAX);
     Ok(Catalog(db.keyspace(catalog::KEYSPACE, tuned)?))
 }

@@ -1,4 +1,4 @@
-//! The inventory: which keyspaces and journals the store must have.
+//! Stores the inventory: the list of keyspaces and journals that the store must have.
 //!
 //! ```text
 //!   bigtable-fjall inventory 1
@@ -7,16 +7,16 @@
 //!   sum 8f3a..                 checksum of the lines above
 //! ```
 //!
-//! The engine takes what it finds for all there is: a lost journal or keyspace would be an empty
-//! one. So the store keeps this list beside the engine's directory, and a second name of each
-//! journal (`journals.rs`).
+//! The engine assumes that the files it finds are complete: a lost journal or keyspace would
+//! look like an empty one. So the store keeps this list outside the engine's directory, and a
+//! second name of each journal (`journals.rs`).
 //!
 //! Invariants:
 //! * A keyspace is in the list before the first batch that writes to it.
-//! * A journal is in the list before the first batch in it is acknowledged, and until the store has
-//!   seen, while it is open, that the engine needs the journal no more.
-//! * The list is replaced by a rename, with syncs before and after, so a crash leaves the old list
-//!   or the new one.
+//! * A journal is in the list before its first batch is acknowledged. It stays until the store
+//!   has seen, while it is open, that the engine no longer needs the journal.
+//! * The list is replaced by a rename, with syncs before and after, so a crash leaves the old
+//!   list or the new one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -35,14 +35,15 @@ const TITLE: &str = "bigtable-fjall inventory 1";
 /// The store's list of keyspaces and journals.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Inventory {
-    /// Names of keyspaces by number.
+    /// The names of keyspaces, by number.
     pub(crate) keyspaces: BTreeMap<u64, String>,
-    /// Journals by number, each with a number that its last batch is at or above.
+    /// The journals by number. The last batch of each journal has at least the number given
+    /// here.
     pub(crate) journals: BTreeMap<u64, u64>,
 }
 
 impl Inventory {
-    /// Reads the inventory of the store in `dir`; `None` if it has none.
+    /// Reads the inventory of the store in `dir`. Returns `None` if the store has none.
     pub(crate) fn read(dir: &Path) -> Result<Option<Inventory>, Damage> {
         let path = dir.join(FILE);
         match fs::read(&path) {
@@ -55,7 +56,7 @@ impl Inventory {
         }
     }
 
-    /// Makes this the inventory of the store in `dir`.
+    /// Replaces the inventory of the store in `dir` with this one.
     pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
         let new: PathBuf = dir.join("INVENTORY.new");
         let mut file = File::create(&new)?;

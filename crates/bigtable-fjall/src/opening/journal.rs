@@ -1,4 +1,4 @@
-//! Reading the engine's journals without the engine.
+//! Reads the engine's journals without the engine.
 //!
 //! ```text
 //!   batch   1 items:u32 number:u64   item*   3 xxh3(items):u64 "FJL\x03"
@@ -6,14 +6,15 @@
 //!         | 4 keyspace:u64
 //! ```
 //!
-//! All integers are little-endian. This is the format of the one engine version that the workspace
-//! pins. The engine allocates a journal ahead of its data, so zeroes may follow the last batch.
+//! All integers are little-endian. This is the format of the one engine version that the
+//! workspace pins. The engine allocates a journal ahead of its data, so zeroes may follow the
+//! last batch.
 //!
-//! The checksum covers the items, not the batch's number. Numbers rise strictly within a journal
-//! and from one journal to the next, so a whole batch whose number does not rise is damage: no
-//! crash leaves one.
+//! The checksum covers the items, but not the batch's number. Numbers increase strictly within
+//! a journal and from one journal to the next. No crash leaves a whole batch whose number does
+//! not increase, so such a batch is damage.
 //!
-//! Memory is bounded: the reader passes keys and values through a buffer.
+//! Memory is bounded: keys and values pass through a buffer.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -26,51 +27,52 @@ const ITEM: u8 = 2;
 const END: u8 = 3;
 const CLEAR: u8 = 4;
 const TRAILER: &[u8; 4] = b"FJL\x03";
-/// A value that is stored as it is; the one other kind is compressed.
+/// The compression type of a value that is stored as it is. The only other type is compressed.
 const UNCOMPRESSED: u8 = 0;
-/// By how much the numbers of two batches in a row differ at most. Flushes and merges take numbers,
-/// too.
+/// The largest difference between the numbers of two consecutive batches. Flushes and merges
+/// also take numbers.
 const NUMBER_STEP_MAX: u64 = 1 << 40;
-/// What the reader holds of a file.
+/// The size of the reader's buffer.
 const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes before the first item of a batch.
 const HEAD_BYTES: usize = 13;
 
-/// Second names of the engine's journals: what has one is not lost with the first.
+/// The directory of the journals' second names. A journal with a second name is not lost with
+/// the first.
 pub(crate) const JOURNALS_DIR: &str = "journals";
 
 /// A sound batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Batch {
-    /// Where it begins in its file.
+    /// The position in the file where the batch begins.
     pub(crate) at: u64,
-    /// Where it ends.
+    /// The position where the batch ends.
     pub(crate) end: u64,
     pub(crate) number: u64,
 }
 
-/// What stands at a place in a journal.
+/// The content at a position in a journal.
 enum Found {
     Batch(Batch),
-    /// No batch begins here: the byte is zero, or the file ends.
+    /// No batch begins here: the byte is zero, or the file has ended.
     Nothing,
     Unsound(&'static str),
-    /// A whole batch whose number does not follow the one before.
+    /// A whole batch whose number does not follow the previous one.
     OutOfOrder(u64),
 }
 
-/// How the batches of a journal end.
+/// The state of a journal after its last sound batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Tail {
-    /// Nothing but zeroes follows the last batch.
+    /// Only zeroes follow the last batch.
     Clean,
-    /// Something else follows.
+    /// Other bytes follow.
     Unsound {
         why: &'static str,
-        /// How many bytes there are, without the zeroes at the end of the file.
+        /// The number of these bytes, without the zeroes at the end of the file.
         bytes: u64,
     },
-    /// A whole batch follows whose number does not follow the one before.
+    /// A whole batch follows, but its number does not follow the previous one.
     OutOfOrder { number: u64 },
 }
 
@@ -78,23 +80,23 @@ pub(crate) enum Tail {
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub(crate) path: PathBuf,
-    /// Its number, from its name.
+    /// The journal's number, from its file name.
     pub(crate) id: u64,
-    /// Where the sound batches end.
+    /// The position where the sound batches end.
     pub(crate) end: u64,
-    /// The number of the last batch here or in an earlier journal.
+    /// The number of the last batch in this or an earlier journal.
     pub(crate) last: Option<u64>,
-    /// The number of the last batch here.
+    /// The number of the last batch in this journal.
     pub(crate) own: Option<u64>,
     pub(crate) tail: Tail,
 }
 
-/// The name of a journal in the engine's directory, or in that of the second names.
+/// The path of a journal in the engine's directory, or in that of the second names.
 pub(crate) fn journal_file(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number}.jnl"))
 }
 
-/// The journals of an engine's directory, by number.
+/// Lists the journals in an engine's directory, sorted by number.
 pub(crate) fn list(engine: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut journals = Vec::new();
     for entry in std::fs::read_dir(engine)? {
@@ -109,7 +111,8 @@ pub(crate) fn list(engine: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 }
 
 impl Journal {
-    /// Reads a journal whose numbers must be above `last`, and gives each sound batch to `sound`.
+    /// Reads a journal whose batches have numbers above `last`. Passes each sound batch to
+    /// `sound`.
     pub(crate) fn read(
         (id, path): &(u64, PathBuf),
         mut last: Option<u64>,
@@ -136,8 +139,8 @@ impl Journal {
         Ok(Journal { path: path.clone(), id: *id, end, last, own, tail })
     }
 
-    /// The sound batches behind the unsound one, and the number that the unsound one begins with,
-    /// if that can be read.
+    /// Returns the sound batches after the unsound one. Also returns the number of the unsound
+    /// batch, if its head can be read.
     pub(crate) fn behind(&self) -> io::Result<Behind> {
         if self.tail == Tail::Clean {
             return Ok(Behind::default());
@@ -156,7 +159,7 @@ impl Journal {
 }
 
 impl Journal {
-    /// Copies the sound batches, and leaves out what is unsound between them.
+    /// Copies the sound batches, and leaves out everything unsound between them.
     pub(super) fn copy_sound(&self, to: &mut File) -> io::Result<()> {
         let mut file = File::open(&self.path)?;
         io::copy(&mut (&mut file).take(self.end), to)?;
@@ -168,7 +171,7 @@ impl Journal {
     }
 }
 
-/// What stands behind the place where a journal becomes unsound.
+/// The content after the position where a journal becomes unsound.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Behind {
     /// The number of the unsound batch.
@@ -181,7 +184,7 @@ struct Reader {
     at: u64,
 }
 
-/// Why reading a batch stopped.
+/// The reason why reading a batch stopped.
 enum Stop {
     Unsound(&'static str),
     Io(io::Error),
@@ -212,7 +215,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads the batch at the reader's place.
+    /// Reads the batch at the reader's position.
     fn batch(&mut self, last: Option<u64>) -> io::Result<Found> {
         let at = self.at;
         match self.file.fill_buf()?.first() {
@@ -275,7 +278,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Passes over so many bytes.
+    /// Skips `bytes` bytes, and adds them to the checksum.
     fn pass(&mut self, mut bytes: u64, sum: &mut Xxh3) -> Result<(), Stop> {
         while bytes > 0 {
             let there = self.file.fill_buf()?;
@@ -301,13 +304,13 @@ impl Reader {
         let read = self.file.read_exact(bytes);
         match read {
             Ok(()) => self.at += bytes.len() as u64,
-            // A part was read.
+            // Some of the bytes were read before the error.
             Err(_) => self.at = self.file.stream_position()?,
         }
         read
     }
 
-    /// How many bytes there are from `from` to the last one that is not zero.
+    /// The number of bytes from `from` to the last byte that is not zero.
     fn written_after(&mut self, from: u64) -> io::Result<u64> {
         self.go_to(from)?;
         let (mut at, mut end) = (from, from);
@@ -326,7 +329,7 @@ impl Reader {
         }
     }
 
-    /// The number in the head of the batch at `at`, if it can be read.
+    /// The number in the head of the batch at `at`, if the head can be read.
     fn head_at(&mut self, at: u64, last: Option<u64>) -> io::Result<Option<u64>> {
         self.go_to(at)?;
         match self.take() {
@@ -339,7 +342,7 @@ impl Reader {
         }
     }
 
-    /// The first sound batch that begins at `from` or behind it, and before `to`.
+    /// Finds the first sound batch that begins at or after `from`, and before `to`.
     fn next_sound(&mut self, from: u64, to: u64, last: Option<u64>) -> io::Result<Option<Batch>> {
         let mut at = from;
         while at < to {
@@ -351,7 +354,8 @@ impl Reader {
             };
             at += step as u64;
             self.go_to(at)?;
-            // Nearly all of these bytes begin no batch; the head tells.
+            // Most of these bytes begin no batch; checking the head excludes nearly all of
+            // them.
             if self.head_at(at, last)?.is_some() {
                 self.go_to(at)?;
                 if let Found::Batch(batch) = self.batch(last)? {
@@ -364,7 +368,7 @@ impl Reader {
     }
 }
 
-/// The count of items and the number in the head of a batch, if it is one.
+/// The count of items and the number in a batch's head. `None` if it is no head.
 fn begin(head: &[u8; HEAD_BYTES]) -> Option<(u32, u64)> {
     let (items, number) = (u32_of(&head[1..5]), u64_of(&head[5..]));
     (head[0] == BATCH && items > 0).then_some((items, number))
@@ -379,7 +383,7 @@ fn follows(number: u64, last: Option<u64>) -> bool {
 
 fn last_written(bytes: &[u8]) -> Option<usize> {
     static ZEROES: [u8; BUFFER_BYTES] = [0; BUFFER_BYTES];
-    // Compared as a whole: most of what is looked at is allocated ahead.
+    // Compare the whole part first, because most of it was allocated ahead and is zero.
     if *bytes == ZEROES[..bytes.len()] {
         return None;
     }
@@ -400,7 +404,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A batch of one item as the engine writes it.
+    /// A batch of one item, as the engine writes it.
     pub(crate) fn sample(number: u64, value: &[u8]) -> Vec<u8> {
         let mut item = vec![2, 0, 0];
         item.extend(7u64.to_le_bytes());
@@ -447,8 +451,8 @@ pub(crate) mod tests {
             let (journal, numbers, behind) = read(&data);
             assert_eq!(numbers[0], 5);
             if (5..HEAD_BYTES).contains(&at) {
-                // The number: here it becomes larger, so that the third batch is out of order, or
-                // too large.
+                // These bytes hold the number. The flip makes it larger, so that the third
+                // batch is out of order, or makes it too large.
                 assert!(matches!(journal.tail, Tail::OutOfOrder { .. }), "byte {at}: {journal:?}");
                 continue;
             }

@@ -1,21 +1,21 @@
-//! Opening a store. First of all: is everything there, and is it whole?
+//! Opens a store. Before that, it checks that all files are there and whole.
 //!
-//! The engine believes what it finds. It deletes a keyspace without a manifest, begins a missing
-//! journal anew, and cuts a journal at the first entry that it cannot read, all without a word. So
-//! this module looks first, and refuses a store that is damaged before anything in its directory
-//! has changed.
+//! The engine trusts the files that it finds, and makes three repairs without any message. It
+//! deletes a keyspace without a manifest. It replaces a missing journal with a new one. It
+//! cuts a journal at the first unreadable entry. So this module checks first, and refuses a
+//! damaged store before anything in the store's directory has changed.
 //!
 //! ```text
-//!   survey.rs     reads all of it and changes nothing
-//!   prepare.rs    mends what a crash may leave: cuts the torn batch off, gives journals names
+//!   survey.rs     reads the whole directory and changes nothing
+//!   prepare.rs    repairs the traces of a crash: cuts the torn batch off, names journals
 //!   files.rs      opens the engine                tables.rs    opens tables in it
-//!   inventory.rs  what must be there              damage.rs    what is not as it must be
+//!   inventory.rs  the files that must exist       damage.rs    damage, by file
 //!   journal.rs    the engine's journals           runs.rs      its manifests and runs
-//!   unsynced.rs   may a power cut have taken      recovery.rs  the report of what was cut
+//!   unsynced.rs   may a power cut have destroyed  recovery.rs  reports on cuts of the journal
 //!                 unsynced batches?
 //!   check.rs      `check`, for a closed store     shadow.rs    a stand-in that the engine may
-//!   repair.rs     `Repair`: what can be saved                  change
-//!   rebuild.rs    manifests and names, made anew
+//!   repair.rs     `Repair`, into a new store                   change
+//!   rebuild.rs    new manifests and lists of keyspaces
 //! ```
 //!
 //! If the newest journal has an unsound batch, there are three cases:

@@ -1,4 +1,4 @@
-//! Readying a store for the engine: what a crash may leave is mended, and damage is refused before
+//! Prepares a store for the engine: repairs the traces of a crash, and refuses damage before
 //! anything in the directory has changed.
 
 use std::fs::{self, File, OpenOptions};
@@ -17,20 +17,21 @@ use crate::directory::{link, remove, sync_directory};
 use crate::failure::fault;
 use crate::mutants::{self, off};
 
-/// The state in which the engine finds the journals.
+/// The state of the journals that the engine finds.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) inventory: Inventory,
     pub(crate) recovery: Option<Recovery>,
-    /// Whether the machine has restarted since batches were left unsynced, and nobody has
-    /// acknowledged it.
+    /// Whether the machine has restarted since batches were left unsynced, and no caller has
+    /// acknowledged the restart.
     pub(crate) restarted: bool,
     pub(crate) newest: u64,
-    /// Where the newest journal ends, in bytes.
+    /// The end of the newest journal, in bytes.
     pub(crate) end: u64,
 }
 
-/// Looks at a store and readies it for the engine. `has_inventory` says whether its format has one.
+/// Checks a store and prepares it for the engine. `has_inventory` says whether the store's
+/// format has an inventory.
 pub(crate) fn look(dir: &Path, engine: &Path, has_inventory: bool) -> Result<Prepared, Error> {
     let sound = survey(dir, engine, has_inventory, Thorough::No);
     refuse(dir, &sound.damages)?;
@@ -42,7 +43,7 @@ pub(crate) fn look(dir: &Path, engine: &Path, has_inventory: bool) -> Result<Pre
     Ok(prepared)
 }
 
-/// Refuses a store with damage, if there is any.
+/// Returns an error if the store has any damage.
 fn refuse(dir: &Path, damages: &[Damage]) -> Result<(), Error> {
     let Some(Damage { path, problem }) = damages.first() else { return Ok(()) };
     let more = match damages.len() - 1 {
@@ -58,7 +59,7 @@ fn refuse(dir: &Path, damages: &[Damage]) -> Result<(), Error> {
     Err(fault::files(path, format!("{problem}{more}"), &remedy))
 }
 
-/// Readies a sound store for the engine. A crash in here leaves a store that is sound, too.
+/// Prepares a sound store for the engine. A crash during this also leaves a sound store.
 fn prepare(dir: &Path, engine: &Path, sound: Survey) -> io::Result<Prepared> {
     name_journals(dir, engine, &sound)?;
     let newest = sound.journals.last().expect("a sound store has a journal");
@@ -68,7 +69,8 @@ fn prepare(dir: &Path, engine: &Path, sound: Survey) -> io::Result<Prepared> {
             cut.keep(dir)?;
             file.set_len(cut.at)?;
         }
-        // The inventory says of each journal up to which batch it is synced.
+        // Sync, because the inventory will state for each journal up to which batch it is
+        // synced.
         file.sync_all()?;
     }
     let journals = sound.journals.iter().map(|journal| (journal.id, journal.own.unwrap_or(0)));
@@ -91,7 +93,8 @@ fn prepare(dir: &Path, engine: &Path, sound: Survey) -> io::Result<Prepared> {
     Ok(Prepared { inventory, recovery: sound.cut, restarted, newest, end })
 }
 
-/// Gives each journal both of its names, and takes names away that the inventory has let go of.
+/// Gives each journal both of its names, and removes second names that the inventory no longer
+/// lists.
 fn name_journals(dir: &Path, engine: &Path, sound: &Survey) -> io::Result<()> {
     let second = dir.join(JOURNALS_DIR);
     fs::create_dir_all(&second)?;
@@ -102,7 +105,8 @@ fn name_journals(dir: &Path, engine: &Path, sound: &Survey) -> io::Result<()> {
             true => link(&names.1, &names.0)?,
             false if is_same_file(&names.0, &names.1) => continue,
             false => {
-                // Where a directory was copied, the second name is that of a copy.
+                // If the directory was copied, the second name belongs to a separate copy of
+                // the file.
                 remove(&names.1)?;
                 link(&names.0, &names.1)?;
             }

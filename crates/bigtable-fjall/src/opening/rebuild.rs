@@ -1,21 +1,21 @@
-//! Making anew what the engine finds its files by, for a repair: the manifest of a keyspace, and
-//! the list of keyspaces.
+//! Rebuilds the lists by which the engine finds its files, for a repair: the manifest of a
+//! keyspace, and the list of keyspaces.
 //!
 //! ```text
-//!   lost                    taken instead
-//!   `current`, a manifest   what the newest manifest names, if that is every file that is there,
-//!                           and whole; otherwise every file in the keyspace's directory that can
-//!                           be read
-//!   the list of keyspaces   a new one, by the numbers and names in the store's inventory
+//!   lost                    replacement
+//!   `current`, a manifest   the files in the newest manifest, if they are all the files that
+//!                           exist, and whole; otherwise every readable file in the keyspace's
+//!                           directory
+//!   the list of keyspaces   a new one, from the numbers and names in the store's inventory
 //! ```
 //!
-//! A new manifest loses the levels. That is harmless for a repair: it reads keyspaces from end to
-//! end, and entries that lie in several files are ordered by their numbers. A file whose content
-//! was merged into another one may still be there, so that a cell may show which that merge
-//! removed.
+//! A new manifest loses the levels. This is harmless for a repair, which reads keyspaces from
+//! end to end. Entries that are in several files are ordered by their numbers. A file whose
+//! content was merged into another file may still exist. Then cells that the merge removed may
+//! reappear.
 //!
-//! The engine writes the list and the empty manifests itself, into a directory among the temporary
-//! files: this module knows no more of their form than `runs.rs` does.
+//! The engine itself writes the list and the empty manifests, into a directory among the
+//! temporary files. So this module knows no more of their format than `runs.rs` does.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,24 +31,25 @@ use super::runs::{Named, Runs, Span};
 use super::survey::{KEYSPACES_DIR, NAMES, Survey, numbered};
 use crate::failure::fault;
 
-/// The engine counts the runs of a level in a byte.
+/// The most runs of a level: the engine stores the count in a byte.
 const RUNS_MAX: usize = 255;
 
-/// The lists and manifests that a repair made anew.
+/// The lists and manifests that a repair rebuilt.
 #[derive(Debug)]
 pub(super) struct Rebuilt {
-    /// The lists and manifests that the repair made anew, by directory, with their damage.
+    /// The rebuilt lists and manifests, by directory, with their damage.
     pub(super) notes: Vec<Damage>,
-    /// Files that no manifest could name, because they cannot be read.
+    /// Files that are in no manifest, because they cannot be read.
     pub(super) unreadable: Vec<Damage>,
-    /// Holds the list of keyspaces, to which the survey refers then.
+    /// Keeps the rebuilt list of keyspaces, to which the survey then refers.
     _template: Template,
 }
 
-/// Adds to the survey what it lacks of the keyspaces in `engine`, if there is anything.
+/// Adds the missing lists and manifests of the keyspaces in `engine` to the survey. Returns
+/// `None` if nothing is missing.
 ///
 /// # Errors
-/// If the list of keyspaces is damaged and the inventory is not there to take its place, or if
+/// If the list of keyspaces is damaged and there is no inventory to replace it, or if
 /// temporary files cannot be written.
 pub(super) fn rebuild(survey: &mut Survey, engine: &Path) -> Result<Option<Rebuilt>> {
     let keyspaces = engine.join(KEYSPACES_DIR);
@@ -65,7 +66,7 @@ pub(super) fn rebuild(survey: &mut Survey, engine: &Path) -> Result<Option<Rebui
             return Err(fault::files(path, problem, fault::BACKUP));
         }
     };
-    // A keyspace that the inventory does not list was being created, and holds nothing.
+    // A keyspace that the inventory does not list was just being created, and is empty.
     let listed: BTreeSet<u64> = match &survey.inventory {
         Some(inventory) => inventory.keyspaces.keys().copied().collect(),
         None => numbered(&keyspaces).into_iter().flatten().filter(|n| *n != NAMES).collect(),
@@ -79,7 +80,7 @@ pub(super) fn rebuild(survey: &mut Survey, engine: &Path) -> Result<Option<Rebui
         let name = names.get(number).cloned().unwrap_or_else(|| format!("keyspace {number}"));
         let has_values = match survey.runs.get(number) {
             Some(runs) => runs.has_values(),
-            // The engine makes the folder together with a keyspace that has such files.
+            // The engine creates this folder together with a keyspace that has such files.
             None => keyspaces.join(number.to_string()).join("blobs").exists(),
         };
         (*number, name, has_values)
@@ -99,7 +100,8 @@ pub(super) fn rebuild(survey: &mut Survey, engine: &Path) -> Result<Option<Rebui
         ));
     }
     if survey.inventory.is_some() {
-        // Of the same kinds as the manifests, even where the folder of a keyspace is gone.
+        // Replace this list too, so that it gives each keyspace the kind of its manifest, even
+        // if the keyspace's folder is gone.
         survey.runs.insert(NAMES, template.manifest(NAMES)?);
     }
     for number in lost {
@@ -118,12 +120,13 @@ pub(super) fn rebuild(survey: &mut Survey, engine: &Path) -> Result<Option<Rebui
     Ok(Some(Rebuilt { notes, unreadable, _template: template }))
 }
 
-/// A list of keyspaces and empty manifests, as the engine writes them.
+/// A list of keyspaces, and empty manifests, as written by the engine.
 #[derive(Debug)]
 struct Template(tempfile::TempDir);
 
 impl Template {
-    /// Has the engine make keyspaces with these numbers and names; some have files of large values.
+    /// Makes the engine create keyspaces with these numbers and names. The flag marks those
+    /// with files of large values.
     fn make(keyspaces: &[(u64, String, bool)]) -> Result<Template> {
         let io = |e: io::Error| fault::io(&std::env::temp_dir(), "writing temporary files", &e);
         let dir = tempfile::tempdir().map_err(io)?;
@@ -160,9 +163,9 @@ fn of_damage(Damage { path, problem }: Damage) -> Error {
     fault::files(&path, problem, fault::BACKUP)
 }
 
-/// What the newest manifest in the directory names, if that is every file that is there, each with
-/// the checksum that the manifest says. The manifest itself may be damaged, so nothing else of it
-/// is believed.
+/// The files in the newest manifest, under two conditions: they are all the files that exist,
+/// and each has the checksum in the manifest. The manifest itself may be damaged, so nothing
+/// else in it is used.
 fn by_newest_manifest(dir: &Path, empty: Runs) -> std::result::Result<Runs, Runs> {
     let newest = || {
         let manifests = fs::read_dir(dir).ok()?.filter_map(|entry| {
@@ -190,7 +193,7 @@ fn by_newest_manifest(dir: &Path, empty: Runs) -> std::result::Result<Runs, Runs
     }
 }
 
-/// A manifest of all files of runs and of large values in the directory that can be read.
+/// A manifest of all readable files of runs and of large values in the directory.
 fn by_files(dir: &Path, empty: Runs, unreadable: &mut Vec<Damage>) -> Result<(Runs, String)> {
     let mut spans = Vec::new();
     let mut values = Vec::new();
@@ -202,7 +205,8 @@ fn by_files(dir: &Path, empty: Runs, unreadable: &mut Vec<Damage>) -> Result<(Ru
         };
         numbers.sort_unstable();
         for number in numbers {
-            // The engine's reader asserts what a file with a right checksum has.
+            // The engine's reader panics over content that a file with a correct checksum
+            // never has.
             let read = catch_unwind(AssertUnwindSafe(|| {
                 let file = Named::found(&folder, number, table)?;
                 if table {
@@ -238,8 +242,8 @@ fn by_files(dir: &Path, empty: Runs, unreadable: &mut Vec<Damage>) -> Result<(Ru
     Ok((empty.with_files(runs, values), done))
 }
 
-/// Arranges files in as few runs as possible, in each of which no two overlap; the newest run is
-/// first.
+/// Arranges files in as few runs as possible, so that no two files of a run overlap. The
+/// newest run is first.
 fn in_runs(mut files: Vec<(Span, Named)>) -> Vec<Vec<Named>> {
     files.sort_by(|(one, _), (other, _)| one.first.cmp(&other.first));
     let mut runs: Vec<(Span, Vec<Named>)> = Vec::new();

@@ -1,10 +1,10 @@
-//! What opening a store cut off the end of its journal, and the record of it that the directory
-//! keeps.
+//! Reports the bytes that opening a store cut off the end of its journal, and keeps the
+//! reports in the store's directory.
 //!
-//! A crash may leave a part of the batch that was being written. Nobody was told that this batch is
-//! there, and opening cuts it off. After a power cut a store with unsynced batches may lack more,
-//! and damage may look like either. So every cut is reported, and the directory keeps the last
-//! reports.
+//! A crash may leave a part of the batch that was being written. No caller got an
+//! acknowledgement for this batch, and opening cuts it off. After a power cut, a store with
+//! unsynced batches may lack more. Damage can look like either. So every cut is reported, and
+//! the directory keeps the latest reports.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -15,12 +15,12 @@ use std::time::SystemTime;
 use crate::directory::sync_directory;
 
 pub(crate) const FILE: &str = "RECOVERIES";
-/// The file keeps so many reports.
+/// The most reports in the file.
 const REPORTS_MAX: usize = 100;
 
-/// What opening the store cut off the end of its journal.
+/// A report on the bytes that opening the store cut off the end of its journal.
 ///
-/// Batches of the engine have numbers; a batch holds the mutations that were committed together.
+/// The engine numbers its batches. A batch holds the mutations that were committed together.
 ///
 /// ```
 /// use bigtable_fjall::{FjallStore, Options};
@@ -37,16 +37,16 @@ const REPORTS_MAX: usize = 100;
 pub struct Recovery {
     /// The number of the journal, which is the name of its file.
     pub journal: u64,
-    /// Where it was cut, in bytes.
+    /// The position of the cut, in bytes.
     pub at: u64,
-    /// How many bytes were cut off, without the zeroes that the engine had allocated.
+    /// The number of bytes cut off, without the zeroes that the engine had allocated.
     pub bytes: u64,
-    /// The numbers of the batches that were cut off, as far as they can be read. The first may have
-    /// been there in part only.
+    /// The numbers of the batches that were cut off, if they can be read. The first batch may
+    /// have been incomplete.
     pub batches: Vec<u64>,
-    /// Whether the machine has restarted since the store wrote batches without a sync. If so, the
-    /// last acknowledged batches of a `Buffered` store may be among those that were cut off. If
-    /// not, what was cut off is one batch that nobody was told of, or the last one if it was
+    /// Whether the machine has restarted since the store wrote batches without a sync. If so,
+    /// the cut may include the last acknowledged batches of a `Buffered` store. If not, the
+    /// cut is one batch: either it was never acknowledged, or it was the last one and is
     /// damaged.
     pub restarted: bool,
 }
@@ -70,12 +70,13 @@ impl fmt::Display for Recovery {
 }
 
 impl Recovery {
-    /// Adds the report to those that the store's directory keeps.
+    /// Adds the report to those in the store's directory.
     pub(crate) fn keep(&self, dir: &Path) -> io::Result<()> {
         let path = dir.join(FILE);
         let old = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            // Reports are there to be read; unreadable ones are no reason to keep a store closed.
+            // Unreadable reports are only a loss of information, so they do not prevent an
+            // opening.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
             old => old?,
         };

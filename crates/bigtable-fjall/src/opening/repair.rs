@@ -1,4 +1,4 @@
-//! Writing what can be saved of a damaged store to a new one.
+//! Writes everything that can be saved of a damaged store to a new store.
 
 use std::fs;
 use std::panic::AssertUnwindSafe;
@@ -21,10 +21,10 @@ use crate::options::{Durability, Options};
 use crate::store::FjallStore;
 use crate::upkeep::full::seal_full;
 
-/// The bytes that are written to a new store at once.
+/// The bytes that are written to a new store in one batch.
 const BATCH_BYTES: u64 = 1 << 20;
 
-/// What can be saved of a damaged store, before it is written.
+/// A plan to save the readable part of a damaged store.
 ///
 /// ```
 /// use bigtable_fjall::{FjallStore, Options, Repair};
@@ -47,25 +47,25 @@ pub struct Repair {
     _rebuilt: Option<Rebuilt>,
 }
 
-/// What [`Repair::write`] wrote.
+/// The result of [`Repair::write`].
 ///
 /// See [`Repair`] for an example.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Saved {
-    /// Entries of the engine that were written; a cell is one, or shares one with others.
+    /// The number of engine entries that were written. An entry holds one cell, or several.
     pub entries: u64,
-    /// Entries that could not be read and are not in the new store.
+    /// The number of entries that could not be read. They are not in the new store.
     pub unreadable: u64,
 }
 
 impl Repair {
-    /// Finds out what of the store in `dir` can be saved. Changes nothing there.
+    /// Finds out which parts of the store in `dir` can be saved. Changes nothing there.
     ///
     /// # Errors
-    /// [`Error::InUse`] if a process has the directory open. [`Error::Files`] if it holds no store,
-    /// or if nothing can be saved, because both the engine's list of its keyspaces and the store's
-    /// inventory are damaged.
+    /// [`Error::InUse`] if a process has the directory open. [`Error::Files`] if the directory
+    /// holds no store, or if nothing can be saved. Nothing can be saved if both the engine's
+    /// list of keyspaces and the store's inventory are damaged.
     pub fn plan(dir: impl AsRef<Path>) -> Result<Repair> {
         let mut closed = Closed::look(dir.as_ref())?;
         let mut dropped = closed.problems();
@@ -92,23 +92,24 @@ impl Repair {
         Ok(Repair { closed, dropped, remade, _rebuilt: rebuilt })
     }
 
-    /// What the new store will lack, by the files that are damaged. A dropped file of a run takes
-    /// cells with it, and earlier versions may show in their place.
+    /// The parts that the new store will lack, by damaged file. If a file of a run is dropped,
+    /// its cells are missing, and earlier versions of them may reappear.
     pub fn dropped(&self) -> &[Problem] {
         &self.dropped
     }
 
-    /// What the engine finds its files by and was lost, by directory, and what takes its place: the
-    /// list of keyspaces, and manifests of keyspaces.
+    /// The lost lists by which the engine finds its files, by directory, with their
+    /// replacements. These are the list of keyspaces, and manifests of keyspaces.
     pub fn remade(&self) -> &[Problem] {
         &self.remade
     }
 
-    /// Writes what can be saved to a new store in `to`, which must be empty or not be there.
+    /// Writes everything that can be saved to a new store in `to`. That directory must be
+    /// empty or not exist.
     ///
     /// # Errors
-    /// [`Error::Files`] if `to` cannot take a new store, or if a rest of the damaged one cannot be
-    /// read.
+    /// [`Error::Files`] if `to` cannot hold a new store, or if the rest of the damaged store
+    /// cannot be read.
     pub fn write(&self, to: impl AsRef<Path>) -> Result<Saved> {
         let to = to.as_ref();
         if fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
@@ -140,7 +141,7 @@ impl Repair {
     }
 }
 
-/// Writes all that another store's engine holds to this new store.
+/// Copies all entries of another store's engine to this new store.
 fn take_all_of(
     engine: &Engine,
     source: &Database,
@@ -161,7 +162,7 @@ fn take_all_of(
     for (from, to) in &keyspaces {
         let mut puts = Puts::default();
         for entry in from.iter() {
-            // The engine may panic over a value whose file is lost.
+            // The engine may panic over a value in a lost file.
             let read = std::panic::catch_unwind(AssertUnwindSafe(|| entry.into_inner()));
             match read {
                 Ok(Ok((key, value))) => {

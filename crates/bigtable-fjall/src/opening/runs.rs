@@ -1,4 +1,5 @@
-//! What a keyspace of the engine holds on disk: its manifest, its runs, its files of large values.
+//! Reads the files of one of the engine's keyspaces: its manifest, its runs, and its files of
+//! large values.
 //!
 //! ```text
 //!   current        number of the manifest, its checksum
@@ -8,8 +9,9 @@
 //!   blobs/<id>     a file of large values
 //! ```
 //!
-//! The engine writes a file before the manifest that names it, and the manifest before `current`,
-//! each with a sync in between. So whatever `current` names is there and whole after every crash.
+//! The engine writes a file before the manifest that names it, and the manifest before
+//! `current`, with a sync in between. So after every crash, all files that `current` refers to
+//! exist and are whole.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -22,27 +24,26 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use super::damage::Damage;
 
 const CURRENT: &str = "current";
-/// The number of a manifest, its checksum, and the kind of checksum.
+/// The size of `current`: a manifest's number, its checksum, and the type of the checksum.
 const CURRENT_BYTES: usize = 25;
-/// The one kind of checksum that the engine knows.
+/// The only type of checksum that the engine knows.
 const XXH3: u8 = 0;
-/// The kind of a keyspace that keeps large values in files of their own, in a manifest's
-/// `tree_type`.
+/// The value of `tree_type` in the manifest of a keyspace with separate files of large values.
 const BLOB_TREE: u8 = 1;
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A file that a manifest names.
+/// A file that a manifest lists.
 #[derive(Debug, Clone)]
 pub(crate) struct Named {
     pub(crate) path: PathBuf,
     checksum: u128,
-    /// What the engine adds to the numbers of its entries.
+    /// The offset that the engine adds to the numbers of the file's entries.
     added: u64,
-    /// What the manifest says of it.
+    /// The file's entry in the manifest.
     entry: Vec<u8>,
 }
 
-/// The content of a file of a run.
+/// The keys and numbers that a file of a run covers.
 #[derive(Debug, Clone)]
 pub(super) struct Span {
     pub(super) first: Vec<u8>,
@@ -51,28 +52,29 @@ pub(super) struct Span {
     pub(super) newest: u64,
 }
 
-/// A manifest that names a part of the files.
+/// A manifest that lists some of the files.
 pub(super) struct Manifest {
     pub(super) content: Vec<u8>,
-    /// What `current` says of it.
+    /// The content of `current` for this manifest.
     pub(super) current: Vec<u8>,
 }
 
-/// What the manifest of a keyspace names.
+/// The content of a keyspace's manifest.
 #[derive(Debug)]
 pub(crate) struct Runs {
     pub(super) manifest: PathBuf,
     /// The manifest's number.
     number: u64,
-    /// By level and run.
+    /// The files of runs, by level and run.
     levels: Vec<Vec<Vec<Named>>>,
     pub(super) values: Vec<Named>,
-    /// The sections of the manifest.
+    /// The sections of the manifest: name and content.
     sections: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Runs {
-    /// Reads the manifest of the keyspace in `dir`; `None` if the keyspace was never completed.
+    /// Reads the manifest of the keyspace in `dir`. Returns `None` if the creation of the
+    /// keyspace was never finished.
     pub(crate) fn read(dir: &Path) -> Result<Option<Runs>, Damage> {
         let current = dir.join(CURRENT);
         let bytes = match fs::read(&current) {
@@ -92,12 +94,13 @@ impl Runs {
         Runs::parse(dir, manifest, number, &content).map(Some)
     }
 
-    /// Whether the keyspace keeps large values in files of their own.
+    /// Whether the keyspace has separate files of large values.
     pub(super) fn has_values(&self) -> bool {
         self.sections.iter().any(|(name, bytes)| name == b"tree_type" && bytes[..] == [BLOB_TREE])
     }
 
-    /// The same manifest with the files of another, if both have as many levels.
+    /// The same manifest with the files of another. Returns `self` as the error if their
+    /// numbers of levels differ.
     pub(super) fn with_files_of(self, other: Runs) -> Result<Runs, Runs> {
         if self.levels.len() == other.levels.len() {
             Ok(Runs { levels: other.levels, values: other.values, ..self })
@@ -106,8 +109,8 @@ impl Runs {
         }
     }
 
-    /// The same manifest with other files: those of its first level, by run, and those of large
-    /// values.
+    /// The same manifest with other files: `runs` in its first level, and `values` as files of
+    /// large values.
     pub(super) fn with_files(mut self, runs: Vec<Vec<Named>>, values: Vec<Named>) -> Runs {
         if let Some(first) = self.levels.first_mut() {
             *first = runs;
@@ -125,7 +128,7 @@ impl Runs {
         self.tables().chain(&self.values)
     }
 
-    /// The manifest that names those files alone for which `keep` says so.
+    /// The manifest that lists only the files for which `keep` returns true.
     pub(super) fn manifest_of(&self, keep: impl Fn(&Path) -> bool) -> io::Result<Manifest> {
         let kept = |files: &[Named]| {
             let kept: Vec<_> = files.iter().filter(|file| keep(&file.path)).collect();
@@ -157,7 +160,8 @@ impl Runs {
         Ok(Manifest { content, current })
     }
 
-    /// Opens each file as far as the engine does when it opens; returns what cannot be opened.
+    /// Opens each file as far as the engine does when it opens. Returns the files that cannot
+    /// be opened.
     pub(crate) fn check_openable(&self) -> Vec<Damage> {
         let cache = Arc::new(Cache::with_capacity_bytes(0));
         let tables = self.tables().filter_map(|file| file.open_table(&cache).err());
@@ -165,14 +169,14 @@ impl Runs {
         tables.chain(values).collect()
     }
 
-    /// Compares the checksums of all files; returns each that differs.
+    /// Compares the checksums of all files. Returns the files that differ.
     pub(crate) fn verify(&self) -> Vec<Damage> {
         self.files().filter_map(|file| file.verify().err()).collect()
     }
 }
 
 impl Named {
-    /// A file that no manifest names: its checksum is that of what it holds.
+    /// A file that is in no manifest. Its checksum is computed from its content.
     pub(super) fn found(folder: &Path, number: u64, table: bool) -> Result<Named, Damage> {
         let path = folder.join(number.to_string());
         let (checksum, added) = (checksum_of(&path)?, 0);
@@ -190,7 +194,7 @@ impl Named {
         table.map_err(|error| of_engine(path, error))
     }
 
-    /// Reads all of the file of a run; returns what it spans.
+    /// Reads a whole file of a run. Returns the keys and numbers that it covers.
     pub(super) fn span(&self) -> Result<Span, Damage> {
         let table = self.open_table(&Arc::new(Cache::with_capacity_bytes(0)))?;
         table.iter().try_for_each(|entry| entry.map(drop)).map_err(|e| of_engine(&self.path, e))?;
@@ -238,7 +242,7 @@ fn of_engine(path: &Path, error: lsm_tree::Error) -> Damage {
 }
 
 impl Runs {
-    /// Reads the names in a manifest.
+    /// Parses a manifest.
     pub(super) fn parse(
         dir: &Path,
         manifest: PathBuf,

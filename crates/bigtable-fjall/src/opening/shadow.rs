@@ -1,8 +1,9 @@
-//! A stand-in for a store's directory, in which the engine may do as it likes.
+//! Builds a stand-in for a store's directory, which the engine may change freely.
 //!
-//! The engine changes what it opens. So whoever wants to look into a store without touching it
-//! opens a stand-in: links to the runs and values, which nobody writes to, and copies of all else.
-//! Files that are damaged are left out of it, and so are the damaged batches of journals.
+//! The engine changes the files that it opens. So a reader that must leave a store untouched
+//! opens a stand-in. It has links to the files of runs and values, which are never written,
+//! and copies of everything else. Damaged files, and damaged batches of journals, are left
+//! out.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,7 +14,8 @@ use super::journal::{JOURNALS_DIR, journal_file};
 use super::runs::Runs;
 use super::survey::Survey;
 
-/// Makes the stand-in in `to`, of the store in `dir` whose engine's files are in `engine`.
+/// Creates the stand-in in `to` for the store in `dir`. The store's engine files are in
+/// `engine`.
 pub(super) fn make(dir: &Path, engine: &Path, survey: &Survey, to: &Path) -> io::Result<()> {
     let into = to.join("engine");
     for (number, runs) in &survey.runs {
@@ -35,7 +37,7 @@ pub(super) fn make(dir: &Path, engine: &Path, survey: &Survey, to: &Path) -> io:
     fs::copy(dir.join("FORMAT"), to.join("FORMAT")).map(drop)
 }
 
-/// A lost journal is one without batches. A store without journals gets one.
+/// Replaces each lost journal with an empty one. A store without journals gets one.
 fn fill_gaps(engine: &Path, inventory: &mut Inventory) -> io::Result<()> {
     let first = inventory.journals.first_key_value().map_or(0, |(number, _)| *number);
     let last = inventory.journals.last_key_value().map_or(0, |(number, _)| *number);
@@ -54,7 +56,7 @@ fn make_keyspace(runs: &Runs, survey: &Survey, to: &Path) -> io::Result<()> {
         link(&file.path, &to.join("tables"))?;
     }
     fs::create_dir_all(to.join("blobs"))?;
-    // Most values of a damaged file can be read.
+    // Keep damaged files, because most of their values can be read.
     for file in runs.values.iter().filter(|file| file.open_values().is_ok()) {
         link(&file.path, &to.join("blobs"))?;
     }
@@ -70,7 +72,7 @@ fn make_keyspace(runs: &Runs, survey: &Survey, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the file known in another folder.
+/// Makes the file available in another folder.
 fn link(file: &Path, folder: &Path) -> io::Result<()> {
     let name = folder.join(file.file_name().expect("a file of the engine has a name"));
     #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! Reading all of a store's directory, and changing nothing.
+//! Reads a store's whole directory without changing anything, and finds all damage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,14 +12,14 @@ use super::recovery::Recovery;
 use super::runs::Runs;
 use super::unsynced::{self, Unsynced};
 
-/// The engine's file that says in which format the others are.
+/// The engine's file that states the format of the others.
 const VERSION: &str = "version";
 const VERSION_BYTES: &[u8] = b"FJL\x03";
 pub(super) const KEYSPACES_DIR: &str = "keyspaces";
 /// The keyspace in which the engine keeps the names of the others. It is small.
 pub(super) const NAMES: u64 = 0;
 
-/// How much of the runs is read.
+/// The extent to which runs are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Thorough {
     /// As much as the engine reads when it opens.
@@ -28,24 +28,25 @@ pub(crate) enum Thorough {
     Yes,
 }
 
-/// What a store's directory holds.
+/// The content of a store's directory.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// What is not as it must be, by file.
+    /// The damage, by file.
     pub(crate) damages: Vec<Damage>,
-    /// `None` if the store has none.
+    /// The inventory. `None` if the store has none.
     pub(crate) inventory: Option<Inventory>,
-    /// By number, without gaps.
+    /// The journals, by number, without gaps.
     pub(crate) journals: Vec<Journal>,
     /// The manifests of the keyspaces that could be read.
     pub(crate) runs: BTreeMap<u64, Runs>,
-    /// What is to be cut off the newest journal.
+    /// The bytes to cut off the newest journal, if any.
     pub(crate) cut: Option<Recovery>,
     /// Whether the newest journal may lack unsynced batches.
     pub(crate) unsynced: Unsynced,
 }
 
-/// Reads what the store in `dir` consists of. `expects_inventory` says whether its format has one.
+/// Reads the files of the store in `dir`. `expects_inventory` says whether its format has an
+/// inventory.
 pub(crate) fn survey(
     dir: &Path,
     engine: &Path,
@@ -97,7 +98,7 @@ impl Survey {
                     };
                     self.damages.push(Damage::new(&dir, problem));
                 }
-                // It was being created.
+                // The keyspace was just being created.
                 Ok(None) => {}
                 Err(damage) => self.damages.push(damage),
             }
@@ -138,7 +139,7 @@ impl Survey {
         self.damages.extend(damages);
     }
 
-    /// Where each journal is that the store must have, by number.
+    /// The path of each journal that the store must have, by number.
     fn journal_files(&self, dir: &Path, engine: &Path) -> Result<Vec<(u64, PathBuf)>, Damage> {
         let list = journal::list(engine).map_err(|e| Damage::io(engine, &e))?;
         let mut files: BTreeMap<u64, PathBuf> = list.into_iter().collect();
@@ -165,7 +166,7 @@ impl Survey {
     }
 }
 
-/// Whether the journal is sound, or what is to be cut off.
+/// Judges a journal: sound, sound after a cut, or damaged.
 fn judge(
     journal: &Journal,
     newest: bool,
@@ -206,10 +207,11 @@ fn judge(
     }
 }
 
-/// A keyspace's manifest and what is wrong with the files that it names; `None` if it has none.
+/// The keyspace's manifest, and the damage of the files that it lists. `None` if there is no
+/// manifest.
 fn read_keyspace(dir: &Path, whole: bool) -> Result<Option<(Runs, Vec<Damage>)>, Damage> {
     let Some(runs) = Runs::read(dir)? else { return Ok(None) };
-    // The engine's reader asserts what a file with a right checksum has.
+    // The engine's reader panics over content that a file with a correct checksum never has.
     let opened = std::panic::catch_unwind(|| runs.check_openable());
     let mut damages = match opened {
         Ok(damages) => damages,
@@ -221,7 +223,7 @@ fn read_keyspace(dir: &Path, whole: bool) -> Result<Option<(Runs, Vec<Damage>)>,
     Ok(Some((runs, damages)))
 }
 
-/// The files or directories in a folder whose names are numbers.
+/// Lists the files or directories in a folder whose names are numbers.
 pub(super) fn numbered(folder: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,4 +1,4 @@
-//! Opening tables, and their locality groups, in an open engine.
+//! Opens tables, and their locality groups, in an open engine.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
@@ -17,7 +17,7 @@ use crate::layout::memory::MemoryGroup;
 use crate::layout::table_info::{TableInfo, number_families};
 use crate::upkeep::seal::make_room;
 
-/// An open table, which is opened or created if need be.
+/// Returns an open table. Opens or creates it if necessary.
 pub(crate) fn open_table(
     engine: &Engine,
     name: &str,
@@ -33,7 +33,7 @@ pub(crate) fn open_table(
     Ok(info)
 }
 
-/// Opens a table that is not open yet. To be called under the commit lock.
+/// Opens a table that is not open yet. The caller holds the commit lock.
 fn open_unopened(
     engine: &Engine,
     lead: &mut Lead,
@@ -54,14 +54,14 @@ fn open_unopened(
         ensure(same, || catalog::other_group(&group.name))?;
     }
     if known.is_none() {
-        // Its groups may have to be created as well.
+        // The table's groups may have to be created as well.
         admission::look_at_disk(engine, lead);
         admission::admit(engine, lead, Use::Growth, FILES_BYTES)?;
     }
     let mut groups = Vec::new();
     for group in &schema.groups {
         let group = open_group(engine, lead, group).map_err(|e| reading(e.into()))?;
-        // Buffers that the engine recovered may still have to be written out.
+        // The engine may still have to write out buffers that it recovered.
         if let Err(error) = group.keyspaces().try_for_each(|keyspace| make_room(engine, keyspace)) {
             engine.stop(&error);
             return Err(fault::stopped());
@@ -85,7 +85,7 @@ fn open_unopened(
     Ok(TableInfo { id, name, schema, groups, families, dropped, upkeep })
 }
 
-/// A locality group, which is opened if need be. To be called under the commit lock.
+/// Returns a locality group, and opens it if necessary. The caller holds the commit lock.
 pub(crate) fn open_group(
     engine: &Engine,
     lead: &mut Lead,

@@ -1,13 +1,13 @@
-//! The mark of a store that has written batches without a sync.
+//! Marks a store that has written batches without a sync.
 //!
-//! A power cut may take any part of what was written since the last sync: later batches may be
-//! whole where an earlier one has a hole. Without a power cut such a hole is damage. So the store
-//! writes the machine's boot id into a file before its first batch without a sync, and opening
-//! compares it.
+//! A power cut may destroy any part of the data written since the last sync. Later batches may
+//! be whole although an earlier one has a hole. Without a power cut, such a hole is damage. So
+//! the store writes the machine's boot id into a file before its first unsynced batch, and the
+//! next opening compares the id.
 //!
-//! Opening removes that mark once the journal is synced. That the machine has restarted is kept in
-//! another file until the caller acknowledges it: a table server must stay silent for a while, also
-//! if it ends within that while and starts again (H71).
+//! Opening removes this mark once the journal is synced. A second file records the restart of
+//! the machine until the caller acknowledges it. A table server must stay silent for a while
+//! after a restart, even if it ends during that time and starts again (H71).
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,23 +16,22 @@ use std::path::Path;
 use crate::directory::sync_directory;
 
 pub(crate) const FILE: &str = "UNSYNCED";
-/// Says that the machine has restarted since there were batches without a sync, and that nobody has
-/// acknowledged it.
+/// The file that records a restart after unsynced batches, until a caller acknowledges it.
 const RESTARTED_FILE: &str = "RESTARTED";
 
-/// What is known of batches without a sync.
+/// The state of batches without a sync.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unsynced {
-    /// There was none since the journal was synced as a whole.
+    /// There were none since the whole journal was synced.
     #[default]
     No,
     /// There were some, and the machine has not restarted since.
     SameBoot,
-    /// There were some, and the machine has restarted since, or does not say whether it has.
+    /// There were some. The machine has restarted since, or does not report whether it has.
     Restarted,
 }
 
-/// The id of the machine's present boot, if it has one.
+/// The id of the machine's current boot, if it has one.
 fn boot_id() -> Option<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let id = id.trim();
@@ -64,18 +63,18 @@ pub(crate) fn unmark(dir: &Path) -> io::Result<()> {
     remove(dir, FILE)
 }
 
-/// Keeps the fact that the machine has restarted, before the mark is removed.
+/// Records the restart of the machine, before the mark is removed.
 pub(super) fn keep_restart(dir: &Path) -> io::Result<()> {
     File::create(dir.join(RESTARTED_FILE))?.sync_all()?;
     sync_directory(dir)
 }
 
-/// Whether the machine has restarted, and nobody has acknowledged it.
+/// Whether the machine has restarted, and no caller has acknowledged it.
 pub(super) fn has_restarted(dir: &Path) -> io::Result<bool> {
     dir.join(RESTARTED_FILE).try_exists()
 }
 
-/// Forgets that the machine has restarted.
+/// Removes the record of a restart.
 pub(crate) fn acknowledge_restart(dir: &Path) -> io::Result<()> {
     remove(dir, RESTARTED_FILE)
 }

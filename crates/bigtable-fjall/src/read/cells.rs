@@ -1,5 +1,7 @@
-//! The cells of a locality group as one reader sees them: in memory, in a snapshot of the engine,
-//! or as they are now.
+//! Reads the cells of a locality group for one reader. The source is memory, a snapshot of the
+//! engine, or the engine's current state.
+//!
+//! Invariant: only the holder of the commit lock reads the current state.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,14 +18,14 @@ use crate::read::published::Published;
 /// The cells of a group, as one reader sees them.
 #[derive(Clone, Copy)]
 pub(crate) enum Stored<'a> {
-    /// Each version under its own key.
+    /// Each version is under its own key.
     Versions(Cells<'a>),
-    /// The newest versions under the column's key, and the history.
+    /// The newest versions are under the column's key, and older ones in the history.
     NewestFirst(Cells<'a>, Cells<'a>),
 }
 
 impl<'a> Stored<'a> {
-    /// The cells of a group in memory: `None` unless they are all there.
+    /// The cells of an in-memory group. `None` unless the map holds all of them.
     pub(crate) fn in_memory(group: &Group, memory: &'a Memory) -> Option<Self> {
         let map = memory.group(group.memory?).whole()?;
         Some(Stored::Versions(Cells::Map(map)))
@@ -38,7 +40,8 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// As [`Stored::on_disk`], for the reading of single columns.
+    /// Like [`Stored::on_disk`], for reads of single columns: cached values are not read from
+    /// disk.
     pub(crate) fn remembered(
         group: &'a Group,
         published: &'a Published,
@@ -53,8 +56,8 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// The published state on disk; for the holder of the commit lock only, because anybody else
-    /// might read what a batch has inserted but not published yet.
+    /// The published state on disk. Only the holder of the commit lock may use it, because
+    /// other threads could read entries of a batch that is not published yet.
     pub(crate) fn live(group: &'a Group, recent: &'a Mutex<Recent>) -> Self {
         match &group.history {
             None => Stored::Versions(Cells::Live(&group.cells)),
@@ -69,8 +72,8 @@ impl<'a> Stored<'a> {
         matches!(self, Stored::Versions(Cells::Map(map)) if map.is_empty())
     }
 
-    /// The last key between two bounds. A column with a history has a newest version, so the
-    /// history need not be looked at.
+    /// The last key between two bounds. Every column with a history also has a newest version,
+    /// so this does not read the history.
     pub(crate) fn last_key(
         &self,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
@@ -89,9 +92,9 @@ pub(crate) enum Cells<'a> {
     Map(&'a BTreeMap<Slice, Slice>),
     Disk(&'a Snapshot, &'a Keyspace),
     Live(&'a Keyspace),
-    /// As `Live`, but what is remembered is not looked for.
+    /// Like `Live`, but takes cached values from memory.
     Recent(&'a Mutex<Recent>, &'a Keyspace),
-    /// As `Disk`, but what is remembered of this state is not looked for.
+    /// Like `Disk`, but takes values that are cached for the snapshot's state from memory.
     Remembered(&'a Mutex<Recent>, &'a Published, &'a Keyspace),
 }
 
@@ -113,7 +116,7 @@ impl<'a> Cells<'a> {
                 Ok(value)
             }
             Cells::Remembered(recent, published, keyspace) => {
-                // It is not worth waiting for.
+                // A lookup in the cache is not worth waiting for its lock.
                 let (lock, of) = (|| recent.try_lock().ok(), published.batches);
                 let known = |recent| using(recent, |recent| recent.get_as_of(of, key));
                 match lock().map_or(Recall::Unknown, known) {
@@ -130,7 +133,7 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// The entries between two keys, in order. `from` must not lie above `to`.
+    /// The entries between two keys, in order. `from` must not be above `to`.
     pub(crate) fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Entries<'a> {
         match self {
             Cells::Map(map) => Entries::Map(map.range::<[u8], _>((from, to))),
@@ -147,14 +150,14 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// An iteration over [`Cells`].
+/// Iterates over [`Cells`].
 pub(crate) enum Entries<'a> {
     Map(std::collections::btree_map::Range<'a, Slice, Slice>),
     Disk(Box<fjall::Iter>),
 }
 
 impl Entries<'_> {
-    /// The next entry; its value is read only if `wants` says so when shown the key.
+    /// Returns the next entry. Reads its value only if `wants` returns true for the key.
     pub(crate) fn next(
         &mut self,
         mut wants: impl FnMut(&[u8]) -> bool,
@@ -166,7 +169,8 @@ impl Entries<'_> {
             })),
             Entries::Disk(iter) => {
                 let Some(entry) = iter.next() else { return Ok(None) };
-                // The engine asks once, but its signature does not say so.
+                // The engine calls the closure once, but its signature does not guarantee
+                // that.
                 let wants = std::cell::RefCell::new(wants);
                 entry.into_inner_if(|key| wants.borrow_mut()(key)).map(Some)
             }

@@ -1,4 +1,4 @@
-//! Reading the versions of one column, whatever its group's layout.
+//! Reads the versions of one column, in any layout of its group.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -10,7 +10,7 @@ use crate::layout::pack::{Pack, Version};
 use crate::read::cells::{Cells, Stored};
 use crate::read::history;
 
-/// Shows `see` the versions of a column that lie in `time`, newest first, at most `versions_max` of
+/// Passes the versions of a column in `time` to `see`, newest first, at most `versions_max` of
 /// them.
 pub(crate) fn visit(
     stored: Stored<'_>,
@@ -37,7 +37,7 @@ pub(crate) fn visit(
     }
 }
 
-/// As [`visit`], where each version lies under its own key.
+/// Like [`visit`], for groups where each version has its own key.
 fn visit_versions(
     cells: Cells<'_>,
     column: &Key,
@@ -63,8 +63,7 @@ fn visit_versions(
     Ok(())
 }
 
-/// Whether any version of any column under the prefix `family` lies in `time` and has a value that
-/// is `wanted`.
+/// Whether a column under the prefix `family` has a version in `time` whose value is `wanted`.
 pub(crate) fn any_in_family(
     stored: Stored<'_>,
     family: &Key,
@@ -99,7 +98,7 @@ pub(crate) fn any_in_family(
     Ok(false)
 }
 
-/// The version that a key names.
+/// The timestamp of the version that a key names.
 pub(crate) fn timestamp_of(key: &[u8]) -> Result<Timestamp, Fault> {
     let timestamp = Shape::of(key).and_then(|shape| shape.timestamp);
     timestamp.ok_or(Fault::Damaged("a version under a key that is none"))

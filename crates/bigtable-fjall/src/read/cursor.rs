@@ -1,4 +1,5 @@
-//! Cursors over the rows of one locality group, and the reading of its cells in a single row.
+//! Provides cursors over the rows of one locality group, and reads the group's cells of a
+//! single row.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -14,7 +15,7 @@ use crate::read::cells::{Entries, Stored};
 use crate::read::column::visit;
 use crate::read::history::History;
 
-/// Adds the cells that `column` selects of one row.
+/// Adds the cells of one row that `column` selects.
 pub(crate) fn read_column(
     stored: Stored<'_>,
     table: u32,
@@ -51,13 +52,13 @@ fn cell(column: &ColumnSelect, qualifier: Bytes, version: &Version<'_>) -> Cell 
     }
 }
 
-/// A cursor over the rows of one group, that picks the selected cells of each.
+/// A cursor over the rows of one group. It picks the selected cells of each row.
 pub(crate) struct Cursor<'a> {
     walk: Walk<'a>,
     entries: Entries<'a>,
-    /// The entry the cursor stands before; it has a value if it is selected.
+    /// The next entry of the cursor. It has a value only if it is selected.
     ahead: Option<Ahead>,
-    /// Entries looked at so far.
+    /// The number of entries examined so far.
     pub(crate) examined: usize,
 }
 
@@ -67,14 +68,14 @@ struct Ahead {
     value: Option<Slice>,
 }
 
-/// What to do with the entries of a group.
+/// The treatment of a group's entries, by layout.
 enum Walk<'a> {
     Versions(Filter<'a>),
     NewestFirst { columns: Columns<'a>, history: History<'a> },
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor over the rows between two keys; `from` must not lie above `end`.
+    /// Opens a cursor over the rows between two keys. `from` must not be above `end`.
     pub(crate) fn open(
         stored: Stored<'a>,
         from: &Key,
@@ -96,12 +97,12 @@ impl<'a> Cursor<'a> {
         Ok(cursor)
     }
 
-    /// The prefix of the row that the cursor stands before.
+    /// The prefix of the cursor's next row.
     pub(crate) fn row(&self) -> Option<&[u8]> {
         self.ahead.as_ref().map(|ahead| ahead.shape.row_prefix(&ahead.key))
     }
 
-    /// Adds the selected cells of the row, if the cursor stands before it, and moves behind it.
+    /// If `row` is the next row, adds its selected cells and moves past it.
     pub(crate) fn take(&mut self, row: &Key, cells: &mut Vec<Cell>) -> Result<(), Fault> {
         while self.row() == Some(&**row) {
             let Some(Ahead { key, shape, value }) = self.ahead.take() else { break };
@@ -169,13 +170,13 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What is selected of a group, newest time ranges first.
+/// The selected columns of a group, ordered by the end of their time ranges, newest first.
 struct Columns<'a>(SmallVec<[Chosen<'a>; 4]>);
 
 impl<'a> Columns<'a> {
     fn new(columns: &[Chosen<'a>]) -> Self {
         let mut columns: SmallVec<[Chosen<'_>; 4]> = SmallVec::from_slice(columns);
-        // An empty selection is left out here, so that the rest may rely on `from <= to`.
+        // Drop empty selections here, so that other code can rely on `from <= to`.
         columns.retain(|Chosen { select, .. }| {
             select.versions_max > 0 && select.time.from <= select.time.to
         });
@@ -184,14 +185,15 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Decides, entry by entry, which versions are selected; so values that nobody wants stay on disk.
+/// Decides for each entry whether it is selected, so that the values of other entries stay on
+/// disk.
 struct Filter<'a> {
     columns: Columns<'a>,
-    /// How many versions of the column at hand each selection has taken.
+    /// The number of versions of the current column that each selection has taken.
     taken: SmallVec<[u32; 4]>,
-    /// The prefix of the column at hand.
+    /// The prefix of the current column.
     column: SmallVec<[u8; 128]>,
-    /// Which selection wanted the last wanted entry.
+    /// The index of the selection that matched the last wanted entry.
     matched: usize,
 }
 
@@ -202,7 +204,7 @@ impl<'a> Filter<'a> {
     }
 
     fn wants(&mut self, key: &[u8], shape: Shape) -> bool {
-        // A version without its time is "wanted", so that it is looked at again and reported.
+        // Select a key without a timestamp, so that `pick` finds and reports the damage.
         let Some(timestamp) = shape.timestamp else { return true };
         if *self.column != *shape.column_prefix(key) {
             self.column.clear();

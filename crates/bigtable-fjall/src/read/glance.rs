@@ -1,6 +1,7 @@
-//! A look at one column without waiting: the read of a single cell in a transaction.
+//! Reads one column without waiting: the read of a single cell in a transaction.
 //!
-//! It goes the way of every read: in-memory cells first, then the snapshot, then the floor.
+//! A glance follows the order of every read: in-memory cells first, then the snapshot, then
+//! the floor.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +15,8 @@ use crate::mutants::{self, off};
 use crate::read::cells::Stored;
 use crate::read::column::visit;
 
-/// Looks for the newest cell of a column, unless that takes more than a look.
+/// Looks for the newest cell of a column. Returns `Nothing` if the answer takes more than a
+/// look.
 pub(crate) fn glance(engine: &Engine, table: &TableInfo, at: Glance<'_>) -> Result<Glanced> {
     at.check(&table.schema)?;
     let bounds = || Key::row_bounds(table.id, at.row.as_bytes());

@@ -1,11 +1,13 @@
-//! The history: older versions of columns, in groups that keep the newest first.
+//! Reads the history: older versions of columns, in groups with the layout `NewestFirst`.
 //!
-//! Each entry is a pack (`pack.rs`) under the column's key at the time of its **oldest** version.
-//! Newer times sort first; so from the key at a time on, the first pack is the one that holds the
-//! newest version at or below that time, if the history has one.
+//! Each entry is a pack (`pack.rs`) under the column's key at the time of its **oldest**
+//! version. Newer times sort first. So the first pack at or after the key for time t holds the
+//! newest version at or below t, if the history has one.
 //!
-//! Invariants: a column has a history only if it has a pack under its own key, which says so, and
-//! whose versions are all newer; the packs of a column do not overlap in time.
+//! Invariants:
+//! * A column has a history only if it has a pack under its own key. That pack says that there
+//!   is a history, and all its versions are newer.
+//! * The packs of a column do not overlap in time.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -17,7 +19,7 @@ use crate::layout::key::Key;
 use crate::layout::pack::{Pack, Version};
 use crate::read::cells::{Cells, Entries};
 
-/// Shows `see` the versions in a column's history that lie in `time`, newest first, at most
+/// Passes the versions of a column's history in `time` to `see`, newest first, at most
 /// `versions_max` of them.
 pub(crate) fn visit(
     cells: Cells<'_>,
@@ -36,20 +38,20 @@ pub(crate) fn visit(
     Ok(())
 }
 
-/// A cursor over the history of many columns, for scans: it walks from one to the next where they
-/// are near, and seeks where they are far.
+/// A cursor over the history of many columns, for scans. It walks to columns that are near,
+/// and seeks to columns that are far.
 pub(crate) struct History<'a> {
     cells: Cells<'a>,
-    /// Where the scan ends.
+    /// The end of the scan.
     end: Key,
     entries: Option<Entries<'a>>,
-    /// The entry the cursor stands before.
+    /// The next entry of the cursor.
     ahead: Option<(Slice, Pack)>,
-    /// Between this key and the entry ahead there is nothing.
+    /// There is nothing between this key and the next entry.
     behind: Slice,
 }
 
-/// Entries to walk over before a seek is cheaper.
+/// The most entries to walk over; beyond that a seek is cheaper.
 const STEPS_MAX: usize = 48;
 
 impl<'a> History<'a> {
@@ -57,8 +59,8 @@ impl<'a> History<'a> {
         History { cells, end, entries: None, ahead: None, behind: Slice::default() }
     }
 
-    /// As [`visit`]. Columns, and time ranges within a column, are best asked for in the order of
-    /// their keys.
+    /// Like the function [`visit`]. It is fastest if columns, and time ranges within a column,
+    /// are requested in the order of their keys.
     pub(crate) fn visit(
         &mut self,
         column: &Key,
@@ -74,7 +76,7 @@ impl<'a> History<'a> {
             }
             left = pack.visit(time, left, &mut see)?;
             if left == 0 {
-                // The pack may hold versions that are asked for next.
+                // Stay before this pack: the next request may need its other versions.
                 break;
             }
             self.step()?;
@@ -82,7 +84,7 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    /// Stands the cursor before the first entry at or above `from`.
+    /// Moves the cursor to the first entry at or above `from`.
     fn move_to(&mut self, from: &Key) -> Result<(), Fault> {
         if self.entries.is_some() && *self.behind < **from {
             for _ in 0..STEPS_MAX {
@@ -131,7 +133,8 @@ mod tests {
         Key::column(0, b"row", 0, &[number])
     }
 
-    /// Three columns of versions at each even time, so many to a pack.
+    /// Three columns with a version at each even time, and `versions_each` versions in each
+    /// pack.
     fn filled(versions_each: u64) -> BTreeMap<Slice, Slice> {
         let mut map = BTreeMap::new();
         for number in 0..3 {

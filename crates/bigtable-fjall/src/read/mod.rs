@@ -1,4 +1,4 @@
-//! Reading: one snapshot of the engine, and the cells that lie in memory.
+//! Reads from one snapshot of the engine, and from the cells in memory.
 //!
 //! ```text
 //! published  the engine's state after a batch    snapshots  the one that its readers share
@@ -8,11 +8,16 @@
 //! row, scan, glance                                  the reads of a table
 //! ```
 //!
-//! The engine publishes a batch, then the committer takes the old snapshot away, then changes the
-//! in-memory maps, then acknowledges. A reader goes the other way round: it copies the in-memory
-//! cells, then takes the snapshot, then compares the floor. So its in-memory cells may be of an
-//! earlier moment than the rest, never of a later one. It read all that lies below a floor before
-//! the floor was raised, hence before anything was collected.
+//! The committer changes the state in this order:
+//! 1. The engine publishes the batch.
+//! 2. The committer drops the old snapshot.
+//! 3. It updates the in-memory maps.
+//! 4. It acknowledges the batch.
+//!
+//! A reader works in the opposite order: it copies the in-memory cells, then takes the
+//! snapshot, then checks the floor. So its in-memory cells may be older than its snapshot, but
+//! never newer. If the floor is still not above the reader's timestamp, no version that it
+//! needs was collected before it read.
 //!
 //! Invariant: a reader copies the in-memory cells before it takes its snapshot, never after.
 

@@ -1,13 +1,13 @@
-//! The published state, as readers see it: all of every batch that was written, and nothing of the
-//! one that is being written.
+//! Opens snapshots of the published state: all of every finished batch, and nothing of the
+//! batch that is being written.
 //!
-//! The engine shows a batch by raising the number below which entries are visible. It raises the
-//! same number when a flush or a compaction ends, mostly on a thread of its own; so a snapshot that
-//! is opened while a batch is being inserted may show a part of it. Batches are counted here, and a
-//! snapshot that might is not given to readers.
+//! The engine publishes a batch by raising the number below which entries are visible. It also
+//! raises this number when a flush or a compaction ends, usually on its own thread. So a
+//! snapshot that is opened while a batch is inserted may show a part of the batch. This file
+//! counts batches, and withholds such a snapshot from readers.
 //!
-//! Invariants: only the holder of the commit lock begins a batch, one at a time; the state of a
-//! [`Published`] is the one after `batches` of them, and no other.
+//! Invariants: only the holder of the commit lock begins a batch, one at a time. A
+//! [`Published`] shows the state after exactly `batches` batches.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ use fjall::{Database, Snapshot};
 /// A state that was published.
 pub(crate) struct Published {
     pub(crate) snapshot: Snapshot,
-    /// How many batches it shows since the store was opened.
+    /// The number of batches since the store was opened that the snapshot shows.
     pub(crate) batches: u64,
 }
 
@@ -29,18 +29,19 @@ impl std::fmt::Debug for Published {
 /// Counts the batches of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
-    /// Begun and ended ones: odd while one is being written.
+    /// Batches begun plus batches ended: odd while a batch is being written.
     count: AtomicU64,
-    /// The engine's number before the batch that is being written.
+    /// The engine's visible number before the batch that is being written.
     before: AtomicU64,
 }
 
-/// A batch that is being written; it ends with this.
+/// A batch that is being written. Dropping this ends the batch.
 pub(crate) struct OpenBatch<'a>(&'a Batches);
 
 impl Drop for OpenBatch<'_> {
     fn drop(&mut self) {
-        // A panic may have left a part of it: nobody shall see that.
+        // After a panic a part of the batch may be inserted. Leave the count odd, so that no
+        // reader sees that part.
         if !std::thread::panicking() {
             self.0.count.fetch_add(1, Ordering::SeqCst);
         }
@@ -48,20 +49,21 @@ impl Drop for OpenBatch<'_> {
 }
 
 impl Batches {
-    /// Begins a batch. To be called under the commit lock, before the engine is given the batch.
+    /// Begins a batch. The caller holds the commit lock and has not given the batch to the
+    /// engine yet.
     pub(crate) fn begin(&self, db: &Database) -> OpenBatch<'_> {
         self.before.store(db.visible_seqno(), Ordering::SeqCst);
         self.count.fetch_add(1, Ordering::SeqCst);
         OpenBatch(self)
     }
 
-    /// How many have ended.
+    /// The number of ended batches.
     pub(crate) fn ended(&self) -> u64 {
         self.count.load(Ordering::SeqCst) / 2
     }
 
-    /// Opens a snapshot; `None` if it might show a part of a batch. Then one is being written, or
-    /// just was.
+    /// Opens a snapshot. Returns `None` if it might show a part of a batch, because a batch is
+    /// being written or has just been.
     pub(crate) fn open(&self, db: &Database) -> Option<Published> {
         let count = self.count.load(Ordering::SeqCst);
         let before = self.before.load(Ordering::SeqCst);
@@ -90,13 +92,13 @@ mod tests {
         assert_eq!(shows(batches.open(&db)), Some((0, false)));
         let open_batch = batches.begin(&db);
         assert_eq!(shows(batches.open(&db)), Some((0, false)), "nothing of it is there yet");
-        // Half of the batch is inserted, and something raises the engine's number: here a write of
-        // its own, otherwise the end of a flush.
+        // Half of the batch is inserted, and something raises the engine's number: a separate
+        // write in this test, otherwise the end of a flush.
         keyspace.insert("half", "of a batch").unwrap();
         assert_eq!(shows(batches.open(&db)), None);
         drop(open_batch);
         assert_eq!(shows(batches.open(&db)), Some((1, true)));
-        // What was raised between two batches disturbs none.
+        // A number that was raised between two batches does no harm.
         db.keyspace("another", KeyspaceCreateOptions::default).unwrap();
         let _open_batch = batches.begin(&db);
         assert_eq!(shows(batches.open(&db)), Some((1, true)));

@@ -1,4 +1,4 @@
-//! Reading a single row.
+//! Reads a single row: its in-memory cells first, then the rest from one snapshot.
 
 use bigtable::{Cell, Result, Row, RowKey, Selection};
 use smallvec::SmallVec;

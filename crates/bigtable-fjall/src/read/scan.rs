@@ -1,9 +1,9 @@
-//! One page of a scan: the rows of several locality groups, merged.
+//! Reads one page of a scan: the rows of several locality groups, merged.
 //!
-//! The page copies what the in-memory groups have of it, then takes a snapshot, then merges the
-//! copies with cursors over the groups on disk. How far the page will reach is not known when the
-//! copies are made; so a copy is bounded like a page, and the page ends where the shortest one
-//! does.
+//! The page first copies its cells of the in-memory groups, then takes a snapshot. Then it
+//! merges the copies with cursors over the groups on disk. The end of the page is not known
+//! when the copies are made. So each copy has the bounds of a page, and the page ends where
+//! the shortest copy ends.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -21,17 +21,17 @@ use crate::layout::table_info::TableInfo;
 use crate::read::cells::Stored;
 use crate::read::cursor::Cursor;
 
-/// Entries that one page looks at, on disk or in memory, so that a scan that selects next to
-/// nothing comes back to its caller.
+/// The most entries that one page examines, on disk or in memory. The bound returns control to
+/// the caller even if the scan selects almost nothing.
 const PAGE_ENTRIES_MAX: usize = 64 * 1024;
 
-/// A part of a page: the rows of one group.
+/// The rows of one group in a page.
 enum Part<'a> {
     Copied(VecDeque<CopiedRow>),
     OnDisk(Box<Cursor<'a>>),
 }
 
-/// A row of an in-memory group.
+/// The cells of a row in an in-memory group.
 struct CopiedRow {
     row: Key,
     cells: Vec<Cell>,
@@ -97,7 +97,7 @@ fn page(
     }
     let snapshot;
     let mut parts = Vec::new();
-    // The last row that all copies are known to reach.
+    // The last row that all copies cover.
     let mut reach: Option<Key> = None;
     let mut on_disk = Vec::new();
     {
@@ -175,7 +175,7 @@ pub(crate) fn last_row(
     Ok(last.map(|row: Key| RowKey::from(&*row_of(&row))))
 }
 
-/// What is selected, group by group.
+/// The selected columns, by group.
 fn wanted<'a>(table: &'a TableInfo, select: &'a Selection) -> Vec<Wanted<'a>> {
     let mut wanted = Vec::new();
     for (position, group) in table.groups.iter().enumerate() {
@@ -189,7 +189,7 @@ fn wanted<'a>(table: &'a TableInfo, select: &'a Selection) -> Vec<Wanted<'a>> {
     wanted
 }
 
-/// Copies rows until the page must be full; also returns the last row, if it was cut off there.
+/// Copies rows until a page is full. Also returns the last copied row if more rows follow it.
 fn copy(
     mut cursor: Cursor<'_>,
     limit: PageLimit,
@@ -240,7 +240,8 @@ fn merge(
     }
 }
 
-/// The keys that the range's rows lie between: the first included, the last not.
+/// Returns the keys that enclose the range's rows: the first is included, the last is
+/// excluded.
 pub(crate) fn bounds(table: u32, range: &RowRange) -> (Key, Key) {
     let row = |key: &RowKey| Key::row(table, key.as_bytes());
     let RowRange { start, end } = range.clipped();

@@ -1,8 +1,9 @@
-//! The snapshot that all readers share until the next batch.
+//! Keeps the snapshot that all readers share until the next batch.
 //!
-//! Taking it costs a counter, where opening one costs several locks of the engine. Normally the
-//! first reader opens the snapshot. The committer opens it beforehand if there were reads recently
-//! or if the batch will be synced: no snapshot can be opened while a batch is being written.
+//! Sharing costs one atomic counter; opening a snapshot takes several locks of the engine.
+//! Normally the first reader opens the snapshot. Readers cannot open one while a batch is
+//! being written. So the committer opens it beforehand if there were reads recently, or if the
+//! batch will be synced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, TryLockError};
@@ -13,24 +14,24 @@ use crate::failure::fault::Fault;
 use crate::mutants::{self, off};
 use crate::read::published::{Batches, OpenBatch, Published};
 
-/// After so many batches without a reader a run of mutations opens no snapshots.
+/// After this many batches without a reader, the committer stops opening snapshots beforehand.
 const UNREAD_MAX: u64 = 64;
-/// Why these locks are never poisoned.
+/// The reason why these locks are never poisoned.
 const NO_PANIC: &str = "nothing panics while it holds this lock";
 
 /// The state of an engine that readers see, batch after batch.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
-    /// The state after the last batch, if anybody has asked for it.
+    /// The state after the last batch, if it was opened.
     shared: RwLock<Option<Arc<Published>>>,
-    /// Batches since anybody has asked for it.
+    /// The number of batches since the last read.
     unread: AtomicU64,
     batches: Batches,
-    /// Held while the engine is given a batch.
+    /// Held while a batch is given to the engine.
     writing: Mutex<()>,
 }
 
-/// A batch that is being written; the lock goes after the batch has ended.
+/// A batch that is being written. The lock is released after the batch has ended.
 pub(crate) struct Writing<'a> {
     _batch: OpenBatch<'a>,
     _lock: MutexGuard<'a, ()>,
@@ -48,15 +49,16 @@ impl Default for Snapshots {
 }
 
 impl Snapshots {
-    /// How many batches have ended.
+    /// The number of ended batches.
     pub(crate) fn batches(&self) -> u64 {
         self.batches.ended()
     }
 
-    /// Begins a batch. To be called under the commit lock, before the engine is given the batch.
+    /// Begins a batch. The caller holds the commit lock and has not given the batch to the
+    /// engine yet.
     ///
     /// # Errors
-    /// If a commit has panicked.
+    /// `Poisoned` if a commit has panicked.
     pub(crate) fn begin(&self, db: &Database) -> fjall::Result<Writing<'_>> {
         let lock = self.writing.lock().map_err(|_| fjall::Error::Poisoned)?;
         Ok(Writing { _batch: self.batches.begin(db), _lock: lock })
@@ -71,9 +73,9 @@ impl Snapshots {
             if let Some(snapshot) = self.open(db) {
                 return Ok(snapshot);
             }
-            // A batch is being written, or was a moment ago. Before a long one a snapshot is kept,
-            // so this one is short. A reader that gets this lock meets no batch; unless a commit
-            // has panicked and left a part.
+            // A batch is being written, or was a moment ago. This batch is short, because
+            // `keep` opens a snapshot before each long one. A reader that gets this lock finds
+            // no batch in progress, unless a commit panicked and left a part of one.
             match self.writing.try_lock() {
                 Ok(_nothing_is_written) => {
                     return Ok(self.open(db).ok_or(fjall::Error::Poisoned)?);
@@ -88,7 +90,8 @@ impl Snapshots {
         if let Some(snapshot) = &*self.shared.read().expect(NO_PANIC) {
             return Some(snapshot.clone());
         }
-        // A batch published meanwhile is in it, or takes it away again.
+        // A batch that is published from here on is in the snapshot, or `forget` drops the
+        // snapshot.
         let mut shared = self.shared.write().expect(NO_PANIC);
         if shared.is_none() {
             *shared = self.batches.open(db).map(Arc::new);
@@ -96,22 +99,21 @@ impl Snapshots {
         shared.clone()
     }
 
-    /// Opens the snapshot before a batch, if there were reads recently or the batch is `long`: no
-    /// reader shall have to wait for its end to see the state before it. To be called under the
-    /// commit lock.
+    /// Opens the snapshot before a batch, if there were reads recently or the batch is `long`.
+    /// Then no reader waits for the end of a long batch. The caller holds the commit lock.
     pub(crate) fn keep(&self, db: &Database, long: bool) {
         if self.unread.fetch_add(1, Ordering::Relaxed) < UNREAD_MAX || long {
             self.open(db);
         }
     }
 
-    /// Has readers take a new snapshot, once a batch is published.
+    /// Drops the shared snapshot after a batch is published, so that readers take a new one.
     pub(crate) fn forget(&self) {
         if off(mutants::STALE_SNAPSHOT) {
             return;
         }
         let old = self.shared.write().expect(NO_PANIC).take();
-        // Closing a snapshot may clean up after many others: not while readers wait for the lock.
+        // Drop it without the lock: closing a snapshot may clean up after many others.
         drop(old);
     }
 }

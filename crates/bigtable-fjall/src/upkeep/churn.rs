@@ -1,43 +1,44 @@
-//! How much of a write buffer is superseded: values and removals under keys that were written
-//! again.
+//! Estimates how much of a write buffer is superseded: values and removals under keys that
+//! were written again.
 //!
-//! A write buffer keeps every value that was ever put under a key, and every removal. Reading a
-//! range of keys steps over all of them. A cell that is overwritten or deleted several times a
-//! second therefore makes each look at its column, and each scan across it, cost more than the
-//! last, until the buffer is full; a buffer of small cells takes 100,000 of them. Writing the
-//! buffer out as a sorted run keeps the last value of each key alone. So the committer also seals a
-//! buffer when enough of it is superseded (`seal.rs`).
+//! A write buffer keeps every value that was ever put under a key, and every removal. Reading
+//! a range of keys steps over all of them. Suppose that a cell is overwritten or deleted
+//! several times a second. Then each read of its column, and each scan across it, costs more
+//! than the last, until the buffer is full. A buffer holds 100,000 small cells. Writing the
+//! buffer out as a sorted run keeps only the last value of each key. So the committer also
+//! seals a buffer when enough of it is superseded (`full.rs`).
 //!
-//! Writes are counted by a bit for each hash of a key, not by the keys themselves: that takes some
-//! nanoseconds and 8 KiB for each group. Bits are cleared every [`ROUND`] writes, so that different
-//! keys seldom share one.
+//! Writes are counted with one bit for each hash of a key, not with the keys themselves. This
+//! takes some nanoseconds per write, and 8 KiB for each group. Bits are cleared every
+//! [`ROUND`] writes, so that different keys rarely share one.
 
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
 
-/// So many superseded entries make a buffer worth sealing, at least. A look at a column steps over
-/// no more than about so many.
+/// The least number of superseded entries that makes a buffer worth sealing. A read of a
+/// column steps over about this many entries at most.
 pub(crate) const SUPERSEDED_MAX: u64 = 1024;
-/// For each so many bytes on disk, one more: a merge may have to rewrite them all.
+/// The bytes on disk that raise this number by one, because a merge may have to rewrite them
+/// all.
 pub(crate) const BYTES_FOR_ONE: u64 = 64 << 10;
-/// The part of a buffer that must be superseded: one entry in so many.
+/// The part of a buffer that must be superseded: one entry in this many.
 const SUPERSEDED_PART: u64 = 4;
-/// After so many writes the bits are cleared.
+/// The number of writes after which the bits are cleared.
 const ROUND: u32 = 4096;
-/// Sixteen for each write of a round.
+/// Sixteen bits for each write of a round.
 const BITS: usize = 16 * ROUND as usize;
 
-/// Counts the entries written to a buffer since it was begun.
+/// Counts the entries written to the current buffer.
 pub(crate) struct Churn {
     hasher: RandomState,
-    /// One for each hash of a key that was written in this round.
+    /// One bit for each hash of a key that was written in this round.
     seen: Box<[u64; BITS / 64]>,
-    /// Writes of this round.
+    /// The number of writes in this round.
     round: u32,
     written: u64,
     superseded: u64,
-    /// So many superseded entries are much.
+    /// The number of superseded entries from which the buffer is worth sealing.
     due: u64,
 }
 
@@ -73,18 +74,18 @@ impl Churn {
         self.written += 1;
     }
 
-    /// How many entries are superseded, if a good part of the buffer is.
+    /// Returns the number of superseded entries, if a large part of the buffer is superseded.
     pub(crate) fn much(&self) -> Option<u64> {
         let much = self.superseded >= self.due && self.superseded >= self.written / SUPERSEDED_PART;
         much.then_some(self.superseded)
     }
 
-    /// It is not much before so many entries are superseded.
+    /// Makes [`much`](Churn::much) return `None` until this many entries are superseded.
     pub(crate) fn put_off(&mut self, superseded: u64) {
         self.due = superseded;
     }
 
-    /// Begins anew, with a new buffer.
+    /// Starts again with a new buffer.
     pub(crate) fn restart(&mut self) {
         self.seen.fill(0);
         (self.round, self.written, self.superseded) = (0, 0, 0);
@@ -105,8 +106,8 @@ mod tests {
     use super::*;
     use crate::{Durability, FjallStore, Options};
 
-    /// What is superseded in the buffer, and in runs of which the engine took a snapshot to be
-    /// still in use.
+    /// An allowance for superseded entries in the buffer, and in runs that the engine kept for
+    /// a snapshot.
     const STEPS_MAX: usize = 4 * SUPERSEDED_MAX as usize;
     const LONGEST: Duration = Duration::from_secs(60);
 
@@ -159,7 +160,8 @@ mod tests {
         for round in 0..3_000 {
             assert!(!mutate(Vec::new(), set()), "the lock is free");
             assert!(mutate(delete(), Vec::new()), "it is taken");
-            // Nothing but this cell is there, so a look at its column steps over all that is kept.
+            // Only this cell exists, so a read of its column steps over every entry that is
+            // kept.
             let begun = Instant::now();
             while keyspace.sealed_memtable_count() > 0 {
                 assert!(begun.elapsed() < LONGEST, "a sealed buffer is not written out");

@@ -1,18 +1,19 @@
-//! Closing the store with [`FjallStore::close`](crate::FjallStore::close): the engine writes all
+//! Closes the store for [`FjallStore::close`](crate::FjallStore::close): the engine writes all
 //! its buffers out, so that the next opening has no journal to read.
 //!
-//! An opening reads each journal twice: the store checks it, and the engine puts its batches into
-//! buffers again. A store that is closed after each command would pay for that with each command.
+//! An opening reads each journal twice: the store checks it, and the engine puts its batches
+//! into buffers again. A program that closes the store after each command would pay for this
+//! with each command.
 //!
-//! The journals stay as they are, as after a crash, in these cases:
+//! In these cases the journals stay as they are, as after a crash:
 //!
 //! * They are short.
 //! * The disk has no room for the buffers, the engine fails, or it takes too long.
 //! * The last handle is dropped without `close`: a thread that polls futures may drop it.
 //! * The engine is closed to be opened anew (`reopen.rs`).
 //!
-//! Invariant: a journal is removed after the engine has written and synced all runs that hold what
-//! the journal holds, and after an empty journal has taken its place.
+//! Invariant: before a journal is removed, the engine has written and synced all runs with its
+//! content, and an empty journal has taken its place.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -25,10 +26,10 @@ use crate::upkeep::old_journals::free_journals;
 use crate::upkeep::seal::check_engine;
 use crate::waits::may_wait;
 
-/// Shorter journals are left to the next opening, in bytes: it reads them faster than the runs of
-/// several tables are synced.
+/// Shorter journals, in bytes, are left to the next opening. Reading them takes less time than
+/// syncing the runs of several tables.
 const SHORT_BYTES: u64 = 4 << 20;
-/// How long the engine may take to write its buffers out.
+/// The longest time for the engine to write its buffers out.
 const WRITING_OUT_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -38,10 +39,12 @@ impl Drop for Engine {
     }
 }
 
-/// Leaves the directory as the next opening wants it. Nobody else uses the engine any more.
+/// Closes the journals, so that the next opening can trust them. No other thread uses the
+/// engine any more.
 ///
-/// After a failed write nobody knows the content of the journal, so it is left alone. An
-/// inventory that could not be written says less than it might, and is right all the same.
+/// After a failed write the content of the journal is unknown, so the journal is left alone.
+/// Errors are ignored: an inventory that was not updated demands less than it could, and is
+/// still correct.
 fn close_journals(engine: &Engine, write_out: bool) {
     if engine.check_usable().is_err() {
         return;
@@ -53,7 +56,7 @@ fn close_journals(engine: &Engine, write_out: bool) {
     }
 }
 
-/// Writes all buffers out, and returns whether no journal holds anything else now.
+/// Writes all buffers out. Returns whether all content of the journals is in runs now.
 fn write_all_out(engine: &Engine) -> bool {
     if engine.stopped().is_some() || engine.journals().bytes() < SHORT_BYTES {
         return false;
@@ -98,7 +101,7 @@ mod tests {
 
     const CELLS: Family = Family::from_static("cells");
     const LOCK: Family = Family::from_static("lock");
-    /// Together longer than journals that are left.
+    /// The number of rows that makes the journal longer than a short one.
     const ROWS: u64 = 3;
 
     fn open(dir: &Path, durability: Durability) -> (FjallStore, FjallTable) {
@@ -110,7 +113,8 @@ mod tests {
         (store, table)
     }
 
-    /// The number, and bytes that do not repeat, so that the journal is as long as what is written.
+    /// The row's number, followed by bytes that do not repeat, so that compression does not
+    /// shorten the journal.
     fn value(number: u64) -> Vec<u8> {
         static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
         let part = |part: u64| xxh3_64(&part.to_le_bytes()).to_le_bytes();
@@ -141,7 +145,7 @@ mod tests {
         dir.join(crate::directory::ENGINE_DIR)
     }
 
-    /// The journals: number and whether the first 4 KiB hold anything.
+    /// Lists the journals: the number of each, and whether its first 4 KiB hold anything.
     fn journals(dir: &Path) -> Vec<(u64, bool)> {
         let list = list_journals(&engine(dir)).unwrap();
         let is_written = |path: PathBuf| fs::read(path).unwrap().iter().take(4096).any(|b| *b != 0);
@@ -154,7 +158,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let mut rows = 0;
             for closed in 1..4 {
-                // Once it is dropped before it is closed.
+                // The store is once dropped without a close, and once closed.
                 for closes in [false, true] {
                     let (store, table) = open(dir.path(), durability);
                     check(&table, rows);
@@ -183,7 +187,7 @@ mod tests {
         check(&open(dir.path(), Durability::Buffered).1, 1);
     }
 
-    /// Makes a store in which a process was killed while it closed, after so many steps.
+    /// Creates a store whose process was killed while it closed, after `steps` steps.
     fn killed_after(steps: usize, dir: &Path) {
         let (store, table) = open(dir, Durability::Buffered);
         (0..ROWS).for_each(|number| write(&table, number));
@@ -194,7 +198,7 @@ mod tests {
         assert_eq!(journals(dir), [(1, false)]);
         let after = Inventory::read(dir).unwrap().unwrap();
         let second = |number| journal_file(&dir.join(JOURNALS_DIR), number);
-        // The state before the last steps.
+        // Restore the state before the last steps.
         crate::directory::link(&kept, &second(0)).unwrap();
         if steps < 4 {
             let mut both = after.clone();

@@ -1,8 +1,10 @@
-//! Removing a table: first its cells, in batches, then its name.
+//! Drops a table: removes its cells in batches, then its name.
 //!
-//! Invariants: the name goes last, so that no cell of the table's number is left when the number
-//! may be given to another table; and while the store is open it is not, because whoever has a
-//! handle of the dropped table may still read with it.
+//! Invariants:
+//! * The name is removed last. So no cell with the table's id is left when another table may
+//!   get the id.
+//! * While the store is open, the id is not given to another table, because handles of the
+//!   dropped table may still read.
 
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -26,10 +28,10 @@ use crate::layout::tuning::bytes_of;
 use crate::read::cells::Cells;
 use crate::upkeep::full::seal_full;
 
-/// Keys removed in one batch, for which the commit lock is held.
+/// The most keys removed in one batch. The commit lock is held for one batch.
 const BATCH_KEYS_MAX: usize = 4096;
 
-/// Removes a table that is open, if it is there.
+/// Drops a table that is open, if it exists.
 pub(crate) fn drop_table(engine: &Engine, name: &str) -> Result<()> {
     let reading = |fault: Fault| engine.read_error(&fault);
     let info = {
@@ -49,8 +51,8 @@ pub(crate) fn drop_table(engine: &Engine, name: &str) -> Result<()> {
         while remove_some(engine, &info, group)? {}
     }
     let _lead = engine.wait_to_lead()?;
-    // Somebody else may have dropped it meanwhile, and a third have created another of its
-    // name.
+    // Another caller may have dropped the table meanwhile, and a third may have created a
+    // table of the same name.
     if !engine.table_named(name).is_ok_and(|table| Arc::ptr_eq(&table, &info)) {
         return Ok(());
     }
@@ -62,14 +64,14 @@ pub(crate) fn drop_table(engine: &Engine, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes some of the table's cells in a group; returns whether there may be more.
+/// Removes some of the table's cells in a group. Returns whether there may be more.
 fn remove_some(engine: &Engine, table: &TableInfo, group: &Group) -> Result<bool> {
     let lead = engine.wait_to_lead()?;
     admission::look_at_disk(engine, &lead);
     admission::admit(engine, &lead, Use::Upkeep, 0)?;
     let prefix = Key::table(table.id);
-    // The history goes first: without a pack under the column's own key nothing would know of
-    // it.
+    // Remove the history first: without the pack under the column's own key, nothing would
+    // refer to it.
     let keyspaces = [(group.history.as_ref(), true), (Some(&group.cells), false)];
     let mut batch = Batch::default();
     let mut count = 0;

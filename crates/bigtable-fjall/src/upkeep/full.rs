@@ -1,5 +1,5 @@
-//! Which buffers are sealed: full ones, and those of which much is superseded (`churn.rs`). The
-//! committer looks for them after a batch.
+//! Decides which buffers to seal: full ones, and those with a large superseded part
+//! (`churn.rs`). The committer looks for them after a batch.
 
 use fjall::{AbstractTree, Keyspace};
 
@@ -8,12 +8,12 @@ use crate::upkeep::churn::{BYTES_FOR_ONE, SUPERSEDED_MAX};
 use crate::upkeep::old_journals::limit_journals;
 use crate::upkeep::seal::{rotate, seal, sealed, writes_nothing_out};
 
-/// Full buffers are looked for when so large a part of one may have been filled: a look takes a
-/// lock of the engine for each keyspace.
+/// The committer looks for full buffers after one part in this many of a buffer was written. A
+/// look takes a lock of the engine for each keyspace.
 const LOOKED_FOR_PARTS: u64 = 16;
 
-/// Seals the buffers that are full, now that a batch put so many bytes into them. The batch is
-/// written whatever comes of it; if it fails, the next one is not.
+/// Seals the buffers that are full, after a batch put `bytes` bytes into them. That batch is
+/// written in any case. If sealing fails, the next batch is refused.
 pub(crate) fn seal_full(engine: &Engine, lead: &Lead, bytes: u64) {
     lead.unlooked.set(lead.unlooked.get() + bytes);
     if !is_look_due(engine, lead) {
@@ -38,8 +38,8 @@ pub(crate) fn is_look_due(engine: &Engine, lead: &Lead) -> bool {
     lead.unlooked.get() >= engine.options.write_buffer_bytes / LOOKED_FOR_PARTS
 }
 
-/// Seals the buffers of which much is superseded (`churn.rs`), but waits for nothing: a buffer
-/// that is being written out comes first. A write that fails shows at the next batch, as in
+/// Seals the buffers with a large superseded part (`churn.rs`), without waiting: a buffer that
+/// is being written out goes first. If sealing fails, the next batch is refused, as in
 /// [`seal_full`].
 pub(crate) fn seal_churned(engine: &Engine, lead: &Lead) {
     for group in &lead.groups {
@@ -60,8 +60,9 @@ pub(crate) fn seal_churned(engine: &Engine, lead: &Lead) {
     }
 }
 
-/// Whether the buffer was full, and was sealed. While the engine writes another buffer out this
-/// one may become larger: it would wait, and the store would not be calm meanwhile.
+/// Seals a full buffer, and returns whether it did. While the engine writes another buffer
+/// out, this one may grow by half. Sealed earlier, it would only wait, and the store would not
+/// be calm meanwhile.
 fn seal_if_full(engine: &Engine, lead: &Lead, keyspace: &Keyspace) -> bool {
     let (size, full) = (keyspace.tree.active_memtable().size(), engine.options.write_buffer_bytes);
     let is_due = size >= full.saturating_add(full / 2)

@@ -1,16 +1,17 @@
-//! The engine's journals while the store is open: each gets a second name, so that the store can
-//! tell a journal that the engine has freed from one that was lost.
+//! Tracks the engine's journals while the store is open. Each journal gets a second name, so
+//! that the store can distinguish a journal that the engine removed from a lost one.
 //!
-//! The engine begins a journal when it writes a buffer out and the present journal has more than
-//! 64,000,000 bytes, and deletes one when the runs hold all of it. It does both on a thread of its
-//! own and tells nobody. So the committer looks, after each batch that may be in a new journal, and
-//! before it acknowledges the batch. The look is one system call, and only while a buffer waits to
-//! be written out and the present journal is long enough to be the last.
+//! The engine begins a journal when it writes a buffer out and the current journal has more
+//! than 64,000,000 bytes. It deletes a journal when the runs hold all of its content. It does
+//! both on its own thread, without a notice. So the committer looks after each batch that may
+//! be in a new journal, before it acknowledges the batch. The look is one system call. It
+//! happens only while a buffer waits to be written out and the current journal is long enough
+//! to be followed by another.
 //!
 //! Invariants:
 //! * A batch is acknowledged after its journal is in the inventory and has its second name.
-//! * A second name goes after the inventory has ceased to ask for the journal, and only if the
-//!   engine removed the first one while the store was open.
+//! * A second name is removed after the inventory no longer lists the journal. It is removed
+//!   only if the engine removed the first name while the store was open.
 //! * The store is marked (`opening/unsynced.rs`) before its first batch without a sync.
 
 use std::fs::File;
@@ -21,7 +22,7 @@ use crate::directory::{link, remove, sync_directory};
 use crate::opening::{self, Inventory, JOURNALS_DIR, Prepared, journal_file};
 use crate::waits::may_wait;
 
-/// The engine begins no new journal before the present one is longer than this, in bytes.
+/// The engine begins a new journal only after the current one is longer than this, in bytes.
 const JOURNAL_BYTES_MIN: u64 = 64_000_000;
 /// Bytes that the engine writes around the items of a batch.
 const BATCH_BYTES: u64 = 64;
@@ -33,13 +34,14 @@ pub(crate) struct Journals {
     engine: PathBuf,
     inventory: Inventory,
     newest: u64,
-    /// The newest journal has at most so many bytes.
+    /// The most bytes that the newest journal can have.
     bytes: u64,
-    /// A number that the last batch is at or above, if the batch is in the newest journal.
+    /// A lower bound of the last batch's number, if that batch is in the newest journal.
     reaches: Option<u64>,
-    /// Whether the store is marked as one with batches without a sync.
+    /// Whether the store is marked as having unsynced batches.
     marked: bool,
-    /// The journals before the newest that were begun since the store was opened, oldest first.
+    /// The journals that were begun since the store was opened, without the newest; oldest
+    /// first.
     sealed: Vec<Sealed>,
     /// Whether a journal was begun since [`take_excess`](Journals::take_excess) was called.
     grown: bool,
@@ -48,28 +50,29 @@ pub(crate) struct Journals {
 /// A batch that was written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Written {
-    /// It takes at most so many bytes of the journal.
+    /// The most bytes that the batch takes in the journal.
     pub(crate) bytes: u64,
-    /// Its number is at or above this one.
+    /// The batch's number is at or above this one.
     pub(crate) number: u64,
-    /// Its number is below this one.
+    /// The batch's number is below this one.
     pub(crate) end: u64,
-    /// The store was calm, so the engine has begun no journal since the last look (`calm.rs`).
+    /// Whether the store was calm. Then the engine has begun no journal since the last look
+    /// (`calm.rs`).
     pub(crate) calm: bool,
 }
 
-/// A journal that the engine keeps until all of it is in runs.
+/// A journal that the engine keeps until all of its content is in runs.
 #[derive(Debug, Clone, Copy)]
 struct Sealed {
     number: u64,
-    /// At most so many.
+    /// The most bytes that the journal can have.
     bytes: u64,
-    /// The sequence numbers of its batches are below.
+    /// The sequence numbers of the journal's batches are below this one.
     end: u64,
 }
 
 impl Journals {
-    /// Of a store that was prepared for its engine, or of a new one.
+    /// The journals of a store that was prepared for its engine, or of a new store.
     pub(crate) fn new(dir: &Path, engine: &Path, prepared: Option<Prepared>) -> io::Result<Self> {
         let mut journals = Journals {
             dir: dir.to_owned(),
@@ -102,7 +105,7 @@ impl Journals {
         self.dir.join(JOURNALS_DIR)
     }
 
-    /// Adds keyspaces, before the first batch that writes to them.
+    /// Adds keyspaces to the inventory, before the first batch that writes to them.
     pub(crate) fn add_keyspaces<'a>(
         &mut self,
         keyspaces: impl Iterator<Item = &'a fjall::Keyspace>,
@@ -121,8 +124,8 @@ impl Journals {
         }
     }
 
-    /// If another journal was begun, and those before it have so many bytes: a number that the
-    /// batches of the oldest are below.
+    /// Returns a number above all batches of the oldest journal. Returns `None` unless another
+    /// journal was begun and the earlier ones have at least `bytes_max` bytes.
     pub(crate) fn take_excess(&mut self, bytes_max: u64) -> Option<u64> {
         let grown = std::mem::take(&mut self.grown);
         let bytes: u64 = self.sealed.iter().map(|sealed| sealed.bytes).sum();
@@ -130,7 +133,7 @@ impl Journals {
         (grown && bytes >= bytes_max).then_some(oldest.end)
     }
 
-    /// At most so many bytes are in journals.
+    /// The most bytes that all journals together can have.
     pub(crate) fn bytes(&self) -> u64 {
         self.sealed.iter().map(|sealed| sealed.bytes).sum::<u64>() + self.bytes
     }
@@ -140,19 +143,19 @@ impl Journals {
         self.newest
     }
 
-    /// Whether there was a batch without a sync.
+    /// Whether an unsynced batch was written.
     pub(crate) fn is_marked(&self) -> bool {
         self.marked
     }
 
-    /// Whether the next batch without a sync needs nothing written beside the journal, as far as is
-    /// known. To be called while the engine writes no buffer out. If it has begun a journal,
-    /// [`after`](Journals::after) finds it.
+    /// Whether the next unsynced batch needs nothing written beside the journal, as far as is
+    /// known. The engine must not be writing a buffer out. If it has begun a journal,
+    /// [`after`](Journals::after) finds that.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_marked() && (self.bytes <= JOURNAL_BYTES_MIN || !self.has_next())
     }
 
-    /// To be called before a batch is given to the engine.
+    /// Prepares for a batch. Called before the batch is given to the engine.
     pub(crate) fn before(&mut self, sync: bool) -> io::Result<()> {
         if !sync && !self.marked {
             may_wait("marking the store");
@@ -162,7 +165,7 @@ impl Journals {
         Ok(())
     }
 
-    /// To be called after a batch was written, and before anybody is told.
+    /// Follows a batch that was written. Called before any caller is answered.
     pub(crate) fn after(&mut self, batch: &Written) -> io::Result<()> {
         let Written { bytes, number, end, calm } = *batch;
         let batch = bytes + BATCH_BYTES;
@@ -186,7 +189,7 @@ impl Journals {
         journal_file(&self.engine, self.newest + 1).exists()
     }
 
-    /// Takes the next journal for the newest.
+    /// Makes the next journal the newest.
     fn go_on(&mut self) -> io::Result<()> {
         may_wait("naming a journal");
         if let Some(reaches) = self.reaches {
@@ -207,7 +210,7 @@ impl Journals {
         self.inventory.write(&self.dir)
     }
 
-    /// Lets go of the journals that the engine has freed.
+    /// Releases the journals that the engine has removed.
     pub(crate) fn release(&mut self) -> io::Result<()> {
         may_wait("removing journals");
         let freed = |number: &u64| !journal_file(&self.engine, *number).exists();
@@ -223,7 +226,8 @@ impl Journals {
         freed.iter().try_for_each(|number| remove(&journal_file(&second, *number)))
     }
 
-    /// To be called when the store closes and its journal is synced as a whole.
+    /// Closes the journals. Called when the store closes, after its journal is synced as a
+    /// whole.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         if self.has_next() {
             self.go_on()?;
@@ -235,8 +239,8 @@ impl Journals {
         opening::unmark(&self.dir)
     }
 
-    /// To be called instead of [`close`](Journals::close) when the store closes and no journal
-    /// holds anything that is not in runs: leaves an empty journal alone.
+    /// Closes the journals and leaves one empty journal. Called instead of
+    /// [`close`](Journals::close) if all content of the journals is in runs.
     pub(crate) fn close_empty(&mut self) -> io::Result<()> {
         while self.has_next() {
             self.go_on()?;

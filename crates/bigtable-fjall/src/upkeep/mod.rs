@@ -1,14 +1,15 @@
-//! Upkeep: buffers become runs, journals go, and space is given back.
+//! Keeps the store in order: buffers become runs, journals are removed, and space is given
+//! back.
 //!
 //! ```text
-//! seal          a buffer is sealed        full     which buffers are
+//! seal          seals a buffer            full     decides which buffers to seal
 //! churn         how much of a buffer is superseded
 //! journals      the journals that the store must have
-//! old_journals  those that are kept for a few cells
-//! closing       all buffers, when the store is closed
-//! refill        cells of in-memory groups that were spilled
-//! reclaim       space of what was deleted
-//! drop          dropped tables
+//! old_journals  frees journals that are kept for a few cells
+//! closing       writes all buffers out when the store is closed
+//! refill        brings spilled cells back into memory
+//! reclaim       gives back the space of removed cells
+//! drop          drops tables
 //! ```
 
 pub(crate) mod churn;

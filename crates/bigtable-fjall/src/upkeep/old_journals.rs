@@ -1,19 +1,19 @@
-//! Journals that are kept for a few cells.
+//! Frees journals that are kept because of a few cells.
 //!
-//! The engine begins a new journal after 64 MB, and removes an old one once every keyspace that was
-//! written in it has written its buffer out. A keyspace that hardly anybody writes to does not: its
-//! buffer never becomes full. So the journals of everything else stay, and the next opening reads
-//! them all. The committer seals buffers to free journals:
+//! The engine begins a new journal after 64 MB. It removes an old journal once every keyspace
+//! that was written in it has written its buffer out. The buffer of a keyspace with few writes
+//! never becomes full. So all old journals would stay, and the next opening would read them
+//! all. The committer seals buffers to free journals:
 //!
-//! * when the journals before the newest have [`Options::journal_bytes_max`](crate::Options) bytes:
-//!   the buffers of keyspaces that keep the oldest journal. The engine would do the same, but
-//!   without the commit lock (`calm.rs`).
-//! * once in a while, if old journals are there and little is written: the buffers of all
+//! * When the journals before the newest reach [`Options::journal_bytes_max`](crate::Options)
+//!   bytes, it seals the buffers of the keyspaces that keep the oldest journal. The engine
+//!   would do the same, but without the commit lock (`calm.rs`).
+//! * At intervals, if there are old journals and few writes, it seals the buffers of all
 //!   keyspaces.
 //!
-//! A keyspace whose last merge has left nothing, because everything in it was removed, has no run
-//! that says how far it was written out. So each is given the removal of a key that is never there,
-//! and then has one.
+//! A keyspace may have no run, because its last merge removed everything. Then nothing records
+//! how far it was written out. So each keyspace gets the removal of a key that never exists,
+//! which gives it a run.
 
 use std::time::{Duration, Instant};
 
@@ -27,19 +27,19 @@ use crate::failure::fault;
 use crate::layout::key::NO_KEY;
 use crate::upkeep::seal::{seal, writes_nothing_out};
 
-/// A lower limit would have the first journal freed as soon as it ends.
+/// The least limit. With a lower one, the first journal would be freed as soon as it ends.
 const JOURNAL_BYTES_MIN: u64 = 64 << 20;
-/// How often the committer looks.
+/// The time between two looks of the committer.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Fewer batches than this from one look to the next are little. A store that is busy fills its
-/// buffers by itself.
+/// With fewer batches than this between two looks, the store counts as idle. A busy store
+/// fills its buffers by itself.
 const BATCHES_MAX: u64 = 1000;
 
-/// When the committer looks for journals that nobody needs.
+/// The schedule of the committer's looks for old journals.
 #[derive(Debug)]
 pub(crate) struct Looks {
     next: Instant,
-    /// How many batches had ended at the last one.
+    /// The number of batches that had ended at the last look.
     batches: u64,
 }
 
@@ -48,13 +48,13 @@ impl Looks {
         Looks { next: Instant::now() + LOOK_EVERY, batches: 0 }
     }
 
-    /// How long it is until the next one.
+    /// The time until the next look.
     pub(crate) fn due_in(&self) -> Duration {
         self.next.saturating_duration_since(Instant::now())
     }
 }
 
-/// Looks whether old journals are kept for a few cells, if it is time.
+/// Frees old journals that are kept because of a few cells, if a look is due.
 pub(crate) fn look_for_journals(engine: &Engine, looks: &mut Looks) {
     if !looks.due_in().is_zero() {
         return;
@@ -66,15 +66,15 @@ pub(crate) fn look_for_journals(engine: &Engine, looks: &mut Looks) {
         return;
     }
     let Ok(_lead) = engine.wait_to_lead() else { return };
-    // The next request meets the same error.
+    // Errors are ignored here, because the next request finds the same error.
     if engine.db.journal_count() > 1 {
         let _ = free_journals(engine, u64::MAX);
     }
     let _ = engine.journals().release();
 }
 
-/// Has the oldest journal freed, if journals take too many bytes. While the engine writes a
-/// buffer out the look is put off: others would wait behind it, and the store would not be calm
+/// Frees the oldest journal, if journals take too many bytes. Does nothing while the engine
+/// writes a buffer out: further buffers would wait behind it, and the store would not be calm
 /// meanwhile.
 pub(crate) fn limit_journals(engine: &Engine, lead: &Lead) {
     if !writes_nothing_out(&engine.db, lead) {
@@ -83,15 +83,15 @@ pub(crate) fn limit_journals(engine: &Engine, lead: &Lead) {
     let bytes_max = engine.options.journal_bytes_max.max(JOURNAL_BYTES_MIN);
     let excess = engine.journals().take_excess(bytes_max);
     if let Some(end) = excess {
-        // The next write fails with the same error.
+        // The error is ignored here, because the next write fails with the same error.
         let _ = free_journals(engine, end);
     }
 }
 
-/// Writes out the buffers of keyspaces that have not written out all below `end`, so that the
+/// Seals the buffers of keyspaces that have not written out everything below `end`. Then the
 /// engine can remove the journals that hold nothing else.
 pub(crate) fn free_journals(engine: &Engine, end: u64) -> Result<()> {
-    // Those of tables that nobody has opened, too.
+    // Include the keyspaces of tables that are not open.
     let all = engine.db.supervisor.keyspaces.read().map_err(|_| fault::stopped())?;
     let keyspaces: Vec<_> = all.values().filter(|one| keeps_journals(one, end)).cloned().collect();
     drop(all);
@@ -109,7 +109,7 @@ fn keeps_journals(keyspace: &Keyspace, end: u64) -> bool {
     let is_buffered = keyspace.tree.get_highest_memtable_seqno().is_some();
     match keyspace.tree.get_highest_persisted_seqno() {
         Some(number) => is_buffered && number < end,
-        // It has no run. If it ever had one, a merge has left nothing.
+        // The keyspace has no run. If it ever had one, a merge has removed everything.
         None => is_buffered || keyspace.tree.next_table_id() > 0,
     }
 }
@@ -128,7 +128,7 @@ mod tests {
     const LONGEST: Duration = Duration::from_secs(120);
     const VALUE_BYTES: u64 = 1 << 20;
 
-    /// Of bytes that do not repeat, so that the journal is as long as what is written.
+    /// A value of bytes that do not repeat, so that compression does not shorten the journal.
     fn value(number: u64) -> Vec<u8> {
         let part = |part: u64| xxh3_64_with_seed(&part.to_le_bytes(), number).to_le_bytes();
         (0..VALUE_BYTES / 8).flat_map(part).collect()
@@ -157,7 +157,8 @@ mod tests {
             }
             write(Family::from_static("busy"), number, value(number));
         }
-        // The busy one may write out whatever it has: the quiet one keeps the first journal.
+        // The busy keyspace may write everything out; the quiet one still keeps the first
+        // journal.
         let wait = |until: &dyn Fn() -> bool, what: &str| {
             let begun = Instant::now();
             while !until() {
@@ -191,7 +192,7 @@ mod tests {
         write(&open("closed"), Family::from_static("closed"), b"nobody opens this table".to_vec());
         let table = open("busy");
         let engine = &table.opened().0;
-        // The engine frees the first journal when the buffer of the closed table is written out.
+        // The engine removes the first journal when the closed table's buffer is written out.
         let first = engine.journals().newest();
         let most = (0..400)
             .map(|number| {

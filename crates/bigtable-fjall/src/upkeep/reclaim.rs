@@ -1,14 +1,15 @@
-//! Giving back the space of removed cells.
+//! Gives back the space of removed cells.
 //!
-//! The engine keeps a removed cell, and the mark that it is removed, until a merge of sorted runs
-//! meets both in the last level. It merges when new runs come in; after a garbage collection none
-//! may come for a long time. So whoever has removed much asks for it: what is in memory is written
-//! out, and each keyspace of which a good part was removed is merged into one level. Large values
-//! lie in files of their own, which a first merge finds to be mostly dead and a second one
-//! rewrites.
+//! The engine keeps a removed cell, and its removal mark, until a merge of sorted runs brings
+//! both to the last level. It merges when new runs arrive, and after a garbage collection
+//! there may be none for a long time. So a caller that has removed many cells requests this
+//! work. The work writes the buffers out, and merges each keyspace with many removed cells
+//! into one level. Large values are in separate files. A first merge finds these files mostly
+//! dead, and a second merge rewrites them.
 //!
-//! It runs in a thread of its own, because the engine blocks, and one at a time. Closing the store
-//! waits for the keyspace at hand; that is why large ones are left to the merges of every day.
+//! The work runs on its own thread, because the engine blocks, and never twice at the same
+//! time. Closing the store waits for the current keyspace. For that reason, large keyspaces
+//! are left to the engine's usual merges.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -30,13 +31,13 @@ use crate::layout::group::Group;
 use crate::layout::key::NO_KEY;
 use crate::upkeep::seal::rotate;
 
-/// The least that must have been removed from a keyspace to be worth a merge.
+/// The least number of removed entries that makes a merge of a keyspace worthwhile.
 const REMOVED_MIN: u64 = 1000;
-/// The part of its entries that must have been removed: one in so many.
+/// The part of a keyspace's entries that must be removed: one in this many.
 const REMOVED_PART: u64 = 4;
-/// A keyspace of more bytes than this is not merged as a whole.
+/// Keyspaces with more bytes than this are not merged as a whole.
 const KEYSPACE_BYTES_MAX: u64 = 256 << 20;
-/// How long new cells may take to be written out, and how often that is looked at.
+/// The longest wait for buffers to be written out, and the time between two checks.
 const WRITING_OUT_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -52,7 +53,7 @@ impl Reclaiming {
         locked(&self.thread)
     }
 
-    /// Starts the work, unless it is under way.
+    /// Starts the work, unless it is running already.
     pub(crate) fn start(&self, engine: &Arc<Engine>) -> Result<oneshot::Receiver<Result<()>>> {
         let (done, reply) = oneshot::channel();
         let mut thread = self.thread();
@@ -63,7 +64,7 @@ impl Reclaiming {
         let work = Work { engine: engine.clone(), stop: self.stop.clone() };
         let started = std::thread::Builder::new().name("bigtable-reclaim".to_owned()).spawn({
             move || {
-                // Nobody may be waiting any more.
+                // An error here means that the caller no longer waits.
                 let _ = done.send(work.run());
             }
         });
@@ -71,11 +72,11 @@ impl Reclaiming {
         Ok(reply)
     }
 
-    /// Ends the work after the keyspace at hand.
+    /// Ends the work after the current keyspace.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread().take() {
-            // Had it panicked, its caller would have learnt of it.
+            // A panic of the thread was already reported to its caller.
             let _ = thread.join();
         }
         self.stop.store(false, Ordering::SeqCst);
@@ -107,18 +108,19 @@ impl Work {
         self.settle(&merged)
     }
 
-    /// Merges all of a keyspace into its last level; returns `false` if the disk has no room for
-    /// that.
+    /// Merges a whole keyspace into its last level. Returns `false` if the disk has no room
+    /// for the merge.
     fn merge(&self, keyspace: &Keyspace) -> std::result::Result<bool, Fault> {
         {
-            // A snapshot of earlier days keeps what was removed since. Not one that was kept for
-            // readers while a batch is written.
+            // The commit lock excludes a batch whose readers need the shared snapshot that is
+            // dropped below.
             let lead = self.engine.lead.lock().map_err(|_| fjall::Error::Poisoned)?;
-            // The merge writes all of it again before it removes anything. Upkeep may use the same
-            // space: a merge is what gives the space of removed cells back.
+            // The merge writes all of the keyspace again before it removes anything. It may use
+            // the space that is reserved for upkeep, because it gives space back.
             if !admission::admits_merge(&self.engine, &lead, keyspace) {
                 return Ok(false);
             }
+            // An old snapshot would keep everything that was removed since.
             self.engine.snapshots.forget();
             self.begin_to_write_out(keyspace)?;
         }
@@ -133,9 +135,9 @@ impl Work {
         Ok(true)
     }
 
-    /// Has the engine let go of the files that were merged, and of the journal of what they held:
-    /// it does so when something newer than the merge has been written and written out. The removal
-    /// of a key that is never there will do.
+    /// Makes the engine remove the merged files, and the journal of their content. The engine
+    /// does so only after something newer than the merge has been written and written out. The
+    /// removal of a key that never exists is enough.
     fn settle(&self, merged: &[&Keyspace]) -> Result<()> {
         if merged.is_empty() || self.is_stopping() {
             return Ok(());
@@ -158,13 +160,13 @@ impl Work {
         released.map_err(|e| fault::io(&self.engine.path, "giving space back", &e))
     }
 
-    /// Has the engine write new cells out of memory. To be called under the commit lock.
+    /// Seals the buffer, so that the engine writes it out. The caller holds the commit lock.
     fn begin_to_write_out(&self, keyspace: &Keyspace) -> std::result::Result<(), Fault> {
         rotate(&self.engine.calm, keyspace)?;
         Ok(())
     }
 
-    /// Waits as long as that usually takes.
+    /// Waits until the sealed buffers are written out, at most for [`WRITING_OUT_MAX`].
     fn wait_until_written(&self, keyspace: &Keyspace) {
         for _ in 0..WRITING_OUT_MAX.as_millis() / LOOK_EVERY.as_millis() {
             if keyspace.sealed_memtable_count() == 0 || self.is_stopping() {
@@ -179,7 +181,7 @@ impl Work {
     }
 }
 
-/// The keyspaces of a group, each with whether it is that of the history.
+/// The keyspaces of a group. The flag marks that of the history.
 fn keyspaces(group: &Arc<Group>) -> impl Iterator<Item = (Arc<Group>, bool)> {
     let history = group.history.is_some().then(|| (group.clone(), true));
     std::iter::once((group.clone(), false)).chain(history)

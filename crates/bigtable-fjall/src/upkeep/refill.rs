@@ -1,4 +1,4 @@
-//! Spilled cells of in-memory groups come back into memory where there is room again.
+//! Brings spilled cells of in-memory groups back into memory when there is room again.
 
 use crate::engine::{Engine, Lead};
 use crate::layout::memory::spilled;
@@ -15,8 +15,8 @@ pub(crate) fn refill(engine: &Engine, lead: &Lead) {
     for group in &lead.groups {
         let Some(position) = group.memory else { continue };
         let from = engine.memory().group(position).refill_from();
-        // Cells that cannot be read now stay spilled, where a reader will meet the same error.
-        // Nobody waits for the memory while they are read.
+        // Cells that cannot be read now stay spilled, where a reader finds the same error. The
+        // lock of the memory is not held while they are read.
         if let Some(from) = from
             && let Ok(cells) = spilled(&group.cells, from)
         {

@@ -1,23 +1,26 @@
-//! Write buffers: new cells of a keyspace stay in memory until they are so many that their buffer
-//! is sealed, which has the engine write it out as a sorted run.
+//! Seals write buffers. New cells of a keyspace stay in a buffer in memory; sealing the buffer
+//! makes the engine write it out as a sorted run.
 //!
-//! The engine would seal a full buffer by itself: at every write to one it sends a message to its
-//! own threads. While those are at a merge, the messages fill their queue. Whoever seals the buffer
-//! then waits for room in the queue for a message of its own; where that is the thread that empties
-//! the queue, it waits for ever, and from then on nothing is written out: memory and journal grow
-//! without bound, until the store is opened again and has to write out all of it at once (fjall
-//! 3.1, <https://github.com/fjall-rs/fjall/pull/323>). So every keyspace is created with a buffer
-//! that is never full for the engine. The committer seals buffers (`full.rs`), and so does the
-//! thread that gives space back (`reclaim.rs`).
+//! The engine must not seal full buffers by itself, because that can stop it forever (fjall
+//! 3.1, <https://github.com/fjall-rs/fjall/pull/323>):
+//! 1. Every write to a full buffer sends a message to the engine's threads. During a merge
+//!    these messages fill the queue.
+//! 2. The thread that seals the buffer then waits for room in the queue for its own message.
+//! 3. If that thread is the one that empties the queue, it waits forever. Nothing is written
+//!    out any more. Memory and journal grow without bound, until the store is opened again and
+//!    has to write everything out.
+//!
+//! So every keyspace is created with a buffer that is never full for the engine. The committer
+//! seals buffers (`full.rs`), and so does the thread that gives space back (`reclaim.rs`).
 //!
 //! A sealed buffer becomes a sorted run, and runs are merged. The engine merges once for each
-//! buffer; if that is too little, writers wait at 30 runs for a merge that only a write would have
-//! brought. Files are sized so that one merge per buffer keeps up. Stores created with smaller
-//! buffers do not keep up; for them the committer merges before it seals.
+//! buffer. If that is too little, writers wait at 30 runs for a merge that only another write
+//! would start. Files are sized so that one merge per buffer keeps up. Stores created with
+//! smaller buffers do not keep up; for them the committer merges before it seals.
 //!
-//! Invariant: the queue of the engine's threads, of 1,000 messages, never becomes full. Each buffer
-//! that is sealed makes two messages, of which the second follows when the first is taken, and
-//! buffers that wait are bounded here.
+//! Invariant: the queue of the engine's threads, of 1,000 messages, never becomes full. Each
+//! sealed buffer makes two messages, and the second follows only when the first is taken. This
+//! file bounds the number of sealed buffers that wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,36 +32,36 @@ use crate::engine::{Engine, Lead};
 use crate::layout::tuning::first_level;
 use crate::waits::may_wait;
 
-/// How many buffers of a keyspace may wait to be written out.
+/// The most sealed buffers of a keyspace that wait to be written out.
 const SEALED_MAX: usize = 3;
-/// How many messages about sealed buffers may wait for the engine's threads, which have room for
-/// 1,000.
+/// The most messages about sealed buffers that wait for the engine's threads. Their queue has
+/// room for 1,000.
 const MESSAGES_MAX: usize = 64;
-/// How many sorted runs may be unmerged. The engine slows writers down from 20 on.
+/// The most unmerged sorted runs of a keyspace. The engine slows writers down from 20 on.
 pub(crate) const RUNS_MAX: usize = 16;
-/// How often it is looked at whether there is room again.
+/// The time between two checks for room.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Whether no sealed buffer of an open table is left.
+/// Whether no sealed buffer of an open table waits.
 pub(crate) fn writes_nothing_out(db: &Database, lead: &Lead) -> bool {
     db.outstanding_flushes() == 0
         && lead.keyspaces().all(|keyspace| keyspace.sealed_memtable_count() == 0)
 }
 
-/// Whether the buffer was sealed.
+/// Seals the buffer, once there is room for it. Returns whether it was sealed.
 pub(crate) fn seal(engine: &Engine, keyspace: &Keyspace) -> bool {
     sealed(engine, make_room(engine, keyspace).and_then(|()| rotate(&engine.calm, keyspace)))
 }
 
-/// Seals the buffer, unless it is empty: returns whether it was. To be called under the commit
-/// lock.
+/// Seals the buffer, unless it is empty. Returns whether it was sealed. The caller holds the
+/// commit lock.
 pub(crate) fn rotate(calm: &Calm, keyspace: &Keyspace) -> fjall::Result<bool> {
     may_wait("sealing a buffer");
     calm.ends(keyspace);
     keyspace.rotate_memtable()
 }
 
-/// Whether a buffer was sealed. If that failed, the next batch is refused.
+/// Returns whether a buffer was sealed. If sealing failed, the next batch is refused.
 pub(super) fn sealed(engine: &Engine, sealing: fjall::Result<bool>) -> bool {
     sealing.unwrap_or_else(|error| {
         engine.stop(&error);
@@ -66,9 +69,9 @@ pub(super) fn sealed(engine: &Engine, sealing: fjall::Result<bool>) -> bool {
     })
 }
 
-/// Has a keyspace take another sealed buffer. The engine itself has writers wait, in steps of
-/// 100 ms and for ever should it have failed: at one sealed buffer more than here, and at 30
-/// unmerged runs.
+/// Waits until a keyspace has room for another sealed buffer. The engine itself makes writers
+/// wait at one more sealed buffer than here, and at 30 unmerged runs. It waits in steps of 100
+/// ms, and forever if it has failed.
 pub(crate) fn make_room(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<()> {
     while keyspace.sealed_memtable_count() >= SEALED_MAX
         || engine.db.outstanding_flushes() >= MESSAGES_MAX
@@ -80,8 +83,8 @@ pub(crate) fn make_room(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<(
     merge_runs(engine, keyspace)
 }
 
-/// Merges new runs into the first level where the engine is behind with that: it merges once
-/// for each buffer it has written out, at the level that it finds most in need.
+/// Merges new runs into the first level if the engine is behind. The engine merges only once
+/// for each buffer that it has written out, at the level with the most need.
 fn merge_runs(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<()> {
     let runs = || keyspace.tree.l0_run_count();
     let mut before = usize::MAX;
@@ -90,13 +93,13 @@ fn merge_runs(engine: &Engine, keyspace: &Keyspace) -> fjall::Result<()> {
         before = runs();
         let kept_from = engine.db.supervisor.snapshot_tracker.get_seqno_safe_to_gc();
         keyspace.tree.compact(Arc::new(first_level(&engine.options)), kept_from)?;
-        // The runs may be in the engine's hands.
+        // The engine may hold the runs for a merge of its own.
         std::thread::sleep(LOOK_EVERY);
     }
     Ok(())
 }
 
-/// An error once the engine has failed; nothing is to be written here.
+/// Returns an error once the engine has failed. The call itself writes nothing.
 pub(crate) fn check_engine(db: &Database) -> fjall::Result<()> {
     db.persist(PersistMode::Buffer)
 }
@@ -118,11 +121,11 @@ mod tests {
     use super::*;
 
     const FULL: u64 = 256 << 10;
-    /// More messages than the engine's threads have room for.
+    /// More messages than the queue of the engine's threads can hold.
     const MESSAGES: u64 = 1_100;
     const LONGEST: Duration = Duration::from_secs(120);
 
-    /// A table whose store has write buffers of so many bytes.
+    /// A table whose store has write buffers of `write_buffer_bytes` bytes.
     fn open(dir: &Path, group: &'static str, write_buffer_bytes: u64) -> FjallTable {
         let options = Options { write_buffer_bytes, ..Options::default() };
         let options = Options { durability: Durability::Buffered, ..options };
@@ -137,7 +140,7 @@ mod tests {
         }
     }
 
-    /// Of bytes that do not repeat, so that files are as large as what is in them.
+    /// A value of bytes that do not repeat, so that compression does not shrink the files.
     fn value(number: u64) -> Vec<u8> {
         (0..12).flat_map(|part| xxh3_64_with_seed(&[part], number).to_le_bytes()).collect()
     }
@@ -167,7 +170,7 @@ mod tests {
             let size = write(1);
             assert!(size < 2 * FULL, "a buffer of {size} bytes is not sealed");
         }
-        // The engine is at work for so long that another buffer is full, and then some.
+        // The engine is held for so long that more than another whole buffer is written.
         wait_until("a buffer is written out", || SEALED.synced.is_reached());
         write(2 * MESSAGES);
         SEALED.synced.release();
@@ -184,15 +187,16 @@ mod tests {
         let (done, is_done) = channel();
         let writer = std::thread::spawn(move || {
             let dir = tempfile::tempdir().unwrap();
-            // The size of files is settled when a store is created.
+            // The size of files is fixed when a store is created.
             drop(open(dir.path(), "many", 1 << 10));
             let table = open(dir.path(), "many", 64 << 10);
-            // In no order, so that every merge meets files of all levels; some rows a second time.
+            // The order is mixed, so that every merge overlaps files of all levels. Some rows
+            // are written twice.
             let row = |n: u64| (n % ROWS).wrapping_mul(0x9E37_79B9) % 1_000_003;
             (0..WRITES).for_each(|n| write(&table, row(n), n));
             let runs = table.opened().1.groups[0].cells.tree.l0_run_count();
             let column = Selection::default().column(table.family(), "q", TimeRange::ALL, 1);
-            // The last write to each row.
+            // Check the last write to each row.
             for n in WRITES - ROWS..WRITES {
                 let key = format!("row {}", row(n)).into();
                 let read = block_on(table.read_row(&key, &column)).unwrap();

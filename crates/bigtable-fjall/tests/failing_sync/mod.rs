@@ -1,5 +1,5 @@
-//! A disk whose syncs fail, under a process of its own: `scripts/failing-sync.c`, built with the
-//! machine's C compiler and loaded before the C library.
+//! Simulates a disk whose syncs fail, for a separate process. `scripts/failing-sync.c` is
+//! built with the machine's C compiler and preloaded before the C library.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -10,25 +10,26 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The directory through which the process and its test talk.
+/// The variable with the directory through which the process and its test communicate.
 pub(crate) const VARIABLE: &str = "FAILING_SYNC";
 
-/// Which syncs fail, and what became of each.
+/// Controls which syncs fail, and records the result of each.
 #[derive(Debug, Clone)]
 pub(crate) struct FailingSync(PathBuf);
 
-/// A sync that was asked for.
+/// A sync call and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Call {
     /// `synced`, `failed` or `repeated`.
     pub(crate) what: String,
-    /// Device and number of the file.
+    /// The device number and the inode number of the file.
     pub(crate) file: String,
     pub(crate) path: String,
 }
 
 impl FailingSync {
-    /// Builds it into a directory; `None`, and says so, where there is no C compiler.
+    /// Builds the library into a directory. Prints a note and returns `None` if there is no C
+    /// compiler.
     pub(crate) fn build(dir: &Path) -> Option<Self> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/failing-sync.c");
         let mut cc = Command::new("cc");
@@ -44,23 +45,23 @@ impl FailingSync {
         }
     }
 
-    /// That of this process, which was started by [`under`](FailingSync::under).
+    /// The control of this process, which was started by [`under`](FailingSync::under).
     #[allow(dead_code, reason = "of the test whose own process it is")]
     pub(crate) fn own() -> Option<Self> {
         std::env::var_os(VARIABLE).map(|dir| FailingSync(dir.into()))
     }
 
-    /// Has the command run on this disk.
+    /// Runs the command on this disk.
     pub(crate) fn under(&self, command: &mut Command) {
         command.env(VARIABLE, &self.0).env("LD_PRELOAD", self.0.join("failing-sync.so"));
     }
 
-    /// Has the next sync of a file fail whose path contains this.
+    /// Makes the next sync fail of a file whose path contains `part`.
     pub(crate) fn fail_once(&self, part: &str) {
         self.control(&format!("once {part}"));
     }
 
-    /// Has the first sync of each such file fail.
+    /// Makes the first sync fail of each file whose path contains `part`.
     pub(crate) fn fail_always(&self, part: &str) {
         self.control(&format!("always {part}"));
     }
@@ -71,13 +72,13 @@ impl FailingSync {
         fs::rename(new, self.0.join("fail")).unwrap();
     }
 
-    /// Whether a sync is still to fail.
+    /// Whether the next matching sync will still fail.
     #[allow(dead_code, reason = "not every test asks")]
     pub(crate) fn is_armed(&self) -> bool {
         self.0.join("fail").exists()
     }
 
-    /// The syncs so far, in order.
+    /// The sync calls so far, in order.
     pub(crate) fn calls(&self) -> Vec<Call> {
         let text = fs::read_to_string(self.0.join("log")).unwrap_or_default();
         let call = |line: &str| {
@@ -88,8 +89,8 @@ impl FailingSync {
         text.lines().map(call).collect()
     }
 
-    /// Checks that no file of the store in `dir` is one whose sync has failed: it was replaced.
-    /// Returns the paths of the failed syncs.
+    /// Checks that the store in `dir` contains no file whose sync has failed: each was
+    /// replaced. Returns the paths of the failed syncs.
     pub(crate) fn none_is_kept(&self, dir: &Path) -> Vec<String> {
         let failed: Vec<Call> = self.calls().into_iter().filter(|c| c.what == "failed").collect();
         let files: BTreeSet<&str> = failed.iter().map(|call| &*call.file).collect();

@@ -1,4 +1,4 @@
-//! The conformance suite, at both levels of durability, each case on a store of its own.
+//! Runs the conformance suite at both levels of durability, each case on a new store.
 
 use bigtable::conformance;
 use bigtable_fjall::{Durability, FjallStore, Options};
@@ -6,7 +6,7 @@ use futures::executor::block_on;
 
 use crate::options;
 
-/// Creating a store mostly waits for the disk, so several cases run at once.
+/// Creating a store mostly waits for the disk, so several cases run at the same time.
 const CASES_AT_ONCE: usize = 6;
 
 fn conforms(options: &Options) {

@@ -1,4 +1,5 @@
-//! Many callers at once: groups, order on a row, callers that go away.
+//! Tests many callers at the same time: groups, the order of changes to a row, and callers
+//! that drop their requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -21,7 +22,7 @@ fn groups_are_whole() {
                 let table = &*table;
                 scope.spawn(move || {
                     for row in 0..8 {
-                        // Two threads share a row.
+                        // Two threads write to the same row.
                         let row = format!("{}/{row}", thread / 2);
                         let sets = EACH.iter().map(|f| set(f, thread, "v")).collect();
                         let request = RowMutation { mutations: sets, ..RowMutation::new(row) };
@@ -50,7 +51,7 @@ fn batches_of_several_callers() {
                     otherwise: vec![set(&NEWEST, thread, "v"), set(&PLAIN, thread, "v")],
                     ..ConditionalMutation::new(format!("{row}"))
                 };
-                // All threads want all rows, each row twice.
+                // All threads request all rows, and each row twice.
                 let requests = (0..1000).map(|n| lock(n % 500)).collect();
                 for result in block_on(table.check_and_mutate_rows(requests)) {
                     won.fetch_add(u64::from(!result.unwrap()), Ordering::SeqCst);
@@ -78,7 +79,8 @@ fn callers_may_go_away() {
                     if n % 2 == 0 {
                         block_on(call).unwrap();
                     } else {
-                        // Asked once and dropped: committed, waiting, or being committed.
+                        // The call is polled once and dropped. Its request is committed,
+                        // waiting, or being committed.
                         let waker = std::task::Waker::noop();
                         let polled = call.as_mut().poll(&mut Context::from_waker(waker));
                         assert!(!matches!(polled, Poll::Ready(Err(_))), "{polled:?}");
@@ -87,7 +89,7 @@ fn callers_may_go_away() {
             });
         }
     });
-    // Closing lets what waits be committed.
+    // Closing the store commits the waiting requests.
     drop((store, table));
     let (_store, table) = open(dir.path(), Durability::Buffered);
     assert_eq!(contents(&*table).len(), 800);

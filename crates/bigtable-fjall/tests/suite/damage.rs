@@ -1,11 +1,11 @@
-//! Damage: a store whose files are not as it left them is refused, reports what it cut off, or
-//! reads as before. It never reads differently without a word.
+//! Tests damage: a store whose files were changed is refused, reports a cut, or reads as
+//! before. It never silently reads something else.
 //!
-//! The sweep damages one place at a time: it flips bits, zeroes, cuts and removes. A store that
-//! opens must hold what was acknowledged, unless it reports a cut or a read fails. A store that is
-//! refused must be as it was found. `DAMAGE_EVERY=1` visits every byte of the journal outside of
-//! long values; without it the sweep takes a sample. `check` must find each damage that changes
-//! what is read.
+//! The sweep damages one place at a time: it flips bits, writes zeroes, cuts files and removes
+//! them. A store that opens must hold everything acknowledged, unless it reports a cut or a
+//! read fails. A store that is refused must be unchanged. `DAMAGE_EVERY=1` visits every byte
+//! of the journal outside of long values; without it, the sweep takes a sample. `check` must
+//! find each damage that changes the result of a read.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 #![allow(clippy::print_stdout, reason = "the sweep says what became of the places")]
@@ -23,21 +23,21 @@ use futures::executor::block_on;
 
 use crate::{EACH, MEMORY, NEWEST, PLAIN, everything, files_error, options, schema, set};
 
-/// Tables of the store that is damaged, and one that it has dropped.
+/// The tables of the store that is damaged. The store has dropped another one, `DROPPED`.
 pub(crate) const TABLES: [&str; 3] = ["t", "u", "v"];
 const DROPPED: &str = "w";
-/// A value of the sweep that has a file of its own.
+/// The length of a value in the sweep that has a separate file.
 const LONG: usize = 1_000_000;
 
 const SECTOR: usize = 4096;
-/// How many places are damaged without [`EVERY`].
+/// The number of damaged places without [`EVERY`].
 const SAMPLE: usize = 600;
 const EVERY: &str = "DAMAGE_EVERY";
 
 pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;
 pub(crate) type Tables = BTreeMap<&'static str, Vec<Row>>;
 
-/// All files of a directory. Of a journal, without the zeroes it was allocated with.
+/// All files of a directory. Journals are without the zeroes that were allocated ahead.
 pub(crate) fn files_of(dir: &Path) -> Files {
     let file = |path: PathBuf| (path.strip_prefix(dir).unwrap().to_owned(), content(&path));
     paths(dir).into_iter().map(file).collect()
@@ -71,7 +71,7 @@ pub(crate) fn write(dir: &Path, files: &Files) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, data).unwrap();
     }
-    // The engine creates folders of large values with some keyspaces.
+    // The engine creates folders for large values in some keyspaces.
     let inventory = fs::read_to_string(dir.join("INVENTORY")).unwrap_or_default();
     for keyspace in fs::read_dir(dir.join("engine/keyspaces")).into_iter().flatten() {
         let path = keyspace.unwrap().path();
@@ -88,7 +88,7 @@ fn small(durability: Durability) -> Options {
     Options { write_buffer_bytes: 64 << 10, ..options(durability) }
 }
 
-/// Bytes that cannot be compressed and differ from one number to the next.
+/// Bytes that cannot be compressed, and that differ for each `state`.
 pub(crate) fn noise(length: usize, mut state: u64) -> Vec<u8> {
     let next = |_| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -97,7 +97,7 @@ pub(crate) fn noise(length: usize, mut state: u64) -> Vec<u8> {
     (0..length).map(next).collect()
 }
 
-/// Does what transactions do: locks, then writes, and several cells at once.
+/// Makes changes like those of transactions: locks, then writes, and several cells at once.
 fn work(table: &dyn Table, rows: u64, long: usize) {
     let apply = |row: RowMutation| block_on(table.mutate_row(row)).unwrap();
     for n in 0..rows {
@@ -127,8 +127,8 @@ pub(crate) fn read(store: &FjallStore) -> Result<Tables, Error> {
     Ok(tables)
 }
 
-/// A store with three tables and a dropped one, some of it in runs, some in the journal. If it is
-/// `killed`, its files are those of the moment before it is closed.
+/// A store with three tables and a dropped one. Some of its data is in runs, some in the
+/// journal. With `killed`, the files are those of the moment before the store is closed.
 pub(crate) fn store(durability: Durability, killed: bool) -> (Files, Tables) {
     let dir = directory();
     let store = FjallStore::open(dir.path(), small(durability)).unwrap();
@@ -138,7 +138,7 @@ pub(crate) fn store(durability: Durability, killed: bool) -> (Files, Tables) {
     }
     store.drop_table(DROPPED).unwrap();
     drop(store);
-    // What is written now stays in the journal.
+    // Everything written now stays in the journal.
     let store = FjallStore::open(dir.path(), options(durability)).unwrap();
     for name in TABLES {
         let table = block_on(store.open_table(name, &schema())).unwrap();
@@ -156,7 +156,7 @@ pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// What became of a damaged store.
+/// The result of opening a damaged store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     Refused,
@@ -165,12 +165,12 @@ enum Outcome {
     Unchanged,
 }
 
-/// Opens the store and compares what it holds with what was acknowledged.
+/// Opens the store and compares its content with everything acknowledged.
 fn outcome(what: &str, dir: &Path, acknowledged: &Tables) -> Outcome {
     outcome_of(what, dir, acknowledged, files_of)
 }
 
-/// As [`outcome`], where `state` says what the files hold.
+/// Like [`outcome`], where `state` returns the content of the files.
 fn outcome_of<S: PartialEq>(
     what: &str,
     dir: &Path,
@@ -201,15 +201,15 @@ fn outcome_of<S: PartialEq>(
     }
 }
 
-/// The files of a store, to be damaged many times. Runs and long values are most of the bytes, and
-/// nobody changes them in place: copies of the store share them.
+/// The files of a store that is damaged many times. Runs and long values make up most of the
+/// bytes and are never changed in place, so copies of the store share them.
 struct Original {
     dir: tempfile::TempDir,
     shared: Files,
     own: Files,
 }
 
-/// A file of a copy: the number of a shared one, the bytes of its own one.
+/// A file of a copy: the number of a shared file, or the bytes of its own file.
 #[derive(PartialEq)]
 enum Held {
     Shared(u64),
@@ -227,7 +227,7 @@ impl Original {
         original
     }
 
-    /// A copy with a damage.
+    /// A copy of the store with one damage.
     fn damaged(&self, name: &Path, data: &[u8], harm: &Harm) -> tempfile::TempDir {
         let dir = directory();
         for shared in self.shared.keys() {
@@ -258,7 +258,7 @@ impl Original {
         paths(dir).into_iter().map(held).collect()
     }
 
-    /// Nobody has changed what the copies share.
+    /// Checks that no copy has changed the shared files.
     fn check(&self) {
         for (name, data) in &self.shared {
             assert!(fs::read(self.dir.path().join(name)).unwrap() == *data, "{}", name.display());
@@ -289,7 +289,7 @@ impl Harm {
     }
 }
 
-/// Every how many bytes a file is damaged.
+/// The distance in bytes between two damaged places.
 fn every() -> usize {
     std::env::var(EVERY).map_or(1009, |text| text.parse().expect("a number of bytes"))
 }
@@ -298,7 +298,8 @@ fn is_full() -> bool {
     std::env::var_os(EVERY).is_some()
 }
 
-/// Where a journal is damaged: every so many bytes, and every so many sectors within a long value.
+/// The places at which a journal is damaged: every `every` bytes, and every `every` sectors
+/// within a long value.
 fn places(data: &[u8], every: usize) -> Vec<usize> {
     let number = |at: usize, bytes: usize| {
         data[at..at + bytes].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
@@ -306,7 +307,7 @@ fn places(data: &[u8], every: usize) -> Vec<usize> {
     let mut places = Vec::new();
     let (mut at, mut next) = (0, 0);
     while at < data.len() {
-        // The head of a batch, its end, or an item; the value is the last part of an item.
+        // The head of a batch, its end, or an item. The value is the last part of an item.
         let length = match data[at] {
             1 => 13,
             3 => 13,
@@ -324,8 +325,8 @@ fn places(data: &[u8], every: usize) -> Vec<usize> {
     places
 }
 
-/// The damages of one file: fewer of runs, whose checksums cover every byte alike, and of the
-/// second name of a journal, which is read only if the first is lost.
+/// The damages of one file. Runs get fewer, because their checksums cover every byte equally.
+/// So do second names of journals, which are read only if the first name is lost.
 fn harms(name: &Path, data: &[u8]) -> Vec<Harm> {
     let length = data.len();
     let mut harms = vec![Harm::Remove, Harm::Cut(0), Harm::Cut(length / 2), Harm::Zero(0..length)];
@@ -381,7 +382,7 @@ fn sweep(durability: Durability, killed: bool) {
                         if outcome != Outcome::Refused {
                             dir = original.damaged(name, data, harm);
                         }
-                        // What is no store any more is refused.
+                        // A directory that is no store any more is refused.
                         let found = check(dir.path(), |_| Vec::new());
                         let found = found.map_or(true, |found| !found.problems.is_empty());
                         assert!(found, "{what}: {outcome:?}, and the check finds nothing");
@@ -395,8 +396,8 @@ fn sweep(durability: Durability, killed: bool) {
     println!("{durability:?}, killed: {killed}: {} damages: {:?}", all.len(), counts.into_inner());
 }
 
-/// A journal that ends between two batches looks like one that was never longer: while the store
-/// was not closed, nobody knows where it ended.
+/// A journal that ends between two batches looks like one that was never longer. If the store
+/// was not closed, no file records where the journal ended.
 fn is_between_batches(harm: &Harm, data: &[u8]) -> bool {
     let Harm::Cut(at) = harm else { return false };
     *at == 0 || data[..*at].ends_with(b"FJL\x03")
@@ -444,7 +445,7 @@ fn lost_files_are_named() {
             assert!(problem.contains(says), "{lost}: {problem}");
         }
     }
-    // A lost journal has a second name.
+    // A lost journal is read through its second name.
     for lost in ["engine/0.jnl", "journals/0.jnl", "engine/lock"] {
         let dir = directory();
         write(dir.path(), &files);

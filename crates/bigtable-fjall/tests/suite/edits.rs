@@ -1,4 +1,4 @@
-//! Edits, walking backwards, and dropping tables.
+//! Tests edits, reading backwards, and dropping tables.
 
 use std::sync::{Arc, Mutex};
 
@@ -117,7 +117,7 @@ fn a_dropped_table_leaves_nothing_to_the_next_one() {
     assert!(matches!(block_on(table.mutate_row(late)), Err(Error::InvalidRequest(_))));
     let table = block_on(store.open_fjall_table("t", &schema())).unwrap();
     assert_eq!(contents(&table), []);
-    // Neither does what the committer remembered of its cells.
+    // The committer's cache of the table's cells is dropped as well.
     let request = RowMutation::new("1").mutation(set(&NEWEST, 1, "new"));
     block_on(table.mutate_row(request)).unwrap();
     let rows = contents(&table);
@@ -136,7 +136,8 @@ fn who_still_has_a_dropped_table_reads_nothing_and_spoils_nothing() {
     let dropped = block_on(store.open_fjall_table("dropped", &of("first"))).unwrap();
     store.drop_table("dropped").unwrap();
     let table = block_on(store.open_fjall_table("another", &of("second"))).unwrap();
-    // Too large to be remembered, so that readers are the only ones who can teach what is there.
+    // The value is too large for the cache when it is written, so only readers could add an
+    // entry for the key.
     let long = "x".repeat(2000);
     let write = |number| {
         let request = RowMutation::new("r").mutation(set(&NEWEST, number, &long));
@@ -152,7 +153,7 @@ fn who_still_has_a_dropped_table_reads_nothing_and_spoils_nothing() {
     assert_eq!(read(&table).cells.len(), 2);
 }
 
-/// The cells in memory may not be those on disk any more.
+/// After a panic the cells in memory may differ from those on disk.
 #[test]
 fn nothing_is_answered_once_a_commit_has_panicked() {
     for durability in [Durability::Sync, Durability::Buffered] {
@@ -162,7 +163,7 @@ fn nothing_is_answered_once_a_commit_has_panicked() {
         let sets = || EACH.iter().map(|family| set(family, 1, "v")).collect();
         block_on(table.edit_row(RowEdit::new("r", everything(), move |_| sets()))).unwrap();
         let panics = RowEdit::new("r", everything(), |_| panic!("by test"));
-        // On this thread, or on the committer's.
+        // The panic occurs on this thread, or on the committer's.
         let edit = std::panic::AssertUnwindSafe(|| block_on(table.edit_row(panics)));
         let outcome = std::panic::catch_unwind(edit);
         assert!(!matches!(outcome, Ok(Ok(()))), "{durability:?}");

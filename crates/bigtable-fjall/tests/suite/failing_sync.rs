@@ -1,9 +1,9 @@
-//! Syncs that fail: the journal's, that of a file that the engine writes in the background, and all
-//! of them.
+//! Tests failing syncs: of the journal, of a file that the engine writes in the background,
+//! and of all files.
 //!
-//! After a sync that failed the system may have dropped what it could not write, and another sync
-//! of the same file succeeds and proves nothing. So the store goes on with another file: no file
-//! whose sync failed is part of the store when the next row is acknowledged.
+//! After a failed sync the system may have dropped the unwritten data. Another sync of the
+//! same file then succeeds and proves nothing. So the store continues with another file. When
+//! the next row is acknowledged, no file whose sync failed is part of the store.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -44,7 +44,7 @@ fn is_there(table: &dyn Table, row: u64) -> bool {
     !read.cells.is_empty()
 }
 
-/// Opens the store in its directory once more and compares.
+/// Opens the store in its directory again and compares its content.
 fn compare(dir: &Path, acknowledged: &[u64], refused: &[u64]) {
     let (_store, table) = open(dir, Durability::Sync);
     for row in acknowledged {
@@ -55,7 +55,7 @@ fn compare(dir: &Path, acknowledged: &[u64], refused: &[u64]) {
     }
 }
 
-/// Callers at once, whose batch cannot be synced: all learn that nothing of it is applied, the
+/// Several callers share a batch that cannot be synced. All learn that it was not applied. The
 /// engine is opened anew under their handles, and no file whose sync failed is kept.
 fn the_journal(disk: &FailingSync, dir: &Path) {
     let (store, table) = open(dir, Durability::Sync);
@@ -79,7 +79,7 @@ fn the_journal(disk: &FailingSync, dir: &Path) {
     for (row, result) in results.into_inner().unwrap() {
         match result {
             Ok(()) => acknowledged.push(row),
-            // Its outcome is known.
+            // The outcome is known: the request was not applied.
             Err(Error::Unavailable { .. }) => refused.push(row),
             Err(error) => panic!("row {row}: {error}"),
         }
@@ -92,8 +92,8 @@ fn the_journal(disk: &FailingSync, dir: &Path) {
     assert!(failed.len() == 1 && failed[0].ends_with("engine/0.jnl"), "{failed:?}");
     assert!(acknowledged.iter().all(|row| is_there(&*table, *row)));
     assert!(!refused.iter().any(|row| is_there(&*table, *row)), "what was refused is not shown");
-    // The engine syncs its journal once more when it closes, which proves nothing, and nobody asks
-    // for it.
+    // The engine syncs its journal again when it closes. That sync proves nothing, and the
+    // store does not rely on it.
     let calls = disk.calls();
     let at = calls.iter().position(|call| call.what == "failed").unwrap();
     let after = calls[at..].iter().filter(|call| call.what == "repeated");
@@ -102,8 +102,8 @@ fn the_journal(disk: &FailingSync, dir: &Path) {
     compare(dir, &acknowledged, &refused);
 }
 
-/// A store that does not sync each batch is asked to sync, and its journal cannot be synced. It
-/// goes on with another journal, which holds all that was acknowledged, and syncs that one.
+/// A store that does not sync each batch is asked to sync, and its journal cannot be synced.
+/// It continues with another journal that holds everything acknowledged, and syncs that one.
 fn the_journal_when_asked(disk: &FailingSync, dir: &Path) {
     let (store, table) = open(dir, Durability::Buffered);
     let acknowledged: Vec<u64> = (0..20).collect();
@@ -123,7 +123,7 @@ fn the_journal_when_asked(disk: &FailingSync, dir: &Path) {
     compare(dir, &acknowledged, &[]);
 }
 
-/// The engine cannot sync a run that it writes out, and stops: nothing of a caller is in doubt.
+/// The engine cannot sync a run that it writes out, and stops. No request is in doubt.
 fn a_run(disk: &FailingSync, dir: &Path) {
     let (store, table) = open(dir, Durability::Buffered);
     disk.fail_once("/tables/");
@@ -139,7 +139,7 @@ fn a_run(disk: &FailingSync, dir: &Path) {
         }
     }
     assert!(!disk.is_armed() && !refused.is_empty(), "the engine has stopped");
-    // It has been opened anew.
+    // The store has opened the engine anew.
     write(&*table, 9000).unwrap();
     acknowledged.push(9000);
     assert!(acknowledged.iter().all(|row| is_there(&*table, *row)));
@@ -150,7 +150,8 @@ fn a_run(disk: &FailingSync, dir: &Path) {
     assert!(failed.len() == 1 && failed[0].contains("/tables/"), "{failed:?}");
 }
 
-/// Where the journal cannot be cut either, nobody can say what the disk holds: the store halts.
+/// If the journal cannot be cut either, the content of the disk is unknown, and the store
+/// halts.
 fn every_file(disk: &FailingSync, dir: &Path) {
     let (store, table) = open(dir, Durability::Sync);
     let acknowledged: Vec<u64> = (0..20).collect();
@@ -180,7 +181,7 @@ fn child() {
     assert!(disk.calls().iter().any(|call| call.what == "failed"), "the disk was asked");
 }
 
-/// Runs a case in a process of its own; `None` where that is not possible.
+/// Runs a case in a separate process. Returns `None` where that is not possible.
 fn run(case: &str) -> Option<tempfile::TempDir> {
     let dir = tempfile::tempdir().unwrap();
     let disk = FailingSync::build(dir.path())?;

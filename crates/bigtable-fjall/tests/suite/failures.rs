@@ -1,4 +1,4 @@
-//! A disk that fails under the open store.
+//! Tests a disk that fails under an open store.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn nothing_is_answered_when_the_files_are_gone() {
         )
     };
     write(0).unwrap();
-    // New sorted runs cannot be written any more; the engine notices behind the callers' backs.
+    // New sorted runs cannot be written any more. The engine notices this in the background.
     std::fs::remove_dir_all(dir.path().join("engine")).unwrap();
     let begun = Instant::now();
     let error = (1..).find_map(|row| {

@@ -1,5 +1,5 @@
-//! A disk that becomes full under the open store: it refuses writes and nothing else, and writes
-//! again by itself when there is space.
+//! Tests a disk that fills up under an open store. The store refuses writes but not reads, and
+//! accepts writes again by itself when there is space.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::{PLAIN, options, schema, ts};
 
 const MIB: u64 = 1 << 20;
-/// Bytes of a value.
+/// The length of a value in bytes.
 const VALUE: u64 = 16 << 10;
 
-/// A small file system of its own, until it is dropped.
+/// A small file system, mounted until this is dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// `None`, and says so, where this user may not mount one.
+    /// Mounts the file system. Prints a note and returns `None` if this user may not mount.
     fn new(dir: &Path, mib: u64) -> Option<Self> {
         let options = format!("size={mib}m");
         let mut mount = Command::new("mount");
@@ -44,7 +44,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// The value of a row, different in each, that cannot be compressed.
+/// The value of a row. It differs for each row, and cannot be compressed.
 fn value(row: u64) -> Vec<u8> {
     let part = |part: u64| xxh3_64_with_seed(&part.to_le_bytes(), row).to_le_bytes();
     (0..VALUE / 8).flat_map(part).collect()
@@ -69,7 +69,7 @@ fn small(durability: Durability) -> Options {
     Options { write_buffer_bytes: MIB, upkeep_tables, ..options(durability) }
 }
 
-/// Writes until one is refused; returns how many were acknowledged, and the refusal.
+/// Writes rows from `from` on until a write is refused. Returns the refused row and the error.
 fn fill(table: &dyn Table, from: u64) -> (u64, Error) {
     let refused = (from..).find_map(|row| write(table, row).err().map(|error| (row, error)));
     refused.expect("a small disk becomes full")
@@ -108,7 +108,7 @@ fn a_full_disk_refuses_writes_and_nothing_else() {
             let Error::Full { free, wanted, .. } = error else { panic!("{error}") };
             assert!(rows > 100 && free > 2 * MIB && free < wanted, "{rows} {free} {wanted}");
             assert!(matches!((&mut changed).now_or_never(), Some(Condition::Full { .. })));
-            // It does not get over it, nor worse.
+            // Further writes change nothing: each is refused in the same way.
             for _ in 0..100 {
                 assert!(matches!(write(&*table, rows), Err(Error::Full { .. })));
             }
@@ -134,7 +134,7 @@ fn a_full_disk_refuses_writes_and_nothing_else() {
     }
 }
 
-/// Removals, the floor and what others depend on are written when growth is refused.
+/// Removals, the floor and the upkeep tables are written while growth is refused.
 fn upkeep_goes_on(store: &FjallStore, table: &dyn Table, leases: &dyn Table, rows: u64) -> u64 {
     let clear = Mutation::delete(PLAIN, "other", TimeRange::ALL);
     block_on(table.mutate_row(RowMutation::new("a lock").mutation(clear.clone())))
@@ -143,11 +143,11 @@ fn upkeep_goes_on(store: &FjallStore, table: &dyn Table, leases: &dyn Table, row
     let floor = ts(store.floor().as_u64() + 1);
     block_on(store.raise_floor(floor)).expect("the floor");
     assert_eq!(store.floor(), floor);
-    // What is large is no upkeep, whatever it says.
+    // A large request does not count as upkeep, even if it removes something.
     let large = cell(value(1).repeat(8));
     let both = RowMutation::new("both").mutation(clear).mutation(large);
     assert!(matches!(block_on(table.mutate_row(both)), Err(Error::Full { .. })));
-    // A merge may have ended meanwhile, and left space for some rows more.
+    // A merge may have ended meanwhile, and made space for some more rows.
     let (rows, _) = fill(table, rows);
     let another = block_on(store.open_table("another", &schema()));
     assert!(matches!(another, Err(Error::Full { .. })), "{another:?}");
@@ -165,7 +165,8 @@ impl Drop for Finally<'_> {
 const LIMITED_DIR: &str = "BIGTABLE_FJALL_LIMITED_DIR";
 const LIMITED_SYNC: &str = "BIGTABLE_FJALL_LIMITED_SYNC";
 
-/// What runs under a limit of the size of files; without the variable there is nothing to do.
+/// The part of the test that runs under a limit on file sizes. Without the variable it does
+/// nothing.
 #[test]
 fn limited_child() {
     let Some(dir) = std::env::var_os(LIMITED_DIR) else { return };
@@ -179,14 +180,14 @@ fn limited_child() {
         let limit = Rlimit { current, maximum: getrlimit(Resource::Fsize).maximum };
         setrlimit(Resource::Fsize, limit).unwrap();
     };
-    // The journal is below it, and about to be above.
+    // The journal is below the limit, and soon reaches it.
     limit(Some(2 * MIB));
     let (rows, error) = fill(&*table, 10);
     // The outcome is known: the request was not applied.
     assert!(matches!(&error, Error::Unavailable { .. }), "{error}");
     assert!((0..rows).all(|row| is_there(&*table, row).unwrap()));
     assert!(!is_there(&*table, rows).unwrap());
-    // A journal may not grow any more; another one may.
+    // The full journal may not grow, but a new journal may.
     (rows..rows + 20).for_each(|row| write(&*table, row).unwrap());
     limit(None);
     (rows + 20..rows + 40).for_each(|row| write(&*table, row).unwrap());
@@ -201,7 +202,7 @@ fn limited_child() {
 fn a_limit_of_the_size_of_files_is_survived() {
     for sync in [false, true] {
         let dir = tempfile::tempdir().unwrap();
-        // A program that does not ignore this signal is ended by it.
+        // The signal for a file that is too large ends a program that does not ignore it.
         let run = "trap '' XFSZ; exec \"$0\" --exact full::limited_child --nocapture";
         let mut child = Command::new("sh");
         child.arg("-c").arg(run).arg(std::env::current_exe().unwrap());

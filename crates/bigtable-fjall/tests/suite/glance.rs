@@ -1,4 +1,4 @@
-//! Glances while others write and collect: what is seen without waiting is what a read would see.
+//! Tests glances during writes and collection: each glance returns the same as a read.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -6,7 +6,7 @@ use bigtable::{Glance, Glanced, RowKey, RowMutation};
 
 use super::*;
 
-/// The newest version of a column on disk, guarded by one in memory.
+/// A glance at the newest version of a column on disk, guarded by a column in memory.
 fn at(row: &RowKey, s: u64) -> Glance<'_> {
     Glance { row, qualifier: b"q", family: &EACH[1], guard: &EACH[2], s: ts(s) }
 }
@@ -22,7 +22,7 @@ fn h35_a_glance_below_the_floor_is_refused() {
     assert!(matches!(table.glance(at(&row, 10)), Ok(Glanced::Newest(..))));
 }
 
-/// Looks at a commit timestamp as soon as it is issued, until told to stop.
+/// Glances at each commit timestamp as soon as it is issued, until `over` is set.
 fn look(table: &dyn Table, issued: &AtomicU64, over: &AtomicBool) {
     let row = "r".into();
     while !over.load(SeqCst) {
@@ -56,7 +56,8 @@ fn h27_a_glance_misses_no_commit() {
             let lock = RowMutation::new("r").mutation(set(&MEMORY, 2 * n, "lock"));
             block_on(table.mutate_row(lock)).unwrap();
             issued.store(2 * n + 1, SeqCst);
-            // The write takes the lock's place: whoever looks at its timestamp sees one of them.
+            // The write replaces the lock in one step, so a glance at its timestamp sees one
+            // of the two.
             let unlock = Mutation::delete(MEMORY, "q", TimeRange::at(ts(2 * n)));
             let write = set(&NEWEST, 2 * n + 1, "w");
             let commit = RowMutation::new("r").mutation(write).mutation(unlock);

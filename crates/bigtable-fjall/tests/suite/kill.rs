@@ -1,7 +1,8 @@
-//! Killed at a random moment: what was acknowledged is wholly there, and no mutation is half there.
+//! Tests kills at random moments: every acknowledged mutation survives as a whole, and no
+//! mutation survives in part.
 //!
-//! The test runs its own binary again as a child, which writes and says on its standard output what
-//! was acknowledged; the parent kills it, opens the store and compares.
+//! The test runs its own binary as a child, which writes, and prints each acknowledgement on
+//! its standard output. The parent kills the child, opens the store and compares.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -24,7 +25,7 @@ fn row(writer: u64, number: u64) -> String {
     format!("{writer}/{number:06}")
 }
 
-/// What the child does; without the variable there is nothing to do.
+/// The part of the test that runs in the child. Without the variable it does nothing.
 #[test]
 fn child() {
     let Some(dir) = std::env::var_os(DIR) else { return };
@@ -36,7 +37,7 @@ fn child() {
         for writer in 0..WRITERS {
             let (store, table, from) = (&store, &*table, done.get(&writer).copied().unwrap_or(0));
             scope.spawn(move || {
-                // A kill may have come between the write and the floor that follows it.
+                // A kill may have come between a write and the floor that follows it.
                 block_on(store.raise_floor(ts(from / 50 * 50))).unwrap();
                 for number in from + 1.. {
                     write(table, writer, number);
@@ -51,7 +52,8 @@ fn child() {
     });
 }
 
-/// A transaction as Percolator makes them: a lock beside the data, then a write for the lock.
+/// Writes like a Percolator transaction: a lock beside the data, then a write that replaces
+/// the lock.
 fn write(table: &dyn Table, writer: u64, number: u64) {
     let row = row(writer, number);
     let prewrite = ConditionalMutation {
@@ -78,7 +80,7 @@ fn write(table: &dyn Table, writer: u64, number: u64) {
     assert!(locked);
 }
 
-/// How far each writer has come, after checking that no row is half written.
+/// Returns the last number of each writer, after checking that no row is half written.
 fn progress(table: &dyn Table) -> BTreeMap<u64, u64> {
     let mut done: BTreeMap<u64, u64> = BTreeMap::new();
     for row in contents(table) {
@@ -93,7 +95,8 @@ fn progress(table: &dyn Table) -> BTreeMap<u64, u64> {
             assert_eq!(*last + 1, number, "writer {writer} skipped a row");
             *last = number;
         } else {
-            // Prewritten and no more: only the last row of a writer that was killed.
+            // The row is prewritten but not committed. Only the last row of a killed writer
+            // may be.
             let prewritten = [("memory", n), ("plain", n), ("spill", n)];
             assert_eq!(cells, prewritten, "row {key} is half written");
             let clear = ConditionalMutation {
@@ -109,7 +112,7 @@ fn progress(table: &dyn Table) -> BTreeMap<u64, u64> {
     done
 }
 
-/// Writer and number of a line that says what was acknowledged.
+/// Parses writer and number from a line that reports an acknowledgement.
 fn parse(line: &str) -> Option<(u64, u64)> {
     let (_, words) = line.split_once(ACKNOWLEDGED)?;
     let (writer, number) = words.trim_start().split_once(' ')?;
@@ -131,10 +134,11 @@ fn killed(sync: bool) {
             .spawn()
             .expect("the child starts");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-        // After so many acknowledgements; where exactly that finds the child is up to the machine.
+        // The child is killed after this many acknowledgements. Its exact position then
+        // depends on the machine.
         let mut until_kill = [40, 1, 97, 150][round as usize % 4];
         for line in lines.map_while(Result::ok) {
-            // The last line may have been cut short.
+            // The last line may be incomplete.
             let Some((writer, number)) = parse(&line) else { continue };
             let last = acknowledged.entry(writer).or_default();
             *last = number.max(*last);
@@ -149,7 +153,7 @@ fn killed(sync: bool) {
         let found = progress(&*table);
         for (writer, number) in &acknowledged {
             let found = found.get(writer).copied().unwrap_or(0);
-            // More may be there than was heard of.
+            // More may be found than the child had reported.
             assert!(found >= *number, "writer {writer}: {number} acknowledged, {found} found");
             assert!(store.floor() >= ts(number / 50 * 50), "the floor went back");
         }

@@ -1,4 +1,4 @@
-//! Tests of the store on disk, as one binary.
+//! Tests the store on disk, in one binary.
 
 mod conformance;
 mod contention;

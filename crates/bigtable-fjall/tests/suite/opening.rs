@@ -1,4 +1,4 @@
-//! What can be wrong with a directory, and what is said about it.
+//! Tests directories that cannot be opened, and the errors about them.
 
 use std::fs;
 
@@ -55,15 +55,15 @@ fn another_format_is_refused() {
     }
 }
 
-/// A measurement, for a release build and a machine with nothing else to do: `cargo test --release
-/// -p bigtable-fjall --test suite opening::a_quarter -- --ignored --nocapture`.
+/// Measures the time to open a store. It needs a release build and an idle machine: `cargo
+/// test --release -p bigtable-fjall --test suite opening::a_quarter -- --ignored --nocapture`.
 #[test]
 #[ignore = "writes 256 MiB, and measures time"]
 fn a_quarter_of_a_gigabyte_of_journals_is_opened_within_two_seconds() {
     const VALUE_BYTES: usize = 64 << 10;
     const JOURNAL_BYTES: u64 = 256 << 20;
     let dir = tempfile::tempdir().unwrap();
-    // Nothing is written out, so that all of it stays in journals.
+    // The engine writes no buffer out, so that everything stays in journals.
     let options = Options {
         durability: Durability::Buffered,
         write_buffer_bytes: 4 * JOURNAL_BYTES,
@@ -127,7 +127,7 @@ fn one_process_at_a_time() {
 
 #[test]
 fn an_interrupted_creation_is_begun_anew() {
-    // What is there at each moment of the creation, `FORMAT` always missing.
+    // The files at each moment of the creation; `FORMAT` is always missing.
     let whole = tempfile::tempdir().unwrap();
     drop(open(whole.path(), Durability::Buffered));
     for (step, keep) in [
@@ -172,7 +172,7 @@ fn an_interrupted_creation_is_begun_anew() {
 fn a_crash_after_the_creation_keeps_the_data() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path(), Durability::Buffered));
-    // The last step, removing this file, did not happen.
+    // The last step of the creation, the removal of this file, did not happen.
     fs::write(dir.path().join("CREATING"), "").unwrap();
     let store = FjallStore::open(dir.path(), Options::default()).unwrap();
     assert_eq!(block_on(store.table_names()).unwrap(), ["t"]);
@@ -208,7 +208,7 @@ fn permissions_are_reported() {
     let path = dir.path().join("locked");
     fs::create_dir(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o500)).unwrap();
-    // The superuser may write everywhere, so there is nothing to see for him.
+    // The superuser may write everywhere, so the test checks nothing for that user.
     if fs::write(path.join("probe"), "").is_err() {
         let (problem, remedy) = files_error(FjallStore::open(&path, Options::default()));
         assert!(remedy.contains("permission"), "{problem}: {remedy}");

@@ -1,6 +1,5 @@
-//! Columns of groups that keep the newest first, against a map: their versions lie in packs
-//! that are filled, moved, split and decoded, here with bounds so tight that it happens all the
-//! time.
+//! Compares columns in the layout `NewestFirst` with a map. Their versions lie in packs that
+//! are filled, moved, split and decoded. The bounds are so tight here that this happens often.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +17,15 @@ const TIMES: u64 = 40;
 #[derive(Debug, Clone)]
 enum Step {
     Mutate(usize, Vec<Change>),
-    /// Of a row, or of all: at most so many versions of each column above a time, and as many up to
-    /// it.
+    /// Reads one row, or all rows: at most this many versions of each column above a time, and
+    /// as many up to that time.
     Read(Option<usize>, u64, u32),
     Reopen,
 }
 
 #[derive(Debug, Clone)]
 enum Change {
-    /// A version newer than all others.
+    /// Adds a version newer than all others.
     Push(usize, usize),
     Set(usize, u64, usize),
     Delete(usize, u64, u64),
@@ -41,7 +40,7 @@ struct Model {
 }
 
 impl Model {
-    /// A value unlike all others, of at least this length.
+    /// A value that differs from all others, of at least this length.
     fn value(&mut self, length: usize) -> Bytes {
         self.values += 1;
         Bytes::from(format!("{}{}", self.values, "-".repeat(length)))
@@ -86,12 +85,12 @@ impl Model {
     }
 }
 
-/// A cell: the positions of row and qualifier, its time and value.
+/// A cell: the positions of its row and qualifier, its time and its value.
 type Found = (usize, usize, u64, Bytes);
 
 fn selection(above: u64, versions_max: u32) -> Selection {
     let (newer, older) = (TimeRange::above(ts(above)), TimeRange::up_to(ts(above)));
-    // The older part first: the order is the store's business.
+    // Select the older part first: the store must not depend on the order.
     Selection::default().family(NEWEST, older, versions_max).family(NEWEST, newer, versions_max)
 }
 
@@ -116,7 +115,7 @@ fn read(table: &dyn Table, only: Option<usize>, above: u64, versions_max: u32) -
     };
     let key = RowKey::from(ROWS[row]);
     let whole = found(&[block_on(table.read_row(&key, &select)).expect("the row is read")]);
-    // By its name, each column takes another way.
+    // A read by qualifier takes another path through the code for each column.
     let mut columns = Vec::new();
     for qualifier in QUALIFIERS {
         let mut select = select.clone();
@@ -145,7 +144,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         40 => (row(), vec(change, 1..6)).prop_map(|(row, changes)| Step::Mutate(row, changes)),
         30 => (of_row, at(), versions_max).prop_map(|(row, at, max)| Step::Read(row, at, max)),
-        // It takes long.
+        // Reopening is rare, because it takes long.
         1 => Just(Step::Reopen),
     ]
 }

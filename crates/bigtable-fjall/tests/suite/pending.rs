@@ -1,5 +1,5 @@
-//! Readers of rows whose commit in one step is in flight: its timestamp is issued, its batch is not
-//! published.
+//! Tests readers of rows whose one-step commit is in flight: its timestamp is issued, and its
+//! batch is not published.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,14 +13,14 @@ use futures::FutureExt;
 use super::*;
 use crate::power_cut::held::{Catch, Place, hold};
 
-/// The readers' snapshots have this timestamp: that of the commit.
+/// The commit timestamp. Readers in these tests use snapshots at this timestamp.
 const COMMIT: u64 = 9;
-/// The commit was begun at this one.
+/// The start timestamp of the commit.
 const START: u64 = 5;
-/// The rows that are committed; a row lies between each two of them.
+/// The committed rows. Between each two of them is another row.
 const ROWS: [&str; 3] = ["b", "d", "f"];
 
-/// Issues the timestamp, and waits there until it is told to go on.
+/// Issues the timestamp, then waits until the test lets it continue.
 #[derive(Debug)]
 struct Step {
     issued: Mutex<Sender<()>>,
@@ -45,7 +45,7 @@ fn request(at: Arc<dyn AtCommit>) -> CommitRows {
     CommitRows { rows, above: ts(START), bytes: 100, at }
 }
 
-/// A new store whose rows all hold an old version.
+/// A new store in which each row has an old version.
 fn open_old(dir: &Path) -> (FjallStore, Arc<dyn Table>) {
     let (store, table) = open(dir, Durability::Buffered);
     for row in ["a", "b", "c", "d", "e", "f", "g"] {
@@ -69,8 +69,8 @@ fn versions(rows: &[Row]) -> Vec<u64> {
     rows.iter().flat_map(|row| &row.cells).map(|cell| cell.timestamp.as_u64()).collect()
 }
 
-/// While the rows are pending: readers at the commit's timestamp wait for them, and others do not.
-/// The commit ends with `publish`, and then those who waited see it.
+/// While the rows are pending, checks that readers at the commit timestamp wait for them and
+/// that others do not. Then `publish` ends the commit, and the waiting readers see it.
 fn look(table: &dyn Table, publish: impl FnOnce()) {
     let ranges = [("a", "z"), ("b", "c"), ("c", "e"), ("e", "z")];
     let between = |(from, to): (&str, &str)| RowRange {
@@ -121,7 +121,8 @@ fn h08_h27_a_reader_at_an_issued_timestamp_waits_for_its_rows() {
     let ((issued, is_issued), (let_go, go_on)) = (channel(), channel());
     let at = Arc::new(Step { issued: Mutex::new(issued), go_on: Mutex::new(go_on) });
     std::thread::scope(|scope| {
-        // Dropped here if something is found, so that the committer does not wait for ever.
+        // Moved here, so that a failed assertion drops it and the committer does not wait
+        // forever.
         let let_go = let_go;
         let commit = scope.spawn(|| block_on(store.commit_rows(request(at))));
         is_issued.recv().unwrap();

@@ -1,10 +1,12 @@
-//! Power cuts: what a mutation's reply or a read has shown is in every image that a cut can leave.
+//! Tests power cuts: a result that a reply or a read has shown is in every image that a cut
+//! can leave.
 //!
-//! The engine's journal only grows, and a reply comes after it was synced. So the durable image is
-//! told from outside: the directory as it lies there, and of the journal what was in it when the
-//! reply came. Images are made of it by cutting the journal at every byte, by zeroes or garbage
-//! behind the cut, and by sectors that are missing from the last record. The journal's file is
-//! allocated ahead: where its data ends is looked for, not taken from the file's length.
+//! The engine's journal only grows, and a reply follows its sync. So the test can observe the
+//! durable image from outside. It consists of the directory, and of the part of the journal
+//! that existed when the reply came. The test derives images from it. It cuts the journal at
+//! every byte, puts zeroes or garbage behind the cut, or removes sectors from the last record.
+//! The journal's file is allocated ahead, so the end of its data is searched for, not taken
+//! from the file's length.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -30,7 +32,7 @@ use image::{Image, Tail, journal_end};
 
 const SECTOR: usize = 4096;
 
-/// What replies have shown, and how long the journal was then.
+/// The state shown by replies, and the length of the journal at that time.
 #[derive(Debug, Clone)]
 struct Shown {
     end: usize,
@@ -50,7 +52,7 @@ fn delete(family: &bigtable::Family, time: TimeRange) -> Mutation {
     Mutation::delete(family.clone(), "q", time)
 }
 
-/// Text that the engine cannot make shorter.
+/// Text that the engine cannot compress.
 fn incompressible(length: usize) -> String {
     let mut state = 1u32;
     let next = |_| {
@@ -60,15 +62,15 @@ fn incompressible(length: usize) -> String {
     (0..length).map(next).collect()
 }
 
-/// One request of each kind, each of which must be there wholly or not at all. The last of a round
-/// is as long as several sectors.
+/// Makes one request of each kind. Each must survive wholly or not at all. The last request of
+/// a round is as long as several sectors.
 fn step(store: &FjallStore, table: &dyn Table, number: u64) {
     let now = number + 10;
     let mutate = |request| block_on(table.check_and_mutate_row(request)).unwrap();
     let all = |value: &str| EACH.iter().map(|f| set(f, now, value)).collect();
     match number % 8 {
         0 => assert!(!mutate(request("a", all("everywhere")))),
-        // The version before it moves to the history.
+        // The previous version moves to the history.
         1 => {
             assert!(!mutate(request(
                 "a",
@@ -94,7 +96,7 @@ fn step(store: &FjallStore, table: &dyn Table, number: u64) {
             let replies = block_on(table.check_and_mutate_rows(rows.to_vec()));
             replies.into_iter().for_each(|reply| assert!(!reply.unwrap()));
         }
-        // The history gives back what it holds.
+        // A pack of the history moves back under the column's own key.
         5 => {
             let gone = EACH.iter().map(|f| delete(f, TimeRange::since(ts(now - 1))));
             assert!(!mutate(request("a", gone.collect())));
@@ -107,10 +109,11 @@ fn step(store: &FjallStore, table: &dyn Table, number: u64) {
     }
 }
 
-/// Does `steps` on a store and says what was shown after each. The image is of the moment before
-/// them, while the store is open, with the journal of the moment after: had one of them been
-/// written out as part of a sorted run, its record in the journal would be older than that, and
-/// could not be cut.
+/// Runs `steps` on a store, and records the state shown after each.
+///
+/// The image is that of the moment before the steps, with the journal of the moment after
+/// them. The store is open meanwhile. If a step had been written out into a sorted run, its
+/// record in the journal would already be durable and could not be cut.
 fn shown_by(
     dir: &Path,
     store: &FjallStore,
@@ -127,7 +130,8 @@ fn shown_by(
     (image.with_journal_of(dir), shown)
 }
 
-/// Opens an image and checks it against what was shown before the cut, and what was under way.
+/// Opens an image and checks it against the state shown before the cut, and the request in
+/// flight.
 fn check(image: &Image, tail: Tail, shown: &[Shown], again: bool) {
     let durable =
         shown.iter().rfind(|shown| shown.end <= tail.cut()).expect("the first is durable");
@@ -169,8 +173,8 @@ fn check_all(image: &Image, tails: &[Tail], shown: &[Shown]) {
     });
 }
 
-/// Where the records are cut: each of the last short ones at every so many bytes, the others less
-/// often.
+/// The positions of cuts: within the last short records every `every` bytes, and within the
+/// others less often.
 fn cuts(shown: &[Shown], every: usize) -> Vec<usize> {
     let mut cuts = Vec::new();
     for (left, pair) in shown.windows(2).rev().enumerate() {
@@ -188,7 +192,7 @@ fn cuts(shown: &[Shown], every: usize) -> Vec<usize> {
     cuts
 }
 
-/// A store with a round of steps behind it, reopened `times`, and another round to be cut.
+/// A store with one round of steps, reopened `times` times, and another round to be cut.
 fn round(times: u64, steps: u64) -> (Image, Vec<Shown>) {
     let dir = tempfile::tempdir().unwrap();
     for time in 0..times {
@@ -208,7 +212,7 @@ fn a_cut_at_every_byte() {
 
 #[test]
 fn zeroes_or_garbage_behind_the_cut() {
-    // The first journal is allocated ahead, a reopened one ends with its data.
+    // The first journal is allocated ahead; a journal of a reopened store ends with its data.
     for times in [0, 1] {
         let (image, shown) = round(times, 8);
         let tails: Vec<_> = cuts(&shown, 11)
@@ -279,10 +283,10 @@ fn cuts_after_a_new_journal_was_begun() {
     check_all(&image, &tails, &shown);
 }
 
-/// What a reader saw, and the journal's end right after it.
+/// The journal's end right after a read, and the rows that the read returned.
 type Seen = (usize, BTreeMap<RowKey, Row>);
 
-/// Reads and scans until told to stop, and keeps some of what it saw.
+/// Reads and scans until `stop` is set, and keeps some of the results.
 fn read_on(dir: &Path, table: &dyn Table, stop: &AtomicBool, seen: &Mutex<Vec<Seen>>) {
     for turn in 0.. {
         if stop.load(Ordering::Relaxed) {
@@ -342,15 +346,16 @@ fn readers_see_nothing_that_a_cut_takes_back() {
     }
 }
 
-/// A store that is written to without syncs; what was in it after each batch, and where the journal
-/// ended.
+/// A store that is written without syncs. Also returns its content, and the journal's end,
+/// after each batch.
 fn unsynced_rounds() -> (Image, Vec<Shown>) {
     let dir = image::directory();
     let (store, table) = open(dir.path(), Durability::Buffered);
     shown_by(dir.path(), &store, &*table, 0..16)
 }
 
-/// Opens the image after a restart of the machine, and says how many batches are there.
+/// Opens the image after a restart of the machine. Returns the number of batches that
+/// survived.
 fn open_after_restart(image: &Image, tail: Tail, shown: &[Shown]) -> usize {
     let dir = image::directory();
     image.write(dir.path(), tail);
@@ -371,7 +376,8 @@ fn a_buffered_store_opens_whatever_a_power_cut_leaves() {
     let (image, shown) = unsynced_rounds();
     let end = shown.last().unwrap().end;
     let mut kept = std::collections::BTreeSet::new();
-    // In each batch, with sound batches behind it: the step is shorter than a short batch.
+    // Put a hole into each batch, with sound batches behind it. The step is shorter than a
+    // short batch.
     let short = (shown[0].end..end).step_by(149).map(|from| (from, 512));
     let long = (shown[0].end..end).step_by(1999).map(|from| (from, 3 * SECTOR));
     for (from, length) in short.chain(long) {
@@ -403,7 +409,7 @@ fn a_store_is_marked_while_it_may_have_unsynced_batches() {
         drop((store, table));
         assert!(!marked(dir.path()), "{durability:?}: closed");
     }
-    // What is dropped in a synced store is dropped without syncs.
+    // In a store that syncs, dropping a table still writes its batches without a sync.
     let dir = image::directory();
     let (store, table) = open(dir.path(), Durability::Sync);
     step(&store, &*table, 0);

@@ -1,4 +1,4 @@
-//! What is there after the store was closed and opened again: everything.
+//! Tests that a store has all its content after it was closed and opened again.
 
 use bigtable::{Error, Layout, LocalityGroup, Mutation, OnFull, RowMutation, Store, TableSchema};
 use bigtable::{Table, TimeRange};
@@ -12,7 +12,7 @@ fn mutate(table: &dyn Table, row: u64, mutations: Vec<Mutation>) {
     block_on(table.mutate_row(request)).expect("the mutation is accepted");
 }
 
-/// Adds, replaces and deletes, in every family, differently in each round.
+/// Adds, replaces and deletes in every family, differently in each round.
 fn churn(table: &dyn Table, round: u64) {
     for row in 0..60 {
         for (index, f) in EACH.iter().enumerate() {
@@ -68,7 +68,7 @@ fn in_memory_groups_are_rebuilt() {
     let rows = contents(&*table);
     assert_eq!(rows.len(), 50);
     assert!(rows.iter().all(|row| row.cells.len() == 2), "{rows:?}");
-    // 50 cells in a group that keeps 20 in memory.
+    // The group has 50 cells and keeps 20 in memory, so the pressure is 2.5.
     assert!((store.pressure() - 2.5).abs() < 1e-9, "{}", store.pressure());
     for row in 50..100 {
         let delete = Mutation::delete(SPILL, "q", TimeRange::ALL);
@@ -118,7 +118,8 @@ fn many_runs_on_disk() {
         block_on(store.open_table("t", &crate::schema())).unwrap()
     };
     let table = opened();
-    // Enough that cells are written out as sorted runs, compacted, and large values moved.
+    // Write enough that cells are written out as sorted runs and compacted, and that large
+    // values move.
     for round in 1..=8 {
         for row in 0..60 {
             let large = "x".repeat(6000 + row as usize);
@@ -152,7 +153,7 @@ fn a_store_is_closed_under_its_handles_while_others_write() {
                 let cell = set(&EACH[0], 1000 * round + n % 1000, "x");
                 let request = RowMutation::new(format!("{round}-{writer}-{n}")).mutation(cell);
                 match block_on(table.mutate_row(request)) {
-                    // Nobody listens any more after a while.
+                    // The receiver is dropped after a while; that is no failure.
                     Ok(()) => drop(began.send(())),
                     Err(error) => {
                         assert!(error.to_string().contains("was closed"), "{error}");

@@ -1,4 +1,5 @@
-//! Repair: what can be saved of a damaged store is saved, and the rest is named before.
+//! Tests repairs: everything that can be saved of a damaged store is saved, and the losses are
+//! reported beforehand.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -12,7 +13,8 @@ use futures::executor::block_on;
 use crate::damage::{Files, Harm, TABLES, Tables, directory, files_of, noise, read, store, write};
 use crate::{NEWEST, PLAIN, files_error, options, schema, set, ts};
 
-/// How many rows of the acknowledged ones are there as they were.
+/// The number of acknowledged rows that are unchanged, and the number of all acknowledged
+/// rows.
 fn saved_rows(found: &Tables, acknowledged: &Tables) -> (usize, usize) {
     let of = |tables: &Tables| tables.values().map(Vec::len).sum::<usize>();
     let kept = acknowledged.iter().map(|(name, rows)| {
@@ -32,7 +34,7 @@ fn what_can_be_saved_is_saved_and_the_rest_is_named() {
     };
     let journal = pick("engine/0.jnl");
     let middle = journal.1.len() / 2;
-    // A file of each kind, and how many rows may be lost with it.
+    // For one file of each kind: a damage, and the most rows that may be lost with it.
     for ((name, data), harm, lost_max) in [
         (journal.clone(), Harm::Flip(middle, 0x55), 1),
         (journal.clone(), Harm::Cut(middle), 20),
@@ -49,8 +51,8 @@ fn what_can_be_saved_is_saved_and_the_rest_is_named() {
     }
 }
 
-/// Damages a store, repairs it, and checks that the result is a store like any other. Returns what
-/// the repair says before it writes, and what the new store holds.
+/// Damages a store, repairs it, and checks that the result is an ordinary store. Returns the
+/// report before writing, and the content of the new store.
 fn repaired(what: &str, files: &Files, harm: impl FnOnce(&Path)) -> (String, Tables) {
     let (dir, to) = (directory(), directory());
     write(dir.path(), files);
@@ -73,7 +75,7 @@ fn repaired(what: &str, files: &Files, harm: impl FnOnce(&Path)) -> (String, Tab
     (said, found)
 }
 
-/// Applies a harm to every file of a keyspace whose name begins with one of these.
+/// Applies a damage to every file of a keyspace whose name begins with one of these.
 fn each(dir: &Path, keyspace: u64, begins: &[&str], harm: &Harm) {
     let keyspace = format!("engine/keyspaces/{keyspace}");
     for entry in fs::read_dir(dir.join(&keyspace)).unwrap() {
@@ -129,7 +131,7 @@ fn a_lost_manifest_is_made_anew_from_the_files() {
             assert!(found == tables, "{what}");
         }
     }
-    // A keyspace that is gone as a whole still has what the journals hold of it.
+    // A completely lost keyspace still has its cells in the journals.
     for keyspace in &keyspaces {
         let lost = format!("engine/keyspaces/{keyspace}");
         let (said, found) =
@@ -138,14 +140,15 @@ fn a_lost_manifest_is_made_anew_from_the_files() {
         let (saved, _) = saved_rows(&found, &tables);
         assert!(*keyspace != 1 || saved > 0, "{lost}: {saved} rows");
     }
-    // All of them, and the list.
+    // Remove all manifests, and the list of keyspaces.
     let (_, found) = repaired("all", &files, |dir| {
         [0].iter().chain(&keyspaces).for_each(|number| each(dir, *number, &["v"], &Harm::Remove));
     });
     assert!(found == tables);
 }
 
-/// Files of many ages that overlap: whichever order they are found in, the last write counts.
+/// The files are of different ages and overlap. In whichever order they are found, the last
+/// write wins.
 #[test]
 fn cells_that_were_overwritten_and_removed_stay_so_without_a_manifest() {
     let dir = directory();
@@ -190,12 +193,12 @@ fn a_file_that_cannot_be_read_is_named_when_its_manifest_is_made_anew() {
     assert!(saved < all, "{said}");
 }
 
-/// Without the catalog nobody knows what the tables were; an empty store is no repaired one.
+/// Without the catalog, the tables are unknown. An empty store would be no repair.
 #[test]
 fn a_store_whose_catalog_is_lost_is_not_repaired_to_an_empty_one() {
     let (mut files, _) = store(Durability::Sync, false);
     files.retain(|name, _| !name.starts_with("engine/keyspaces/1"));
-    // Its entries are in a journal, too.
+    // Some entries of the catalog are also in a journal.
     let journals = files.iter_mut().filter(|(name, _)| name.ends_with("0.jnl"));
     journals.for_each(|(_, data)| data.clear());
     let (dir, to) = (directory(), directory());

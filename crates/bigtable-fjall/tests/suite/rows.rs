@@ -1,4 +1,5 @@
-//! Several rows in one step: who waits while it is under way, and who closes the store.
+//! Tests one-step commits of several rows in flight: their waiting readers, and the thread
+//! that closes the store.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,7 +23,7 @@ fn ts(number: u64) -> Timestamp {
     Timestamp::new(number).unwrap()
 }
 
-/// Writes at 7, once it is let go; keeps a handle of the store meanwhile.
+/// Writes at timestamp 7 when it is released. Keeps a handle of the store meanwhile.
 #[derive(Debug)]
 struct Held {
     gates: Option<(Sender<()>, Mutex<Receiver<()>>)>,
@@ -34,7 +35,7 @@ impl AtCommit for Held {
         Some(ts(7))
     }
 
-    /// The timestamp is taken, and nothing is written yet.
+    /// At this point the timestamp is taken, and nothing is written yet.
     fn mutations(&self, _: usize, commit_ts: Timestamp) -> Vec<Mutation> {
         if let Some((reached, release)) = &self.gates {
             reached.send(()).unwrap();
@@ -44,13 +45,13 @@ impl AtCommit for Held {
     }
 }
 
-/// One row, at a timestamp above 5.
+/// A change of one row, at a timestamp above 5.
 fn request(row: &str, at: Held) -> CommitRows {
     let row = CommitRow { table: "t".into(), row: row.into(), predicate: Vec::new() };
     CommitRows { rows: vec![row], above: ts(5), bytes: 0, at: Arc::new(at) }
 }
 
-/// Commits row `b` on a thread of its own, and does `meanwhile` while its timestamp is taken.
+/// Commits row `b` on another thread, and runs `meanwhile` while its timestamp is taken.
 fn while_held<T>(store: Arc<FjallStore>, meanwhile: impl FnOnce() -> T) -> T {
     let ((reached, is_reached), (let_go, release)) = (channel(), channel());
     let at = Held { gates: Some((reached, Mutex::new(release))), _handle: None };
@@ -72,7 +73,7 @@ fn poll_once<T>(future: &mut BoxFuture<'_, T>) -> Poll<T> {
     future.as_mut().poll(&mut Context::from_waker(&waker))
 }
 
-/// The versions that a read of rows `a` to `c` finds, by row and by scan.
+/// The versions that a read of rows `a` to `c` finds, by row or by scan.
 fn read<'a>(
     table: &'a dyn Table,
     row: &'static str,
@@ -136,12 +137,13 @@ fn a_request_whose_caller_has_gone_may_be_the_last_to_hold_the_store() {
     let store = Arc::new(store);
     while_held(store.clone(), || {
         let at = Held { gates: None, _handle: Some(table.clone()) };
-        // Polled once, and given up.
+        // Polled once, and dropped.
         let given_up = pin!(store.commit_rows(request("c", at))).now_or_never();
         assert!(given_up.is_none(), "it waits behind the other");
         drop((store, table));
     });
-    // Whoever was last has closed it, on whatever thread; until then the directory is in use.
+    // The last holder closes the store, on whichever thread it is. Until then the directory is
+    // in use.
     let since = Instant::now();
     let (_store, table) = loop {
         match FjallStore::open(dir.path(), crate::options(Durability::Buffered)) {

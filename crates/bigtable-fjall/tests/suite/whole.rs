@@ -1,5 +1,5 @@
-//! Readers see all of a mutation or nothing, and never go back, while others write and the engine
-//! flushes and merges on threads of its own.
+//! Tests that readers see all of a mutation or nothing, and never an older state than before.
+//! Meanwhile others write, and the engine flushes and merges on its own threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ const WRITES: u64 = 3000;
 const COLUMNS: [(Family, &str); 5] =
     [(NEWEST, "a"), (NEWEST, "z"), (MEMORY, "m"), (PLAIN, "b"), (NEWEST, "n")];
 
-/// The newest version of each column, one by one.
+/// The newest version of each column, selected one by one.
 fn newest() -> Selection {
     let column = |select: Selection, (family, qualifier): &(Family, &'static str)| {
         select.column(family.clone(), *qualifier, TimeRange::ALL, 1)
@@ -29,16 +29,16 @@ fn write(table: &dyn Table, row: usize, number: u64) {
     block_on(table.mutate_row(request)).expect("the store takes a mutation");
 }
 
-/// What the readers and the writer of a run share.
+/// The state that the readers and the writer of a run share.
 #[derive(Default)]
 struct Run {
     over: AtomicBool,
-    /// The last mutation of each row that was acknowledged.
+    /// The last acknowledged mutation of each row.
     acknowledged: [AtomicU64; ROWS],
     read: AtomicU64,
 }
 
-/// Ends the readers, however the writer ends.
+/// Stops the readers, however the writer ends.
 struct Ends<'a>(&'a Run);
 
 impl Drop for Ends<'_> {
@@ -57,7 +57,7 @@ impl Run {
             let acknowledged = self.acknowledged[row].load(Ordering::SeqCst);
             let read = block_on(table.read_row(&format!("{row}").into(), &newest()));
             let read = read.expect("the store answers a read");
-            // In-memory cells may be of an earlier moment than the others, as locks have to be.
+            // In-memory cells may be older than the others, as locks are allowed to be.
             let of = |c: &bigtable::Cell| (c.family != MEMORY).then(|| c.timestamp.as_u64());
             let times: Vec<u64> = read.cells.iter().filter_map(of).collect();
             let memory = read.cells.iter().find(|cell| cell.family == MEMORY);
@@ -89,7 +89,7 @@ impl Run {
     fn write(&self, table: &dyn Table) {
         let _ends = Ends(self);
         let mut number = 0;
-        // As long as it takes the readers to have read something.
+        // Write until the readers have read something.
         while number < WRITES || self.read.load(Ordering::SeqCst) == 0 {
             number += 1;
             let row = (number % ROWS as u64) as usize;
@@ -116,11 +116,11 @@ fn write_and_read(options: Options, readers: usize, rest: u32) {
 
 #[test]
 fn readers_see_whole_mutations_in_order_whatever_is_flushed() {
-    // Nothing is remembered, or so little that it is forgotten all the time, or everything.
+    // The cache is off, or so small that it always evicts, or large enough for everything.
     for recent_bytes in [0, 16 << 10, 1 << 20] {
         let options = Options { recent_bytes, ..options(Durability::Buffered) };
         write_and_read(options.clone(), 3, 0);
-        // So rarely that no snapshot is kept for them.
+        // With reads this rare, the committer opens no snapshots beforehand.
         write_and_read(options, 1, 1_000_000);
     }
 }

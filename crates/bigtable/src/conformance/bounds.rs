@@ -1,4 +1,4 @@
-//! Bounds of in-memory locality groups: refusing, spilling, pressure.
+//! Tests the bounds of in-memory locality groups: refusing, spilling, and pressure.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::{
     OnFull, PageLimit, Result, RowMutation, RowRange, Store, Table, TableSchema, TimeRange,
 };
 
-/// The bounded family of these tables; [`PLAIN`] is beside it.
+/// The bounded family of these tables. [`PLAIN`] is the other family.
 const BOUNDED: Family = Family::from_static("bounded");
 const CELLS_MAX: usize = 10;
 
@@ -106,7 +106,7 @@ pub(super) async fn refusing_a_whole_request(store: &dyn Store) {
     got.into_iter().for_each(|got| overloaded("the same, in a batch", got));
     let got = read(table, b"0", &everything_bounded()).await;
     assert_eq!(shown_fully(&got), ["bounded:q@1=v"], "nothing of a refused request is applied");
-    // What counts is what the request leaves, not what it passes through.
+    // The cells at the end of the request count, not those during it.
     let moved = vec![delete(&BOUNDED, b"q", TimeRange::ALL), set(&BOUNDED, b"new", 1, "v")];
     ok("deleting one cell and adding one", try_mutate(table, "0", moved).await);
     let undone = vec![set(&BOUNDED, b"x", 1, "v"), delete(&BOUNDED, b"x", TimeRange::ALL)];
@@ -134,7 +134,7 @@ pub(super) async fn refusing_over_all_tables(store: &dyn Store) {
 pub(super) async fn spilling(store: &dyn Store) {
     let table = &*spilling_table(store, "bounds_spill").await;
     for n in 0..5 * CELLS_MAX {
-        // From both ends, so that what is in memory and what is not lie between each other.
+        // Write from both ends, so that cells in memory and spilled cells alternate.
         let n = if n % 2 == 0 { n } else { 100 - n };
         let mutations = vec![set(&BOUNDED, b"q", 1, "v"), set(&BOUNDED, b"q", 2, "w")];
         ok("adding beyond the bound", try_mutate(table, &format!("{n:03}"), mutations).await);
@@ -167,7 +167,8 @@ pub(super) async fn spilling(store: &dyn Store) {
 pub(super) async fn spilled_drains(store: &dyn Store) {
     let table = &*spilling_table(store, "bounds_drain").await;
     let count = 8 * CELLS_MAX;
-    // Drained from the front, from the back, and by deleting what was there first or last.
+    // Drain from the front and from the back, in the order of insertion and in the opposite
+    // order.
     for round in 0..4 {
         let row = |n: usize| format!("{:03}", if round % 2 == 0 { n } else { count - n });
         for n in 0..count {

@@ -1,4 +1,4 @@
-//! Conditional mutations: what a predicate sees, and what is applied.
+//! Tests conditional mutations: which cells a predicate sees, and which changes are applied.
 
 use super::fixture::*;
 use crate::{ConditionalMutation, Error, Family, Probe, Store, TimeRange};
@@ -24,7 +24,7 @@ pub(super) async fn any_probe(store: &dyn Store) {
             "{f}: a probe found another row's cell"
         );
     }
-    // Probes of one predicate may be of different families.
+    // Probes of one predicate may name different families.
     mutate(table, b"mixed", [set(&NEWEST, b"q", 5, "v")]).await;
     for f in &EACH {
         let predicate = vec![probe(f, b"q", TimeRange::ALL), probe(&MEMORY, b"x", TimeRange::ALL)];
@@ -69,7 +69,7 @@ pub(super) async fn probed_families(store: &dyn Store) {
     let table = &*table(store, "cond_families").await;
     let any = |f: &Family, time| vec![Probe::family(f.clone(), time)];
     for f in &EACH {
-        // Neighbours in the order of keys: no cell of theirs counts.
+        // Add neighbours in the order of keys; none of their cells counts.
         for other in EACH.iter().filter(|other| *other != f) {
             mutate(table, b"r", [set(other, b"q", 5, "v")]).await;
         }
@@ -110,7 +110,7 @@ pub(super) async fn probed_families(store: &dyn Store) {
 pub(super) async fn value_prefixes(store: &dyn Store) {
     let table = &*table(store, "cond_values").await;
     for f in &EACH {
-        // The protocol's own use: a write record at c begins with s.
+        // Percolator's own use: a write record at c begins with s.
         for (c, s) in [(10, 7_u64), (20, 12), (30, 25)] {
             let value = [&s.to_be_bytes()[..], b"short value"].concat();
             let value = crate::Bytes::from(value);
@@ -151,7 +151,7 @@ pub(super) async fn value_prefixes(store: &dyn Store) {
 pub(super) async fn both_branches(store: &dyn Store) {
     let table = &*table(store, "cond_both").await;
     for f in &EACH {
-        // Prewrite: a lock unless there is one, in one request with the data.
+        // Prewrite: in one request, a lock unless there is one, and the data.
         let lock = |at, owner: &str| {
             decide(
                 table,
@@ -168,7 +168,7 @@ pub(super) async fn both_branches(store: &dyn Store) {
         assert_eq!(shown(&got), ["lock@5=first"], "{f}: only the first lock");
         let got = read(table, b"r", &column(&PLAIN, b"data", TimeRange::ALL, 9)).await;
         assert_eq!(shown(&got), ["data@5=first"], "{f}: only the first writer's data");
-        // Commit: a write record and no lock, if the lock is there.
+        // Commit: if the lock exists, write a write record and remove the lock.
         let commit = || {
             decide(
                 table,
@@ -201,7 +201,7 @@ pub(super) async fn both_branches(store: &dyn Store) {
 pub(super) async fn repeated(store: &dyn Store) {
     let table = &*table(store, "cond_repeat").await;
     for f in &EACH {
-        // Each request sees what the one before has left.
+        // Each request sees the effect of the previous one.
         for n in 0..50 {
             let held = decide(
                 table,
@@ -233,14 +233,14 @@ pub(super) async fn batches(store: &dyn Store) {
         let got: Vec<_> = got.into_iter().map(|r| r.map_err(|e| e.to_string().len() > 1)).collect();
         let want = [Ok(false), Ok(true), Err(true), Ok(false), Ok(false)];
         assert_eq!(got, want, "{f}: results in the order of the requests, each its own");
-        // Several for one row: in whatever order, one wins.
+        // Several requests for one row: exactly one wins, in any order.
         let requests: Vec<_> = (1..=5).map(|at| lock("e", at)).collect();
         let got = table.check_and_mutate_rows(requests).await;
         let won = got.iter().filter(|result| matches!(result, Ok(false))).count();
         assert_eq!((got.len(), won), (5, 1), "{f}: five locks on one row in one batch: {got:?}");
         let locks = read(table, format!("{f}e").as_bytes(), &family(f, TimeRange::ALL, 9)).await;
         assert_eq!(locks.cells.len(), 1, "{f}: locks left: {:?}", shown(&locks));
-        // More than one group of any store.
+        // More requests than one group of any store can hold.
         let requests: Vec<_> = (0..3000).map(|n| lock(&format!("many{}", n % 1500), n)).collect();
         let got = table.check_and_mutate_rows(requests).await;
         let won = got.iter().filter(|result| matches!(result, Ok(false))).count();

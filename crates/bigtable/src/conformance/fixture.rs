@@ -1,4 +1,5 @@
-//! What the cases share: tables with a family of each layout, and short ways to ask.
+//! Provides shared helpers for the cases: tables with a family of each layout, and short forms
+//! of requests.
 
 use std::sync::Arc;
 
@@ -8,25 +9,25 @@ use crate::{Bytes, ConditionalMutation, Error, Family, FamilySchema, Layout, Loc
 use crate::{Mutation, OnFull, Page, PageLimit, Probe, Result, Row, RowKey, RowMutation, RowRange};
 use crate::{Selection, Store, Table, TableSchema, TimeRange, Timestamp};
 
-/// On disk, all versions together.
+/// On disk, with the layout `Versions`.
 pub(super) const PLAIN: Family = Family::from_static("plain");
 /// A second family in the locality group of [`PLAIN`].
 pub(super) const PLAIN_TOO: Family = Family::from_static("plain-too");
-/// On disk, the newest version first.
+/// On disk, with the layout `NewestFirst`.
 pub(super) const NEWEST: Family = Family::from_static("newest");
 /// In memory, with a bound that no case reaches by accident.
 pub(super) const MEMORY: Family = Family::from_static("memory");
 /// In memory, with a bound that every case exceeds.
 pub(super) const SPILL: Family = Family::from_static("spill");
 
-/// A family of each layout: what a layout must not change is tried on all of them.
+/// A family of each layout, to test that the layout does not change results.
 pub(super) static EACH: [Family; 4] = [PLAIN, NEWEST, MEMORY, SPILL];
 
 /// The bound of [`SPILL`].
 pub(super) const SPILL_CELLS_MAX: usize = 3;
 
-/// The schema of the tables of one case. Each case has its groups to itself, because bounds hold
-/// over all tables of the store.
+/// The schema of one case's tables. Each case has its own groups, because bounds apply to all
+/// tables of the store.
 pub(super) fn schema(case: &str) -> TableSchema {
     let group = |suffix: &str, families: &[Family], layout| LocalityGroup {
         name: format!("{case}_{suffix}"),
@@ -59,7 +60,7 @@ pub(super) fn ok<T>(what: &str, result: Result<T>) -> T {
     }
 }
 
-/// The request must have been refused as invalid.
+/// Checks that the request was refused as invalid.
 #[track_caller]
 pub(super) fn invalid<T: std::fmt::Debug>(what: &str, result: Result<T>) {
     match result {
@@ -89,7 +90,7 @@ pub(super) fn probe(family: &Family, qualifier: &[u8], time: TimeRange) -> Probe
     Probe::new(family.clone(), Bytes::copy_from_slice(qualifier), time)
 }
 
-/// Mutates a row; it must not be refused.
+/// Mutates a row. The store must accept it.
 pub(super) fn mutate<'a>(
     table: &'a dyn Table,
     row: &[u8],
@@ -100,7 +101,7 @@ pub(super) fn mutate<'a>(
     Box::pin(async move { ok("mutating a row", table.mutate_row(request).await) })
 }
 
-/// Mutates a row conditionally; it must not be refused.
+/// Mutates a row conditionally. The store must accept it.
 pub(super) async fn decide(
     table: &dyn Table,
     row: &[u8],
@@ -138,27 +139,27 @@ pub(super) fn family(family: &Family, time: TimeRange, max: u32) -> Selection {
     Selection::default().family(family.clone(), time, max)
 }
 
-/// Everything in the families of [`EACH`], and in [`PLAIN_TOO`].
+/// All cells in the families of [`EACH`], and in [`PLAIN_TOO`].
 pub(super) fn everything() -> Selection {
     EACH.iter().chain([&PLAIN_TOO]).fold(Selection::default(), |select, family| {
         select.family(family.clone(), TimeRange::ALL, u32::MAX)
     })
 }
 
-/// The cells of a row in short: "qualifier@time=value", in the order they were returned in.
+/// The cells of a row as "qualifier@time=value", in the order in which they were returned.
 pub(super) fn shown(row: &Row) -> Vec<String> {
     let show = |bytes: &Bytes| RowKey::from(bytes.clone()).to_string();
     let cells = row.cells.iter();
     cells.map(|c| format!("{}@{}={}", show(&c.qualifier), c.timestamp, show(&c.value))).collect()
 }
 
-/// As [`shown`], with families.
+/// Like [`shown`], with families.
 pub(super) fn shown_fully(row: &Row) -> Vec<String> {
     let cells = row.cells.iter().zip(shown(row));
     cells.map(|(cell, shown)| format!("{}:{shown}", cell.family)).collect()
 }
 
-/// More pages than this and a scan does not end.
+/// A scan with more pages than this is taken to be endless.
 const PAGES_MAX: usize = 10_000;
 
 /// All rows of a range, page by page.
@@ -200,8 +201,8 @@ pub(super) fn keys(rows: &[Row]) -> Vec<String> {
     rows.iter().map(|row| row.key.to_string()).collect()
 }
 
-/// A small generator of random numbers (splitmix64): the suite brings its own, so that a seed means
-/// the same everywhere.
+/// A small generator of pseudo-random numbers (splitmix64). The suite has its own, so that a
+/// seed gives the same numbers everywhere.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {

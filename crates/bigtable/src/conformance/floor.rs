@@ -1,4 +1,4 @@
-//! The floor: below it, reads and conditional mutations are refused if they ask to be.
+//! Tests the floor: reads and conditional mutations with an `above` below it are refused.
 
 use super::fixture::*;
 use crate::Timestamp;
@@ -15,7 +15,7 @@ fn too_old<T: std::fmt::Debug>(what: &str, asked: Timestamp, floor: Timestamp, g
 
 pub(super) async fn refuses_what_is_older(store: &dyn Store) {
     let table = &*table(store, "floor_old").await;
-    // Other cases may have raised the floor of this store.
+    // Another case may have raised the floor of this store.
     let base = store.floor().as_u64();
     let floor = ts(base + 10);
     ok("raising the floor", store.raise_floor(floor).await);
@@ -76,7 +76,7 @@ pub(super) async fn refuses_glances(store: &dyn Store) {
         let glance = |s| table.glance(Glance { row: &row, qualifier, family, guard, s });
         for below in [base, base + 9].map(ts) {
             match glance(below) {
-                // A store that shows nothing has to be asked.
+                // `Nothing` is allowed, because the caller then reads the row.
                 Ok(Glanced::Nothing) => {}
                 got => too_old("glance", below, floor, got),
             }
@@ -104,7 +104,8 @@ pub(super) async fn not_asked_for(store: &dyn Store) {
     let floor = ts(store.floor().as_u64() + 100);
     ok("raising the floor", store.raise_floor(floor).await);
     for f in &EACH {
-        // Commits of secondaries and rollbacks are never fenced, nor is a look at old versions.
+        // Commits of secondaries, rollbacks and reads of old versions have no `above`, so the
+        // floor does not refuse them.
         mutate(table, b"r", [set(f, b"q", 1, "v")]).await;
         let held = decide(table, b"r", vec![probe(f, b"q", TimeRange::ALL)], vec![], vec![]).await;
         assert!(held, "{f}: a conditional mutation without `above`");

@@ -1,4 +1,5 @@
-//! Random operations on a family of each layout, against a naive model: all must answer alike.
+//! Compares random operations on a family of each layout with a simple model. All answers must
+//! be equal.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,12 +12,13 @@ use crate::{RowMutation, Syncing, Timestamp};
 
 const SEEDS: u64 = 6;
 const OPERATIONS: usize = 250;
-/// Few rows, columns and times, so that operations meet; and keys that are prefixes of each other.
+/// Few rows, columns and times, so that operations often touch the same cells. Some keys are
+/// prefixes of others.
 const ROWS: [&[u8]; 7] = [b"a", b"a\0", b"a\0\0", b"aa", b"b", b"\0", b"\xff"];
 const QUALIFIERS: [&[u8]; 5] = [b"", b"q", b"q\0", b"qq", b"\xff\0"];
 const TIMES: u64 = 10;
 
-/// A cell's place, in the order that reads return cells in.
+/// A cell's place. Places sort in the order in which reads return cells.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     row: RowKey,
@@ -25,7 +27,7 @@ struct Place {
     at: Reverse<Timestamp>,
 }
 
-/// All cells of a table in one map, and nothing clever.
+/// All cells of a table in one map, as simply as possible.
 #[derive(Default)]
 struct Model(BTreeMap<Place, Bytes>);
 
@@ -103,7 +105,7 @@ fn selects(column: &ColumnSelect, place: &Place) -> bool {
     column.family == place.family && qualifier && column.time.contains(place.at.0)
 }
 
-/// Whether any cell at all could be selected twice.
+/// Whether any possible cell is selected twice.
 fn overlaps(select: &Selection) -> bool {
     let columns = &select.columns;
     let pairs = (0..columns.len()).flat_map(|a| (0..a).map(move |b| (&columns[a], &columns[b])));

@@ -1,13 +1,14 @@
-//! Reading one row: which cells a selection selects, and in which order they come.
+//! Tests reads of one row: which cells a selection includes, and their order.
 
 use super::fixture::*;
 use crate::{
     Bytes, Error, Family, Glance, Glanced, Qualifiers, RowKey, Selection, Store, Table, TimeRange,
 };
 
-/// Column "q" of row "r" at times 2, 4, 6, 8, and a neighbour on each side of column and row.
+/// Writes column "q" of row "r" at times 2, 4, 6 and 8, and a neighbour on each side of the
+/// column and the row.
 async fn four_versions(table: &dyn Table, family: &Family) {
-    // Not in order of time: a layout must not depend on it.
+    // The order of times is mixed, because a layout must not depend on it.
     for at in [4, 8, 2, 6] {
         mutate(table, b"r", [set(family, b"q", at, &format!("v{at}"))]).await;
     }
@@ -65,7 +66,7 @@ pub(super) async fn glances(store: &dyn Store) {
     for family in &EACH {
         four_versions(table, family).await;
     }
-    // Guarded from 5 on, in each of the families that guard here.
+    // Guarded from time 5 on, in each family that can be a guard.
     for guard in [&MEMORY, &PLAIN] {
         mutate(table, b"r", [set(guard, b"guarded", 5, "x")]).await;
         for family in EACH.iter().filter(|family| *family != guard) {
@@ -181,7 +182,7 @@ pub(super) async fn any_bytes(store: &dyn Store) {
     for f in &EACH {
         for row in &texts[1..] {
             for q in texts {
-                // The value names its cell, so that a mix-up shows.
+                // The value names its cell, so that a mix-up is visible.
                 let value = format!("{row:?}{q:?}");
                 mutate(table, row, [set(f, q, 7, &value), set(f, q, 0, "oldest")]).await;
             }
@@ -219,7 +220,7 @@ pub(super) async fn several_selections(store: &dyn Store) {
         let want = ["p@5=left", "q@8=v8", "q@4=v4", "q\\x00@5=right"];
         assert_eq!(got, want, "{f}: the newest of each of two eras");
     }
-    // A Percolator Get: locks, the newest write, and data, in one request.
+    // A Percolator `Get`: locks, the newest write record and data, in one request.
     let mut get = Selection::default();
     for f in &EACH {
         get = get.column(f.clone(), "q", TimeRange::up_to(ts(5)), 1);

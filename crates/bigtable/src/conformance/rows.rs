@@ -1,5 +1,5 @@
-//! Several rows in one step, where the store offers it: all or nothing, at a timestamp that no
-//! reader can be too late for.
+//! Tests changes of several rows in one step, in stores that offer them. A change must be
+//! atomic, and no reader may miss a change at or below its timestamp.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn tick(clock: &AtomicU64) -> u64 {
     clock.fetch_add(1, Ordering::SeqCst)
 }
 
-/// Of each of these rows: no version of `q` at or above `s`.
+/// A request whose rows must have no version of `q` at or above `s`.
 fn request<'a>(
     rows: impl IntoIterator<Item = (&'a str, &'a str)>,
     f: &Family,
@@ -54,7 +54,7 @@ fn request<'a>(
     CommitRows { rows: rows.into_iter().map(row).collect(), above: ts(s), bytes: 0, at }
 }
 
-/// Whether the store has it; one that has not must say so.
+/// Returns whether the store offers this. A store that does not must refuse the request.
 async fn has_it(store: &dyn Store) -> bool {
     if !store.commits_rows() {
         let none = request([], &PLAIN, store.floor().as_u64(), Some(clock(store)));
@@ -84,7 +84,7 @@ pub(super) async fn all_or_nothing(store: &dyn Store) {
         assert_eq!(versions(&tables, f).await, written(&[true; 3]), "{f}: every row is written");
         let again = ok("again", store.commit_rows(request(names, f, s, Some(clock.clone()))).await);
         assert_eq!(again, RowsOutcome::Rejected { row: 0 }, "{f}: the first row that rejects");
-        // The last row is in the way of the first two.
+        // The last row has a conflict, so the first two must stay unchanged.
         let s = tick(&clock);
         mutate(&*tables[1], b"r", [set(f, b"q", s + 1, "newer")]).await;
         clock.fetch_add(1, Ordering::SeqCst);
@@ -99,7 +99,7 @@ pub(super) async fn all_or_nothing(store: &dyn Store) {
     }
 }
 
-/// How many versions of `q` the three rows hold.
+/// The number of versions of `q` in each of the three rows.
 async fn versions([a, b]: &[Arc<dyn Table>; 2], f: &Family) -> [usize; 3] {
     let mut counts = [0; 3];
     let rows = [(a, "r"), (a, "s"), (b, "r")];
@@ -128,7 +128,7 @@ pub(super) async fn refused(store: &dyn Store) {
     invalid("an empty key", ask(vec![(name, "")], &PLAIN, s).await);
     let unknown = Family::from_static("no-such-family");
     invalid("an unknown family", ask(vec![(name, "r")], &unknown, s).await);
-    // Its predicate is sound, what it writes is not.
+    // The predicate is valid, but the mutations are not.
     let mut late = request([(name, "r")], &PLAIN, s, Some(clock.clone()));
     late.at = Arc::new(Next { clock: Some(clock.clone()), family: unknown });
     invalid("an unknown family at the last moment", store.commit_rows(late).await);
@@ -151,8 +151,8 @@ pub(super) async fn refused(store: &dyn Store) {
     assert!(got.cells.is_empty(), "nothing that was refused is written: {:?}", shown(&got));
 }
 
-/// Writers change one row in each of two tables; whoever has a timestamp sees of each change both
-/// rows or neither, however the reads fall.
+/// Writers change one row in each of two tables. A reader with a timestamp must see both rows
+/// of a change or neither, whenever its reads happen.
 pub(super) async fn seen_whole(store: &dyn Store) {
     const COMMITS: u64 = 300;
     if !has_it(store).await {

@@ -1,4 +1,4 @@
-//! Scanning: bounds, pages, families.
+//! Tests scans: bounds, pages, and families.
 
 use std::ops::Bound;
 
@@ -112,8 +112,8 @@ pub(super) async fn rows_without_cells(store: &dyn Store) {
     let table = &*table(store, "scan_gaps").await;
     for f in &EACH {
         for row in 0..20 {
-            // Every third row has what is asked for; the others have it in other columns, at other
-            // times, or no more.
+            // Every third row has a selected cell. The other rows have it in another column,
+            // at another time, or deleted.
             let row_key = format!("{row:02}");
             match row % 3 {
                 0 => mutate(table, row_key.as_bytes(), [set(f, b"q", 5, "v")]).await,
@@ -204,7 +204,7 @@ pub(super) async fn any_bytes(store: &dyn Store) {
 pub(super) async fn older_versions(store: &dyn Store) {
     let table = &*table(store, "scan_older").await;
     for f in &EACH {
-        // Long and short histories in turn, so that a cursor over them walks and seeks.
+        // Long and short histories alternate, so that a cursor over them both walks and seeks.
         for row in 0..12_u64 {
             for q in 0..3_u64 {
                 let versions = if (row + q).is_multiple_of(3) { 70 } else { 1 + (row + q) % 3 };

@@ -1,4 +1,4 @@
-//! Tables: names, schemas, and that they do not leak into each other.
+//! Tests tables: names, schemas, and that tables do not affect each other.
 
 use super::fixture::*;
 use crate::{
@@ -9,7 +9,8 @@ pub(super) async fn apart_from_each_other(store: &dyn Store) {
     let names = ["tab", "tab.a", "tab-b", "Tab", "ta"];
     let mut tables = Vec::new();
     for name in names {
-        // The same groups: they share keyspaces, where a store has such.
+        // The tables have the same groups, so they share keyspaces in stores that have
+        // keyspaces.
         tables.push(ok("opening", store.open_table(name, &schema("tables_apart")).await));
     }
     for f in &EACH {

@@ -1,4 +1,5 @@
-//! Several threads at once: one winner, whole rows, and what a read may see during a mutation.
+//! Tests several threads at the same time: one winner, whole rows, and what a read may see
+//! during a mutation.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,7 +45,7 @@ pub(super) async fn one_winner(store: &dyn Store) {
     }
 }
 
-/// Puts a lock on a row unless there is one; returns whether there was.
+/// Places a lock on a row, unless the row has one. Returns whether it had one.
 async fn lock(table: &dyn Table, f: &Family, round: u64, thread: u64) -> bool {
     let free = vec![probe(f, b"lock", TimeRange::ALL)];
     let mine = vec![set(f, b"lock", thread, "mine")];
@@ -75,7 +76,8 @@ async fn newest(table: &dyn Table, f: &Family, row: &[u8]) -> u64 {
     row.newest(f, b"n").map_or(0, |cell| cell.timestamp.as_u64())
 }
 
-/// The counter is the newest version: read it, write the next unless somebody else has.
+/// The counter is the newest version. Reads it, and writes the next unless another thread has
+/// done so.
 async fn add_one(table: &dyn Table, f: &Family) {
     loop {
         let next = newest(table, f, b"counter").await + 1;
@@ -86,8 +88,8 @@ async fn add_one(table: &dyn Table, f: &Family) {
     }
 }
 
-/// One writer moves a row from version to version: each of its columns has exactly one version, the
-/// same in all. Readers check what they see, by reads and by scans.
+/// One writer moves a row from version to version: each of its columns has exactly one
+/// version, the same in all columns. Readers check each result, by reads and by scans.
 async fn moving_row(table: Arc<dyn Table>, families: &[Family], check: impl Fn(&Row) + Sync) {
     const VERSIONS: u64 = 400;
     let select = families
@@ -123,7 +125,7 @@ async fn moving_row(table: Arc<dyn Table>, families: &[Family], check: impl Fn(&
                 }
             });
         }
-        // Not on this thread, which is already blocked on a future.
+        // The writer needs its own thread, because this thread already blocks on a future.
         let (table, done) = (&*table, &done);
         scope.spawn(move || {
             let _stop = Stop(done);
@@ -134,7 +136,7 @@ async fn moving_row(table: Arc<dyn Table>, families: &[Family], check: impl Fn(&
     });
 }
 
-/// Ends the readers, even if the writer panics.
+/// Stops the readers, even if the writer panics.
 pub(super) struct Stop<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -203,8 +205,8 @@ pub(super) async fn reads_follow_writes(store: &dyn Store) {
     });
 }
 
-/// Collecting garbage: the floor is raised, then what lies below it is deleted. Whoever reads below
-/// the floor must be refused, and must never be told that nothing is there.
+/// Simulates garbage collection: the floor is raised, then the versions below it are deleted.
+/// A read below the floor must be refused. It must never return that nothing exists.
 pub(super) async fn floor_holds(store: &dyn Store) {
     const ROUNDS: u64 = 100;
     let table = table(store, "threads_floor").await;
@@ -235,7 +237,7 @@ pub(super) async fn floor_holds(store: &dyn Store) {
     });
 }
 
-/// Reads at `s`: either it is refused, or the version at `s` is there in every family.
+/// Reads at `s`: either the read is refused, or every family has the version at `s`.
 async fn look_below(table: &dyn Table, s: u64, conditionally: bool) {
     for f in [PLAIN, NEWEST, MEMORY, SPILL] {
         if conditionally {
@@ -259,7 +261,7 @@ async fn look_below(table: &dyn Table, s: u64, conditionally: bool) {
     }
 }
 
-/// Glances at a column's newest version. `None`: the store shows nothing and has to be asked.
+/// Glances at a column's newest version. Returns `None` if the glance has no result.
 fn glance_at(table: &dyn Table, family: &Family, guard: &Family, s: u64) -> Option<u64> {
     let row = RowKey::from("r");
     let at = Glance { row: &row, qualifier: b"q", family, guard, s: ts(s) };
@@ -267,15 +269,16 @@ fn glance_at(table: &dyn Table, family: &Family, guard: &Family, s: u64) -> Opti
         Ok(Glanced::Nothing) => None,
         Ok(Glanced::Absent) => Some(0),
         Ok(Glanced::Newest(at, _)) => Some(at.as_u64()),
-        // Collection was faster.
+        // Collection has raised the floor meanwhile.
         Err(Error::TooOld { .. }) => None,
         Err(error) => panic!("a glance at {family} under {guard} at {s}: {error}"),
     }
 }
 
-/// As transactions commit and garbage is collected: a lock is placed, a timestamp is issued, and a
-/// version at it takes the place of the lock; then the floor is raised to it, and older versions
-/// are deleted. A glance at an issued timestamp shows its version, or refuses, or shows nothing.
+/// Simulates commits and garbage collection. Each round places a lock, issues a timestamp, and
+/// replaces the lock by a version at that timestamp. Then it raises the floor to the
+/// timestamp, and deletes older versions. A glance at an issued timestamp must return its
+/// version, or be refused, or show nothing.
 pub(super) async fn glances_miss_nothing(store: &dyn Store) {
     const ROUNDS: u64 = 150;
     let table = table(store, "threads_glance").await;

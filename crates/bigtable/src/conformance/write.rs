@@ -1,4 +1,5 @@
-//! Unconditional mutations: what they leave behind, and what is refused.
+//! Tests unconditional mutations: the cells that they leave, and the requests that are
+//! refused.
 
 use super::fixture::*;
 use crate::{Bytes, Error, Family, Mutation, QUALIFIER_BYTES_MAX, ROW_KEY_BYTES_MAX, RowKey};
@@ -37,7 +38,7 @@ pub(super) async fn order_within_a_request(store: &dyn Store) {
             ("delete, delete", vec![del(all), del(all)], none.to_vec()),
             ("nothing", vec![], none.to_vec()),
         ];
-        // Once on an empty column, once on one with versions around.
+        // Run each case on an empty column, then on a column with other versions.
         for (what, mutations, want) in cases {
             let row = format!("{f} {what}");
             mutate(table, row.as_bytes(), mutations.clone()).await;
@@ -113,7 +114,8 @@ pub(super) async fn deleting_the_newest(store: &dyn Store) {
     let table = &*table(store, "write_newest").await;
     for f in &EACH {
         for round in 0..3 {
-            // Down one by one, and up again: the next older version must take over each time.
+            // Delete from the newest version down: each time the next older version must
+            // become the newest.
             for at in 1..=5 {
                 mutate(table, b"r", [set(f, b"q", at, &format!("{round}"))]).await;
             }
@@ -134,8 +136,8 @@ pub(super) async fn deleting_the_newest(store: &dyn Store) {
 pub(super) async fn deleting_the_oldest(store: &dyn Store) {
     let table = &*table(store, "write_oldest").await;
     for f in &EACH {
-        // What garbage collection does: everything below the newest goes, again and again, and what
-        // was there before must neither come back nor take anything with it.
+        // Delete everything below the newest version, like garbage collection, several times.
+        // Deleted versions must not come back, and must not take other versions with them.
         for round in 1..=4 {
             let newest = 10 * round;
             for at in newest - 5..=newest {
@@ -149,7 +151,7 @@ pub(super) async fn deleting_the_oldest(store: &dyn Store) {
             assert!(!finds(table, b"r", vec![probe(f, b"q", from_to(0, newest - 1))]).await);
             let older = read(table, b"r", &column(f, b"q", from_to(0, newest - 1), 9)).await;
             assert!(older.cells.is_empty(), "{f}: older than the newest, found {older:?}");
-            // An older version that comes afterwards is there.
+            // An older version that is set afterwards must exist.
             mutate(table, b"r", [set(f, b"q", 1, "late")]).await;
             let want = [format!("q@{newest}=v"), "q@1=late".to_owned()];
             assert_eq!(left(table, "r", f).await, want, "{f}: an older version set afterwards");

@@ -1,4 +1,4 @@
-//! A layer that changes nothing passes every method through.
+//! Tests that a layer without overrides passes every method through.
 
 use std::sync::Mutex;
 
@@ -8,7 +8,7 @@ use crate::{AtCommit, Family, Mutation, TimeRange, sync::locked};
 /// The names of the methods that were called.
 type Asked = Arc<Mutex<Vec<&'static str>>>;
 
-/// A store, and a table, whose every answer is another than the default.
+/// A store and a table whose answers all differ from the defaults.
 #[derive(Debug, Clone, Default)]
 struct Noting(Asked);
 
@@ -119,7 +119,7 @@ impl Table for Noting {
     }
 }
 
-/// Changes nothing.
+/// A layer that changes nothing.
 #[derive(Debug)]
 struct PlainStore(Noting);
 
@@ -155,7 +155,7 @@ impl AtCommit for Never {
     }
 }
 
-/// The methods of both traits, in their order in the source.
+/// The methods of both traits, in the order of the source.
 fn methods() -> Vec<&'static str> {
     let source = include_str!("../store.rs");
     let lines = source.lines().filter_map(|line| {

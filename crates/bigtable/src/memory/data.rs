@@ -1,9 +1,9 @@
-//! The cells of one table in memory: family, then row, then column, then versions.
+//! Holds the cells of one table in memory: by family, then row, then column, then version.
 //!
-//! Families are apart so that a scan of one (dirty cells, locks) never walks the rows of another:
-//! what locality groups do on disk.
+//! Families are separate, so that a scan of one family (dirty cells, locks) never visits the
+//! rows of another. This corresponds to locality groups on disk.
 //!
-//! Invariant: no row map holds an empty column map, no column map an empty list of versions.
+//! Invariant: no row has an empty map of columns, and no column an empty list of versions.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -16,7 +16,8 @@ use crate::{
 };
 use crate::{RowRange, Selection, TableSchema, TimeRange, Timestamp};
 
-/// Most rows that one page looks at, so that a scan that selects next to nothing lets writers in.
+/// The most rows that one page examines. The bound lets writers in, even if a scan selects
+/// almost nothing.
 const PAGE_ROWS_EXAMINED_MAX: usize = 16 * 1024;
 
 /// The cells of one table.
@@ -28,7 +29,7 @@ pub(super) struct Data {
 #[derive(Debug)]
 struct FamilyData {
     family: Family,
-    /// Position of the family's locality group in the schema.
+    /// The position of the family's locality group in the schema.
     group: usize,
     rows: BTreeMap<RowKey, Columns>,
 }
@@ -37,7 +38,7 @@ struct FamilyData {
 #[derive(Debug, Default)]
 struct Columns(BTreeMap<Bytes, Versions>);
 
-/// The versions of one column, oldest first, so that the usual write is a push.
+/// The versions of one column, oldest first, so that most writes append.
 #[derive(Debug, Default, Clone)]
 struct Versions(Vec<(Timestamp, Bytes)>);
 
@@ -54,7 +55,7 @@ impl Data {
         Data { families }
     }
 
-    /// The family's position; requests are checked before they come here.
+    /// The family's position. Requests are checked against the schema before this is called.
     fn position(&self, family: &Family) -> usize {
         let found = self.families.iter().position(|data| data.family == *family);
         found.expect("the request was checked against the schema")
@@ -105,7 +106,7 @@ impl Data {
         page
     }
 
-    /// One cursor for each selected family, with all that is selected of it.
+    /// One cursor for each selected family, with all its selected columns.
     fn sources<'a>(&'a self, range: &'a RowRange, select: &'a Selection) -> Vec<Source<'a>> {
         let mut sources = Vec::new();
         for data in &self.families {
@@ -138,7 +139,7 @@ impl Data {
         }
     }
 
-    /// By how many cells the mutations would change a locality group.
+    /// The number of cells that the mutations would add to a locality group.
     pub(super) fn cells_added(&self, row: &RowKey, mutations: &[Mutation], group: usize) -> isize {
         let mut copies: BTreeMap<(usize, &[u8]), Versions> = BTreeMap::new();
         let mut added = 0;
@@ -158,7 +159,7 @@ impl Data {
         added
     }
 
-    /// Applies the mutations in their order.
+    /// Applies the mutations in order.
     pub(super) fn apply(&mut self, row: &RowKey, mutations: &[Mutation]) {
         for mutation in mutations {
             match mutation {
@@ -213,7 +214,7 @@ impl Columns {
 }
 
 impl Versions {
-    /// The positions of the versions that lie in `time`.
+    /// The positions of the versions in `time`.
     fn positions(&self, time: TimeRange) -> std::ops::Range<usize> {
         let from = self.0.partition_point(|(timestamp, _)| *timestamp < time.from);
         let to = self.0.partition_point(|(timestamp, _)| *timestamp <= time.to);
@@ -234,7 +235,7 @@ impl Versions {
             }
             Mutation::Delete { time, .. } => {
                 self.0.drain(self.positions(*time));
-                // What many overwrites have needed is given back once they are collected.
+                // Many overwrites may have needed more memory; give it back after collection.
                 if self.0.capacity() > 4 * self.0.len().max(4) {
                     self.0.shrink_to(2 * self.0.len());
                 }
@@ -243,7 +244,7 @@ impl Versions {
     }
 }
 
-/// The rows of one family within a scan's range, and what the scan selects of them.
+/// The rows of one family within a scan's range, and the selected columns.
 struct Source<'a> {
     data: &'a FamilyData,
     columns: Vec<&'a ColumnSelect>,
@@ -255,7 +256,7 @@ impl<'a> Source<'a> {
         self.rows.peek().map(|(key, _)| *key)
     }
 
-    /// Moves beyond the row `key`, if this source is there, and adds its selected cells.
+    /// If `key` is this source's next row, moves past the row and adds its selected cells.
     fn take(&mut self, key: &RowKey, cells: &mut Vec<Cell>) {
         if let Some((_, columns)) = self.rows.next_if(|(at, _)| *at == key) {
             for column in &self.columns {

@@ -1,4 +1,4 @@
-//! The conformance suite, run by the in-memory store.
+//! Runs the conformance suite on the in-memory store.
 
 use futures::executor::block_on;
 

@@ -1,9 +1,10 @@
-//! A batch of the new documents alone, joined with tables that stay: what the paper's related work
-//! asks of MapReduce's successors.
+//! Clusters only the new documents, by joining them with tables that stay. The paper's related
+//! work asks for this from successors of MapReduce.
 //!
-//! The tables of keys live in memory; what a cycle adds to them, and the documents, are appended to
-//! files that a new process would read them from. So it is as fast as can be, and gives up what a
-//! database has: one writer, nobody else reads meanwhile, and all keys fit into memory.
+//! The tables of keys are in memory. The documents, and the entries that a cycle adds, are
+//! appended to files, from which a new process could read them. This is as fast as possible,
+//! but lacks three properties of a database. There is only one writer. No other process reads
+//! meanwhile. All keys must fit into memory.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -22,23 +23,24 @@ use crate::{BODY_BYTES, Corpus, Document, KEYS_AT_FIRST};
 pub struct DeltaBatch {
     corpus: Corpus,
     indexes: [HashMap<u64, u64, FixedState>; KEYS_AT_FIRST],
-    /// Key entries: number of the key, key, representative.
+    /// The entries of keys: the number of the key, the key, and the representative.
     entries: File,
-    /// Documents: id, representative, keys, body.
+    /// The documents: id, representative, keys, body.
     documents: File,
-    /// Of all documents so far.
+    /// The cluster of each document so far.
     clusters: Vec<u64>,
     buffers: [Vec<u8>; 2],
 }
 
-/// How many documents are joined before what they added is appended.
+/// The number of documents that are joined before the results are appended to the files.
 const DOCUMENTS_AT_ONCE: usize = 4096;
 
 impl DeltaBatch {
-    /// Creates its files in a directory and clusters the documents that the repository begins with.
+    /// Creates the batch's files in a directory, and clusters the documents with which the
+    /// repository begins.
     ///
     /// # Errors
-    /// Those of files.
+    /// The errors of file operations.
     pub fn create(dir: &Path, corpus: Corpus, documents: u64) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let mut batch = DeltaBatch {

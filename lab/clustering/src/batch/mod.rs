@@ -1,11 +1,12 @@
-//! The rivals of Figure 7: programs that cluster whatever has arrived since they last began.
+//! Implements the rivals of Figure 7: programs that cluster all documents that arrived since
+//! they last began.
 //!
 //! ```text
 //! row     as MapReduce does: three passes over the whole repository, bodies included
 //! delta   keeps the tables of all keys in memory and looks at new documents alone
 //! ```
 //!
-//! A third, a column engine, is a program of its own and not in this crate.
+//! A third rival, a column engine, is a separate program outside of this crate.
 
 mod delta;
 mod row;
@@ -17,7 +18,7 @@ use std::io;
 
 use crate::Document;
 
-/// A batch program: cycle after cycle, each takes what arrived during the one before.
+/// A batch program. Each cycle takes the documents that arrived during the previous one.
 ///
 /// ```
 /// use clustering::batch::{Batch, DeltaBatch, Files, RowBatch};
@@ -37,20 +38,20 @@ use crate::Document;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Batch {
-    /// What it is called in tables and plots.
+    /// The program's name in tables and plots.
     fn name(&self) -> &'static str;
 
-    /// Clusters the repository it began with and these documents, which follow it in the order of
-    /// arrival; they can be found when it returns.
+    /// Clusters the documents with which the repository began, followed by `arrivals` in the
+    /// order of arrival. When this returns, all of them can be found.
     ///
     /// # Errors
-    /// Those of files, and of another program if it is one.
+    /// The errors of file operations, and of another program if the batch runs one.
     fn cycle(&mut self, arrivals: &[Document]) -> io::Result<()>;
 
-    /// The representative of each document of the last cycle, in the order of arrival; not part of
-    /// what is measured.
+    /// Returns the representative of each document of the last cycle, in the order of arrival.
+    /// This is not part of the measurement.
     ///
     /// # Errors
-    /// As [`cycle`](Batch::cycle).
+    /// The errors of [`cycle`](Batch::cycle).
     fn clusters(&mut self) -> io::Result<Vec<u64>>;
 }

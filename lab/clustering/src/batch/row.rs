@@ -1,22 +1,22 @@
-//! The batch that the paper compares with: a MapReduce for each key, over the whole repository,
-//! with the documents' bodies in every step.
+//! Implements the batch that the paper compares with: a MapReduce for each key, over the whole
+//! repository, with the documents' bodies in every step.
 //!
 //! ```text
 //! map     reads the repository and the arrivals; partitions records by the pass's key; writes
 //! reduce  reads a partition; groups it by the key; names the earliest cluster to all; writes
 //! ```
 //!
-//! Each record carries the keys of the document that represents it so far, so that the next pass
-//! brings the whole cluster, and not the representative alone, to the one reducer that decides
-//! about it.
+//! Each record carries the keys of its current representative. So the next pass brings the
+//! whole cluster to one reducer, not just the representative.
 //!
-//! Every step writes new files, as MapReduce does: a step can be repeated, and what the last cycle
-//! found can be read until the next one is complete. Or it writes over the files of the cycle
-//! before the last: then that can be read as long, and no step be repeated, but the system need not
-//! find, clear and give back memory for all files in each step.
+//! With [`Files::New`] every step writes new files, as MapReduce does. A step can be repeated,
+//! and the results of the last cycle stay readable until the next cycle is complete. With
+//! [`Files::Over`] a step overwrites the files of the cycle before the last. Results stay
+//! readable for the same time, but no step can be repeated. In return, the system does not
+//! allocate, clear and free space for all files in each step.
 //!
-//! It is no straw man: partitions fit the processor's caches, files are written in large pieces and
-//! without syncing, and are read from memory if the machine has it.
+//! The batch is a serious rival. Partitions fit into the processor's caches. Files are written
+//! in large pieces without syncing, and are read from memory if the machine has enough.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -30,18 +30,19 @@ use crate::batch::Batch;
 use crate::document::mix;
 use crate::{BODY_BYTES, Corpus, Document, KEYS, KEYS_AT_FIRST};
 
-/// A record: id, keys, representative, the representative's keys, body.
+/// The bytes of a record: id, keys, representative, the representative's keys, body.
 const BYTES: usize = 8 * (2 + 2 * KEYS) + BODY_BYTES;
 const CLUSTER_AT: usize = 8 * (1 + KEYS);
 const CURRENT_AT: usize = 8 * (2 + KEYS);
 
-/// Records that a mapper reads at once.
+/// The number of records that a mapper reads at once.
 const READ_RECORDS: usize = 256;
-/// Records that a mapper collects for one partition before it writes them.
+/// The number of records that a mapper collects for one partition before it writes them.
 const SPILL_RECORDS: usize = 32;
-/// Records of a partition, roughly: they stay in a processor's cache while they are grouped.
+/// The approximate number of records in a partition. They stay in a processor's cache while
+/// they are grouped.
 const PARTITION_RECORDS: u64 = 2048;
-/// Most partitions; a larger repository has larger ones.
+/// The most partitions. A larger repository has larger partitions.
 const PARTITIONS_MAX: u64 = 1024;
 
 /// The row-wise batch.
@@ -54,21 +55,21 @@ pub struct RowBatch {
     documents: u64,
     threads: usize,
     partitions: usize,
-    /// How many documents the last cycle took.
+    /// The number of documents that the last cycle took.
     arrived: u64,
-    /// How many cycles there were.
+    /// The number of cycles so far.
     cycles: u64,
     files: Files,
 }
 
-/// Which files the steps of a [`RowBatch`] write.
+/// The files that the steps of a [`RowBatch`] write.
 ///
 /// See [`Batch`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Files {
-    /// New ones.
+    /// New files.
     New,
-    /// Those of earlier cycles.
+    /// The files of earlier cycles.
     Over,
 }
 
@@ -92,10 +93,11 @@ impl Files {
 }
 
 impl RowBatch {
-    /// Creates a repository of `documents` in a directory, to be clustered by so many threads.
+    /// Creates a repository of `documents` documents in a directory, for a batch with
+    /// `threads` threads.
     ///
     /// # Errors
-    /// Those of files.
+    /// The errors of file operations.
     pub fn create(
         dir: &Path,
         corpus: Corpus,
@@ -129,9 +131,9 @@ impl RowBatch {
     fn outputs(&self, cycle: u64, pass: usize) -> Vec<PathBuf> {
         match self.files {
             Files::New => self.paths(&format!("cycle{cycle}.pass{pass}")),
-            // What the last pass of the cycle before found stays.
+            // The results of the previous cycle stay.
             Files::Over if pass + 1 == KEYS_AT_FIRST => self.paths(&format!("found{}", cycle % 2)),
-            // Mappers have read all of it when reducers write.
+            // The mappers have read these files completely before the reducers write.
             Files::Over => self.paths("handed-on"),
         }
     }
@@ -164,7 +166,7 @@ impl RowBatch {
         fs::write(path, &records)
     }
 
-    /// One MapReduce; `pass` counts from zero.
+    /// Runs one MapReduce. `pass` counts from zero.
     fn pass(&self, pass: usize) -> io::Result<()> {
         let mut inputs = match pass {
             0 => self.paths("base"),
@@ -178,7 +180,7 @@ impl RowBatch {
         self.on_threads(|mapper| self.map(mapper, &inputs, &next, key_at))?;
         let (outputs, next) = (self.outputs(self.cycles, pass), AtomicUsize::new(0));
         self.on_threads(|_| self.reduce(&outputs, &next, key_at))?;
-        // The repository stays; what one pass handed to the next does not.
+        // The repository's files stay; the files between two passes are removed.
         let read = if pass == 0 { Vec::new() } else { inputs };
         self.files.remove(&read)
     }
@@ -224,7 +226,7 @@ impl RowBatch {
 
     fn reduce(&self, outputs: &[PathBuf], next: &AtomicUsize, key_at: usize) -> io::Result<()> {
         let mut records = Vec::new();
-        // Of each key: the earliest cluster, and that cluster's keys.
+        // For each key: the earliest cluster, and that cluster's keys.
         let mut earliest: HashMap<u64, (u64, [u8; 8 * KEYS]), FixedState> = HashMap::default();
         loop {
             let partition = next.fetch_add(1, Ordering::Relaxed);
@@ -297,7 +299,7 @@ fn number_at(record: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// What a mapper writes for one partition.
+/// The output of a mapper for one partition.
 struct Spill {
     file: File,
     written: u64,
@@ -352,8 +354,9 @@ mod tests {
             let documents: Vec<Document> = base.chain(arrivals).collect();
             assert_eq!(batch.clusters().unwrap(), rule::passes(&documents, 3));
         }
-        // The repository, the arrivals, and what the last cycle found; or also what the one before
-        // found, what two mappers wrote, and what passes hand on.
+        // With `New`: the repository, the arrivals, and the results of the last cycle. With
+        // `Over` also the results of the cycle before, the output of two mappers, and the
+        // files between passes.
         let expected = if files == Files::New { 2 } else { 6 };
         let found = fs::read_dir(dir.path()).unwrap().count();
         assert_eq!(found, expected * batch.partitions + 1);

@@ -1,10 +1,10 @@
-//! Changing columns of groups that keep the newest versions first: what lies under the column's own
-//! key, and what in the history.
+//! Changes columns of groups with the layout `NewestFirst`: the pack under the column's own
+//! key, and the packs in the history.
 //!
-//! A newer version is put before the others under the column's own key. When there is no room, what
-//! lies there becomes an entry of the history as it is, and the newer version begins anew: that is
-//! one insert for each write, and one more for each pack. Every other change decodes packs and
-//! encodes them again. Such changes are rare, or they delete much at once.
+//! A newer version is put before the others under the column's own key. If the pack has no
+//! room, it moves to the history unchanged, and the newer version starts a new pack. So a
+//! write costs one insert, and one more for each full pack. Every other change decodes packs
+//! and encodes them again. Such changes are rare, or they delete many versions at once.
 //!
 //! Invariants: those of `history.rs`.
 
@@ -18,7 +18,7 @@ use crate::layout::key::Key;
 use crate::layout::pack::{Pack, TimedValue, TimedValues};
 use crate::read::column::timestamp_of;
 
-/// A change to the history: the key, and what is put there if it does not go.
+/// A change to the history: the key, and its new pack, or `None` to remove it.
 type Change = (Slice, Option<Slice>);
 
 /// The two spaces of a group that keeps the newest versions first.
@@ -82,8 +82,8 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Puts the versions under the column's own key; if they do not fit, all but the newest go to
-    /// the history.
+    /// Puts the versions under the column's own key. If they do not fit, all but the newest
+    /// move to the history.
     fn replace_own(
         &mut self,
         group: &'a Group,
@@ -100,7 +100,8 @@ impl<'a> Draft<'a> {
         self.replace(own, Slice::new(column), Pack::encode(kept, older));
     }
 
-    /// Puts the versions into the history; `replaced` is the key of the pack that they were in.
+    /// Puts the versions into the history. `replaced` is the key of the pack that they came
+    /// from.
     fn put_packs(
         &mut self,
         group: &'a Group,
@@ -120,8 +121,8 @@ impl<'a> Draft<'a> {
         });
     }
 
-    /// Deletes versions; if all under the column's own key go, the next older pack takes their
-    /// place.
+    /// Deletes versions. If none is left under the column's own key, the next older pack takes
+    /// its place.
     pub(super) fn delete_newest_first(
         &mut self,
         group: &'a Group,
@@ -167,8 +168,8 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// What deletes the versions in `time` from a column's history. Only the first pack and the
-    /// last can hold others besides, so only those are read.
+    /// Returns the changes that delete the versions in `time` from a column's history. Only
+    /// the first and the last pack can also hold other versions, so only those two are read.
     fn without(
         &self,
         history: Space<'a>,
@@ -219,7 +220,7 @@ fn outside<'v>(versions: &TimedValues<'v>, time: TimeRange) -> TimedValues<'v> {
     versions.iter().filter(|(timestamp, _)| !time.contains(*timestamp)).copied().collect()
 }
 
-/// Puts a version into its place among others, or in the place of the one with its timestamp.
+/// Inserts a version at its place, or replaces the version with the same timestamp.
 fn set_among<'v>(versions: &mut TimedValues<'v>, timestamp: Timestamp, value: &'v [u8]) {
     let place = versions.partition_point(|(other, _)| *other > timestamp);
     match versions.get_mut(place) {
@@ -238,8 +239,8 @@ mod tests {
     use super::*;
     use crate::{FjallStore, Options};
 
-    /// Entries put under the column's own key and into the history by so many newer versions of a
-    /// column, and how many of each are counted as replaced.
+    /// Writes `versions` ever newer versions of a column. Returns the entries put under its
+    /// own key and into the history, and how many of each count as replaced.
     fn entries(versions: u64, value_bytes: usize, versions_max: usize) -> [u64; 4] {
         let family = Family::from_static("newest");
         let dir = tempfile::tempdir().unwrap();
@@ -263,9 +264,9 @@ mod tests {
     fn a_newer_version_is_one_insert_and_one_more_for_each_pack() {
         assert_eq!(entries(801, 20, 8), [801, 100, 800, 0]);
         assert_eq!(entries(801, 20, 4), [801, 200, 800, 0]);
-        // Four of them fill a pack.
+        // Four values of this size fill a pack.
         assert_eq!(entries(801, 110, 8), [801, 200, 800, 0]);
-        // Such as these do not lie in one with others.
+        // A value of this size has a pack of its own.
         assert_eq!(entries(101, 2000, 8), [101, 100, 100, 0]);
         assert_eq!(entries(101, 20, 1), [101, 100, 100, 0]);
     }

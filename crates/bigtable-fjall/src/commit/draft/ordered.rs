@@ -1,5 +1,5 @@
-//! What a draft puts under keys of one space, in their order. Most drafts put one value or two into
-//! a space, which lie here in place; many lie in a tree.
+//! Holds the puts of a draft in one space, ordered by key. Most drafts put one or two values
+//! into a space, which lie in place here. Many puts lie in a tree.
 
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
@@ -7,11 +7,11 @@ use std::ops::Bound;
 use fjall::Slice;
 use smallvec::SmallVec;
 
-/// What is put under a key, or `None` to remove what is there.
+/// A key and the value to put under it, or `None` to remove the key.
 type Put = (Slice, Option<Slice>);
 
 const IN_PLACE: usize = 2;
-/// From here on a tree is cheaper than to move what comes later.
+/// From this number on, a tree is cheaper than moving the later entries on each insert.
 const FEW_MAX: usize = 16;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Default for Ordered {
     }
 }
 
-/// Some of the puts, in order.
+/// Iterates over some of the puts, in order.
 #[derive(Debug)]
 pub(super) enum Iter<'p> {
     Few(std::slice::Iter<'p, Put>),
@@ -90,7 +90,7 @@ impl Ordered {
         }
     }
 
-    /// Those from `from` to `to`, both included; `from` is not above `to`.
+    /// The puts from `from` to `to`, both included. `from` is not above `to`.
     pub(super) fn range(&self, from: &[u8], to: &[u8]) -> Iter<'_> {
         match self {
             Ordered::Few(puts) => {
@@ -105,7 +105,7 @@ impl Ordered {
         }
     }
 
-    /// Hands them out, in order.
+    /// Passes the puts to `taker`, in order.
     pub(super) fn take(self, mut taker: impl FnMut(Slice, Option<Slice>)) {
         match self {
             Ordered::Few(puts) => puts.into_iter().for_each(|(key, value)| taker(key, value)),
@@ -114,7 +114,7 @@ impl Ordered {
     }
 }
 
-/// Where a key is, or would have to be.
+/// The position of a key, or the position where it would be inserted.
 fn place(puts: &[Put], key: &[u8]) -> Result<usize, usize> {
     puts.binary_search_by(|(known, _)| (**known).cmp(key))
 }

@@ -1,4 +1,4 @@
-//! Writes that fail although they were admitted: the reserve is passed by here.
+//! Tests writes that fail although they were admitted. These tests bypass the reserve.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,15 +46,15 @@ fn read(table: &FjallTable, row: usize) -> bool {
     values.count() == 2
 }
 
-/// Has the engine write a batch that the reserve would have refused; returns what its caller is
-/// told.
+/// Makes the engine write a batch that the reserve would have refused. Returns the error that
+/// its caller receives.
 fn write_at_once(table: &FjallTable, bytes: usize) -> Error {
     let generation = table.opened().0.generation;
     let result = {
         let (engine, info) = table.opened();
         let _lead = engine.wait_to_lead().unwrap();
         let mut puts = Puts::default();
-        // The journal is compressed.
+        // The bytes do not repeat, because the journal is compressed.
         let part = |part: usize| xxh3_64(&part.to_le_bytes()).to_le_bytes();
         let value: Vec<u8> = (0..bytes / 2 / 8).flat_map(part).collect();
         for key in HALVES {
@@ -103,7 +103,7 @@ fn without_space(dir: &Path, durability: Durability) {
     }
     let before = table.opened().0.generation;
     let error = write_at_once(&table, 20 << 20);
-    // It is certain that the batch is not applied.
+    // The error says that the batch is certainly not applied.
     assert!(matches!(&error, Error::Unavailable { .. }), "{error}");
     assert_eq!(table.opened().0.generation, before + 1);
     assert!(!is_half_there(&table));
@@ -115,7 +115,8 @@ fn without_space(dir: &Path, durability: Durability) {
     check(&table, &other, 100);
     assert!(matches!(write(&dropped, 1), Err(Error::InvalidRequest(_))), "it stays dropped");
     assert_eq!(store.floor(), Timestamp::new(1).unwrap());
-    // The same handles write on, and nothing is left of the batch after a crash either.
+    // The same handles accept further writes, and no part of the batch exists after a crash
+    // either.
     (100..200).for_each(|row| write(&table, row).unwrap());
     check(&table, &other, 200);
     drop((table, other, dropped, store));
@@ -141,7 +142,7 @@ fn an_engine_that_has_stopped_is_opened_anew_by_the_next_write() {
         assert_eq!(table.opened().0.generation, 1);
         write(&table, 10).unwrap();
         assert!((0..=10).all(|row| read(&table, row)));
-        // At once again: writes have to wait, reads do not.
+        // The engine stops again at once: writes have to wait, reads do not.
         assert_eq!(store.condition(), Condition::Writable);
         stop();
         assert!(read(&table, 10));
@@ -181,7 +182,7 @@ fn readers_and_writers_go_on_while_the_engine_is_opened_anew() {
             table.opened().0.fail(failure);
             let before = reads.load(Ordering::SeqCst);
             while reads.load(Ordering::SeqCst) < before + 200 {
-                // Handles of the store and of other tables go on as well.
+                // Handles of the store and of other tables keep working, too.
                 block_on(store.open_fjall_table(&format!("t{generation}"), &schema())).ok();
                 std::thread::yield_now();
             }

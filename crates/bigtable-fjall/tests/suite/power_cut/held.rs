@@ -1,11 +1,14 @@
-//! Readers and scanners while a batch is held: before its sync, between the sync and the first of
-//! its items, among its items, and before the cells in memory follow.
+//! Tests reads and scans while a batch is held at one of four places:
+//! * before its sync,
+//! * between the sync and its first item,
+//! * among its items,
+//! * before the cells in memory change.
 //!
-//! The engine says in its log where it is, on the thread that commits, and a logger may take its
-//! time: that holds a batch at an exact place, in the program as it is shipped. The request that is
-//! to be held says which thread that is, when the store asks it for its timestamp. Among the items
-//! there is no such message; there the readers run freely, until enough of what they read came
-//! between the release of a large batch and its reply.
+//! The engine logs its position on the thread that commits, and a logger may take its time.
+//! This holds a batch at an exact place, in the program as it is shipped. The request to be
+//! held identifies the thread when the store asks it for its timestamp. There is no log
+//! message among the items. For that place, readers run freely until enough of their reads
+//! came between the release of a large batch and its reply.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,14 +26,14 @@ use super::image::{self, Image, Tail, journal_end};
 use super::{request, rows_of};
 use crate::{EACH, MEMORY, NEWEST, PLAIN, SPILL, everything, open, schema, set, ts};
 
-/// What a batch is held before, by what the engine logs there.
+/// The place before which a batch is held, identified by the engine's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Its record goes to the journal's file and is synced next.
+    /// The batch's record is written to the journal's file and is synced next.
     Sync,
-    /// It is durable, and none of its items is in the tables.
+    /// The batch is durable, and none of its items is in the tables.
     Items,
-    /// The engine shows it; the cells in memory are as they were.
+    /// The engine has published the batch, and the cells in memory are unchanged.
     Memory,
 }
 
@@ -51,12 +54,12 @@ struct Hold {
     release: Receiver<()>,
 }
 
-/// Holds the batch of one request, once the request says where it is committed.
+/// Holds the batch of one request, after the request has identified its thread.
 #[derive(Debug)]
 pub(crate) struct Catch(Mutex<Option<Hold>>);
 
 impl Catch {
-    /// To be called on the thread that commits the request, before its batch is written.
+    /// Called on the thread that commits the request, before its batch is written.
     pub(crate) fn here(&self) {
         HOLD.set(self.0.lock().unwrap().take());
     }
@@ -82,11 +85,11 @@ impl AtCommit for Step {
 }
 
 thread_local! {
-    /// What holds the next batch of this thread.
+    /// The hold for the next batch of this thread.
     static HOLD: RefCell<Option<Hold>> = const { RefCell::new(None) };
 }
 
-/// How the engine said last that it persists its journal, on each thread.
+/// The last log message about persisting the journal, by thread.
 static PERSISTED: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 fn this_thread() -> String {
@@ -106,7 +109,7 @@ impl log::Log for Holding {
             PERSISTED.lock().unwrap().insert(this_thread(), said.clone());
         }
         let here = |hold: &mut Hold| said.starts_with(hold.place.message());
-        // A thread that ends may have nothing to look at any more.
+        // The thread-local value is gone while the thread ends; then there is nothing to hold.
         let hold = HOLD.try_with(|hold| hold.borrow_mut().take_if(here));
         if let Ok(Some(Hold { reached, release, .. })) = hold {
             reached.send(true).unwrap();
@@ -117,7 +120,7 @@ impl log::Log for Holding {
     fn flush(&self) {}
 }
 
-/// Has the engine's log pass here.
+/// Installs this logger for the engine.
 fn listen() {
     static LOGGER: Once = Once::new();
     LOGGER.call_once(|| {
@@ -126,7 +129,7 @@ fn listen() {
     });
 }
 
-/// Writes `rows` as one batch, held at a place, and does `meanwhile` while it is.
+/// Writes `rows` as one batch, holds it at a place, and runs `meanwhile` while it is held.
 fn held(
     store: &FjallStore,
     (rows, at, value): (&[&str], u64, &str),
@@ -147,17 +150,18 @@ fn held(
     hold(place, write, meanwhile);
 }
 
-/// Has `write` write one batch, held at a place, and does `meanwhile` while it is.
+/// Lets `write` write one batch, holds it at a place, and runs `meanwhile` while it is held.
 pub(crate) fn hold(place: Place, write: impl FnOnce(Arc<Catch>) + Send, meanwhile: impl FnOnce()) {
     listen();
     let ((reached, is_reached), (let_go, release)) = (channel(), channel());
     std::thread::scope(|scope| {
-        // Dropped here if something is found, so that the writer does not wait for ever.
+        // Moved here, so that a failed assertion drops it and the writer does not wait
+        // forever.
         let let_go = let_go;
         let writer = scope.spawn(move || {
             let ended = reached.clone();
             write(Arc::new(Catch(Mutex::new(Some(Hold { place, reached, release })))));
-            // The test may have gone on long since.
+            // The test may have ended already.
             let _ = ended.send(false);
         });
         assert!(is_reached.recv().unwrap(), "the engine no longer says where it is");
@@ -171,7 +175,7 @@ fn newest(row: Option<&Row>, family: &Family) -> Option<u64> {
     row?.newest(family, b"q").map(|cell| cell.timestamp.as_u64())
 }
 
-/// Opens what a cut at `end` leaves of the directory.
+/// Opens the directory as a cut at `end` leaves it.
 fn after_a_cut(dir: &Path, end: usize) -> BTreeMap<RowKey, Row> {
     let cut = image::directory();
     Image::of(dir).write(cut.path(), Tail::Ends(end));
@@ -179,7 +183,7 @@ fn after_a_cut(dir: &Path, end: usize) -> BTreeMap<RowKey, Row> {
     rows_of(&*table)
 }
 
-/// Everything that was seen is there.
+/// Checks that all cells seen are found.
 fn assert_kept(seen: &BTreeMap<RowKey, Row>, found: &BTreeMap<RowKey, Row>, what: &str) {
     for (key, row) in seen {
         let there = found.get(key).map_or(&[][..], |row| &row.cells);
@@ -198,7 +202,7 @@ fn a_batch_that_is_held_before_or_after_its_sync_is_seen_by_nobody() {
         let table = &*table;
         let old = EACH.iter().map(|family| set(family, 1, "old")).collect();
         block_on(table.check_and_mutate_row(request("a", old))).unwrap();
-        // Who has read already keeps the snapshot that others share.
+        // A reader that has read before already holds the shared snapshot.
         let before = if read_before { rows_of(table) } else { BTreeMap::new() };
         let end = journal_end(dir.path());
         held(&store, (&["a", "b"], 2, "new"), place, || {
@@ -210,7 +214,7 @@ fn a_batch_that_is_held_before_or_after_its_sync_is_seen_by_nobody() {
             }
             let row = block_on(table.read_row(&RowKey::from("b"), &everything())).unwrap();
             assert!(row.cells.is_empty(), "{place:?}: {row:?}");
-            // Before the sync the cut may take the record, and all that was seen is older.
+            // Before the sync, a cut may remove the record, so all cells seen are older.
             assert_eq!(after_a_cut(dir.path(), end), seen, "{place:?}");
             if place == Place::Items {
                 let durable = after_a_cut(dir.path(), journal_end(dir.path()));
@@ -242,10 +246,11 @@ fn cells_in_memory_are_never_newer_than_those_on_disk_and_all_that_is_seen_survi
     assert_eq!(newest(rows_of(table).get(&RowKey::from("b")), &SPILL), Some(2));
 }
 
-/// What one reader has seen among the items of a batch, and where the journal ended right after it.
+/// The rows that a reader saw among the items of a batch, and the journal's end right after
+/// the read.
 type Seen = (usize, BTreeMap<RowKey, Row>);
 
-/// Stops the readers, whatever was found.
+/// Stops the readers, whatever the result.
 struct Stopped<'a>(&'a AtomicBool);
 
 impl Drop for Stopped<'_> {
@@ -254,7 +259,8 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// Reads and scans until told to stop, and checks what it sees: nothing of half a batch.
+/// Reads and scans until `stop` is set, and checks that each result shows the whole batch or
+/// nothing of it.
 fn read_on(
     dir: &Path,
     table: &dyn Table,
@@ -334,7 +340,7 @@ fn a_change_is_synced_alone_or_with_others() {
         let dir = image::directory();
         let (store, _) = open(dir.path(), durability);
         let table = block_on(store.open_fjall_table("t", &schema())).unwrap();
-        // How the batch of these changes was persisted.
+        // Returns the way in which the batch of these changes was persisted.
         let persisted = |sets: Vec<Mutation>| {
             let thread = Arc::new(Mutex::new(String::new()));
             let committing = thread.clone();

@@ -1,4 +1,4 @@
-//! A store's directory as a power cut may leave it.
+//! Builds a store's directory as a power cut may leave it.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -7,12 +7,13 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// No record holds so many zeroes.
+/// No record holds this many zeroes in a row.
 const ZEROES: usize = 64 << 10;
-/// The start of nothing that the engine writes, and of the tags and lengths that it does.
+/// Bytes that include a start that the engine never writes, and tags and lengths that it does
+/// write.
 const GARBAGE: [u8; 7] = [0xa5, 2, 0, 1, 3, 0xff, 9];
 
-/// What is left of the journal.
+/// The rest of the journal after a cut.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tail {
     /// The file ends at the cut.
@@ -21,12 +22,12 @@ pub(super) enum Tail {
     Zeroes(usize),
     /// Garbage follows in the place of what was written.
     Garbage(usize),
-    /// Everything was written but this.
+    /// Everything was written except this range.
     Hole { from: usize, to: usize },
 }
 
 impl Tail {
-    /// Up to where everything is there.
+    /// The position up to which everything is there.
     pub(super) fn cut(self) -> usize {
         match self {
             Tail::Ends(cut) | Tail::Zeroes(cut) | Tail::Garbage(cut) => cut,
@@ -35,7 +36,7 @@ impl Tail {
     }
 }
 
-/// The files of a directory; of the newest journal, what was written to it.
+/// The files of a directory. The newest journal is without the zeroes allocated ahead.
 #[derive(Debug)]
 pub(super) struct Image {
     files: BTreeMap<PathBuf, Vec<u8>>,
@@ -44,7 +45,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Copies a directory at a moment at which nothing in it changes.
+    /// Copies a directory at a moment when nothing in it changes.
     pub(super) fn of(dir: &Path) -> Self {
         loop {
             let listing = list(dir);
@@ -60,8 +61,8 @@ impl Image {
             }
             if list(dir) == listing {
                 let written = files[journal.strip_prefix(dir).unwrap()].len() as u64;
-                // Of what is allocated ahead, enough to be told from a file that ends with its
-                // data.
+                // Keep some of the space allocated ahead, so that the file differs from one
+                // that ends with its data.
                 let journal_len = listing[&journal].0.min(written + (1 << 20));
                 let journal = journal.strip_prefix(dir).unwrap().to_owned();
                 return Image { files, journal, journal_len };
@@ -69,7 +70,7 @@ impl Image {
         }
     }
 
-    /// The same directory, with what the journal has grown by since then: what a cut leaves of it
+    /// Replaces the journal with the current one of `dir`. Everything that a cut leaves of it
     /// was synced after every other file of the image.
     pub(super) fn with_journal_of(mut self, dir: &Path) -> Self {
         let path = dir.join(&self.journal);
@@ -80,21 +81,21 @@ impl Image {
         self
     }
 
-    /// Up to where the journal is as it was written. A hole that takes away zeroes takes nothing
-    /// away.
+    /// The position up to which the journal is as written. A hole within zeroes changes
+    /// nothing.
     pub(super) fn whole_up_to(&self, tail: Tail) -> usize {
         let Tail::Hole { from, to } = tail else { return tail.cut() };
         let data = &self.files[&self.journal];
         data[from..to].iter().position(|byte| *byte != 0).map_or(data.len(), |first| from + first)
     }
 
-    /// How many sorted runs there are.
+    /// The number of sorted runs.
     pub(super) fn segments(&self) -> usize {
         let in_tables = |path: &&PathBuf| path.parent().is_some_and(|dir| dir.ends_with("tables"));
         self.files.keys().filter(in_tables).count()
     }
 
-    /// Writes the directory that is left.
+    /// Writes the directory as the cut leaves it.
     pub(super) fn write(&self, dir: &Path, tail: Tail) {
         for (path, data) in &self.files {
             let path = dir.join(path);
@@ -127,17 +128,18 @@ impl Image {
     }
 }
 
-/// A place for an image, in memory if there is one: its engine's syncs are not what is tested.
+/// A directory for an image, in memory if possible, because the tests do not depend on its
+/// syncs.
 pub(super) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Where the data in the newest journal ends.
+/// The end of the data in the newest journal.
 pub(super) fn journal_end(dir: &Path) -> usize {
     data_of(&newest_journal(dir)).len()
 }
 
-/// The journal that is written to.
+/// The journal that is being written.
 pub(super) fn newest_journal(dir: &Path) -> PathBuf {
     let number = |path: &Path| path.file_stem()?.to_str()?.parse::<u64>().ok();
     let files = fs::read_dir(dir.join("engine")).unwrap().map(|entry| entry.unwrap().path());
@@ -145,7 +147,7 @@ pub(super) fn newest_journal(dir: &Path) -> PathBuf {
     journals.max_by_key(|path| number(path)).expect("a journal")
 }
 
-/// A file's content without the zeroes it was allocated with.
+/// A file's content without the zeroes allocated ahead.
 fn data_of(path: &Path) -> Vec<u8> {
     let file = File::open(path).unwrap();
     let mut data = Vec::new();
@@ -159,7 +161,7 @@ fn data_of(path: &Path) -> Vec<u8> {
     }
 }
 
-/// Lengths and times of all files.
+/// The lengths and modification times of all files.
 fn list(dir: &Path) -> BTreeMap<PathBuf, (u64, std::time::SystemTime)> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {

@@ -1,8 +1,8 @@
-//! Sound stores open: whatever a kill or a power cut leaves, with whatever an interrupted update of
-//! the inventory leaves beside it.
+//! Tests that sound stores open after any kill or power cut, also with the traces of an
+//! interrupted update of the inventory.
 //!
-//! Each image is drawn from a number. `SOUND_IMAGES=10000` draws so many; without it there are
-//! fewer.
+//! Each image is derived from a number. `SOUND_IMAGES=10000` tests that many images; without
+//! the variable there are fewer.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::{NEWEST, open, set};
 
 const IMAGES: u64 = 400;
 
-/// Numbers that differ from one image to the next, and are the same in every run.
+/// Pseudo-random numbers that differ between images, and are the same in every run.
 struct Draw(u64);
 
 impl Draw {
@@ -49,7 +49,7 @@ fn base(durability: Durability, reopened: bool) -> Base {
     Base { durability, image, shown }
 }
 
-/// What happened to the machine.
+/// The event that the machine suffers.
 #[derive(Debug)]
 struct Drawn {
     tail: Tail,
@@ -69,7 +69,7 @@ fn draw(base: &Base, number: u64) -> Drawn {
     let tail = match draw.below(4) {
         0 => Tail::Ends(cut),
         1 => Tail::Zeroes(cut),
-        // What was never synced may have a hole anywhere, with sound batches behind it.
+        // Unsynced data may have a hole anywhere, with sound batches behind it.
         2 if restarted && base.durability == Durability::Buffered => {
             Tail::Hole { from: cut, to: (cut + 1 + draw.below(3 * SECTOR)).min(end) }
         }
@@ -82,7 +82,8 @@ fn draw(base: &Base, number: u64) -> Drawn {
             leftovers.push(leftover);
         }
     }
-    // A journal is begun, freed, or found freed, when the one before is synced as a whole.
+    // A journal is begun or freed only when the journal before it is synced as a whole. The
+    // same holds when the store notices that.
     if whole {
         leftovers.push(["begun", "begun and named", "freed", "let go of", "-"][draw.below(5)]);
     }
@@ -93,7 +94,7 @@ fn inventory(dir: &Path) -> String {
     fs::read_to_string(dir.join("INVENTORY")).unwrap()
 }
 
-/// Writes the inventory with other journals.
+/// Rewrites the inventory with these journals.
 fn set_journals(dir: &Path, journals: &[(u64, u64)]) {
     let text = inventory(dir);
     let kept = text.lines().filter(|line| !line.starts_with("journal") && !line.starts_with("sum"));
@@ -116,7 +117,8 @@ fn leave(dir: &Path, leftover: &str, number: u64) {
         }
         "no lock" => fs::remove_file(engine.join("lock")).unwrap(),
         "no second name" => fs::remove_file(journal(&second, 0)).unwrap(),
-        // The engine has begun another journal, and the store has not seen it, or only named it.
+        // The engine has begun another journal. The store has not seen it, or has only named
+        // it.
         "begun" | "begun and named" => {
             let allocated = if number.is_multiple_of(2) { 0 } else { 70_000 };
             fs::write(journal(&engine, 1), vec![0; allocated]).unwrap();
@@ -124,7 +126,7 @@ fn leave(dir: &Path, leftover: &str, number: u64) {
                 fs::hard_link(journal(&engine, 1), journal(&second, 1)).unwrap();
             }
         }
-        // The engine has freed the journal before, and the store has not seen it.
+        // The engine has removed the journal before, and the store has not seen that.
         "freed" => {
             fs::write(journal(&engine, 1), []).unwrap();
             fs::write(journal(&second, 0), fs::read(journal(&engine, 0)).unwrap()).unwrap();
@@ -132,7 +134,7 @@ fn leave(dir: &Path, leftover: &str, number: u64) {
             set_journals(dir, &[(0, 0), (1, 0)]);
             fs::hard_link(journal(&engine, 1), journal(&second, 1)).unwrap();
         }
-        // The inventory has let go of a journal, and its second name is there still.
+        // The inventory no longer lists a journal, but its second name still exists.
         "let go of" => {
             fs::rename(journal(&engine, 0), journal(&engine, 1)).unwrap();
             fs::write(journal(&second, 0), "an old journal").unwrap();
@@ -148,7 +150,7 @@ fn check(base: &Base, number: u64) {
     let dir = image::directory();
     base.image.write(dir.path(), drawn.tail);
     if drawn.restarted && base.durability == Durability::Buffered {
-        // The kernel gives each start of the machine a name; a crash may leave the file empty.
+        // The kernel gives each start of the machine an id. A crash may leave the file empty.
         let name = if number.is_multiple_of(3) { "" } else { "an earlier start" };
         fs::write(dir.path().join("UNSYNCED"), name).unwrap();
     }

@@ -1,5 +1,5 @@
-//! Changes that may be lost: a power cut may take back any end of them, and nothing that was
-//! synced.
+//! Tests changes that may be lost: a power cut may take back the latest of them, but nothing
+//! that was synced.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,11 +11,12 @@ use futures::executor::block_on;
 use super::image::{self, Image, Tail, journal_end};
 use crate::{PLAIN, contents, open, set};
 
-/// How often the row is renewed.
+/// The number of renewals of the row.
 const RENEWALS: u64 = 6;
 const RENEWED: &str = "renewed";
 
-/// A renewal, as liveness tokens and the oracle's lease are renewed: the same cell again.
+/// Renews a row as liveness tokens and the oracle's lease are renewed: it writes the same cell
+/// again.
 fn renew(table: &dyn Table, value: u64) {
     let mutation = Mutation::set(PLAIN, "q", bigtable::Timestamp::ZERO, value.to_string());
     match value % 2 {
@@ -37,8 +38,8 @@ fn values(table: &dyn Table) -> BTreeMap<RowKey, String> {
     contents(table).iter().map(|row| (row.key.clone(), value(row))).collect()
 }
 
-/// A store with a synced row, renewals, another synced row, and renewals after it; and where the
-/// journal ended after each renewal of the last ones.
+/// A store with a synced row, renewals, another synced row, and more renewals. Also returns
+/// the journal's end after each of the last renewals.
 fn renewed() -> (Image, Vec<usize>) {
     let dir = tempfile::tempdir().unwrap();
     let (_store, table) = open(dir.path(), Durability::Sync);
@@ -55,7 +56,8 @@ fn renewed() -> (Image, Vec<usize>) {
     (image.with_journal_of(dir.path()), ends)
 }
 
-/// Opens what a cut has left after the machine has started again, twice, and checks it.
+/// Opens the image after a restart of the machine, then a second time without one, and checks
+/// the content both times.
 fn check(image: &Image, tail: Tail, least: u64) {
     let dir = image::directory();
     image.write(dir.path(), tail);
@@ -71,7 +73,7 @@ fn check(image: &Image, tail: Tail, least: u64) {
         }
         let renewal: u64 = found[&RowKey::from(RENEWED)].parse().unwrap();
         assert_eq!(renewal, if again { 99 } else { least }, "{tail:?}");
-        // From here on it may be lost in this start of the machine.
+        // From now on, a restart may lose this renewal.
         renew(&*table, 99);
     }
 }
@@ -88,8 +90,8 @@ fn h71_every_opening_reports_a_restart_until_it_is_acknowledged() {
     {
         let (store, table) = open(dir.path(), Durability::Sync);
         renew(&*table, 1);
-        // The journal is synced as a whole, and nothing is marked any more: as after a kill, the
-        // mark is put back.
+        // `close` syncs the whole journal and removes the mark. Put the mark back, as if the
+        // process had been killed.
         let boot = std::fs::read(dir.path().join("UNSYNCED")).unwrap();
         store.close().unwrap();
         std::fs::write(dir.path().join("UNSYNCED"), boot).unwrap();
