@@ -104,7 +104,7 @@ struct Lane {
     queue: VecDeque<Cell>,
     /// The rows of the cells in the queue, each with its newest known notification. Several
     /// changes of one cell need one visit only (the paper's message collapsing). A hash map is
-    /// cheaper than a tree here: a tree compares rows at each push and pop, and in a long
+    /// cheaper than a tree here. A tree compares rows at each push and pop, and in a long
     /// backlog these rows are no longer in the processor's caches.
     waiting: HashMap<RowKey, Option<Timestamp>>,
     hints_max: usize,
