@@ -19,8 +19,8 @@
 //!   late it arrives, and repeating it is harmless.
 //! * *No reader misses a dropped version.* A read at s >= F finds the newest write at or below
 //!   s, which is kept or newer. A read below F is refused in the row operation itself (H35),
-//!   and so is its second read, for a long value. A dropped deletion reads as absent, which is
-//!   what it said.
+//!   and so is its second read, for a long value. A cell whose deletion was dropped reads as
+//!   absent, as before.
 //! * *No writer misses one.* Prewrite at s >= F looks for writes at or above s, which are
 //!   above F.
 //! * *No owner or resolver misses one.* Only a client that holds or finds a lock of s asks

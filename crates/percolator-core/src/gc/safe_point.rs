@@ -117,8 +117,9 @@ pub(super) async fn last_round(shared: &Shared) -> Result<Option<LastRound>> {
     read(shared.system(), STATE).await?.map(|value| LastRound::decode(&value)).transpose()
 }
 
-/// Stores the record of a round. Rounds of two clients may overwrite each other's record. If
-/// the record shows less as collected than there is, the next round only looks at more.
+/// Stores the record of a round. Rounds of two clients may overwrite each other's record. The
+/// record may then name a lower timestamp than was collected, and the next round repeats some
+/// work.
 pub(super) async fn store_round(shared: &Shared, round: &LastRound) -> Result<()> {
     let set = Mutation::set(SYSTEM, STATE, Timestamp::ZERO, round.encode());
     let request = ConditionalMutation { otherwise: vec![set], ..ConditionalMutation::new(ROW) };
