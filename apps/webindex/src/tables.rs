@@ -1,18 +1,24 @@
 //! Describes the layout of the index: its tables, columns and row keys.
 //!
 //! ```text
-//! table          row               columns documents      URL               doc:content
-//! the page's bytes, lz4      -> parse doc:fetch      the load time and hash doc:page
-//! title, text, counts doc:keys       the keys to cluster it by  -> register doc:links
-//! its links                  -> link doc:member     its target, and its place in a cluster
-//! doc:linked     the links that are placed doc:rank       its rank settle, spread, attach,
-//! links-more, export-page, export-anchors (notifications) by_target      URL 0 source
-//! from           the source redirects to the URL, or declares it clusters       cluster
-//! shown = URL; elect, relay (notifications) cluster m place   member         the place: kind,
-//! falling rank, URL ranking        "all"             export-ranks (notification) inlinks
-//! holder 0 b target in:source = anchors; placed; forward (notification); the target is left
-//! out if it is the holder webindex       format            version        the version of this
-//! layout
+//! table          row               columns
+//! documents      URL               doc:content    the page's bytes, lz4      -> parse
+//!                                  doc:fetch      the load time and hash
+//!                                  doc:page       title, text, counts
+//!                                  doc:keys       the keys to cluster it by  -> register
+//!                                  doc:links      its links                  -> link
+//!                                  doc:member     its target, and its place in a cluster
+//!                                  doc:linked     the links that are placed
+//!                                  doc:rank       its rank
+//!                                  settle, spread, attach, links-more, export-page, export-anchors
+//!                                                 (notifications)
+//! by_target      URL 0 source      from           the source redirects to the URL, or declares it
+//! clusters       cluster           shown = URL; elect, relay (notifications)
+//!                cluster m place   member         the place: kind, falling rank, URL
+//! ranking        "all"             export-ranks (notification)
+//! inlinks        holder 0 b target in:source = anchors; placed; forward (notification);
+//!                                  the target is left out if it is the holder
+//! webindex       format            version        the version of this layout
 //! ```
 //!
 //! A **cluster** is named by 32 bytes: the hash of title and text, or a hash of the address

@@ -6,9 +6,11 @@
 //! mixture.
 //!
 //! ```text
-//! "webindex ranks 1"  16 bytes number of the state  8 bytes, little-endian: the file with the
-//! higher number is newer pages                8 for each page, sorted: the key of its URL 8,
-//! its rank 8 (a double) BLAKE3 of all that  32
+//! "webindex ranks 1"  16 bytes
+//! number of the state  8 bytes, little-endian: the file with the higher number is newer
+//! pages                8
+//! for each page, sorted: the key of its URL 8, its rank 8 (a double)
+//! BLAKE3 of all that  32
 //! ```
 
 use std::fs;

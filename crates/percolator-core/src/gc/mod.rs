@@ -1,15 +1,15 @@
 //! Garbage collection: drops versions that no reader can read any more.
 //!
 //! ```text
-//! readers      which timestamps of the past are open, in this client and in others safe_point
-//! how far collection may go: below every reader, behind the present by a retention
-//! 1. the safe point becomes the store's floor: below it nothing is read, locked or decided
-//!    sweep        2. every lock below it is resolved; a lock of a living owner ends the round
-//!    collect      3. versions that a newer write hides are dropped; why that races with
-//!    nothing notifications   drops stale notifications, where they lie in a table of their
-//!    own background   runs rounds repeatedly, with a small share of the machine unfenced
-//!    all of this where the store cannot compare a floor round        runs these steps in
-//!    order
+//! readers      which timestamps of the past are open, in this client and in others
+//! safe_point   how far collection may go: below every reader, behind the present by a retention
+//!   1. the safe point becomes the store's floor: below it nothing is read, locked or decided
+//! sweep        2. every lock below it is resolved; a lock of a living owner ends the round
+//! collect      3. versions that a newer write hides are dropped; why that races with nothing
+//! notifications   drops stale notifications, where they lie in a table of their own
+//! background   runs rounds repeatedly, with a small share of the machine
+//! unfenced     all of this where the store cannot compare a floor
+//! round        runs these steps in order
 //! ```
 //!
 //! `collection` holds a client's memory of all this. `registration` is the record of a client

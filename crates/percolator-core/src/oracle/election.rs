@@ -2,10 +2,10 @@
 //! (paper section 2.3).
 //!
 //! ```text
-//! stand by    reads the record repeatedly; the leader's renewals change it take over   after
-//! the *same* record was seen for longer than any lease lasts, on this process's own monotonic
-//! clock: one conditional write on that exact record lead        renews lease and window; ends
-//! when another has taken over, or by resigning
+//! stand by    reads the record repeatedly; the leader's renewals change it
+//! take over   after the *same* record was seen for longer than any lease lasts, on this
+//!             process's own monotonic clock: one conditional write on that exact record
+//! lead        renews lease and window; ends when another has taken over, or by resigning
 //! ```
 //!
 //! Why a new leader can serve at once: a lease begins when its holder sends a write, and lasts

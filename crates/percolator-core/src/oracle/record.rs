@@ -2,8 +2,8 @@
 //! timestamps are reserved.
 //!
 //! ```text
-//! epoch | limit | schema version | holder            an oracle that serves alone ...   | ...
-//! | ...            | ... | attempt | resigned | address      one that leads
+//! epoch | limit | schema version | holder            an oracle that serves alone
+//! ...   | ...   | ...            | ... | attempt | resigned | address      one that leads
 //! ```
 //!
 //! Invariant: no two writes of one leading holder have the same bytes, whatever the outcome of

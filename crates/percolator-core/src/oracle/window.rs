@@ -1,9 +1,9 @@
 //! Issues timestamps from windows that it reserves in the store (paper section 2.3).
 //!
 //! ```text
-//! stored record:  epoch | limit | schema version | holder ... ^ every timestamp below may
-//! have been issued memory:         next <= limit;  next rises by compare-and-swap, limit
-//! rises after a write
+//! stored record:  epoch | limit | schema version | holder ...
+//!                         ^ every timestamp below may have been issued
+//! memory:         next <= limit;  next rises by compare-and-swap, limit rises after a write
 //! ```
 //!
 //! Invariants:
