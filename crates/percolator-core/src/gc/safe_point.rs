@@ -24,6 +24,7 @@ use crate::shared::Shared;
 
 const SAMPLES: &str = "samples";
 const STATE: &str = "state";
+
 /// Notes the latest timestamp in memory, and in the store if it is a new one. Returns it.
 pub(super) async fn sample(shared: &Shared) -> Result<Timestamp> {
     let latest = shared.oracle().peek().await?;
@@ -45,7 +46,6 @@ pub(super) async fn sample(shared: &Shared) -> Result<Timestamp> {
     } else {
         // Another client has stored its samples, or a reply was lost. Merge the stored
         // samples, and store the union with the next sample.
-
         let value = read(shared.system(), SAMPLES).await?.unwrap_or_default();
         merge_samples(shared, &value)?;
     }
