@@ -1,5 +1,5 @@
-//! Holds an embedded web index open, with its observers running and nobody asking, until its input
-//! ends: `cargo run --release -p webindex --example hold DIR`. `scripts/idle.sh --embedded`
+//! Holds an embedded web index open until its input ends. Its observers run, and nobody uses
+//! it: `cargo run --release -p webindex --example hold DIR`. `scripts/idle.sh --embedded`
 //! measures it.
 
 #![allow(clippy::print_stdout, reason = "it says when it is ready")]

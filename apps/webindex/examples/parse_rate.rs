@@ -1,7 +1,7 @@
 //! Measures how fast pages are parsed: `cargo run --release -p webindex --example parse_rate DIR`.
 //!
-//! Prints one line per run: pages, bytes, links, and megabytes per second of CPU-bound parsing,
-//! with reading the files left out. The best of several runs says what the code costs.
+//! Prints one line per run: pages, bytes, links, and megabytes per second of parsing, without
+//! reading the files. The best of several runs shows the cost of the code.
 
 #![allow(clippy::print_stdout, reason = "the numbers are what this program is for")]
 

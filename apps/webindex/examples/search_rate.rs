@@ -1,8 +1,8 @@
 //! Measures the search index: `cargo run --release -p webindex --example search_rate DIR [NAME]`.
 //!
-//! Parses all pages below DIR (without the entry NAME), applies them in batches to an index in a
-//! temporary directory, and prints the rates of parsing and of applying, commits included, the
-//! size on disk, and how long some searches take.
+//! Parses all pages below DIR (without the entry NAME), and applies them in batches to an
+//! index in a temporary directory. Then prints the rates of parsing and of applying (commits
+//! included), the size on disk, and the times of some searches.
 
 #![allow(clippy::print_stdout, reason = "the numbers are what this program is for")]
 
@@ -15,7 +15,7 @@ use webindex::html;
 use webindex::search::{IndexedPage, SearchIndex, Update};
 use webindex::walk::Walk;
 
-/// What an exporter that commits once a second would gather.
+/// The batch size of an exporter that commits once a second.
 const BATCH_PAGES: usize = 500;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

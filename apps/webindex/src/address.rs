@@ -1,22 +1,23 @@
-//! Addresses: the one spelling of a URL under which a page is stored, and file names as URLs.
+//! Addresses: the one spelling of a URL under which a page is stored, and the URLs of files.
 //!
 //! Two links that reach the same page should name the same row, so every URL that enters the
-//! index goes through [`canonical`]. A file's URL is made by [`Base::url_of`] with the same rules,
-//! so that a link `a%20b.html` or `a b.html` on a page finds the file `a b.html`.
+//! index goes through [`canonical`]. [`Base::url_of`] makes a file's URL by the same rules. So
+//! a link `a%20b.html` or `a b.html` on a page finds the file `a b.html`.
 //!
 //! The canonical form:
 //!
-//! * scheme http or https, host in lower case (and IDNA), default port dropped, dot segments
-//!   resolved: all done by the `url` crate, which implements the WHATWG standard;
-//! * no fragment, no empty query, no user name or password;
-//! * in the path, exactly the characters that RFC 3986 forbids in a segment are escaped, with
-//!   upper-case digits; every other escape is undone (`%7E` is `~`), except `%2F`, `%25` and the
-//!   likes, which would change the meaning. In the query only unreserved characters are unescaped,
-//!   as `&`, `=` and `+` mean something there.
+//! * The scheme is http or https, the host is in lower case (and IDNA), the default port is
+//!   dropped, and dot segments are resolved. The `url` crate, which implements the WHATWG
+//!   standard, does all this.
+//! * There is no fragment, no empty query, no user name and no password.
+//! * In the path, exactly the characters that RFC 3986 forbids in a segment are escaped, with
+//!   upper-case digits. Every other escape is undone (`%7E` becomes `~`), except for those
+//!   that would change the meaning, such as `%2F` and `%25`. In the query only unreserved
+//!   characters are unescaped, because `&`, `=` and `+` have a meaning there.
 //!
-//! Invariant: `canonical` is idempotent. Not here: dropping `index.html` or tracking parameters,
-//! since a file system or server may tell those pages apart; the duplicates that arise are what
-//! the index clusters by content.
+//! Invariant: `canonical` is idempotent. Not here: dropping `index.html` or tracking
+//! parameters, because a file system or server may serve different pages there. The index
+//! clusters such duplicates by their content.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -30,7 +31,8 @@ pub const URL_BYTES_MAX: usize = 2_000;
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
-/// Returns the canonical form of a URL; `None` unless it is http or https and short enough.
+/// Returns the canonical form of a URL. `None` unless the URL is http or https and short
+/// enough.
 ///
 /// ```
 /// use url::Url;
@@ -46,7 +48,7 @@ pub fn canonical(url: &Url) -> Option<String> {
     (text.len() <= URL_BYTES_MAX).then_some(text)
 }
 
-/// Like [`canonical`], whatever the length.
+/// Like [`canonical`], without a limit on the length.
 pub(crate) fn canonical_unbounded(url: &Url) -> Option<String> {
     if !matches!(url.scheme(), "http" | "https") {
         return None;
@@ -82,8 +84,8 @@ pub fn canonicalize(given: &str) -> Result<String, Error> {
     canonical(&url).ok_or_else(|| bad(format!("it is longer than {URL_BYTES_MAX} bytes")))
 }
 
-/// Copies `text`, undoing the escapes of bytes that `plain` accepts and escaping what no part of
-/// a URL may hold. A `%` that begins no escape is escaped itself.
+/// Copies `text`. Undoes the escapes of bytes that `plain` accepts, and escapes bytes that no
+/// part of a URL may hold. A `%` that begins no escape is escaped itself.
 fn push_normalised(out: &mut String, text: &str, plain: fn(u8) -> bool) {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -124,7 +126,7 @@ pub(crate) fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// RFC 3986 `pchar` without escapes: what a path segment may hold as it is.
+/// RFC 3986 `pchar` without escapes: the bytes that a path segment may hold unescaped.
 fn is_path_byte(byte: u8) -> bool {
     is_unreserved(byte)
         || matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';')
@@ -186,8 +188,8 @@ impl Base {
 
     /// Returns the canonical URL of a file, given its path below the mounted directory.
     ///
-    /// Returns `None` for a path that is absolute or has `..` in it. The result may be longer
-    /// than [`URL_BYTES_MAX`]; whoever stores it has to look.
+    /// Returns `None` for a path that is absolute or contains `..`. The result may be longer
+    /// than [`URL_BYTES_MAX`]: check its length before you store it.
     pub fn url_of(&self, relative: &Path) -> Option<String> {
         let mut url = self.canonical.clone();
         let mut first = true;
@@ -206,8 +208,9 @@ impl Base {
 
     /// Returns the file path below the mounted directory that a canonical URL names.
     ///
-    /// Returns `None` for a URL outside the base, one with a query, and one whose path no file
-    /// can have: `..`, an escaped `/`, bytes that are not UTF-8.
+    /// Returns `None` for a URL outside of the base, for one with a query, and for one whose
+    /// path no file can have. Such a path contains `..`, an escaped `/`, or bytes that are not
+    /// UTF-8.
     pub fn path_of(&self, url: &str) -> Option<PathBuf> {
         let relative = self.relative(url)?;
         if relative.contains('?') {

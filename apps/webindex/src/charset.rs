@@ -1,11 +1,16 @@
-//! From bytes to text: which character encoding an HTML document is written in.
+//! Finds the character encoding of an HTML document, and decodes it to text.
 //!
-//! The order is the one browsers use for a local file: byte order mark, then what the document
-//! says about itself in its first [`PRESCAN_BYTES`] (`<meta charset>`, `<meta http-equiv>`, the
-//! XML declaration), then UTF-8 if the bytes are valid UTF-8, then windows-1252, which accepts
-//! anything. The prescan follows the HTML standard ("prescan a byte stream to determine its
-//! encoding"): it skips comments and tags, so that a charset in a comment or in an attribute of
-//! another element does not count.
+//! The order is the one that browsers use for a local file:
+//!
+//! 1. the byte order mark;
+//! 2. the document's own declaration in its first [`PRESCAN_BYTES`] (`<meta charset>`,
+//!    `<meta http-equiv>`, the XML declaration);
+//! 3. UTF-8, if the bytes are valid UTF-8;
+//! 4. windows-1252, which accepts any bytes.
+//!
+//! The prescan follows the HTML standard ("prescan a byte stream to determine its encoding").
+//! It skips comments and tags, so a charset in a comment or in an attribute of another element
+//! does not count.
 //!
 //! Not here: guessing from letter frequencies. Pages without a label are rare and nearly always
 //! UTF-8.
@@ -14,15 +19,15 @@ use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252, X_USER_DEFINED};
 
-/// How far into a document its own statement about its encoding is looked for.
+/// How many bytes of a document are searched for its own declaration of the encoding.
 ///
 /// The standard asks for at least 1024 bytes; generators that put styles first need more.
 pub const PRESCAN_BYTES: usize = 4096;
 
-/// How many bytes are decoded at first when only the start of a text is wanted.
+/// How many bytes are decoded first when only the start of a text is needed.
 const START_BYTES: usize = 5 << 10;
 
-/// A document's text, and the encoding that it was in.
+/// A document's text, and the encoding from which it was decoded.
 ///
 /// ```
 /// let page = webindex::charset::decode(b"<meta charset=iso-8859-1><p>caf\xe9");
@@ -31,13 +36,13 @@ const START_BYTES: usize = 5 << 10;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// The text, without byte order mark; borrowed when the bytes are UTF-8 already.
+    /// The text, without byte order mark. Borrowed if the bytes are UTF-8.
     pub text: Cow<'a, str>,
     /// The name of the encoding, as the Encoding standard spells it.
     pub encoding: &'static str,
 }
 
-/// Decodes a document; bytes that the encoding does not know become U+FFFD.
+/// Decodes a document. Bytes that are invalid in the encoding become U+FFFD.
 pub fn decode(bytes: &[u8]) -> Decoded<'_> {
     if let Some((encoding, bom_bytes)) = Encoding::for_bom(bytes) {
         return decode_as(encoding, bytes.get(bom_bytes..).unwrap_or_default());
@@ -51,9 +56,10 @@ pub fn decode(bytes: &[u8]) -> Decoded<'_> {
     }
 }
 
-/// Returns the start of the text that [`decode`] returns, or all of it: a start that is `enough`.
+/// Returns a start of the text that [`decode`] returns, for which `enough` is true, or else
+/// all of it.
 ///
-/// For most documents, only a few kilobytes are looked at.
+/// For most documents this reads a few kilobytes only.
 pub(crate) fn decode_start(bytes: &[u8], enough: impl Fn(&str) -> bool) -> Cow<'_, str> {
     let mut length = START_BYTES;
     while length < bytes.len() {
@@ -65,9 +71,11 @@ pub(crate) fn decode_start(bytes: &[u8], enough: impl Fn(&str) -> bool) -> Cow<'
     decode(bytes).text
 }
 
-/// Decodes the first bytes as [`decode`] does, without a character that is cut at the end.
+/// Decodes the first `length` bytes as [`decode`] does, without a character that is cut at the
+/// end.
 ///
-/// Returns `None` if the encoding depends on what follows and the text on the encoding.
+/// Returns `None` if the text depends on the encoding, and the encoding on the bytes that
+/// follow.
 fn start_of(bytes: &[u8], length: usize) -> Option<Cow<'_, str>> {
     let start = bytes.get(..length)?;
     if let Some((encoding, bom_bytes)) = Encoding::for_bom(bytes) {
@@ -75,7 +83,7 @@ fn start_of(bytes: &[u8], length: usize) -> Option<Cow<'_, str>> {
     }
     match labelled(bytes) {
         Some(encoding) => Some(start_as(encoding, start)),
-        // In UTF-8 and in windows-1252, ASCII means the same.
+        // ASCII bytes mean the same in UTF-8 and in windows-1252.
         None if start.is_ascii() => std::str::from_utf8(start).ok().map(Cow::Borrowed),
         None => None,
     }
@@ -112,8 +120,8 @@ fn labelled(bytes: &[u8]) -> Option<&'static Encoding> {
 
 /// Returns the encoding for a label read from ASCII bytes.
 ///
-/// Whoever could read the label as ASCII cannot be reading UTF-16, so the standard maps that to
-/// UTF-8, and `x-user-defined` to windows-1252.
+/// A label that can be read as ASCII cannot be in a UTF-16 document. So the standard maps
+/// UTF-16 labels to UTF-8, and `x-user-defined` to windows-1252.
 fn for_ascii_label(label: &[u8]) -> Option<&'static Encoding> {
     let encoding = Encoding::for_label(label)?;
     if encoding == UTF_16LE || encoding == UTF_16BE {
@@ -146,7 +154,7 @@ fn from_content(content: &[u8]) -> Option<&'static Encoding> {
     }
 }
 
-/// Reads `= value`, `= "value"` or `= 'value'`; `None` without the equals sign.
+/// Reads `= value`, `= "value"` or `= 'value'`. `None` if there is no equals sign.
 fn value_after_equals(bytes: &[u8]) -> Option<&[u8]> {
     let bytes = bytes.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
     match bytes.first()? {
@@ -167,7 +175,7 @@ fn find_ascii_case_insensitive(haystack: &[u8], needle: &[u8]) -> Option<usize> 
     haystack.windows(needle.len()).position(|window| window.eq_ignore_ascii_case(needle))
 }
 
-/// The standard's prescan: a position that moves over tags and comments.
+/// The standard's prescan, which moves a position over tags and comments.
 struct Prescan<'a> {
     bytes: &'a [u8],
     pos: usize,
@@ -179,7 +187,7 @@ impl<'a> Prescan<'a> {
             self.pos += offset;
             let rest = self.rest();
             if rest.starts_with(b"<!--") {
-                // From +2: `<!-->` is a whole comment.
+                // Search from offset 2, because `<!-->` is a complete comment.
                 self.skip_past(b"-->", 2);
             } else if is_meta(rest) {
                 self.pos += b"<meta".len();
@@ -215,7 +223,7 @@ impl<'a> Prescan<'a> {
         while self.attribute().is_some() {}
     }
 
-    /// Reads the attributes of a meta element and decides as the standard does.
+    /// Reads the attributes of a meta element, and decides by the standard's rules.
     fn meta(&mut self) -> Option<&'static Encoding> {
         let mut is_content_type = false;
         let mut from_charset = None;
@@ -232,14 +240,14 @@ impl<'a> Prescan<'a> {
         from_charset.or(if is_content_type { content_charset } else { None })
     }
 
-    /// Reads one attribute; `None` at the end of the tag or of the bytes.
+    /// Reads one attribute. `None` at the end of the tag or of the bytes.
     fn attribute(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         self.skip_while(|b| b.is_ascii_whitespace() || b == b'/');
         if matches!(self.rest().first(), None | Some(b'>')) {
             return None;
         }
         let name_start = self.pos;
-        // The first character may be `=`: the standard makes it a part of the name.
+        // The standard makes a leading `=` a part of the name.
         self.pos += 1;
         self.skip_while(|b| !b.is_ascii_whitespace() && !matches!(b, b'=' | b'/' | b'>'));
         let name = &self.bytes[name_start..self.pos];
@@ -254,7 +262,7 @@ impl<'a> Prescan<'a> {
             Some(&quote @ (b'"' | b'\'')) => {
                 self.pos += 1;
                 self.skip_while(|b| b != quote);
-                // A quote that is never closed swallows the tag.
+                // A quote that is never closed extends to the end of the bytes.
                 self.rest().first()?;
                 let value = &self.bytes[value_start + 1..self.pos];
                 self.pos += 1;

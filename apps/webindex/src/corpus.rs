@@ -1,7 +1,7 @@
-//! Where `demo` finds pages when it is told no directory: documentation that is there already.
+//! Finds pages for `demo` when no directory is given: documentation that is installed already.
 //!
-//! In this order: what the Rust toolchain brought, what the distribution installed, and otherwise
-//! a site that [`crate::generate`] makes. Nothing is downloaded.
+//! It looks at the Rust toolchain first, and then at the distribution's packages. If both have
+//! none, [`crate::generate`] makes a site. Nothing is downloaded.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,23 +12,23 @@ use crate::Error;
 use crate::address::Base;
 use crate::walk::Walk;
 
-/// Where the Rust documentation is published, hence the URLs of its pages.
+/// The address at which the Rust documentation is published, and thus the URLs of its pages.
 pub const RUST_DOCS_BASE: &str = "https://doc.rust-lang.org/";
 
-/// The part of the Rust documentation that is left out: most of it doubles what `std` shows, and
-/// it is two fifths of the bytes.
+/// The part of the Rust documentation that is left out: most of it repeats `std`, and it has
+/// two fifths of the bytes.
 pub const RUST_DOCS_EXCLUDED: &str = "core";
 
-/// Where distributions install documentation.
+/// The directory in which distributions install documentation.
 pub const INSTALLED_DOCS: &str = "/usr/share/doc";
 
 /// The fewest pages for which an installed package's documentation is worth a demonstration.
 pub const INSTALLED_PAGES_MIN: usize = 50;
 
-/// Up to where pages of a package are counted.
+/// The largest number of a package's pages that is counted.
 const COUNTED_PAGES_MAX: usize = 10_000;
 
-/// Where a corpus comes from.
+/// The origin of a corpus.
 ///
 /// ```
 /// assert_ne!(webindex::corpus::Origin::RustToolchain, webindex::corpus::Origin::Installed);
@@ -51,7 +51,7 @@ pub enum Origin {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corpus {
-    /// Where it comes from.
+    /// The origin of the pages.
     pub origin: Origin,
     /// The directory.
     pub dir: PathBuf,
@@ -63,7 +63,7 @@ pub struct Corpus {
     pub pages: usize,
 }
 
-/// Finds a corpus: the Rust documentation alone, or all installed packages with at least
+/// Finds a corpus: only the Rust documentation, or else all installed packages with at least
 /// [`INSTALLED_PAGES_MIN`] pages, the largest first. Empty if there is neither.
 ///
 /// # Errors
@@ -76,7 +76,7 @@ pub fn find() -> Result<Vec<Corpus>, Error> {
     installed(Path::new(INSTALLED_DOCS), INSTALLED_PAGES_MIN)
 }
 
-/// Asks the Rust compiler on the search path where its toolchain is.
+/// Asks the Rust compiler on the search path for its toolchain's directory.
 pub fn rust_sysroot() -> Option<PathBuf> {
     let output = Command::new("rustc")
         .args(["--print", "sysroot"])
@@ -89,11 +89,11 @@ pub fn rust_sysroot() -> Option<PathBuf> {
     (output.status.success() && !path.is_empty()).then(|| PathBuf::from(path))
 }
 
-/// Returns the documentation in a Rust toolchain; `None` if it was not installed with it.
+/// Returns the documentation in a Rust toolchain. `None` if it is not installed.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] if the directory is there and cannot be walked.
+/// [`Error::Io`] if the directory exists and cannot be walked.
 pub fn rust_docs(sysroot: &Path) -> Result<Option<Corpus>, Error> {
     let dir = sysroot.join("share/doc/rust/html");
     if !dir.is_dir() {
@@ -108,15 +108,15 @@ pub fn rust_docs(sysroot: &Path) -> Result<Option<Corpus>, Error> {
 
 /// Returns the packages below `root` that have at least `pages_min` pages, the largest first.
 ///
-/// Packages that cannot be read are left out: they are as good as not installed.
+/// Packages that cannot be read are left out, as if they were not installed.
 ///
 /// # Errors
 ///
-/// [`Error::BadBase`] cannot occur with the names of packages, but is passed on.
+/// [`Error::BadBase`], which cannot occur with the names of packages.
 pub fn installed(root: &Path, pages_min: usize) -> Result<Vec<Corpus>, Error> {
     let Ok(entries) = fs::read_dir(root) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
-    // A link to another package's directory would bring the same pages a second time.
+    // A link to another package's directory would add the same pages a second time.
     let is_own = |path: &PathBuf| path.is_dir() && !path.is_symlink();
     for dir in entries.flatten().map(|entry| entry.path()).filter(is_own) {
         let Some(package) = dir.file_name().and_then(OsStr::to_str) else { continue };

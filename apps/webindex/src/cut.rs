@@ -1,4 +1,4 @@
-//! Cutting text at a limit in bytes without cutting a character.
+//! Cuts text at a limit in bytes, without cutting a character.
 
 /// Returns as much of the text as fits into `bytes`.
 pub(crate) fn at_bytes(text: &str, bytes: usize) -> &str {

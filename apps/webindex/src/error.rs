@@ -1,13 +1,14 @@
-//! The crate's error type: each variant says what the caller can do next, and carries the facts.
+//! The crate's error type. Each variant tells the caller what to do next, and carries the
+//! facts.
 //!
-//! Two things that look like errors are not: a page that is skipped ([`crate::html::Skip`]) and a
-//! file that cannot be read during a walk ([`crate::walk::Problem`]). Both are counted and named,
-//! and the work goes on.
+//! Two events that look like errors are not: a page that is skipped ([`crate::html::Skip`]),
+//! and a file that cannot be read during a walk ([`crate::walk::Problem`]). Both are counted
+//! and reported, and the work goes on.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why an operation of this crate failed.
+/// The reason why an operation of this crate failed.
 ///
 /// ```
 /// use webindex::Error;
@@ -23,9 +24,9 @@ pub enum Error {
     /// The base URL cannot be put before file names: correct it.
     #[error("`{given}` cannot be a base URL: {problem}; give one like `https://example.org/docs/`")]
     BadBase {
-        /// What was given.
+        /// The given text.
         given: String,
-        /// What is wrong with it.
+        /// The problem with the text.
         problem: &'static str,
     },
     /// The text is not an http or https URL: correct it.
@@ -33,30 +34,31 @@ pub enum Error {
         "`{given}` is not a URL of a page: {problem}; give one like `https://example.org/a.html`"
     )]
     BadUrl {
-        /// What was given.
+        /// The given text.
         given: String,
-        /// What is wrong with it.
+        /// The problem with the text.
         problem: String,
     },
-    /// The operating system refused: the message names the file and what was tried.
+    /// The operating system refused an operation: the message names the operation and the
+    /// file.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, as a verb: "read the directory".
+        /// The operation, as a verb with its object: "read the directory".
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// The operating system's reason.
         source: io::Error,
     },
-    /// The directory to be filled or opened holds something else: choose another one.
+    /// The directory holds something else: choose another one.
     #[error("{} is not empty and holds no {expected}; choose another directory", path.display())]
     ForeignDirectory {
         /// The directory.
         path: PathBuf,
-        /// What it should have held.
+        /// The content that was expected.
         expected: &'static str,
     },
-    /// The search index was written in another format: the message says how it is made anew.
+    /// The search index has another format: the message says how to rebuild it.
     #[error(
         "the search index in {} has format {found}, this program reads {expected}; {remedy}",
         path.display()
@@ -66,9 +68,9 @@ pub enum Error {
         path: PathBuf,
         /// The format found there.
         found: String,
-        /// The format this program writes.
+        /// The format that this program writes.
         expected: &'static str,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The directory holds no search index: load pages, or give another directory.
@@ -80,7 +82,7 @@ pub enum Error {
     /// The query cannot be answered: correct it as the message says.
     #[error("{problem}")]
     Query {
-        /// What is wrong with it, and what to do.
+        /// The query's problem, and the remedy.
         problem: String,
     },
     /// Another process writes to the search index: end it, then try again.
@@ -92,8 +94,8 @@ pub enum Error {
         /// The index directory.
         path: PathBuf,
     },
-    /// The disk of the search index has too little free space, and nothing was written: free some.
-    /// Pages are exported then.
+    /// The search index's disk has too little free space, and nothing was written: free some
+    /// space. The pages are exported afterwards.
     #[error(
         "the disk is full: {free} bytes are free for the search index in {}, and writing takes {wanted}; \
          nothing was written; free some space there",
@@ -102,45 +104,47 @@ pub enum Error {
     IndexFull {
         /// The index directory.
         path: PathBuf,
-        /// Free bytes of its file system.
+        /// The free bytes of the file system.
         free: u64,
-        /// Free bytes that it takes to write.
+        /// The free bytes that writing needs.
         wanted: u64,
     },
-    /// The search index is not here: give its directory.
+    /// This program has no search index: give its directory.
     #[error(
         "this needs the search index, which the workers keep in a directory of their own; give that \
          directory (`app.search` in percolator.toml, or PERCOLATOR_APP__SEARCH)"
     )]
     NoSearchIndex,
-    /// The batch is older than what is known of its pages: make it anew from the present state.
+    /// The batch is older than pages that were confirmed since: make the batch anew from the
+    /// present state.
     #[error(
         "a batch numbered {seq} is not newer than {floor}, up to which pages were seen already"
     )]
     Superseded {
         /// The batch's number.
         seq: u64,
-        /// The number up to which batches are refused.
+        /// The floor: batches up to this number are refused.
         floor: u64,
     },
-    /// The search index cannot be read or written: free space or restore the files.
+    /// The search index cannot be read or written: free space, or delete its directory as the
+    /// message says.
     #[error(
         "cannot {action} the search index in {}: {source}; if the disk is not full, delete that \
          directory, and the next `percolator webindex load` makes it anew",
         path.display()
     )]
     Index {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         action: &'static str,
         /// The index directory.
         path: PathBuf,
-        /// The engine's reason.
+        /// The search engine's reason.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The database below failed: its own message says what to do.
+    /// The database failed: its own message says what to do.
     #[error(transparent)]
     Database(Box<percolator::Error>),
-    /// The arguments contradict each other or leave the documented range: correct the call.
+    /// The arguments contradict each other or are out of range: correct the call.
     #[error("{what} is {given}, allowed is {allowed}")]
     OutOfRange {
         /// The argument.
@@ -152,7 +156,7 @@ pub enum Error {
     },
 }
 
-/// Boxed, as it is far larger than the other variants.
+/// Boxes the error, because it is far larger than the other variants.
 impl From<percolator::Error> for Error {
     fn from(error: percolator::Error) -> Self {
         Error::Database(Box::new(error))

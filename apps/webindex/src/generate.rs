@@ -1,11 +1,12 @@
-//! A web site made from a seed, for when there is no documentation to index.
+//! Generates a web site from a seed, for use when there is no documentation to index.
 //!
-//! It has what makes indexing interesting: pages that many others link to and pages that few do,
-//! the same content under several URLs, redirects, canonical URLs, and a symlink. The text is
-//! plausible nonsense, so that a search finds something.
+//! The site has the features that make indexing interesting. Some pages have many links to
+//! them, and others few. There are redirects, canonical URLs, a symlink, and the same content
+//! under several URLs. The text is plausible nonsense, so that a search finds something.
 //!
-//! Invariants: the files depend on seed and number of pages alone, and a page's text on the seed
-//! and its own number, so that a larger site contains much of the smaller one.
+//! Invariants: the files depend only on the seed and the number of pages. A page's text
+//! depends only on the seed and the page's number, so a larger site contains much of a smaller
+//! one.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -15,18 +16,20 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 use crate::prng::Prng;
 
-/// The most pages that a site is made of, copies and redirects not counted.
+/// The largest number of pages of a site, not counting copies and redirects.
 pub const PAGES_MAX: usize = 1_000_000;
 
-/// How many articles a directory holds.
+/// The number of articles in a directory.
 const ARTICLES_PER_SECTION: usize = 100;
 
-/// One article in so many has copies, is the target of a redirect, has a version to print.
+/// How many articles there are for each one that has copies, is the target of a redirect, or
+/// has a print version.
 const COPIED_EVERY: usize = 20;
 const MOVED_EVERY: usize = 25;
 const PRINTED_EVERY: usize = 30;
 
-/// The exponent of the in-degrees: the larger, the more the first articles are linked to.
+/// The exponent of the in-degrees: the larger it is, the more links lead to the first
+/// articles.
 const LINK_SKEW: i32 = 3;
 
 const WORDS: &[&str] = &[
@@ -165,7 +168,7 @@ const JOINS: &[&str] = &[
     "reaches", "than", "the", "through", "toward", "under", "where", "while", "with", "without",
 ];
 
-/// What to make.
+/// A site to generate.
 ///
 /// ```
 /// let site = webindex::generate::Site { pages: 200, seed: 7 };
@@ -173,13 +176,13 @@ const JOINS: &[&str] = &[
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Site {
-    /// How many articles; 1 to [`PAGES_MAX`].
+    /// The number of articles, from 1 to [`PAGES_MAX`].
     pub pages: usize,
     /// The seed.
     pub seed: u64,
 }
 
-/// What was made.
+/// The counts of a generated site.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -191,37 +194,37 @@ pub struct Site {
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Made {
-    /// Articles, each with a content of its own.
+    /// Articles, each with different content.
     pub articles: usize,
     /// Further files with the content of an article.
     pub copies: usize,
-    /// Pages that only lead elsewhere.
+    /// Redirects to other pages.
     pub redirects: usize,
-    /// Pages that name another as canonical.
+    /// Pages that declare another page as canonical.
     pub canonicals: usize,
-    /// Symlinks to an article; none where the operating system has none.
+    /// Symlinks to an article. Zero where the operating system has no symlinks.
     pub symlinks: usize,
-    /// Different texts, those of pages that only lead elsewhere left out: so many pages are to be
-    /// found.
+    /// Different texts, without those of redirects: the number of pages that a search can
+    /// find.
     pub texts: usize,
-    /// Size of all files.
+    /// The size of all files, in bytes.
     pub bytes: usize,
 }
 
 impl Made {
-    /// Returns how many URLs the site has, the start page included.
+    /// Returns the number of URLs of the site, including the start page.
     pub fn urls(&self) -> usize {
         1 + self.articles + self.copies + self.redirects + self.canonicals + self.symlinks
     }
 }
 
 impl Site {
-    /// Writes the site into a directory, which has to be empty or missing.
+    /// Writes the site into a directory, which must be empty or missing.
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignDirectory`] if the directory holds anything, [`Error::OutOfRange`] for a
-    /// number of pages that is not allowed, [`Error::Io`] if a file cannot be written.
+    /// [`Error::ForeignDirectory`] if the directory is not empty, [`Error::OutOfRange`] if the
+    /// number of pages is not allowed, [`Error::Io`] if a file cannot be written.
     pub fn write(&self, dir: &Path) -> Result<Made, Error> {
         if self.pages == 0 || self.pages > PAGES_MAX {
             let given = u64::try_from(self.pages).unwrap_or(u64::MAX);
@@ -289,7 +292,7 @@ impl Site {
         html
     }
 
-    /// Writes a sentence; about one in two has a link.
+    /// Writes a sentence. About every second one has a link.
     fn sentence(&self, html: &mut String, prng: &mut Prng) {
         let words = 6 + prng.below(10);
         let linked = prng.percent(50).then(|| prng.below(words));
@@ -308,10 +311,10 @@ impl Site {
         html.push(' ');
     }
 
-    /// Returns an article, the first ones far more often than the last.
+    /// Returns the number of an article: the first ones far more often than the last.
     fn popular(&self, prng: &mut Prng) -> usize {
         let position = prng.unit().powi(LINK_SKEW) * self.pages as f64;
-        // Truncation is wanted; the product is below the number of pages.
+        // Truncation is intended. The product is below the number of pages.
         (position as usize).min(self.pages - 1)
     }
 
@@ -329,11 +332,11 @@ impl Site {
     }
 }
 
-/// Where the files go.
+/// The directory that the files are written to, and what was written so far.
 struct Output<'d> {
     dir: &'d Path,
     made: Made,
-    /// The hashes of the documents that are to be found.
+    /// The hashes of the documents that a search can find.
     texts: HashSet<[u8; 32]>,
 }
 
@@ -349,7 +352,7 @@ impl<'d> Output<'d> {
         Ok(Output { dir, made: Made::default(), texts: HashSet::new() })
     }
 
-    /// Returns where a file goes, in a directory that is there.
+    /// Returns the path of a file, and creates its directory.
     fn place(&self, name: &str) -> Result<PathBuf, Error> {
         let path = self.dir.join(name);
         if let Some(parent) = path.parent() {
@@ -359,7 +362,7 @@ impl<'d> Output<'d> {
         Ok(path)
     }
 
-    /// Writes a page that is to be found by its text.
+    /// Writes a page that a search can find by its text.
     fn text(&mut self, name: &str, html: &str) -> Result<(), Error> {
         self.texts.insert(*blake3::hash(html.as_bytes()).as_bytes());
         self.page(name, html)
@@ -390,8 +393,8 @@ fn name_of(article: usize) -> String {
     path_in("articles", article)
 }
 
-/// Returns the path of an article or of a copy: two directories deep, so that the links in it mean
-/// the same wherever it lies.
+/// Returns the path of an article or of a copy. It is always two directories deep, so that
+/// relative links mean the same in each copy.
 fn path_in(top: &str, article: usize) -> String {
     format!("{top}/section-{:03}/article-{article:05}.html", article / ARTICLES_PER_SECTION)
 }
@@ -486,7 +489,8 @@ mod tests {
         let texts: BTreeSet<_> = shown.map(|(_, page)| (&page.title, &page.text)).collect();
         assert_eq!((made.texts, texts.len()), (301, 301));
         let clusters = contents.values().filter(|&&size| size > 1).count();
-        // Fifteen articles with two copies each, ten with a page to print of which some are both.
+        // Fifteen articles have two copies each, and ten have a print version. Some articles
+        // have both.
         assert!((15..=26).contains(&clusters), "{clusters}");
     }
 

@@ -1,12 +1,14 @@
-//! Reading a page: title, visible text, links with their anchors, redirect, canonical URL.
+//! Reads a page: its title, visible text, links with their anchors, redirect and canonical
+//! URL.
 //!
-//! A page is run through html5gum's tokenizer, which is the HTML standard's, into a sink that
-//! keeps what an index needs. No tree is built: nothing here needs one, and the tree of a hostile
-//! page can be deep enough to overflow a stack. What the tree builder would have decided and the
-//! sink decides instead:
+//! The tokenizer of html5gum, which follows the HTML standard, feeds a page into a sink. The
+//! sink keeps the parts that an index needs. No tree is built: nothing here needs one, and the
+//! tree of a hostile page can be deep enough to overflow a stack. Instead of a tree builder,
+//! the sink decides:
 //!
 //! * which elements hold raw text (`script`, `style`, `textarea`, `title`, ...);
-//! * that `svg` content is foreign, until a tag that cannot be in it shows that it was not closed;
+//! * that `svg` content is foreign, until a tag that cannot occur in it shows that it was not
+//!   closed;
 //! * that an `<a>` inside an `<a>` ends the outer one.
 //!
 //! ```text
@@ -17,13 +19,14 @@
 //! Invariants:
 //!
 //! * [`parse`] is a pure function of the page's URL and bytes, and never panics.
-//! * Its time is linear in the bytes, whatever they are, and its memory is a small multiple of
-//!   them: the tokenizer never goes back, and of a tag only the attributes are kept that matter.
-//! * Limits either cut, as the constants say, or make the page a [`Skip`]; a page is never
-//!   half indexed without a trace.
+//! * Its time is linear in the number of bytes, whatever they are, and its memory is a small
+//!   multiple of them. The tokenizer never goes back, and only the needed attributes of a tag
+//!   are kept.
+//! * A limit either cuts, as the constants say, or makes the page a [`Skip`]. No page is
+//!   partly indexed without a trace.
 //!
-//! Not here: what CSS and scripts would show or hide, frames, and `robots.txt`, which is for the
-//! program that fetches pages. A page's own `noindex` is a [`Skip`].
+//! Not here: what CSS and scripts would show or hide, frames, and `robots.txt`, which concerns
+//! the program that fetches pages. A page's own `noindex` is a [`Skip`].
 
 use url::Url;
 
@@ -51,10 +54,10 @@ pub use limits::{
 };
 pub use links::Link;
 
-/// How many characters at a page's start decide whether it is text at all.
+/// How many characters at a page's start are checked for binary data.
 const BINARY_CHECK_CHARS: usize = 4096;
 
-/// What an index needs of a page.
+/// The parts of a page that an index needs.
 ///
 /// ```
 /// use webindex::html::parse;
@@ -72,30 +75,34 @@ pub struct ParsedPage {
     pub title: String,
     /// The visible text: words separated by single spaces.
     pub text: String,
-    /// The targets, each once, sorted by URL; never the page itself.
+    /// The link targets, each once, sorted by URL. Never the page itself.
     pub links: Vec<Link>,
-    /// How many `<a href>` and `<area href>` lead to an http or https URL, the page included.
+    /// How many `<a href>` and `<area href>` lead to an http or https URL, including the page
+    /// itself.
     pub hyperlinks: usize,
-    /// How many of them were left out because the URL is longer than
+    /// How many of these links were left out because the URL is longer than
     /// [`URL_BYTES_MAX`](crate::address::URL_BYTES_MAX).
     pub overlong_links: usize,
-    /// Where a meta refresh leads within [`REDIRECT_SECONDS_MAX`], unless to the page itself.
+    /// The target of a meta refresh within [`REDIRECT_SECONDS_MAX`], unless it is the page
+    /// itself.
     pub redirect: Option<String>,
-    /// The first `rel=canonical`; it may name the page itself.
+    /// The first `rel=canonical`, which may name the page itself.
     pub canonical: Option<String>,
-    /// BLAKE3 of title and text; `None` if there is no text, as nothing can be said of equality.
+    /// BLAKE3 of title and text. `None` if there is no text, because such pages cannot be
+    /// compared.
     pub content_hash: Option<[u8; 32]>,
     /// The name of the encoding that the page was decoded from.
     pub encoding: &'static str,
 }
 
-/// Parses the page that is stored at `page`; links are resolved against that URL.
+/// Parses the page that is stored at the URL `page`. Links are resolved against that URL.
 ///
-/// A truncated document is a page: what came before the cut counts, as in a browser.
+/// A truncated document is a page: the part before the cut counts, as in a browser.
 ///
 /// # Errors
 ///
-/// [`Skip`] says why the page is not to be indexed; the loader counts and names it.
+/// [`Skip`] with the reason why the page must not be indexed. The loader counts and reports
+/// it.
 pub fn parse(page: &Url, bytes: &[u8]) -> Result<ParsedPage, Skip> {
     if bytes.len() > PAGE_BYTES_MAX {
         return Err(Skip::TooLarge { bytes: bytes.len() });
@@ -128,7 +135,8 @@ pub fn parse(page: &Url, bytes: &[u8]) -> Result<ParsedPage, Skip> {
     })
 }
 
-/// Says, without parsing, whether a file is certainly no page, so that a loader need not store it.
+/// Decides without parsing whether a file is certainly not a page, so that a loader need not
+/// store it.
 ///
 /// ```
 /// use webindex::html::{Skip, screen};
@@ -139,12 +147,13 @@ pub fn parse(page: &Url, bytes: &[u8]) -> Result<ParsedPage, Skip> {
 ///
 /// # Errors
 ///
-/// The [`Skip`] that [`parse`] would return, if it can be told so early.
+/// The [`Skip`] that [`parse`] would return, if the start of the file shows it already.
 pub fn screen(bytes: &[u8]) -> Result<(), Skip> {
     if bytes.len() > PAGE_BYTES_MAX {
         return Err(Skip::TooLarge { bytes: bytes.len() });
     }
-    // Enough to tell that it is not blank, and all that the check for binary data looks at.
+    // Enough text to know that it is not blank, and all the text that the check for binary
+    // data needs.
     let enough = |text: &str| !is_blank(text) && text.chars().count() >= BINARY_CHECK_CHARS;
     screen_text(&charset::decode_start(bytes, enough))
 }
@@ -159,7 +168,7 @@ fn screen_text(text: &str) -> Result<(), Skip> {
     Ok(())
 }
 
-/// Returns the hash by which pages of equal content are found.
+/// Returns the hash by which pages with equal content are found.
 ///
 /// ```
 /// use webindex::html::content_hash;
@@ -173,7 +182,7 @@ pub fn content_hash(title: &str, text: &str) -> Option<[u8; 32]> {
     }
     let mut hasher = blake3::Hasher::new();
     hasher.update(title.as_bytes());
-    // Normalised text holds no line feed, so nothing moves between title and text unseen.
+    // Normalised text has no line feed, so the separator keeps title and text apart.
     hasher.update(b"\n");
     hasher.update(text.as_bytes());
     Some(*hasher.finalize().as_bytes())
@@ -183,9 +192,10 @@ fn is_blank(text: &str) -> bool {
     text.chars().all(char::is_whitespace)
 }
 
-/// Returns whether the text is no text: NUL early on, or more than a tenth control characters.
+/// Returns whether the text is binary data: a NUL early on, or more than a tenth control
+/// characters.
 ///
-/// Replacement characters count as control characters: they are what undecodable bytes become.
+/// Replacement characters count as control characters, because undecodable bytes become them.
 fn is_binary(text: &str) -> bool {
     if is_surely_text(text.as_bytes()) {
         return false;
@@ -204,9 +214,10 @@ fn is_binary(text: &str) -> bool {
     odd * 10 > seen
 }
 
-/// Returns whether bytes alone show that a text is none of what [`is_binary`] looks for.
+/// Returns whether the bytes alone show that a text is not binary in the sense of
+/// [`is_binary`].
 ///
-/// They do for nearly every page, and counting bytes is much cheaper than decoding characters.
+/// For nearly every page they do, and counting bytes is much cheaper than decoding characters.
 fn is_surely_text(bytes: &[u8]) -> bool {
     let (mut seen, mut at) = (0, 0);
     while seen < BINARY_CHECK_CHARS && at < bytes.len() {
@@ -215,18 +226,18 @@ fn is_surely_text(bytes: &[u8]) -> bool {
         at = end;
     }
     let start = &bytes[..at];
-    // The characters that count as odd begin with one of these, as do some that do not.
+    // Every character that counts as odd begins with one of these bytes. So do some others.
     let suspects = count(start, |byte| is_odd_ascii(byte) | (byte == 0xc2) | (byte == 0xef));
     suspects * 10 <= seen && !start.contains(&0)
 }
 
-/// Counts bytes, many in one step: no chunk has more of them than a byte can count to.
+/// Counts bytes, many at a time: a chunk is short enough for its count to fit into a byte.
 fn count(bytes: &[u8], counts: impl Fn(u8) -> bool) -> usize {
     let in_chunk = |chunk: &[u8]| chunk.iter().map(|&byte| u8::from(counts(byte))).sum::<u8>();
     bytes.chunks(usize::from(u8::MAX)).map(|chunk| usize::from(in_chunk(chunk))).sum()
 }
 
-/// Written without a table or a branch, so that many bytes are looked at in one step.
+/// Has no table and no branch, so that the compiler can process many bytes at a time.
 fn is_odd_ascii(byte: u8) -> bool {
     let is_space = (byte.wrapping_sub(b'\t') < 5) & (byte != 0x0b);
     ((byte < b' ') & !is_space) | (byte == 0x7f)

@@ -1,9 +1,10 @@
 //! An incremental web index: the application that the Percolator paper was written for (§1, §3.1).
 //!
-//! This page's modules are the parts that know nothing of transactions: reading documents
-//! ([`charset`], [`html`], [`address`], [`walk`]), ranking them ([`pagerank`]), searching them
-//! ([`search`]), and making documents to index when there are none ([`corpus`], [`generate`],
+//! The public modules know nothing of transactions. They read documents ([`charset`],
+//! [`html`], [`address`], [`walk`]), rank them ([`pagerank`]), and search them ([`search`]).
+//! They also make documents to index where there are none ([`corpus`], [`generate`],
 //! [`recrawl`]). All of them are deterministic: the same bytes give the same answer.
+//! [`WebIndex`] and [`Worker`] keep the index up to date by observers.
 //!
 //! ```
 //! use webindex::html;

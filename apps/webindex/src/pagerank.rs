@@ -1,30 +1,33 @@
-//! PageRank by power iteration: the rank by which the canonical page of a cluster is chosen.
+//! Computes PageRank by power iteration. The rank decides which page of a cluster is
+//! canonical.
 //!
-//! `rank(v) = (1 - d) / n + d * (sum of rank(u) / out(u) over links u -> v + dangling / n)`, where
-//! `dangling` is the rank of pages without links, spread evenly. The graph is stored by target in
-//! compressed rows: for each page the pages that link to it, in ascending order.
+//! `rank(v) = (1 - d) / n + d * (sum of rank(u) / out(u) over links u -> v + dangling / n)`
+//!
+//! Here `dangling` is the rank of pages without links, which is spread evenly. The graph is
+//! stored by target, in compressed rows: for each page the pages that link to it, in ascending
+//! order.
 //!
 //! Invariants:
 //!
-//! * The ranks are not negative and sum up to 1, but for rounding.
-//! * The result depends on the set of links alone, to the last bit, not on the order in which they
-//!   are given: every sum is taken in the order of page numbers. A link given twice counts twice.
+//! * The ranks are not negative and add up to 1, except for rounding.
+//! * The result depends only on the set of links, to the last bit, and not on their order.
+//!   Every sum is taken in the order of page numbers. A link given twice counts twice.
 //!
-//! Memory: 8 bytes for each link and 24 for each page, besides the caller's list.
+//! Memory: 8 bytes for each link and 24 for each page, in addition to the caller's list.
 
 use crate::Error;
 
-/// The share of rank that follows links; the rest is spread evenly.
+/// The share of rank that follows links. The rest is spread evenly.
 pub const DAMPING: f64 = 0.85;
 
 /// Iteration ends when the ranks change by less than this, summed over all pages.
 pub const TOLERANCE: f64 = 1e-9;
 
-/// Iteration ends after so many rounds at the latest. The change shrinks by [`DAMPING`] each
-/// round, so the tolerance takes at most 133 of them.
+/// The largest number of rounds. The change shrinks by [`DAMPING`] in each round, so the
+/// tolerance needs at most 133 of them.
 pub const ITERATIONS_MAX: u32 = 150;
 
-/// The ranks of all pages, and how they came about.
+/// The ranks of all pages, and how the iteration ended.
 ///
 /// ```
 /// use webindex::pagerank::pagerank;
@@ -38,9 +41,9 @@ pub const ITERATIONS_MAX: u32 = 150;
 pub struct PageRank {
     /// The rank of each page, by its number.
     pub ranks: Vec<f64>,
-    /// How many rounds it took.
+    /// The number of rounds.
     pub iterations: u32,
-    /// By how much the last round changed the ranks, summed over all pages.
+    /// How much the last round changed the ranks, summed over all pages.
     pub change: f64,
 }
 
@@ -72,9 +75,10 @@ pub fn pagerank(pages: u32, links: &[(u32, u32)]) -> Result<PageRank, Error> {
     Ok(PageRank { ranks, iterations, change })
 }
 
-/// The links by target.
+/// The links, by target.
 struct Graph {
-    /// Where each page's sources begin; one more entry than pages.
+    /// The index at which each page's sources begin. It has one more entry than there are
+    /// pages.
     starts: Vec<usize>,
     sources: Vec<u32>,
     out_degrees: Vec<u32>,
@@ -104,7 +108,7 @@ impl Graph {
         Graph { starts, sources, out_degrees }
     }
 
-    /// Computes the next ranks and returns by how much they differ, summed.
+    /// Computes the next ranks, and returns how much they differ, summed over all pages.
     fn step(&self, ranks: &[f64], shares: &mut [f64], next: &mut [f64]) -> f64 {
         let pages = ranks.len() as f64;
         let mut dangling = 0.0;
@@ -128,7 +132,7 @@ impl Graph {
     }
 }
 
-/// Page numbers are u32 to halve the graph; a usize holds them all.
+/// Converts a page number. Page numbers are u32, which halves the graph's size.
 fn index(page: u32) -> usize {
     usize::try_from(page).expect("a usize has 32 bits or more")
 }
@@ -147,17 +151,17 @@ mod tests {
 
     #[test]
     fn two_pages_of_which_one_links() {
-        // With b the rank of the page without links: a = 0.075 + 0.425 b, and a + b = 1,
-        // so 1.425 b = 0.925.
+        // Let b be the rank of the page without links. Then a = 0.075 + 0.425 b. With a + b =
+        // 1, 1.425 b = 0.925.
         let b = 0.925 / 1.425;
         assert_close(&pagerank(2, &[(0, 1)]).unwrap().ranks, &[1.0 - b, b]);
     }
 
     #[test]
     fn a_graph_solved_by_hand() {
-        // 0 -> 1, 0 -> 2, 1 -> 2, 2 -> 0: no dangling page, and with d = 0.85, e = 0.05:
-        // r1 = e + d/2 r0; r2 = e + d/2 r0 + d r1; r0 = e + d r2. Substituting,
-        // r0 (1 - d^2/2 - d^3/2) = e + d e + d^2 e.
+        // 0 -> 1, 0 -> 2, 1 -> 2, 2 -> 0: no dangling page. Let d = 0.85, e = 0.05. Then r1 =
+        // e + d/2 r0; r2 = e + d/2 r0 + d r1; r0 = e + d r2. Substituting, r0 (1 - d^2/2 -
+        // d^3/2) = e + d e + d^2 e.
         let (d, e) = (0.85, 0.05);
         let r0 = (e + d * e + d * d * e) / (1.0 - d * d / 2.0 - d * d * d / 2.0);
         let r1 = e + d / 2.0 * r0;

@@ -1,11 +1,14 @@
-//! A small seeded random number generator: the same seed gives the same numbers, everywhere.
+//! A small random number generator with a seed: the same seed gives the same numbers,
+//! everywhere.
 //!
 //! Generated sites and recrawls must be reproducible from the seed that a user typed, across
-//! versions of this program; no library promises that of its default generator. This is SplitMix64
-//! (Steele, Lea and Flood, 2014), whose state is one counter, so that a stream for any item of a
-//! sequence can be had without those before it. Not for secrets.
+//! versions of this program. No library promises that for its default generator.
+//!
+//! This is SplitMix64 (Steele, Lea and Flood, 2014). Its state is one counter, so the stream
+//! of any item can be computed without the streams before it. Do not use it for secrets.
 
-/// The distance between two states: 2^64 divided by the golden ratio, as an odd number.
+/// The distance between two states: 2^64 divided by the golden ratio, rounded to an odd
+/// number.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A stream of random numbers.
@@ -29,7 +32,7 @@ impl Prng {
         Prng { state: seed }
     }
 
-    /// Returns the stream of one item under a seed: a page's content depends on nothing else.
+    /// Returns the stream of one item under a seed. It depends on nothing else.
     pub fn for_item(seed: u64, item: u64) -> Self {
         let mut outer = Prng::new(seed);
         let mut inner = Prng::new(outer.next_u64() ^ item);
@@ -47,7 +50,8 @@ impl Prng {
 
     /// Returns a number below `end`, or 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
-        // The high half of the product; the bias is below 2^-32 for any list that fits in memory.
+        // The high half of the product. The bias is below 2^-32 for any list that fits in
+        // memory.
         let product = u128::from(self.next_u64()) * end as u128;
         usize::try_from(product >> 64).expect("the high half is below `end`")
     }
@@ -59,11 +63,11 @@ impl Prng {
 
     /// Returns a number from 0 up to but not including 1.
     pub fn unit(&mut self) -> f64 {
-        // The 53 bits that an f64 holds exactly.
+        // Uses the 53 bits that an f64 holds exactly.
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Returns one of the items; `None` if there is none.
+    /// Returns one of the items. `None` if there are none.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         let index = self.below(items.len());
         items.get(index)

@@ -1,4 +1,4 @@
-//! The values of the index's cells, encoded with postcard.
+//! The records in the index's cells, and their encoding with postcard.
 
 use percolator::Bytes;
 use serde::de::DeserializeOwned;
@@ -7,25 +7,26 @@ use serde::{Deserialize, Serialize};
 use crate::html::{Link, ParsedPage};
 use crate::tables::ClusterId;
 
-/// The most bytes that a stored document may claim to have; a recrawl's edits may add to a page
-/// that was as large as it may be.
+/// The largest size that a stored document may claim. It is twice the largest page, because a
+/// recrawl's edits may add to such a page.
 const STORED_BYTES_MAX: usize = 2 * crate::html::PAGE_BYTES_MAX;
 
-/// When a document was loaded and what it was, so that an unchanged one is not loaded again.
+/// The hash of a document and its load time, so that an unchanged document is not loaded
+/// again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fetch {
     pub(crate) content_hash: [u8; 32],
     pub(crate) loaded_ms: u64,
 }
 
-/// What parse found on a page, or why it is not indexed.
+/// The result of parsing a page: its text, or the reason why it is not indexed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Page {
     Indexed { title: String, text: String, hyperlinks: u64 },
     Skipped { reason: String },
 }
 
-/// What a page is clustered by.
+/// The properties by which a page is clustered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Keys {
     pub(crate) content: Option<[u8; 32]>,
@@ -42,15 +43,15 @@ impl Keys {
         }
     }
 
-    /// The address that the page at `url` stands for: where it redirects to, or else the other page
-    /// that it declares as canonical.
+    /// The address that the page at `url` stands for: the target of its redirect, or else
+    /// another page that it declares as canonical.
     pub(crate) fn stands_for(&self, url: &str) -> Option<&str> {
         let declared = || self.canonical.as_deref().filter(|canonical| *canonical != url);
         self.redirect.as_deref().or_else(declared)
     }
 
-    /// The cluster of the page at `url`, unless it stands for another. A page without text is equal
-    /// to none.
+    /// The cluster of the page at `url`, unless the page stands for another. A page without
+    /// text equals no other page.
     pub(crate) fn own_cluster(&self, url: &str) -> Option<ClusterId> {
         let of_text =
             || self.content.map_or_else(|| ClusterId::of_address(url), ClusterId::of_content);
@@ -58,16 +59,17 @@ impl Keys {
     }
 }
 
-/// Where a page belongs. Every transaction that changes the page's place in a cluster, or the rank
-/// that decides on it, writes this record. So two of them conflict, and none works from an old
-/// state.
+/// A page's place in a cluster. Every transaction that changes this place, or the rank that
+/// decides it, writes this record. So two such transactions conflict, and none works with an
+/// old state.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Member {
-    /// The address that the page stands for, if it has no text of its own to show.
+    /// The address that the page stands for, if it redirects or declares another page.
     pub(crate) stands_for: Option<String>,
-    /// Its cluster, and the rank that its place there was given by. `None` until it is settled.
+    /// The page's cluster, and the rank that decided its place there. `None` until the page is
+    /// settled.
     pub(crate) placed: Option<(ClusterId, f64)>,
-    /// While a spread is in progress: the last page that it has given the cluster to.
+    /// While a spread is in progress: the last page to which it has given the cluster.
     pub(crate) told: Option<String>,
 }
 
@@ -76,7 +78,7 @@ impl Member {
         self.placed.map(|(cluster, _)| cluster)
     }
 
-    /// Whether the page is gone, and its record holds nothing but the progress of a spread.
+    /// Whether the page is gone, and its record only holds the progress of a spread.
     pub(crate) fn is_gone(&self) -> bool {
         self.stands_for.is_none() && self.placed.is_none()
     }
@@ -97,12 +99,13 @@ pub(crate) fn encode<T: Serialize>(record: &T) -> Bytes {
     postcard::to_stdvec(record).expect("records are plain data, which always encodes").into()
 }
 
-/// A document as it is stored: compressed, because most of what is written is documents.
+/// Encodes a document for storage. It is compressed, because most of the written bytes are
+/// documents.
 pub(crate) fn encode_content(content: &[u8]) -> Bytes {
     lz4_flex::compress_prepend_size(content).into()
 }
 
-/// A stored document's bytes.
+/// Decodes a stored document.
 pub(crate) fn decode_content(stored: &[u8]) -> percolator::Result<Vec<u8>> {
     let size = stored.first_chunk::<4>().map(|size| u32::from_le_bytes(*size));
     if size.is_none_or(|size| size as usize > STORED_BYTES_MAX) {
@@ -111,20 +114,20 @@ pub(crate) fn decode_content(stored: &[u8]) -> percolator::Result<Vec<u8>> {
     lz4_flex::decompress_size_prepended(stored).map_err(percolator::Error::application)
 }
 
-/// Decodes a cell's record, if there is one.
+/// Decodes the record in a cell, if the cell exists.
 pub(crate) fn decode<T: DeserializeOwned>(value: Option<Bytes>) -> percolator::Result<Option<T>> {
     let decode =
         |value: Bytes| postcard::from_bytes(&value).map_err(percolator::Error::application);
     value.map(decode).transpose()
 }
 
-/// A URL in a cell.
+/// Decodes the URL in a cell, if the cell exists.
 pub(crate) fn decode_url(value: Option<Bytes>) -> percolator::Result<Option<String>> {
     let decode = |value: Bytes| String::from_utf8(value.to_vec());
     value.map(decode).transpose().map_err(percolator::Error::application)
 }
 
-/// A rank in a cell; a page that was not ranked yet has zero.
+/// Decodes the rank in a cell. A page that was not ranked yet has rank zero.
 pub(crate) fn decode_rank(value: Option<&Bytes>) -> f64 {
     let bytes = value.and_then(|value| <[u8; 8]>::try_from(&value[..]).ok());
     bytes.map_or(0.0, f64::from_be_bytes)

@@ -1,36 +1,36 @@
-//! A recrawl made from a seed: which pages change, and how.
+//! Plans a recrawl from a seed: which pages change, and how.
 //!
-//! What a crawler would find on the live web, reproducible: of a few percent of the pages most
-//! have been edited, some are gone, and some are as they were. The plan names pages by their place
-//! in the sorted list of URLs, and each edit depends on seed and URL alone, so a recrawl that was
-//! interrupted can be done again from the start with the same result.
+//! It imitates what a crawler finds on the live web, reproducibly. Of a few percent of the
+//! pages, most have been edited, some are gone, and some are unchanged. The plan chooses pages
+//! by their place in the sorted list of URLs, and each edit depends only on the seed and the
+//! URL. So an interrupted recrawl can be done again from the start with the same result.
 
 use crate::Error;
 use crate::charset;
 use crate::prng::Prng;
 
-/// How many in a hundred of the planned pages are edited, and how many deleted; the rest is
-/// crawled again as it is.
+/// The percentages of the planned pages that are edited and deleted. The remaining pages are
+/// crawled again without a change.
 pub const EDITED_PERCENT: usize = 60;
 /// See [`EDITED_PERCENT`].
 pub const DELETED_PERCENT: usize = 20;
 
-/// How many in a hundred edited pages become redirects, and how many name a canonical URL.
+/// The percentages of edited pages that become redirects, and that declare a canonical URL.
 const REDIRECT_PERCENT: usize = 5;
 const CANONICAL_PERCENT: usize = 10;
 
-/// What happens to a page.
+/// The action on a page.
 ///
 /// ```
 /// assert_ne!(webindex::recrawl::Action::Edit, webindex::recrawl::Action::Delete);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// It has changed, see [`edit`].
+    /// Edit the page, see [`edit`].
     Edit,
-    /// It is gone.
+    /// Delete the page.
     Delete,
-    /// It was crawled and is as it was.
+    /// Crawl the page again without a change.
     Unchanged,
 }
 
@@ -49,18 +49,18 @@ pub enum Action {
 pub struct Step<'u> {
     /// The page.
     pub url: &'u str,
-    /// What happens to it.
+    /// The action on the page.
     pub action: Action,
 }
 
-/// Chooses pages: `percent` of them, rounded up, in the order in which they are to be recrawled.
+/// Chooses `percent` of the pages, rounded up, in the order in which they are recrawled.
 ///
-/// The URLs are taken in the order given, which should be sorted, as the same list gives the same
-/// plan.
+/// The plan depends on the order of `urls`, so pass them sorted: then the same pages give the
+/// same plan.
 ///
 /// # Errors
 ///
-/// [`Error::OutOfRange`] unless `percent` is from 0 to 100.
+/// [`Error::OutOfRange`] if `percent` is not from 0 to 100.
 pub fn plan(urls: &[String], percent: f64, seed: u64) -> Result<Vec<Step<'_>>, Error> {
     if !(0.0..=100.0).contains(&percent) {
         let given = percent.abs() as u64;
@@ -69,7 +69,7 @@ pub fn plan(urls: &[String], percent: f64, seed: u64) -> Result<Vec<Step<'_>>, E
     }
     let mut order: Vec<&str> = urls.iter().map(String::as_str).collect();
     Prng::new(seed).shuffle(&mut order);
-    // At most the number of URLs, hence exact.
+    // The product is at most the number of URLs, so the conversion is exact.
     order.truncate((urls.len() as f64 * percent / 100.0).ceil() as usize);
     let edited = (order.len() * EDITED_PERCENT).div_ceil(100);
     let deleted = (order.len() * DELETED_PERCENT).div_ceil(100);
@@ -82,24 +82,24 @@ pub fn plan(urls: &[String], percent: f64, seed: u64) -> Result<Vec<Step<'_>>, E
         },
     });
     let mut steps: Vec<Step<'_>> = steps.collect();
-    // Edits, deletions and the rest should meet each other, not come one after the other.
+    // Mix edits, deletions and unchanged pages, instead of one kind after the other.
     Prng::for_item(seed, 1).shuffle(&mut steps);
     Ok(steps)
 }
 
-/// Returns the random numbers for the edit of one page.
+/// Returns the random numbers for editing one page.
 pub fn prng_for(url: &str, seed: u64) -> Prng {
     let digest = blake3::hash(url.as_bytes());
     let first = digest.as_bytes().first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     Prng::for_item(seed, first)
 }
 
-/// Edits a page: another title, a new paragraph with words that no other page has and a link to
-/// one of `targets`, and one link less. Now and then the page becomes a redirect to, or names as
-/// its canonical, one of `targets`.
+/// Edits a page. Changes its title, removes one link, and adds a paragraph with words that no
+/// other page has and a link to one of `targets`. A few pages also become a redirect to one of
+/// `targets`, or declare one of them as canonical.
 ///
-/// The result differs from the page, is in its encoding (UTF-16 becomes UTF-8), and depends on the
-/// arguments alone.
+/// The result differs from the page, has its encoding (UTF-16 becomes UTF-8), and depends only
+/// on the arguments.
 ///
 /// ```
 /// use webindex::recrawl::{edit, prng_for};
@@ -137,7 +137,7 @@ pub fn edit(page: &[u8], targets: &[String], prng: &mut Prng) -> Vec<u8> {
     bytes
 }
 
-/// Returns the page in an encoding in which tags are ASCII.
+/// Returns the page in an encoding that writes tags in ASCII.
 fn ascii_compatible(page: &[u8]) -> Vec<u8> {
     let is_utf_16 = page.starts_with(b"\xff\xfe") || page.starts_with(b"\xfe\xff");
     if !is_utf_16 {
@@ -148,7 +148,7 @@ fn ascii_compatible(page: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Makes one of the page's links an anchor that leads nowhere; the text stays.
+/// Turns one of the page's links into an anchor that leads nowhere. Its text stays.
 fn remove_link(bytes: &mut [u8], prng: &mut Prng) {
     let mut links = Vec::new();
     let mut from = 0;
@@ -164,7 +164,7 @@ fn remove_link(bytes: &mut [u8], prng: &mut Prng) {
     }
 }
 
-/// Inserts after `<head>`, or before everything but a byte order mark and the doctype.
+/// Inserts after `<head>`, or else after the doctype, or else after a byte order mark.
 fn insert_in_head(bytes: &mut Vec<u8>, text: &str) {
     let after = |tag: &[u8]| {
         let start = find(bytes, tag, 0)?;

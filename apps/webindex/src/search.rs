@@ -1,25 +1,27 @@
-//! The search index: what exported pages are found by, kept by tantivy in a directory of its own.
+//! The search index: finds exported pages by their words. It is kept by tantivy in a directory
+//! of its own.
 //!
-//! The exporter delivers each page at least once, and deliveries may be late, doubled or out of
-//! order. Therefore every document carries the sequence number of the state that it shows, and
-//! [`SearchIndex::apply`] takes an [`Update`] only if its number is higher than the one held. A
-//! deleted page leaves a tombstone, a document with URL and number only, so that a late delivery
-//! of an older state does not bring it back.
+//! The exporter delivers each page at least once, and deliveries may be late, repeated or out
+//! of order. Therefore every document carries the sequence number of the state that it shows.
+//! [`SearchIndex::apply`] accepts an [`Update`] only if its number is higher than the one in
+//! the index. A deleted page leaves a tombstone, a document with only URL and number. So a
+//! late delivery of an older state does not bring the page back.
 //!
 //! Invariants:
 //!
 //! * For each URL there is at most one document, and its number never decreases.
-//! * A batch is applied as a whole or not at all, also when the process is killed: tantivy's
+//! * A batch is applied as a whole or not at all, even if the process is killed: tantivy's
 //!   commit replaces one file.
-//! * What [`SearchIndex::apply`] has returned is visible to the next [`SearchIndex::search`].
-//! * Memory is bounded by [`WRITER_BYTES`] plus the batch, whatever the size of the index, and by
-//!   16 bytes for each ranked page.
+//! * A batch is visible to every [`SearchIndex::search`] that begins after
+//!   [`SearchIndex::apply`] has returned.
+//! * Memory is bounded by [`WRITER_BYTES`] plus the batch, whatever the size of the index,
+//!   plus 16 bytes for each ranked page.
 //!
-//! One process writes at a time. The lock belongs to the process, not to a file's existence, so
-//! after `kill -9` nothing needs to be cleaned up. Any number of processes search meanwhile, and
-//! need nothing but the directory ([`SearchIndex::open_existing`]).
+//! One process writes at a time. The lock belongs to the process, not to the existence of a
+//! file. So after `kill -9` nothing needs to be cleaned up. Any number of processes can search
+//! meanwhile. They need only the directory ([`SearchIndex::open_existing`]).
 //!
-//! A query is made of these, all of which a page must match:
+//! A query consists of these parts, and a page must match all of them:
 //!
 //! | written | means |
 //! |---|---|
@@ -34,8 +36,8 @@
 //! All other punctuation only separates words: `pg_dump` is the phrase `pg dump`. Words in Chinese,
 //! Japanese and Korean are found wherever they stand.
 //!
-//! Not here: dropping old tombstones, whose number is that of the pages ever deleted; a site's
-//! pages in order of their addresses; corrections of misspelt words.
+//! Not here: dropping old tombstones (there is one for each page ever deleted), listing a
+//! site's pages by address, and correcting misspelt words.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -75,16 +77,16 @@ mod tests;
 pub use self::query::QUERY_BYTES_MAX;
 pub use self::update::{IndexedPage, Update};
 
-/// How much memory the writer gathers documents in.
+/// The memory in which the writer collects documents, in bytes.
 pub const WRITER_BYTES: usize = 48 << 20;
 
 /// The most hits that one search returns.
 pub const HITS_MAX: usize = 1_000;
 
-/// The most hits that a search leaves out before those that it returns.
+/// The most hits that a search can skip before those that it returns.
 pub const OFFSET_MAX: usize = 100_000;
 
-/// What became of a batch.
+/// The outcome of a batch.
 ///
 /// ```
 /// let applied = webindex::search::Applied::default();
@@ -96,9 +98,9 @@ pub struct Applied {
     pub written: usize,
     /// Pages deleted, or noted as deleted before they were ever seen.
     pub deleted: usize,
-    /// Pages that are held already as they are to be shown.
+    /// Pages that the index already shows exactly so.
     pub unchanged: usize,
-    /// Updates that were not newer than what is held or than another one in the batch.
+    /// Updates that were not newer than the index or than another update in the batch.
     pub stale: usize,
 }
 
@@ -123,17 +125,17 @@ pub struct Hit {
     pub url: String,
     /// The title.
     pub title: String,
-    /// A piece of the page's text: text, not HTML.
+    /// A passage of the page's text, as plain text.
     pub snippet: String,
     /// The byte ranges of the snippet that match the query.
     pub highlights: Vec<Range<usize>>,
-    /// The score: higher is better, comparable within one search only.
+    /// The score. Higher is better. Scores are comparable within one search only.
     pub score: f32,
     /// The page's share of all rank, see [`SearchIndex::set_ranks`].
     pub rank: f64,
 }
 
-/// What a search found.
+/// The result of a search.
 ///
 /// ```
 /// let found = webindex::search::Found::default();
@@ -143,13 +145,13 @@ pub struct Hit {
 pub struct Found {
     /// How many pages match.
     pub total: usize,
-    /// How many better ones were left out before the first of `hits`.
+    /// How many better pages were skipped before the first of `hits`.
     pub offset: usize,
     /// The pages, the best first.
     pub hits: Vec<Hit>,
 }
 
-/// What the index holds of a live page, to be compared with what it should hold.
+/// The content of the index for a live page, for comparison with the expected content.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -169,7 +171,7 @@ pub struct Entry {
     pub title: String,
     /// The page's [`IndexedPage::digest`].
     pub digest: u128,
-    /// The page's share of all rank; zero if it was not ranked yet.
+    /// The page's share of all rank. Zero if the page was not ranked yet.
     pub rank: f64,
     /// The number of the state.
     pub seq: u64,
@@ -193,7 +195,8 @@ pub struct SearchIndex {
     reader: IndexReader,
     fields: Fields,
     ranks: ranks::Current,
-    /// Made when first needed: a process that only searches needs neither the lock nor the memory.
+    /// Opened when first needed: a process that only searches needs neither the lock nor the
+    /// memory.
     writer: Mutex<Option<Writer>>,
 }
 
@@ -204,27 +207,27 @@ impl std::fmt::Debug for SearchIndex {
 }
 
 impl SearchIndex {
-    /// Opens the index in `path`, or makes one if the directory is empty or missing. An index that
-    /// an earlier version wrote is emptied and made anew; [`is_incomplete`](Self::is_incomplete)
-    /// then says so.
+    /// Opens the index in `path`, or creates one if the directory is empty or missing. An
+    /// index that an earlier version wrote is deleted and created again; then
+    /// [`is_incomplete`](Self::is_incomplete) returns `true`.
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignDirectory`] if something else is there, [`Error::IndexFormat`] if a later
-    /// version wrote it, [`Error::IndexInUse`] if an earlier one still writes to it, [`Error::Io`]
-    /// and
-    /// [`Error::Index`] if the files cannot be read or made.
+    /// [`Error::ForeignDirectory`] if the directory holds something else,
+    /// [`Error::IndexFormat`] if a later version wrote it, [`Error::IndexInUse`] if an earlier
+    /// version is writing to it. [`Error::Io`] and [`Error::Index`] if the files cannot be
+    /// read or created.
     pub fn open(path: &Path) -> Result<Self, Error> {
         SearchIndex::over(path, schema::open(path)?)
     }
 
-    /// Opens an index that is there, to search it; nothing in its directory changes, and another
-    /// process may write to it all the while.
+    /// Opens an existing index for searching. Changes nothing in its directory; another
+    /// process may write to the index meanwhile.
     ///
     /// # Errors
     ///
-    /// [`Error::NoIndex`] if no index is there, [`Error::IndexFormat`] if another version wrote it,
-    /// others as for [`open`](Self::open).
+    /// [`Error::NoIndex`] if there is no index, [`Error::IndexFormat`] if another version
+    /// wrote it, and the other errors of [`open`](Self::open).
     pub fn open_existing(path: &Path) -> Result<Self, Error> {
         SearchIndex::over(path, schema::open_existing(path)?)
     }
@@ -245,24 +248,25 @@ impl SearchIndex {
         })
     }
 
-    /// Whether the index was made anew since all pages were exported last, so that it may lack
-    /// some.
+    /// Whether the index was created again and may lack pages, because not all pages were
+    /// exported since.
     pub fn is_incomplete(&self) -> bool {
         schema::is_incomplete(&self.path)
     }
 
-    /// Takes note that every page is to be exported again, for sure.
+    /// Records that the export of every page is certain, so that the index no longer counts as
+    /// incomplete.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if that cannot be written down.
+    /// [`Error::Io`] if the record cannot be written.
     pub fn set_complete(&self) -> Result<(), Error> {
         schema::set_complete(&self.path)
     }
 
-    /// Replaces the ranks of all pages by those of a newer state, whose number is `seq`; `false` if
-    /// what is held is as new. Ranks are shares: those of all pages sum up to about 1. The next
-    /// search goes by them, and no page is indexed again.
+    /// Replaces the ranks of all pages by those of the state with number `seq`. Returns
+    /// `false` if the index has equally new or newer ranks. Ranks are shares, which add up to
+    /// about 1 over all pages. The next search uses them, and no page is indexed again.
     ///
     /// # Errors
     ///
@@ -276,8 +280,8 @@ impl SearchIndex {
         Ranks::new(seq, ranks).write(&self.path)
     }
 
-    /// Compares the checksums of all files of the index in `path`, which must be there; returns the
-    /// names of those that differ. Nobody may write to the index meanwhile.
+    /// Checks the checksums of all files of the index in `path`, which must exist. Returns the
+    /// names of damaged files. No process may write to the index meanwhile.
     ///
     /// # Errors
     ///
@@ -293,15 +297,19 @@ impl SearchIndex {
         Ok(damaged)
     }
 
-    /// Applies a batch in one commit; what is not newer than what is held counts as stale, and a
-    /// page that is held as it is to be shown is left alone.
+    /// Applies a batch in one commit. Updates that are not newer than the index count as
+    /// stale, and a page that the index already shows exactly so is left alone.
     ///
     /// # Errors
     ///
-    /// [`Error::IndexInUse`] while another process writes. [`Error::IndexFull`] if the disk has no
-    /// room for what the writer gathers and one merge of all that is there; [`Error::Index`] if
-    /// writing failed, [`Error::Superseded`] if the batch is older than what another one has shown
-    /// of its pages: then nothing of the batch was applied; make it anew from the present state.
+    /// If an error is returned, nothing of the batch was applied.
+    ///
+    /// * [`Error::IndexInUse`] while another process writes.
+    /// * [`Error::IndexFull`] if the disk has no room for the writer's documents and one merge
+    ///   of the whole index.
+    /// * [`Error::Index`] if writing failed.
+    /// * [`Error::Superseded`] if the batch may be older than what another batch has shown of
+    ///   its pages. Make the batch anew from the present state.
     pub fn apply(&self, batch: Vec<Update>) -> Result<Applied, Error> {
         self.check_room()?;
         let mut slot = self.lock();
@@ -317,15 +325,16 @@ impl SearchIndex {
         match writer.write(self, batch) {
             Ok(applied) => Ok(applied),
             Err(source) => {
-                // The writer holds half a batch, or its threads are gone: the next one starts
-                // from the last commit.
+                // The writer holds half a batch, or its threads have ended. The next writer
+                // starts from the last commit.
                 *slot = None;
                 Err(failed("write to", &self.path, source))
             }
         }
     }
 
-    /// Tantivy cannot say what it has written when it finds no space; so it does not begin.
+    /// Checks for room first, because tantivy cannot say what it has written when the disk
+    /// becomes full.
     fn check_room(&self) -> Result<(), Error> {
         let Some(free) = percolator::admin::free_bytes(&self.path) else { return Ok(()) };
         let files = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
@@ -338,7 +347,7 @@ impl SearchIndex {
         Err(Error::IndexFull { path: self.path.clone(), free, wanted })
     }
 
-    /// Becomes the writer, unless another process is: `false` then.
+    /// Becomes the writer. Returns `false` if another process is the writer.
     ///
     /// # Errors
     ///
@@ -355,25 +364,25 @@ impl SearchIndex {
         Ok(true)
     }
 
-    /// The index as of now.
+    /// The present state of the index.
     fn searcher(&self) -> tantivy::Result<Searcher> {
-        // Its own writer, which is busy if it holds the lock, shows what it commits. Another
-        // process's commits are to be looked for.
+        // If this process has a writer, the writer's commits reload the reader. A held lock
+        // means that the writer is busy. Commits of another process must be looked for.
         if self.writer.try_lock().is_ok_and(|writer| writer.is_none()) {
             self.reader.reload()?;
         }
         Ok(self.reader.searcher())
     }
 
-    /// Lets go of the right to write, so that another one can open the directory to write. The next
-    /// batch takes it again.
+    /// Gives up the right to write, so that another process can take it. The next batch takes
+    /// it again.
     pub(crate) fn release(&self) {
         *self.lock() = None;
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Writer>> {
         self.writer.lock().unwrap_or_else(|poisoned| {
-            // A panic came in the middle of a batch, which the next commit must not include.
+            // The panic came in the middle of a batch, which the next commit must not include.
             self.writer.clear_poison();
             let mut slot = poisoned.into_inner();
             *slot = None;
@@ -381,7 +390,7 @@ impl SearchIndex {
         })
     }
 
-    /// Finds the best pages for a query; the [module](self) says how queries are written.
+    /// Finds the best pages for a query. The [module](self) describes queries.
     ///
     /// # Errors
     ///
@@ -390,20 +399,25 @@ impl SearchIndex {
         Ok(self.find(query, 0, limit)?.hits)
     }
 
-    /// Finds the pages that match a query, and returns at most `limit` of them, and [`HITS_MAX`],
-    /// after leaving out the `offset` best ones. The [module](self) says how queries are written.
+    /// Finds the pages that match a query. Skips the `offset` best ones, and returns at most
+    /// `limit` of the others, and at most [`HITS_MAX`]. The [module](self) describes queries.
     ///
-    /// The title and the anchors of links count more than the text, exact forms more than others,
-    /// and neighbours in the query more where they are neighbours in the page. A word that is rare
-    /// in texts counts more than a frequent one, wherever it is found. The rank gently raises the
-    /// score. A page that consists of links mostly, such as a table of contents, scores less than
-    /// the pages that it leads to.
+    /// The score depends on these:
+    ///
+    /// * The title and the anchors of links count more than the text.
+    /// * The form of a word that was asked for counts more than its other forms.
+    /// * Words that are neighbours in the query count more where they are neighbours in the
+    ///   page.
+    /// * A word that is rare in texts counts more than a frequent one, wherever it is found.
+    /// * The rank raises the score gently.
+    /// * A page that consists mostly of links, such as a table of contents, scores less than
+    ///   the pages that it leads to.
     ///
     /// # Errors
     ///
-    /// [`Error::Query`] if the query is too long or asks for nothing, [`Error::OutOfRange`] if the
-    /// offset is above [`OFFSET_MAX`], [`Error::Index`] and [`Error::Io`] if the files cannot be
-    /// read.
+    /// [`Error::Query`] if the query is too long or asks for nothing, [`Error::OutOfRange`] if
+    /// the offset is above [`OFFSET_MAX`]. [`Error::Index`] and [`Error::Io`] if the files
+    /// cannot be read.
     pub fn find(&self, query: &str, offset: usize, limit: usize) -> Result<Found, Error> {
         let query = Query::parse(query)?;
         if offset > OFFSET_MAX {
@@ -469,17 +483,17 @@ impl SearchIndex {
         Ok(Hit { url, title, snippet, highlights, score, rank })
     }
 
-    /// Hands every live page to `visit`, in no particular order. Others may search and write
-    /// meanwhile; the pages are those at the beginning.
+    /// Passes every live page to `visit`, in no particular order. Other processes may search
+    /// and write meanwhile. The pages are those of the state at the beginning.
     ///
     /// # Errors
     ///
-    /// [`Error::Index`] if the files cannot be read, others as for
+    /// [`Error::Index`] if the files cannot be read, and the other errors of
     /// [`open_existing`](Self::open_existing).
     pub fn dump(&self, mut visit: impl FnMut(Entry)) -> Result<(), Error> {
         let ranks = self.ranks.get(&self.path)?;
-        // The files that this index's own handle reads stay mapped. Those of another handle are
-        // let go of one segment after the other.
+        // Opens a second handle, whose files are unmapped segment by segment. The files of
+        // this index's own handle stay mapped.
         let (index, fields) = schema::open_existing(&self.path)?;
         let mut read = || {
             for segment in segments_of(&index)? {
@@ -490,7 +504,8 @@ impl SearchIndex {
         read().map_err(|source| failed("read", &self.path, source))
     }
 
-    /// Returns the number held for a URL, and whether it is that of a live page.
+    /// Returns the number of the state that the index has of a URL, and whether the page is
+    /// live.
     ///
     /// # Errors
     ///
@@ -516,8 +531,9 @@ impl SearchIndex {
     }
 }
 
-/// Opens the segments of an index, as a reader of tantivy does. Searches and the writer wait for
-/// the lock: it is held until the files are open, which then may be deleted.
+/// Opens the segments of an index, as a reader of tantivy does. The lock is held until the
+/// files are open, because open files may be deleted. Searches and the writer wait for the
+/// lock.
 fn segments_of(index: &Index) -> tantivy::Result<Vec<SegmentReader>> {
     let _files_stay = index.directory().acquire_lock(&META_LOCK)?;
     index.searchable_segments()?.iter().map(SegmentReader::open).collect()

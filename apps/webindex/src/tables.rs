@@ -1,13 +1,13 @@
-//! Where everything lies: tables, columns and row keys.
+//! Describes the layout of the index: its tables, columns and row keys.
 //!
 //! ```text
 //! table          row               columns
 //! documents      URL               doc:content    the page's bytes, lz4      -> parse
-//!                                  doc:fetch      when it was loaded, what
+//!                                  doc:fetch      the load time and hash
 //!                                  doc:page       title, text, counts
-//!                                  doc:keys       what it is clustered by    -> register
+//!                                  doc:keys       the keys to cluster it by  -> register
 //!                                  doc:links      its links                  -> link
-//!                                  doc:member     what it stands for, and its place in a cluster
+//!                                  doc:member     its target, and its place in a cluster
 //!                                  doc:linked     the links that are placed
 //!                                  doc:rank       its rank
 //!                                  settle, spread, attach, links-more, export-page, export-anchors
@@ -17,20 +17,22 @@
 //!                cluster m place   member         the place: kind, falling rank, URL
 //! ranking        "all"             export-ranks (notification)
 //! inlinks        holder 0 b target in:source = anchors; placed; forward (notification);
-//!                                  the target is left out where it is the holder
+//!                                  the target is left out if it is the holder
 //! webindex       format            version        the version of this layout
 //! ```
 //!
-//! A **cluster** is named by 32 bytes: the hash of title and text, or a hash of the address that
-//! its pages stand for ([`ClusterId`]). Its members lie in the order in which they are preferred,
-//! so the first row is the page to be shown, however many others there are.
+//! A **cluster** is named by 32 bytes: the hash of title and text, or a hash of the address
+//! that its pages stand for ([`ClusterId`]). Its members are sorted in the order in which they
+//! are preferred. So the first row is the page to show, however many others there are.
 //!
-//! A link's **home** is the row whose holder is its target. When another page is shown for the
-//! target, the link is also **placed** at the target's cluster: in the row with the cluster as its
-//! holder and the same bucket and target. So the in-links of a shown page are two prefix scans, its
-//! own and its cluster's, and an election moves the links of two pages, not of all members. The
-//! bucket, from the source's hash, spreads a page with very many in-links over [`BUCKETS`] rows, so
-//! that no row is hot and no transaction large.
+//! A link's **home** is the row whose holder is its target. If another page is shown for the
+//! target, the link is also **placed** at the target's cluster. That row has the cluster as
+//! its holder, and the same bucket and target. So the in-links of a shown page are two prefix
+//! scans, its own and its cluster's. An election moves the links of two pages, not those of
+//! all members.
+//!
+//! The bucket is computed from the source. It spreads a page with very many in-links over
+//! [`BUCKETS`] rows, so that no row is hot and no transaction is large.
 
 use std::cmp::Ordering;
 
@@ -46,7 +48,7 @@ pub(crate) const INLINKS: &str = "inlinks";
 const FORMAT: &str = "webindex";
 pub(crate) const RANKING: &str = "ranking";
 
-/// The one row of the table `ranking`.
+/// The only row of the table `ranking`.
 pub(crate) const ALL_RANKS: &str = "all";
 
 pub(crate) const CONTENT: Column = Column::literal("doc:content");
@@ -66,7 +68,7 @@ pub(crate) const EXPORT_PAGE: Column = Column::literal("export-page");
 pub(crate) const EXPORT_ANCHORS: Column = Column::literal("export-anchors");
 pub(crate) const EXPORT_RANKS: Column = Column::literal("export-ranks");
 
-/// In the row of a cluster: the page that is shown for all members.
+/// In the row of a cluster: the page that is shown for all its members.
 pub(crate) const SHOWN: Column = Column::literal("shown");
 pub(crate) const ELECT: Column = Column::literal("elect");
 pub(crate) const RELAY: Column = Column::literal("relay");
@@ -80,10 +82,10 @@ pub(crate) const PLACED: Column = Column::literal("placed");
 
 const IN_PREFIX: &[u8] = b"in:";
 
-/// Over how many rows the in-links of one page are spread.
+/// The number of rows over which the in-links of one page are spread.
 pub(crate) const BUCKETS: u8 = 32;
 
-/// The index's tables, opened.
+/// The opened tables of the index.
 #[derive(Debug, Clone)]
 pub(crate) struct Tables {
     pub(crate) documents: Table,
@@ -111,17 +113,17 @@ impl Tables {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct ClusterId([u8; 32]);
 
-/// What stands between a cluster's name and a member's place in the member's row.
+/// The byte between the cluster's name and the member's place in the key of a member's row.
 const MEMBERS: u8 = b'm';
 
 impl ClusterId {
-    /// The cluster of the pages with this hash of title and text.
+    /// The cluster of the pages whose title and text have this hash.
     pub(crate) fn of_content(hash: [u8; 32]) -> Self {
         ClusterId(hash)
     }
 
-    /// The cluster of the pages that stand for an address without a text of its own. No page's
-    /// title and text hash to the same name, because they are hashed without this context.
+    /// The cluster of the pages that stand for an address that has no text of its own. No
+    /// page's title and text have this hash, because they are hashed without this context.
     pub(crate) fn of_address(url: &str) -> Self {
         ClusterId(blake3::derive_key("percolator webindex: cluster of an address", url.as_bytes()))
     }
@@ -138,12 +140,13 @@ impl ClusterId {
         key.into()
     }
 
-    /// What in-links of its members name as their holder. No URL of a page looks like it.
+    /// The name under which in-links are placed at this cluster. It is not a valid URL of a
+    /// page.
     pub(crate) fn holder(&self) -> String {
         format!("cluster/{}", blake3::Hash::from(self.0).to_hex())
     }
 
-    /// The cluster that a row of in-links is held by, unless a page holds it.
+    /// The cluster that holds a row of in-links. `None` if a page holds the row.
     pub(crate) fn of_holder(holder: &str) -> Option<Self> {
         let hash = blake3::Hash::from_hex(holder.strip_prefix("cluster/")?).ok()?;
         Some(ClusterId(*hash.as_bytes()))
@@ -155,8 +158,8 @@ impl ClusterId {
     }
 }
 
-/// A member's place in its cluster. The first is shown: a page that neither redirects nor declares
-/// another before those that do, then the highest rank, then the first URL.
+/// A member's place in its cluster. The member that is first is shown. Pages that neither
+/// redirect nor declare another come first, then pages with a higher rank, then earlier URLs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Place {
     pub(crate) cluster: ClusterId,
@@ -167,8 +170,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The member's row. Ranks are not negative, and the bits of such numbers sort as the numbers
-    /// do.
+    /// The key of the member's row. Ranks are not negative, and the bits of such numbers sort
+    /// like the numbers.
     pub(crate) fn key(&self) -> RowKey {
         let rank = if self.rank > 0.0 { self.rank } else { 0.0 };
         let mut key = self.cluster.members().as_bytes().to_vec();
@@ -178,7 +181,7 @@ impl Place {
         key.into()
     }
 
-    /// Reads a member's row; `None` for the row of a cluster itself.
+    /// Parses the key of a member's row. `None` for the row of the cluster itself.
     pub(crate) fn parse(key: &RowKey) -> Option<Self> {
         let (id, rest) = key.as_bytes().split_first_chunk()?;
         let (stands, rest) = rest.strip_prefix(&[MEMBERS])?.split_first()?;
@@ -192,18 +195,18 @@ impl Place {
     }
 }
 
-/// The row that says that `source` stands for `target`.
+/// The row that records that `source` stands for `target`.
 pub(crate) fn by_target(target: &str, source: &str) -> RowKey {
     // Canonical URLs hold no control characters.
     [target.as_bytes(), b"\0", source.as_bytes()].concat().into()
 }
 
-/// The target and the source in such a row.
+/// The target and the source in the key of such a row.
 pub(crate) fn target_and_source(key: &RowKey) -> Option<(&str, &str)> {
     std::str::from_utf8(key.as_bytes()).ok()?.split_once('\0')
 }
 
-/// The column of a link's source in a row of in-links.
+/// The column of a link in a row of in-links, named after its source.
 pub(crate) fn in_link(source: &str) -> percolator::Result<Column> {
     named(IN_PREFIX, source)
 }
@@ -220,8 +223,8 @@ fn named(prefix: &[u8], name: &str) -> percolator::Result<Column> {
     Column::new(column)
 }
 
-/// A row of in-links: those from one bucket's sources to `target`, attached to `holder`. Ordered as
-/// the keys are.
+/// A row of in-links: the links from one bucket's sources to `target`, attached to `holder`.
+/// Sorts like its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LinkRow {
     pub(crate) holder: String,
@@ -230,7 +233,7 @@ pub(crate) struct LinkRow {
 }
 
 impl LinkRow {
-    /// Where a link lies whatever becomes of its target.
+    /// The home row of a link, which does not depend on the target's cluster.
     pub(crate) fn home(target: &str, bucket: u8) -> Self {
         LinkRow { holder: target.to_owned(), bucket, target: target.to_owned() }
     }
@@ -239,7 +242,7 @@ impl LinkRow {
         self.holder == self.target
     }
 
-    /// What the key holds, in its order.
+    /// The parts of the key, in order.
     fn parts(&self) -> (&str, u8, &str) {
         (&self.holder, self.bucket, self.named_target())
     }
@@ -259,8 +262,8 @@ impl LinkRow {
         key.into()
     }
 
-    /// The target as the key names it: nothing for a home row. Most rows are, and their keys are
-    /// written and compared for each link.
+    /// The target as the key names it: empty for a home row. Most rows are home rows, and a
+    /// short key saves work, because a key is written and compared for each link.
     fn named_target(&self) -> &str {
         if self.is_home() { "" } else { &self.target }
     }
@@ -275,7 +278,7 @@ impl LinkRow {
         Some(LinkRow { holder, bucket: *bucket, target })
     }
 
-    /// The prefix of every row of in-links attached to a page.
+    /// The prefix of all rows of in-links that are attached to a page.
     pub(crate) fn held_by(holder: &str) -> RowKey {
         let mut key = holder.as_bytes().to_vec();
         key.push(0);
@@ -295,7 +298,7 @@ impl PartialOrd for LinkRow {
     }
 }
 
-/// The bucket of a link, from its source.
+/// The bucket of a link, computed from its source.
 pub(crate) fn bucket_of(source: &str) -> u8 {
     blake3::hash(source.as_bytes()).as_bytes()[0] % BUCKETS
 }

@@ -1,19 +1,22 @@
-//! The walk over a directory of HTML files: each file with the URL under which it is mounted.
+//! Walks over a directory of HTML files, and yields each file with the URL under which it is
+//! mounted.
 //!
-//! A symlink is a further URL: the target of a link to a file is a page under both names, as
-//! documentation sites do for untranslated pages, and a link to a directory is entered.
+//! A symlink adds a URL. A link to a file makes the file a page under both names, as
+//! documentation sites do for untranslated pages. A link to a directory is entered.
 //!
 //! Invariants:
 //!
-//! * The order is that of the relative paths' bytes, whatever order the operating system lists
-//!   names in: two walks of one tree yield the same sequence.
-//! * The walk ends. A directory is not entered below itself, nor below a symlink to one of the
-//!   root's own parents; no directory is listed more than [`VISITS_MAX`] times, nor deeper than
-//!   [`DEPTH_MAX`].
-//! * Nothing stops the walk but its consumer: what cannot be read is yielded as a [`Problem`].
-//! * Only regular files are yielded. Opening a FIFO would block forever.
+//! * The order is that of the relative paths' bytes, independent of the order in which the
+//!   operating system lists names. So two walks of one tree yield the same sequence.
+//! * The walk ends. A directory is not entered below itself, nor through a symlink to one of
+//!   the root's own parents. No directory is listed more than [`VISITS_MAX`] times, nor deeper
+//!   than [`DEPTH_MAX`].
+//! * Only the consumer ends the walk early: an entry that cannot be read is yielded as a
+//!   [`Problem`].
+//! * Only regular files are yielded, because opening a FIFO would block forever.
 //!
-//! Memory: the names of the directories on the path from the root, no more.
+//! Memory: the entries of the directories on the path from the root, and a count for each
+//! directory that was entered.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -24,13 +27,13 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 use crate::address::{Base, URL_BYTES_MAX};
 
-/// How many times one directory is listed, under different names.
+/// How often one directory is listed, under different names.
 pub const VISITS_MAX: u32 = 16;
 
 /// How many directories deep a walk goes.
 pub const DEPTH_MAX: usize = 64;
 
-/// A file to load and the URL of its page.
+/// A file to load, and the URL of its page.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -46,15 +49,15 @@ pub const DEPTH_MAX: usize = 64;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The file, as a path that can be opened.
+    /// The file's path, ready to be opened.
     pub path: PathBuf,
-    /// Its path below the directory.
+    /// The file's path below the directory.
     pub name: PathBuf,
-    /// Its canonical URL.
+    /// The file's canonical URL.
     pub url: String,
 }
 
-/// Something in the tree that is not loaded, and why; the walk goes on.
+/// An entry of the tree that is not loaded, and the reason. The walk goes on.
 ///
 /// ```
 /// use webindex::walk::Problem;
@@ -73,7 +76,7 @@ pub enum Problem {
         /// The operating system's reason.
         source: io::Error,
     },
-    /// A FIFO, socket or device with the name of a page.
+    /// A FIFO, socket or device whose name is that of a page.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
         /// The file.
@@ -84,10 +87,10 @@ pub enum Problem {
     Cycle {
         /// The symlink.
         path: PathBuf,
-        /// The directory it leads to.
+        /// The directory to which the symlink leads.
         target: PathBuf,
     },
-    /// A directory that was listed often enough, or lies too deep.
+    /// A directory that was listed too often, or that is too deep.
     #[error("{} is not entered: {limit}", path.display())]
     Limit {
         /// The directory.
@@ -106,7 +109,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// The file or directory that is not loaded.
+    /// Returns the file or directory that is not loaded.
     ///
     /// ```
     /// use webindex::walk::Problem;
@@ -125,7 +128,7 @@ impl Problem {
     }
 }
 
-/// The iterator over a directory's pages, see the [module](self).
+/// An iterator over a directory's pages, see the [module](self).
 #[derive(Debug)]
 pub struct Walk {
     root: PathBuf,
@@ -134,16 +137,16 @@ pub struct Walk {
     /// The directories from the root to the current one.
     stack: Vec<Level>,
     visits: HashMap<PathBuf, u32>,
-    /// The names to leave out that nothing below the root has.
+    /// The excluded names that no entry directly below the root has.
     unmatched: Vec<String>,
 }
 
-/// One directory whose entries are being yielded.
+/// A directory whose entries are being yielded.
 #[derive(Debug)]
 struct Level {
     real: PathBuf,
     relative: PathBuf,
-    /// What is left to yield, in reverse order.
+    /// The entries that are not yielded yet, in reverse order.
     entries: Vec<Entry>,
 }
 
@@ -161,12 +164,12 @@ enum Kind {
 }
 
 impl Walk {
-    /// Starts a walk of `dir`; `exclude` names entries directly below it that are left out.
+    /// Starts a walk of `dir`. `exclude` names entries directly below `dir` that are left out.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] when `dir` does not exist, is no directory or cannot be listed. Below it,
-    /// such things are yielded as [`Problem`]s.
+    /// [`Error::Io`] if `dir` does not exist, is not a directory or cannot be listed. Below
+    /// `dir`, such failures are yielded as [`Problem`]s.
     pub fn new(dir: &Path, base: &Base, exclude: &[&str]) -> Result<Self, Error> {
         let failed = |source| Error::io("walk the directory", dir, source);
         let root_real = dir.canonicalize().map_err(failed)?;
@@ -181,7 +184,7 @@ impl Walk {
         Ok(Walk { root, root_real, base: base.clone(), stack: vec![top], visits, unmatched })
     }
 
-    /// The names to leave out that no page and no directory directly below the root has.
+    /// Returns the excluded names that no page and no directory directly below the root has.
     pub fn unmatched(&self) -> &[String] {
         &self.unmatched
     }
@@ -204,11 +207,12 @@ impl Walk {
             Ok(real) => real,
             Err(source) => return Err(Problem::Unreadable { path, source }),
         };
-        // A parent of the root contains the root: entering it would find everything again.
+        // A parent of the root contains the root, so entering it would find all files again.
         if self.root_real.starts_with(&real) || self.stack.iter().any(|level| level.real == real) {
             return Err(Problem::Cycle { path, target: real });
         }
-        // Directories that link to each other have as many paths as there are permutations.
+        // Directories that link to each other have as many paths as there are permutations of
+        // them.
         let visits = self.visits.entry(real.clone()).or_insert(0);
         if *visits >= VISITS_MAX {
             return Err(Problem::Limit { path, limit: "it was listed under other names before" });
@@ -246,11 +250,11 @@ impl Iterator for Walk {
     }
 }
 
-/// Lists a directory: pages, directories and problems, last name first.
+/// Lists a directory's pages, directories and problems, the last name first.
 fn list(dir: &Path) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(dir)? {
-        // An entry that cannot even be named says that the listing is broken off.
+        // An entry that cannot even be named means that the listing was broken off.
         let entry = entry?;
         let name = entry.file_name();
         if let Some(kind) = kind_of(&entry.path(), entry.file_type(), &name) {
@@ -262,16 +266,16 @@ fn list(dir: &Path) -> io::Result<Vec<Entry>> {
 }
 
 impl Entry {
-    /// The bytes by which whole relative paths would be sorted: `a.html` comes before `a/b.html`.
+    /// The bytes by which whole relative paths are sorted: `a.html` comes before `a/b.html`.
     fn sort_key(&self) -> impl Iterator<Item = u8> + '_ {
         let slash = matches!(self.kind, Kind::Directory).then_some(b'/');
         self.name.as_encoded_bytes().iter().copied().chain(slash)
     }
 }
 
-/// Decides what an entry is; `None` for a file that is no page.
+/// Decides what an entry is. `None` for a file that is not a page.
 fn kind_of(path: &Path, listed: io::Result<fs::FileType>, name: &OsStr) -> Option<Kind> {
-    // Only a symlink needs to be looked at again: what the listing says of the rest is true.
+    // Only a symlink needs a second look. For other entries the listing gives the type.
     let file_type = match listed {
         Ok(file_type) if !file_type.is_symlink() => Ok(file_type),
         _ => fs::metadata(path).map(|metadata| metadata.file_type()),
@@ -281,7 +285,7 @@ fn kind_of(path: &Path, listed: io::Result<fs::FileType>, name: &OsStr) -> Optio
         Ok(_) if !has_page_name(name) => None,
         Ok(file_type) if file_type.is_file() => Some(Kind::Page),
         Ok(_) => Some(Kind::Problem(Problem::NotAFile { path: path.to_path_buf() })),
-        // A symlink that leads nowhere is only worth a word if a page was expected.
+        // A symlink that leads nowhere is a problem only if it has the name of a page.
         Err(_) if !has_page_name(name) => None,
         Err(source) => {
             Some(Kind::Problem(Problem::Unreadable { path: path.to_path_buf(), source }))
@@ -289,7 +293,7 @@ fn kind_of(path: &Path, listed: io::Result<fs::FileType>, name: &OsStr) -> Optio
     }
 }
 
-/// Returns whether a file of this name is taken for a page: `.html`, `.htm` or `.xhtml`.
+/// Returns whether a file with this name is a page: `.html`, `.htm` or `.xhtml`.
 pub fn has_page_name(name: &OsStr) -> bool {
     let extension = Path::new(name).extension().and_then(OsStr::to_str).unwrap_or_default();
     ["html", "htm", "xhtml"].iter().any(|known| extension.eq_ignore_ascii_case(known))

@@ -1,9 +1,10 @@
-//! A worker process: the observers of an index that others load and ask (paper section 2.4).
+//! A worker process: runs the observers of an index that other processes load and search
+//! (paper section 2.4).
 //!
-//! Workers come and go. What one of them leaves undone, dead or alive, is notified in the database,
-//! and the next that scans there finds it. The search index has one writer at a time: of the
-//! workers that can reach its directory the first feeds it, and the others wait for its end to take
-//! its place.
+//! Workers may start, stop and die at any time. Work that a worker leaves undone is notified
+//! in the database, and the next worker that scans there finds it. The search index has one
+//! writer at a time. Among the workers that can reach its directory, the first one feeds it,
+//! and the others wait to take its place.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,10 +21,10 @@ use crate::observers;
 use crate::search::SearchIndex;
 use crate::tables::Tables;
 
-/// How often a worker that waits for the search index tries to become its writer.
+/// How often a waiting worker tries to become the search index's writer.
 const CLAIM_EVERY: Duration = Duration::from_secs(1);
 
-/// The observers of an index, running in this process until they are stopped.
+/// The observers of an index, which run in this process until they are stopped.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -53,20 +54,20 @@ pub struct Worker {
     upgrade: Option<JoinHandle<()>>,
 }
 
-/// The task that feeds the search index, once it can.
+/// The task that feeds the search index while this process is its writer.
 #[derive(Debug)]
 struct Feeder {
-    /// Dropped to end it.
+    /// Dropping it ends the task.
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Worker {
-    /// Starts the observers in this process. With the directory of the search index they feed it,
-    /// too, as soon as no other process does.
+    /// Starts the observers in this process. If the search index's directory is given, this
+    /// process also feeds the search index, as soon as no other process does.
     ///
     /// # Errors
-    /// Those of opening the search index, and of the database.
+    /// Errors of opening the search index, and of the database.
     pub async fn start(
         db: Percolator,
         search_dir: Option<&Path>,
@@ -86,22 +87,22 @@ impl Worker {
         Ok(Worker { workers, feeder, upgrade })
     }
 
-    /// Stops the observers after what they are at. What is left to do stays in the database, for
-    /// others.
+    /// Stops the observers, each after the cell it is at. Work that is left stays in the
+    /// database, for other workers.
     pub async fn stop(self) {
         if let Some(upgrade) = self.upgrade {
             upgrade.abort();
         }
         if let Some(Feeder { stop, task }) = self.feeder {
             drop(stop);
-            // If it panicked, it has ended, too.
+            // If the task has panicked, it has ended, too.
             let _ = task.await;
         }
         self.workers.stop().await;
     }
 }
 
-/// Feeds the search index while this process can be its writer, until it is stopped.
+/// Feeds the search index while this process can be its writer, until the worker is stopped.
 async fn feed(
     db: Percolator,
     tables: Tables,
@@ -127,7 +128,7 @@ async fn feed(
             }
             (Ok(false), ended) => {
                 if let Some(workers) = ended {
-                    // Writing failed here, and another process was faster to begin anew.
+                    // Writing failed here, and another process became the writer first.
                     workers.stop().await;
                 }
                 if !waiting {
@@ -159,7 +160,7 @@ fn not_feeding(error: &Error) {
     tracing::warn!(target: "webindex::worker", event = "not_feeding", %error);
 }
 
-/// Becomes the writer of the search index, unless another process is.
+/// Becomes the writer of the search index. Returns `false` if another process is the writer.
 async fn claim(search: &Arc<SearchIndex>) -> Result<bool, Error> {
     let search = search.clone();
     let claimed = tokio::task::spawn_blocking(move || search.claim()).await;
@@ -173,10 +174,11 @@ async fn begin_to_feed(
     latency: &Arc<Latency>,
     options: &WorkerOptions,
 ) -> Result<percolator::Workers, Error> {
-    // A client of its own: its workers must not take the hints that are meant for the others.
+    // A separate client: its workers must not take the hints that are meant for the other
+    // observers.
     let client = db.another_client().await?;
     let exporters = observers::exporters(&client, tables, search, latency);
-    // Batches are collected by tasks of their own.
+    // One thread is enough, because each batching observer has its own task.
     let options = WorkerOptions { threads: 1, ..options.clone() };
     Ok(client.observe(exporters, options).await?)
 }

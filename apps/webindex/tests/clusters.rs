@@ -1,4 +1,4 @@
-//! Clusters: which pages share one, which page is shown, and what an election costs.
+//! Tests of clusters: which pages share one, which page is shown, and what an election costs.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -34,10 +34,10 @@ async fn a_moved_page_is_found_under_its_new_address_at_once() {
     fixture.load().await;
     assert_eq!(fixture.found("\"garbage collect\"").await, ["z.html"]);
     assert_eq!(fixture.canonical("a.html").await, "z.html");
-    // What linked to the old address counts for the new one.
+    // Links to the old address count for the new one.
     assert_eq!((fixture.in_links("z.html").await, fixture.in_links("a.html").await), (1, 1));
     assert!(fixture.found("\"to a.html\"").await.contains(&"z.html".to_owned()));
-    // The redirect is the old address's one link: the new one gets its rank.
+    // The redirect is the old address's only link, so the new address gets its rank.
     fixture.rank().await;
     let rank = async |name: &str| {
         fixture.index.page(&format!("{}{name}", site::BASE)).await.unwrap().unwrap().rank
@@ -54,14 +54,15 @@ async fn a_declared_page_is_shown_however_popular_the_declaring_one_is() {
     for n in 0..5 {
         fixture.write(&format!("x{n}.html"), page("X", &format!("page {n}"), &["a.html"]));
     }
-    // Equal texts that declare different pages: neither text nor declaration joins them.
+    // Equal texts that declare different pages: neither the text nor the declaration joins
+    // them.
     fixture.write("b.html", declares("y.html", "an old version"));
     fixture.write("y.html", page("Y", "another page", &[]));
     fixture.load().await;
     fixture.rank().await;
     assert_eq!(fixture.cluster("a.html").await, ["z.html", "a.html"]);
     assert_eq!(fixture.cluster("b.html").await, ["y.html", "b.html"]);
-    // One that declares itself has a text of its own.
+    // A page that declares itself has its own text.
     fixture.write("b.html", declares("b.html", "an old version"));
     fixture.load().await;
     assert_eq!(fixture.found("\"old version\"").await, ["b.html"]);
@@ -80,7 +81,7 @@ async fn pages_that_stand_for_an_address_that_is_not_stored_share_a_cluster() {
     fixture.write("login.html", page("Login", "who are you", &[]));
     fixture.load().await;
     assert_eq!(fixture.cluster("c.html").await, ["login.html", "c.html", "b.html"]);
-    // It is stored, and no page of the index any more.
+    // The page is stored, but no longer a page of the index.
     fixture.write("login.html", "no markup");
     let report = fixture.load().await;
     assert_eq!(report.warnings, 1, "{report:?}");
@@ -98,17 +99,18 @@ async fn chains_and_circles_follow_what_becomes_of_each_link() {
     fixture.load().await;
     let all = ["0.html", "equal.html", "1.html", "2.html", "3.html", "4.html", "5.html"];
     assert_eq!(fixture.cluster("5.html").await, all);
-    // The end leads back to the middle: a circle of three, with three pages that lead into it.
+    // The last page redirects to the middle. This makes a circle of three, and three pages
+    // lead into it.
     fixture.write("0.html", moved("2.html"));
     fixture.load().await;
     assert_eq!(fixture.cluster("5.html").await, [all[0], all[2], all[3], all[4], all[5], all[6]]);
     assert_eq!(fixture.cluster("equal.html").await, ["equal.html"]);
-    // The circle opens in its middle.
+    // Open the circle in its middle.
     fixture.write("1.html", page("One", "a page of its own", &[]));
     fixture.load().await;
     assert_eq!(fixture.cluster("5.html").await[0], "1.html");
     assert_eq!(fixture.cluster("0.html").await.len(), 6);
-    // And goes.
+    // Remove that page, too.
     assert!(fixture.index.remove(&format!("{}1.html", site::BASE)).await.unwrap());
     fixture.verified().await;
     assert_eq!(fixture.canonical("5.html").await, "0.html");
@@ -132,7 +134,7 @@ async fn hundreds_of_redirects_follow_their_target() {
     assert_eq!(fixture.cluster("7.html").await.len(), 450);
 }
 
-/// Loads and ranks equal pages; returns how many cells the database has read.
+/// Loads and ranks equal pages. Returns how many cells the database has read.
 async fn reads_for_equal_pages(pages: usize) -> u64 {
     let fixture = Fixture::new().await;
     for n in 0..pages {

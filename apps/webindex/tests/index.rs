@@ -1,5 +1,5 @@
-//! The index as a whole: whatever is loaded, changed or deleted, what the observers built is what a
-//! batch over the stored documents says.
+//! Tests of the whole index: whatever is loaded, changed or deleted, the observers' results
+//! equal those of a batch over the stored documents.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -35,7 +35,7 @@ async fn a_generated_site_survives_ranking_and_recrawls() {
         assert!(recrawl.edited > 0, "{recrawl:?}");
         fixture.verified().await;
     }
-    // What was deleted or edited is loaded again; the rest is left alone.
+    // Pages that the recrawl edited or deleted are loaded again. The rest is left alone.
     let again = fixture.load_from(&site).await;
     assert!(again.loaded > 0 && again.unchanged > 0, "{again:?}");
     assert_eq!(fixture.index.stats().await.unwrap().pages, stats.pages);
@@ -49,17 +49,17 @@ async fn in_links_move_with_the_canonical_of_their_cluster() {
     fixture.write("x.html", page("X", "links to the duplicate", &["b.html"]));
     fixture.write("y.html", page("Y", "does so too", &["b.html"]));
     fixture.load().await;
-    // Before any ranking, ties go to the first URL.
+    // Before any ranking, the first URL wins a tie.
     assert_eq!(fixture.canonical("b.html").await, "a.html");
     assert_eq!(fixture.in_links("a.html").await, 2);
-    // Two pages link to b.html and none to a.html: it has the higher rank.
+    // Two pages link to b.html and none to a.html, so b.html has the higher rank.
     fixture.index.rank(&Progress::default()).await.unwrap();
     fixture.verified().await;
     assert_eq!(fixture.canonical("a.html").await, "b.html");
     assert_eq!((fixture.in_links("a.html").await, fixture.in_links("b.html").await), (0, 2));
     let cluster = fixture.index.cluster(&format!("{BASE}a.html")).await.unwrap().unwrap();
     assert_eq!(cluster.members.len(), 2);
-    // A retraction: y.html no longer links, a.html is another page now.
+    // Retract: y.html no longer has the link, and a.html has another text now.
     fixture.write("y.html", page("Y", "has changed its mind", &[]));
     fixture.write("a.html", page("Meat", "another text", &[]));
     fixture.load().await;
@@ -75,13 +75,13 @@ async fn later_links_to_a_duplicate_go_on_to_its_canonical_and_come_back() {
     fixture.load().await;
     assert_eq!(fixture.canonical("b.html").await, "a.html");
     let anchors = async || fixture.index.search("\"to b.html\"", 10).await.unwrap();
-    // The cluster is settled; what changes from here on are its links alone.
+    // The cluster is settled. From here on, only its links change.
     fixture.write("x.html", page("X", "a late link", &["b.html"]));
     fixture.load().await;
     assert_eq!(fixture.in_links("a.html").await, 1);
     let shown: Vec<String> = anchors().await.into_iter().map(|hit| hit.url).collect();
     assert!(shown.contains(&format!("{BASE}a.html")), "{shown:?}");
-    // The canonical goes away and comes back, with other text: the links go home.
+    // The canonical page is removed, and comes back with another text: the links return home.
     fs::remove_file(fixture.site.path().join("a.html")).unwrap();
     fixture.write("a.html", page("Meat", "another text", &[]));
     fixture.load().await;
@@ -105,7 +105,7 @@ async fn redirects_and_declared_canonicals_cluster_with_their_target() {
     fixture.load().await;
     let cluster = fixture.index.cluster(&format!("{BASE}print.html")).await.unwrap().unwrap();
     assert_eq!(cluster.members.len(), 4, "{cluster:?}");
-    // The link in the middle goes: the chain falls apart.
+    // The middle page of the chain no longer redirects, so the chain falls apart.
     fixture.write("old.html", page("Old", "a page of its own", &[]));
     fixture.load().await;
     let cluster = fixture.index.cluster(&format!("{BASE}print.html")).await.unwrap().unwrap();
@@ -123,7 +123,7 @@ async fn a_page_with_many_links_is_placed_in_several_transactions() {
     fixture.write("t7.html", page("Seven", "one of them", &[]));
     fixture.load().await;
     assert_eq!(fixture.in_links("t7.html").await, 1);
-    // However many links there are, no transaction is too large to commit in one step.
+    // However many links there are, every transaction is small enough for a one-step commit.
     let counts = fixture.index.database().stats();
     assert_eq!(counts.committed, counts.committed_one_step, "{counts:?}");
     fixture.write("index.html", page("Index", "of much less", &links[..10]));
@@ -168,7 +168,7 @@ async fn what_is_no_page_is_counted_and_named_and_the_load_goes_on() {
     assert!(reasons.iter().any(|r| r.contains("empty")), "{reasons:?}");
     assert!(reasons.iter().any(|r| r.contains("binary")), "{reasons:?}");
     let stats = fixture.index.stats().await.unwrap();
-    // Told only by parsing: it is stored, and counted as not indexed.
+    // Only parsing shows that it is not a page. So it is stored, and counted as not indexed.
     assert_eq!(stats.skipped.get("no-markup"), Some(&1));
     let hits = fixture.index.search("café", 10).await.unwrap();
     assert_eq!(hits.len(), 1, "{hits:?}");
@@ -195,7 +195,7 @@ async fn a_tampered_index_does_not_verify() {
     assert!(report.named[0].contains("placed links"), "{:?}", report.named);
 }
 
-/// What the search index in a directory holds: URLs with their numbers and ranks.
+/// Reads the search index in a directory: URLs with their numbers and ranks.
 fn held(dir: &Path) -> BTreeMap<String, (u64, f64)> {
     let mut held = BTreeMap::new();
     let index = SearchIndex::open_existing(dir).unwrap();
@@ -224,7 +224,7 @@ async fn a_ranking_reaches_searches_and_writes_no_page_again() {
     assert!((sum - 1.0).abs() < 1e-6, "{after:?}");
     let hits = fixture.index.search("fish", 10).await.unwrap();
     assert_eq!((hits.len(), hits[0].url.as_str()), (3, "https://site.example/b.html"));
-    // A ranking that changes nothing brings lost ranks back.
+    // A ranking that changes no rank still restores a lost file of ranks.
     fs::remove_file(fixture.search.path().join("RANKS")).unwrap();
     assert_eq!(fixture.index.rank(&Progress::default()).await.unwrap().changed, 0);
     fixture.verified().await;
@@ -337,7 +337,8 @@ async fn verify_finds_links_that_are_missing_changed_or_too_many() {
     rows.retain(|row| row.cells.iter().any(|(column, _)| column.as_bytes().starts_with(b"in:")));
     let [to_b, to_c] = &rows[..] else { panic!("two links: {rows:?}") };
     let ((source, anchors), c) = (&to_b.cells[0], to_c.row.clone());
-    // b.html has lost its link; c.html has other anchors, and a link of a page that has none.
+    // b.html has lost its link. c.html has other anchors, and an in-link from a page without
+    // links.
     let other = percolator::Column::new(format!("in:{BASE}b.html").into_bytes()).unwrap();
     let mut tx = db.begin().await.unwrap();
     tx.delete(&inlinks, to_b.row.clone(), source).unwrap();

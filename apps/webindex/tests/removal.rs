@@ -1,4 +1,5 @@
-//! Pages that leave the index: files that are no pages any more, files that are gone, single pages.
+//! Tests of pages that leave the index: files that are no longer pages, files that are gone,
+//! single pages.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +16,7 @@ fn mirroring(mirror: Mirror) -> LoadOptions {
     LoadOptions { mirror: Some(mirror), ..LoadOptions::default() }
 }
 
-/// A site of so many pages, each found by the word `page`.
+/// Loads a site of `pages` pages, each of which is found by the word `page`.
 async fn loaded(pages: usize) -> Fixture {
     let fixture = Fixture::new().await;
     for n in 0..pages {
@@ -77,7 +78,7 @@ async fn mirroring_removes_pages_whose_files_are_gone() {
     assert_eq!((mirror.stored, mirror.gone, mirror.removed, mirror.refused), (20, 2, 2, None));
     assert_eq!(fixture.found("page").await.len(), 18);
     assert_eq!(fixture.in_links("0.html").await, 17);
-    // The links' target is known by its links alone now, and is left alone.
+    // The links' target is now known only by its links, and is left alone.
     fixture.delete("0.html");
     let mirror = fixture.mirror(mirroring(Mirror::ATenth)).await;
     assert_eq!((mirror.stored, mirror.removed), (18, 1));
@@ -110,7 +111,8 @@ async fn mirroring_is_refused_where_files_may_have_been_missed() {
     let (base, options) = (Base::parse(BASE).unwrap(), mirroring(Mirror::All));
     let report = fixture.index.load(fixture.site.path(), &base, &options, &stopped).await.unwrap();
     assert!(report.mirror.unwrap().refused.unwrap().contains("stopped"));
-    // A limit that cuts nothing, and a name that nothing has, are no reason.
+    // A limit that cuts nothing and an excluded name that matches nothing do not prevent the
+    // removal.
     let exclude = vec!["nosuch".to_owned()];
     let options = LoadOptions { limit: Some(17), exclude, ..mirroring(Mirror::All) };
     let report = fixture.load_with(fixture.site.path(), &options).await;
@@ -147,7 +149,7 @@ async fn a_page_is_removed_by_its_address() {
     assert_eq!(fixture.found("page").await.len(), 2);
     assert!(!fixture.index.remove(&url).await.unwrap(), "it is gone already");
     assert!(fixture.index.remove("no URL").await.is_err());
-    // Loading brings it back.
+    // Loading again brings the page back.
     assert_eq!(fixture.load().await.loaded, 1);
     assert_eq!(fixture.found("page").await.len(), 3);
 }

@@ -1,4 +1,4 @@
-//! Workers that come and go.
+//! Tests of workers that start and stop while an index is loaded.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use webindex::address::Base;
 use webindex::{LoadOptions, Progress, WebIndex, Worker};
 
-/// Loads one more page, and waits until it can be found.
+/// Loads one more page, and waits until a search finds it.
 async fn found_once_loaded(index: &WebIndex, name: &str) {
     let site = tempfile::tempdir().unwrap();
     let text = format!("<title>{name}</title><p>All about {name}.");
@@ -46,7 +46,7 @@ async fn when_the_worker_ends_that_feeds_the_search_index_another_takes_its_plac
     feeding.stop().await;
 }
 
-/// A store each of whose syncs is announced, and waits for a permit.
+/// A store that announces each sync, and makes it wait for a permit.
 #[derive(Debug)]
 struct Syncing {
     store: MemoryStore,
@@ -77,7 +77,7 @@ async fn the_search_index_is_written_after_the_store_is_synced() {
     fs::write(site.path().join("cod.html"), "<title>Cod</title><p>A long fish.").unwrap();
     let base = Base::parse("https://fish.example/").unwrap();
     index.load(site.path(), &base, &LoadOptions::default(), &Progress::default()).await.unwrap();
-    // The first export asks for a sync, and writes nothing before it has it.
+    // The first export requests a sync, and writes nothing before the sync has ended.
     store.asked.acquire().await.unwrap().forget();
     assert_eq!(index.search("fish", 10).await.unwrap().len(), 0);
     store.permits.add_permits(1000);

@@ -6,7 +6,7 @@ use percolator::{Column, Error, Percolator, Result, Table, Transaction};
 
 const BAL: Column = Column::literal("bal");
 
-/// Where the paying client dies.
+/// The step after which the paying client dies.
 #[derive(Debug, Clone, Copy)]
 enum Crash {
     BeforePrewrite,
@@ -20,7 +20,7 @@ async fn balance(tx: &Transaction, accounts: &Table, who: &str) -> Result<i64> {
     String::from_utf8_lossy(&value).parse().map_err(Error::application)
 }
 
-/// Moves 7 from Bob to Joe in a client of its own, which dies at `crash`.
+/// Moves 7 from Bob to Joe through a second client, which dies at `crash`.
 async fn pay(db: &Percolator, crash: Crash) -> Result<()> {
     let client = db.another_client().await?;
     let accounts = client.table("accounts").await?;
@@ -39,11 +39,12 @@ async fn pay(db: &Percolator, crash: Crash) -> Result<()> {
     if !matches!(crash, Crash::AfterPrimary) {
         decided.commit_secondaries().await;
     }
-    // Dropping the client here takes its liveness token away, as the end of a process does.
+    // Dropping the client here removes its liveness token, as the end of a process does.
     Ok(())
 }
 
-/// Pays once for each crash, each time from 10 and 2, and returns what a reader then finds.
+/// Pays once for each crash, each time starting at 10 and 2. Returns the balances that a
+/// reader then finds.
 pub async fn run() -> Result<Vec<(String, i64, i64)>> {
     let mut found = Vec::new();
     for crash in [Crash::BeforePrewrite, Crash::AfterPrewrite, Crash::AfterPrimary, Crash::Never] {
@@ -55,7 +56,7 @@ pub async fn run() -> Result<Vec<(String, i64, i64)>> {
         })
         .await?;
         pay(&db, crash).await?;
-        // The reader meets the locks that the dead client left, and resolves them.
+        // The reader finds the locks that the dead client left, and resolves them.
         let tx = db.begin().await?;
         let bob = balance(&tx, &accounts, "Bob").await?;
         let joe = balance(&tx, &accounts, "Joe").await?;

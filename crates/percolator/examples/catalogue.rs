@@ -1,17 +1,19 @@
-//! A catalogue: offers of shops, and of each product the number of its offers and their lowest
-//! price.
+//! A catalogue of shops' offers. An observer derives for each product its offers and their
+//! lowest price.
 //!
-//! It loads so many offers as fast as they are admitted, and changes one now and then meanwhile. It
-//! prints what an offer costs, derivation included, and how long a change takes to its product:
+//! The program loads the given number of offers as fast as they are admitted, and changes one
+//! offer now and then meanwhile. It prints the cost of an offer, derivation included, and the
+//! time from a change to its product's new price:
 //!
 //! ```text
 //! cargo run --release -p percolator --example catalogue -- 100000
 //! cargo run --release -p percolator --example catalogue -- 1000000 unbounded
 //! ```
 //!
-//! `unbounded` loads without waiting for the observers (`admit` has no bound), so that a backlog of
-//! almost all offers builds up; `docs/catalogue.md` says what an offer costs then. A product keeps
-//! all its offers in one cell, so an offer that changes needs no memory of what it was before.
+//! `unbounded` loads without waiting for the observers (`admit` has no bound), so the backlog
+//! grows to almost all offers. `docs/catalogue.md` has the cost of an offer then. A product
+//! keeps all its offers in one cell, so the observer need not remember what a changed offer
+//! was before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -22,8 +24,8 @@ use percolator::{
     Result, Table, Transaction, WorkerOptions,
 };
 
-/// As in the command line. With glibc's allocator an offer costs the more, the more offers there
-/// are.
+/// The command line uses this allocator, too. With glibc's allocator the cost of an offer
+/// grows with the number of offers.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -31,15 +33,15 @@ const OFFER: Column = Column::literal("offer");
 const OFFERS: Column = Column::literal("offers");
 const LOWEST: Column = Column::literal("lowest");
 
-/// Offers of one product.
+/// The number of offers of one product.
 const EACH: u64 = 4;
 const LOADERS: u64 = 8;
-/// How often somebody changes an offer during the load.
+/// The pause between two changes of an offer during the load.
 const CHANGE_EVERY: Duration = Duration::from_millis(250);
-/// How often that somebody looks whether the change has arrived.
+/// The pause between two checks whether the change has arrived.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// An offer as it is stored: product and price.
+/// Encodes an offer for storage: its product and its price.
 fn encode(product: u64, price: u64) -> Vec<u8> {
     [product.to_be_bytes(), price.to_be_bytes()].concat()
 }
@@ -49,7 +51,7 @@ fn pairs(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> {
     bytes.chunks_exact(16).map(move |pair| (number(&pair[..8]), number(&pair[8..])))
 }
 
-/// Spreads numbers, so that neighbours in time are none in the table.
+/// Spreads numbers, so that offers loaded one after the other are not neighbours in the table.
 fn spread(n: u64) -> u64 {
     (n ^ (n >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
@@ -62,7 +64,7 @@ fn product_row(product: u64) -> String {
     format!("product-{:016x}", spread(product))
 }
 
-/// Brings an offer to its product.
+/// Copies an offer into its product's row, and computes the lowest price.
 struct Derive {
     products: Table,
 }
@@ -87,7 +89,8 @@ impl Observer for Derive {
     }
 }
 
-/// The CPU time of this process so far, where the system tells it: in hundredths of a second.
+/// The CPU time of this process so far, in steps of a hundredth of a second. `None` if the
+/// system does not report it.
 fn cpu() -> Option<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -120,11 +123,11 @@ async fn load(db: &Percolator, table: &Table, offers: u64) -> Result<()> {
     Ok(())
 }
 
-/// Changes an offer again and again, each time to a lower price than before, and waits until its
-/// product has that price. Returns how long each took.
+/// Changes an offer repeatedly, each time to a lower price than before, and waits until its
+/// product has that price. Returns how long each change took.
 async fn change(db: Percolator, ends: Arc<AtomicBool>) -> Result<Vec<Duration>> {
     let (offers, products) = (db.table("offers").await?, db.table("products").await?);
-    // Of a product that the load does not know.
+    // The offer of a product that the load does not use.
     let product = u64::MAX;
     let mut delays = Vec::new();
     for price in (1..1_000_000u64).rev() {
@@ -150,22 +153,23 @@ async fn change(db: Percolator, ends: Arc<AtomicBool>) -> Result<Vec<Duration>> 
     Ok(delays)
 }
 
-/// What a load came to.
+/// The results of a load.
 #[derive(Debug)]
 pub struct Report {
-    /// The CPU time of the process until all was loaded, and until all was derived.
+    /// The CPU time of the process until all offers were loaded, and until all were derived.
     pub cpu: Option<(Duration, Duration)>,
-    /// The time until all was loaded, until no hint waited, and until all was derived.
+    /// The time until all offers were loaded, until no hint waited, and until all were
+    /// derived.
     pub time: (Duration, Duration, Duration),
     /// The longest backlog of the workers.
     pub backlog: usize,
-    /// How long the changes made meanwhile took to their product, the quickest first.
+    /// How long the changes during the load took to reach their product, the quickest first.
     pub delays: Vec<Duration>,
     /// The number of products with all their offers.
     pub products: u64,
 }
 
-/// Loads so many offers into a new database in a temporary directory.
+/// Loads `offers` offers into a new database in a temporary directory.
 pub async fn run(offers: u64, backlog_max: usize) -> Result<Report> {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let name = format!("catalogue-{}-{}", std::process::id(), RUNS.fetch_add(1, SeqCst));
@@ -205,7 +209,7 @@ async fn measure(db: &Percolator, table: &Table, offers: u64) -> Result<Report> 
     load(db, table, offers).await?;
     let (loaded, cpu_loaded) = (began.elapsed(), cpu());
     ends.store(true, SeqCst);
-    // Waiting for idleness looks at the notifications: not before there is a point in it.
+    // Waiting for idleness scans the notifications, which is wasted while hints still wait.
     while db.hints_waiting() > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -1,5 +1,6 @@
-//! Figure 2 of the paper: clustering documents by the hash of their contents. Loaders run at the
-//! same time, and snapshot isolation makes sure that each content gets exactly one canonical URL.
+//! Figure 2 of the paper: clusters documents by the hash of their contents. Loaders run
+//! concurrently, and snapshot isolation ensures that each content gets exactly one canonical
+//! URL.
 //!
 //! Run it with `cargo run -p percolator --example dedup`.
 
@@ -8,12 +9,12 @@ use percolator::{Bytes, Column, Percolator, Result, Table};
 const CONTENTS: Column = Column::literal("contents");
 const CANONICAL_URL: Column = Column::literal("canonical-url");
 
-/// What became of a document.
+/// The outcome of loading a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Updated {
-    /// It is the first with its content.
+    /// The document is the first one with its content.
     New,
-    /// It is a duplicate of another.
+    /// The document is a duplicate of the one with this URL.
     Duplicate(Bytes),
 }
 
@@ -25,15 +26,15 @@ async fn update_document(
     url: &'static str,
     contents: &'static str,
 ) -> Result<Updated> {
-    // The paper takes a cryptographic hash; for an example the contents are short enough
-    // themselves.
+    // The paper uses a cryptographic hash. The contents of this example are short enough to be
+    // keys themselves.
     let hash = contents;
     db.transact(async |mut tx| {
         tx.set(documents, url, &CONTENTS, contents)?;
         match tx.get(duplicates, hash, &CANONICAL_URL).await? {
             None => {
-                // No canonical yet: claim it. Two who claim it at once conflict, and one runs
-                // again.
+                // There is no canonical URL yet: claim it. Two loaders that claim it at the
+                // same time conflict, and one of them runs again.
                 tx.set(duplicates, hash, &CANONICAL_URL, url)?;
                 Ok(Updated::New)
             }
@@ -44,7 +45,7 @@ async fn update_document(
     .await
 }
 
-/// Loads documents concurrently; returns what became of each.
+/// Loads documents concurrently, and returns the outcome of each.
 pub async fn run() -> Result<Vec<(&'static str, Updated)>> {
     let db = Percolator::in_memory().await?;
     let (documents, duplicates) = (db.table("documents").await?, db.table("dups").await?);

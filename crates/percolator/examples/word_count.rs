@@ -1,13 +1,13 @@
-//! A chain of observers with weak notifications: documents are counted into words, words into a
-//! total.
+//! A chain of observers with weak notifications: one counts documents into words, the other
+//! sums words into a total.
 //!
 //! ```text
 //! doc:text --strong: count--> words rows, one cell a document --weak: sum--> word:total
 //! ```
 //!
-//! Many documents share words. A strong observer on a shared cell would make them conflict; here
-//! each document writes a cell of its own and leaves a weak notification, and many of them make one
-//! run.
+//! Many documents share words, and a strong observer on a shared cell would make them
+//! conflict. Here each document writes its own cell and leaves a weak notification. One run
+//! handles many of these notifications.
 //!
 //! Run it with `cargo run -p percolator --example word_count`.
 
@@ -86,7 +86,8 @@ pub async fn run() -> Result<BTreeMap<String, u64>> {
         [("a", "to be or not to be"), ("b", "to err is human"), ("a", "to be is to do")]
     {
         db.transact(async |mut tx| tx.set(&docs, doc, &TEXT, text)).await?;
-        // Without this the two versions of `a` might be counted in one run: changes collapse.
+        // Without this wait, one run might count both versions of `a`, because changes
+        // collapse.
         db.wait_idle(None).await?;
     }
     let mut totals = BTreeMap::new();

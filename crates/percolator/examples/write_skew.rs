@@ -1,13 +1,16 @@
-//! Snapshot isolation is not serializable: write skew is possible. Two doctors are on call, and
-//! each may leave if the other stays. Both look, both leave. And how to prevent it: make the
-//! conflict a write.
+//! Shows write skew, which snapshot isolation permits, and how to prevent it.
+//!
+//! Two doctors are on call, and each may leave if the other stays. Both look at the same time,
+//! and both leave. To prevent this, both write the same cell, so that their transactions
+//! conflict.
 //!
 //! Run it with `cargo run -p percolator --example write_skew`.
 
 use percolator::{Column, Error, Percolator, Result, Table, Transaction};
 
 const ON_CALL: Column = Column::literal("on-call");
-/// Written by everyone who changes who is on call, so that two who do so at once conflict.
+/// Written by every transaction that changes who is on call, so that two concurrent ones
+/// conflict.
 const GUARD: Column = Column::literal("guard");
 
 async fn others_on_call(tx: &Transaction, doctors: &Table, me: &str) -> Result<bool> {
@@ -36,7 +39,7 @@ async fn both_leave(guarded: bool) -> Result<usize> {
     }
     alice.commit().await?;
     match bob.commit().await {
-        // Their writes touch different cells: nothing conflicts.
+        // The two transactions write different cells, so nothing conflicts.
         Ok(_) if !guarded => {}
         // Bob would now run again, see that Alice has left, and stay.
         Err(Error::Aborted { .. }) if guarded => {}
@@ -46,7 +49,7 @@ async fn both_leave(guarded: bool) -> Result<usize> {
     Ok(rows.iter().filter(|row| row.cells[0].1 == "yes").count())
 }
 
-/// How many are on call in the end: without a guard, and with one.
+/// Returns how many doctors are on call in the end, without a guard and with one.
 pub async fn run() -> Result<(usize, usize)> {
     Ok((both_leave(false).await?, both_leave(true).await?))
 }

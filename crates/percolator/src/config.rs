@@ -1,13 +1,13 @@
-//! Settings of a cluster, out of files, the environment and flags.
+//! Reads the settings of a cluster from files, the environment and flags.
 //!
 //! ```text
 //!   defaults < /etc/percolator/percolator.toml < $XDG_CONFIG_HOME/percolator/config.toml
 //!            < ./percolator.toml < PERCOLATOR_* < flags
 //! ```
 //!
-//! In the environment `locks.lifetime_ms` is `PERCOLATOR_LOCKS__LIFETIME_MS`, and commas part a
-//! list. Keys that nobody knows are errors, so that a slip of the pen does not leave a default in
-//! force; only those that begin with `app.` are left to the application.
+//! In the environment, `locks.lifetime_ms` is `PERCOLATOR_LOCKS__LIFETIME_MS`, and commas
+//! separate the items of a list. An unknown key in a file is an error, so that a misspelt key
+//! does not leave a default in force. Keys that begin with `app.` are left to the application.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,17 +22,18 @@ use toml::{Table, Value};
 
 use crate::connect::{Cluster, Locks};
 
-/// Largest file of settings, in bytes.
+/// The largest settings file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Longest delay of requests to the store. The paper's section 2.5 delays by seconds, because no
-/// user waits for an observer; a second is the longest that a person at a terminal takes for work.
+/// The longest delay of requests to the store. The paper's section 2.5 delays requests by
+/// seconds, because no user waits for an observer. Here the bound is one second, because a
+/// person at a terminal waits for these requests.
 const BATCH_DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// The prefix of keys in etcd, if no other is set.
+/// The default prefix of keys in etcd.
 const ETCD_PREFIX: &str = "percolator/";
 
-/// The form of a setting.
+/// The type of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Text,
@@ -41,7 +42,7 @@ enum Form {
     Switch,
 }
 
-/// The application's own settings begin with this.
+/// The prefix of the application's own settings.
 const APP: &str = "app.";
 
 const KEYS: [(&str, Form); 12] = [
@@ -59,7 +60,7 @@ const KEYS: [(&str, Form); 12] = [
     ("tls.key", Form::Text),
 ];
 
-/// Settings, and where each comes from. Needs the feature `cluster`.
+/// Settings, each with its source. Needs the feature `cluster`.
 ///
 /// ```
 /// use percolator::cluster::Config;
@@ -92,15 +93,17 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The settings of this process: defaults, files that are there, and the environment.
+    /// Reads the settings of this process: the defaults, the files that exist, and the
+    /// environment.
     ///
     /// # Errors
-    /// [`Error::Invalid`] names the file or variable, what is wrong with it, and what is possible.
+    /// [`Error::Invalid`] names the file or variable, what is wrong with it, and the allowed
+    /// values.
     pub fn load() -> Result<Self> {
         Self::load_files(files().into_iter().filter(|file| file.exists()))
     }
 
-    /// As [`load`](Config::load), with this file in place of those.
+    /// Like [`load`](Config::load), but reads this file instead of the usual ones.
     ///
     /// # Errors
     /// As [`load`](Config::load).
@@ -120,7 +123,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Adds what a file says.
+    /// Adds the settings of a file.
     ///
     /// # Errors
     /// As [`load`](Config::load).
@@ -137,7 +140,7 @@ impl Config {
         self.add_text(&name, &text)
     }
 
-    /// Adds what a text in TOML says; `source` is its name.
+    /// Adds the settings of a text in TOML. `source` is the name to report.
     ///
     /// # Errors
     /// As [`load`](Config::load).
@@ -159,7 +162,8 @@ impl Config {
                 value => found.push((key, value)),
             }
         }
-        // All or nothing.
+        // Check all settings before the first is added, so that a text is taken as a whole or
+        // not at all.
         let checked = found.into_iter().map(|(key, value)| check(source, &key, value));
         for (key, value) in checked.collect::<Result<Vec<_>>>()? {
             self.settings.insert(key, (value, source.to_owned()));
@@ -167,7 +171,7 @@ impl Config {
         Ok(())
     }
 
-    /// Adds what the variables of an environment say; others than those of settings are left alone.
+    /// Adds the settings of environment variables. Ignores variables that name no setting.
     ///
     /// # Errors
     /// As [`load`](Config::load).
@@ -185,7 +189,7 @@ impl Config {
         Ok(())
     }
 
-    /// Sets one setting by its text, as flags and variables give it.
+    /// Sets one setting from text, as flags and variables give it.
     ///
     /// # Errors
     /// As [`load`](Config::load).
@@ -220,20 +224,20 @@ impl Config {
         Ok(())
     }
 
-    /// Key, value in TOML, and source of each setting, in the order of the keys.
+    /// Iterates over the settings in order of their keys: key, value in TOML, and source.
     pub fn settings(&self) -> impl Iterator<Item = (&str, &Value, &str)> {
         self.settings.iter().map(|(key, (value, source))| (key.as_str(), value, source.as_str()))
     }
 
-    /// Whether a store is named: without one there is no cluster to connect to.
+    /// Whether the settings name a store. Without a store there is no cluster to connect to.
     pub fn names_a_store(&self) -> bool {
         self.settings.contains_key("store")
     }
 
-    /// Where the cluster's store is.
+    /// Returns the address of the cluster's store.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is missing or wrong.
+    /// [`Error::Invalid`] if the setting is missing or wrong.
     pub fn store(&self) -> Result<StoreAddress> {
         let Some(store) = self.text("store") else {
             return Err(Error::invalid(
@@ -245,10 +249,11 @@ impl Config {
         StoreAddress::from_env(store).map_err(|error| self.wrong("store", &error.to_string()))
     }
 
-    /// The certificates that this process shows to servers and oracles, if there are any.
+    /// Reads the certificates that this process shows to servers and oracles. `None` if the
+    /// settings name none.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if one of the three files is missing or is not what it should be.
+    /// [`Error::Invalid`] if one of the three files is missing or wrong.
     pub fn tls(&self) -> Result<Option<Tls>> {
         let file = |key| self.text(key).map(Path::new);
         match (file("tls.authority"), file("tls.certificate"), file("tls.key")) {
@@ -266,7 +271,8 @@ impl Config {
         }
     }
 
-    /// Whether the store may be spoken to in plain text beyond this machine (`insecure`).
+    /// Whether this process may connect to a store beyond this machine in plain text
+    /// (`insecure`).
     pub fn is_insecure(&self) -> bool {
         self.switch("insecure")
     }
@@ -275,10 +281,10 @@ impl Config {
         self.settings.get(key).and_then(|(value, _)| value.as_bool()).unwrap_or(false)
     }
 
-    /// How long a request to the store waits for others to go with them (`batch_delay_ms`).
+    /// How long a request to the store waits for others to be sent with it (`batch_delay_ms`).
     ///
     /// # Errors
-    /// [`Error::Invalid`] for more than a second, and for less than nothing.
+    /// [`Error::Invalid`] if the delay is negative or longer than one second.
     pub fn batch_delay(&self) -> Result<Duration> {
         let delay = self.settings.get("batch_delay_ms").and_then(|(value, _)| value.as_integer());
         let delay = delay.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
@@ -288,12 +294,12 @@ impl Config {
         })
     }
 
-    /// A setting of the application's own: that of `app.NAME`.
+    /// Returns the application's own setting `app.NAME`.
     pub fn app(&self, name: &str) -> Option<&str> {
         self.text(&format!("{APP}{name}"))
     }
 
-    /// The cluster that is described.
+    /// Returns the cluster that the settings describe.
     ///
     /// # Errors
     /// [`Error::Invalid`] names the setting that is missing or wrong, and its source.
@@ -355,7 +361,7 @@ impl Config {
     }
 }
 
-/// Where files of settings may be, the weakest first.
+/// The paths of possible settings files. Later ones override earlier ones.
 fn files() -> Vec<PathBuf> {
     let own = std::env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     let own = own.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")));

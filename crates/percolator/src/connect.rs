@@ -1,4 +1,8 @@
-//! A database that several processes work on: one store, oracle processes, and a lock service.
+//! Connects to a database that several processes share: one store, several oracle processes,
+//! and a lock service.
+//!
+//! Every process must use the same oracles and the same lock service. With different lock
+//! services, each process would believe the clients of the others dead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +19,8 @@ use crate::Percolator;
 use crate::config::Config;
 use crate::tokio_runtime::TokioRuntime;
 
-/// Where the services of a cluster are. Every process that works on the store must be given the
-/// same oracles and the same lock service. Needs the feature `cluster`.
+/// The addresses and options of a cluster's services. Every process that uses the store must
+/// have the same oracles and the same lock service. Needs the feature `cluster`.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -42,17 +46,20 @@ use crate::tokio_runtime::TokioRuntime;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Cluster {
-    /// The oracle processes (`percolator serve oracle`), in the order in which they are tried.
+    /// The oracle processes (`percolator serve oracle`), in the order in which clients try
+    /// them.
     pub oracles: Vec<Address>,
-    /// How patient callers of the oracle are. Its `tls` is overridden by that of the cluster.
+    /// The options of requests to the oracle, such as deadlines. [`Cluster::tls`] replaces its
+    /// `tls`.
     pub oracle: RemoteOracleOptions,
-    /// Where liveness tokens and advisory locks are.
+    /// The service that holds liveness tokens and advisory locks.
     pub locks: Locks,
-    /// Certificates shown to the oracles; plain text without.
+    /// Certificates for connections to the oracles. `None` means plain text.
     pub tls: Option<Tls>,
-    /// The client's own options.
+    /// The client's options.
     pub client: Options,
-    /// How old versions are collected in the background; `None` leaves it to other processes.
+    /// How old versions are collected in the background. `None` leaves that to other
+    /// processes.
     pub gc: Option<GcOptions>,
 }
 
@@ -82,15 +89,15 @@ pub(crate) enum LocksIn {
 }
 
 impl Locks {
-    /// The lock service in the store itself: no further service is needed. Other processes take a
-    /// process for dead if it has not renewed its token for `lifetime`.
+    /// The lock service in the store itself, which needs no further process. Other processes
+    /// believe a process dead if it has not renewed its liveness token for `lifetime`.
     pub fn table(lifetime: Duration) -> Self {
         Locks(LocksIn::Table { lifetime })
     }
 
-    /// The lock service in an etcd cluster with these members, in plain text. Needs the feature
-    /// `etcd`. The options hold the prefix of the keys, which must differ from store to store, and
-    /// the lifetime of tokens.
+    /// The lock service in an etcd cluster with these members, in plain text. Needs the
+    /// feature `etcd`. The options hold the prefix of the keys, which must be different for
+    /// each store, and the lifetime of liveness tokens.
     ///
     /// ```
     /// use percolator::cluster::Locks;
@@ -103,8 +110,8 @@ impl Locks {
         Locks(LocksIn::Etcd { members, options, tls: false })
     }
 
-    /// As [`etcd`](Locks::etcd), with the certificates of [`Cluster::tls`]. Needs the feature
-    /// `etcd`.
+    /// Like [`etcd`](Locks::etcd), with the certificates of [`Cluster::tls`]. Needs the
+    /// feature `etcd`.
     #[cfg(feature = "etcd")]
     pub fn etcd_with_tls(members: Vec<Address>, options: EtcdOptions) -> Self {
         Locks(LocksIn::Etcd { members, options, tls: true })
@@ -112,7 +119,7 @@ impl Locks {
 }
 
 impl Cluster {
-    /// A cluster with its locks in the store, in plain text.
+    /// Creates a cluster that keeps its locks in the store and connects in plain text.
     pub fn new(oracles: Vec<Address>) -> Self {
         Cluster {
             oracles,
@@ -126,11 +133,11 @@ impl Cluster {
 }
 
 impl Config {
-    /// Opens the store that is named. Needs the feature `cluster`.
+    /// Opens the store that the settings name. Needs the feature `cluster`.
     ///
     /// # Errors
-    /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that cannot be; those of
-    /// the store.
+    /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that are wrong, and
+    /// errors of the store.
     pub async fn open_store(&self) -> Result<Arc<dyn Store>, percolator_core::Error> {
         let options = ClientOptions {
             tls: self.tls()?,
@@ -143,9 +150,9 @@ impl Config {
 }
 
 impl Percolator {
-    /// Connects to the database that settings describe: store, oracles and lock service are other
-    /// processes. Needs the feature `cluster`. Observers run here as in any other database, in as
-    /// many processes as you start.
+    /// Connects to the database that the settings describe. Its store, its oracles and its
+    /// lock service run in other processes. Needs the feature `cluster`. Observers run here as
+    /// in any other database, in as many processes as you start.
     ///
     /// ```no_run
     /// # async fn example(registrations: Vec<percolator::Registration>) -> percolator::Result<()> {
@@ -157,7 +164,7 @@ impl Percolator {
     /// ```
     ///
     /// # Errors
-    /// As [`connect`](Percolator::connect), and those of opening the store.
+    /// As [`connect`](Percolator::connect), and errors of opening the store.
     pub async fn from_config(config: &Config) -> Result<Self, percolator_core::Error> {
         let cluster = config.cluster()?;
         Self::connect(config.open_store().await?, cluster).await
@@ -167,9 +174,9 @@ impl Percolator {
     /// runtime. Needs the feature `cluster`.
     ///
     /// # Errors
-    /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that cannot be; those of
-    /// the store and of the lock service. Whether an oracle answers shows with the first
-    /// transaction.
+    /// [`Error::Invalid`](percolator_core::Error::Invalid) for settings that are wrong, and
+    /// errors of the store and of the lock service. An oracle that does not answer is reported
+    /// by the first transaction.
     pub async fn connect(
         store: Arc<dyn Store>,
         cluster: Cluster,

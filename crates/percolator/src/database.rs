@@ -1,4 +1,5 @@
-//! Opening a database: store, oracle, lock service and client in one process.
+//! Opens and closes a database: the store, the oracle, the lock service and the client of one
+//! process.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +15,8 @@ use percolator_core::{
 
 use crate::tokio_runtime::TokioRuntime;
 
-/// A database in this process. Everything a [`Client`] can do, it can.
+/// A database in this process. It dereferences to [`Client`], which has all operations on
+/// data.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -31,38 +33,38 @@ pub struct Percolator {
     client: Client,
     gc: Option<GcOptions>,
     pub(crate) shared: Arc<Shared>,
-    /// Ends with the last handle.
+    /// Ends when the last handle is dropped.
     _collector: Option<Arc<Collector>>,
 }
 
-/// What all clients of a database in this process share.
+/// The state that all clients of a database in this process share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// The store, if it was opened here.
+    /// The store, if `Percolator::open` opened it.
     #[cfg(feature = "embedded")]
     pub(crate) store: Option<FjallStore>,
-    /// All clients, to close them.
+    /// All clients, so that `close` can close them.
     pub(crate) clients: Mutex<Vec<WeakClient>>,
 }
 
 impl Percolator {
-    /// A database in memory, gone with its last handle.
+    /// Creates a database in memory, which is gone when its last handle is dropped.
     ///
     /// # Errors
-    /// None but those of a store that is full.
+    /// Only those of a store that is full.
     pub async fn in_memory() -> Result<Self> {
         let gc = Some(GcOptions::default());
         let store = Arc::new(MemoryStore::new());
         Self::start(store, Options::default(), gc, Shared::default()).await
     }
 
-    /// A database over any store, with oracle and lock service in this process. No other process
-    /// may use the store; `Percolator::connect` is for a store that processes share. Garbage is
-    /// collected when [`gc`](Client::gc) or
-    /// [`collect_in_background`](Client::collect_in_background) is called.
+    /// Opens a database over any store, with oracle and lock service in this process. No other
+    /// process may use the store; for a store that processes share there is
+    /// `Percolator::connect`. Garbage is collected only if you call [`gc`](Client::gc) or
+    /// [`collect_in_background`](Client::collect_in_background).
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn over(store: Arc<dyn Store>, options: Options) -> Result<Self> {
         Self::start(store, options, None, Shared::default()).await
     }
@@ -81,17 +83,17 @@ impl Percolator {
         Ok(Self::with(Client::open(services, options).await?, gc, Arc::new(shared)))
     }
 
-    /// A second client of the same database, with a liveness token of its own: what it leaves
-    /// behind when it is dropped in the middle of a commit is cleaned up by others at once.
+    /// Opens a second client of the same database, with its own liveness token. If it is
+    /// dropped in the middle of a commit, other clients clean up its locks at once.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn another_client(&self) -> Result<Self> {
         self.another_client_with(self.client.options().clone(), self.gc.clone()).await
     }
 
-    /// As [`another_client`](Percolator::another_client), with options of its own. The client
-    /// collects garbage in the background as `gc` says, and not at all if that is `None`.
+    /// Like [`another_client`](Percolator::another_client), with other options. `gc` says how
+    /// the client collects garbage in the background; `None` means not at all.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -105,7 +107,7 @@ impl Percolator {
     /// ```
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn another_client_with(
         &self,
         options: Options,
@@ -115,7 +117,7 @@ impl Percolator {
         Ok(Self::with(client, gc, self.shared.clone()))
     }
 
-    /// A database over the services of a cluster.
+    /// Wraps a client of a cluster's services.
     #[cfg(feature = "cluster")]
     pub(crate) fn of_cluster(client: Client, gc: Option<GcOptions>) -> Self {
         Self::with(client, gc, Arc::default())
@@ -123,7 +125,8 @@ impl Percolator {
 
     fn with(client: Client, gc: Option<GcOptions>, shared: Arc<Shared>) -> Self {
         let mut clients = shared.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        // A program may open and drop clients for as long as it runs.
+        // Forget dropped clients here: a program may open and drop clients for as long as it
+        // runs.
         clients.retain(|client| client.upgrade().is_some());
         clients.push(client.downgrade());
         drop(clients);
@@ -131,20 +134,23 @@ impl Percolator {
         Percolator { client, gc, shared, _collector: collector }
     }
 
-    /// Closes the database: waits for the workers and for commits that go on in the background,
-    /// ends the collection of garbage, and then, if `Percolator::open` opened the database in a
-    /// directory, writes its buffers out and closes its files. The directory can be opened again at
-    /// once, also by this process. A database that is dropped instead loses nothing, but the next
-    /// opening has to read its journal.
+    /// Closes the database. Waits for the workers and for commits in the background, and ends
+    /// the collection of garbage. If `Percolator::open` opened the database in a directory, it
+    /// then writes the buffers out and closes the files. The directory can be opened again at
+    /// once, also by this process.
     ///
-    /// All clients of the database in this process are closed, those of
-    /// [`another_client`](Percolator::another_client) included; [`Client::close`] says what of each
-    /// is waited for. From then on clones, tables and open transactions fail with
-    /// [`Error::Closed`](percolator_core::Error::Closed). A store that was handed over, with
-    /// [`over`](Percolator::over) or `Percolator::connect`, stays open. Closing a database that is
-    /// closed does nothing.
+    /// A database that is dropped instead loses nothing, but the next opening has to read its
+    /// journal.
     ///
-    /// An observer that never ends holds this up: see [`close_within`](Percolator::close_within).
+    /// This closes all clients of the database in this process, including those of
+    /// [`another_client`](Percolator::another_client). [`Client::close`] describes what it
+    /// waits for. From then on clones, tables and open transactions fail with
+    /// [`Error::Closed`](percolator_core::Error::Closed). A store that you passed to
+    /// [`over`](Percolator::over) or `Percolator::connect` stays open. Closing a closed
+    /// database does nothing.
+    ///
+    /// An observer that never ends blocks this call: see
+    /// [`close_within`](Percolator::close_within).
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -157,8 +163,8 @@ impl Percolator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Store`](percolator_core::Error::Store) if the files could not be closed, because a
-    /// request does not come to its end.
+    /// [`Error::Store`](percolator_core::Error::Store) if the files could not be closed,
+    /// because a request has not ended.
     pub async fn close(&self) -> Result<()> {
         for client in self.clients() {
             client.close().await;
@@ -166,8 +172,8 @@ impl Percolator {
         self.close_store().await
     }
 
-    /// As [`close`](Percolator::close), but waits for so long at most for each client of the
-    /// database, and returns what is left. The files are closed in any case.
+    /// Like [`close`](Percolator::close), but waits at most `longest` for each client of the
+    /// database, and returns what was left unfinished. Closes the files in any case.
     ///
     /// # Errors
     /// As [`close`](Percolator::close).

@@ -1,4 +1,4 @@
-//! A database in a directory of this machine: opening it, and what its recovery cut off.
+//! Opens a database in a directory of this machine, and reports what its recovery cut off.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use percolator_core::{Error, GcOptions, Options, Result};
 use crate::Percolator;
 use crate::database::Shared;
 
-/// How a database on disk is opened. Needs the feature `embedded`.
+/// The options of opening a database on disk. Needs the feature `embedded`.
 ///
 /// ```
 /// use percolator::{Durability, OpenOptions};
@@ -18,15 +18,15 @@ use crate::database::Shared;
 /// ```
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
-    /// Whether acknowledged commits survive a power cut, or the end of the process only. Default:
-    /// `Sync`.
+    /// Whether acknowledged commits survive a power cut, or only the end of the process.
+    /// Default: `Sync`.
     pub durability: bigtable_fjall::Durability,
-    /// Memory for blocks read from disk. Default: 134,217,728 bytes.
+    /// The cache for blocks read from disk, in bytes. Default: 134,217,728 bytes.
     pub cache_bytes: u64,
-    /// How old versions are collected in the background; `None` keeps them until
+    /// How old versions are collected in the background. `None` keeps them until
     /// [`gc`](percolator_core::Client::gc) is called. Default: that of its type.
     pub gc: Option<GcOptions>,
-    /// The client's own options. Default: that of its type.
+    /// The client's options. Default: that of its type.
     pub client: Options,
 }
 
@@ -42,9 +42,10 @@ impl Default for OpenOptions {
 }
 
 impl Percolator {
-    /// Opens the database in a directory, creating it if it is not there. Acknowledged commits
-    /// survive a power cut; see [`open_with`](Percolator::open_with) for faster and weaker.
-    /// [`close`](Percolator::close) closes it. Needs the feature `embedded`.
+    /// Opens the database in a directory, and creates it if there is none. Acknowledged
+    /// commits survive a power cut; [`open_with`](Percolator::open_with) offers a faster and
+    /// weaker durability. [`close`](Percolator::close) closes the database. Needs the feature
+    /// `embedded`.
     ///
     /// Only one process may have a directory open.
     ///
@@ -61,13 +62,14 @@ impl Percolator {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Store`] names the file and the remedy when the directory
-    /// is locked by another process, belongs to another program, is of a newer format or damaged.
+    /// [`Error::Store`] names the file and the remedy. It is returned if another process has
+    /// the directory open, or if the directory belongs to another program, has a newer format
+    /// or is damaged.
     pub async fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir, OpenOptions::default()).await
     }
 
-    /// As [`open`](Percolator::open), with options. Needs the feature `embedded`.
+    /// Like [`open`](Percolator::open), with options. Needs the feature `embedded`.
     ///
     /// # Errors
     /// As [`open`](Percolator::open).
@@ -79,7 +81,7 @@ impl Percolator {
             ..bigtable_fjall::Options::default()
         };
         let dir = dir.as_ref().to_owned();
-        // Opening reads the journal, and syncs.
+        // On a thread for blocking work, because opening reads the journal and syncs.
         let opening = tokio::task::spawn_blocking(move || FjallStore::open(dir, engine));
         let ended = |why| Error::Unavailable(format!("opening it did not end: {why}"));
         let store = opening.await.map_err(ended)??;
@@ -87,10 +89,11 @@ impl Percolator {
         Self::start(Arc::new(store), options.client, options.gc, shared).await
     }
 
-    /// What opening the directory cut off the end of its journal, if anything: the part of a batch
-    /// that a crash left, or batches that a power cut took from a
-    /// [`Buffered`](crate::Durability::Buffered) database. The directory keeps the reports of
-    /// earlier openings in its file `RECOVERIES`. Needs the feature `embedded`.
+    /// Returns what opening the directory cut off the end of its journal, if anything. That is
+    /// the part of a batch that a crash left, or the batches that a
+    /// [`Buffered`](crate::Durability::Buffered) database lost in a power cut. The directory
+    /// keeps the reports of earlier openings in its file `RECOVERIES`. Needs the feature
+    /// `embedded`.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -109,7 +112,7 @@ impl Percolator {
 
 /// Closes the files of a store.
 pub(crate) async fn close(store: FjallStore) -> Result<()> {
-    // Closing waits for the disk.
+    // On a thread for blocking work, because closing waits for the disk.
     let closing = tokio::task::spawn_blocking(move || store.close());
     let ended = |why| Error::Unavailable(format!("closing it did not end: {why}"));
     Ok(closing.await.map_err(ended)??)

@@ -1,6 +1,6 @@
-//! Percolator: cross-row transactions with snapshot isolation, and durable observers, over a sorted
-//! store. A faithful implementation of Google's Percolator (OSDI 2010), for keeping a large
-//! repository up to date by many small changes instead of by recomputing it.
+//! Percolator: cross-row transactions with snapshot isolation, and durable observers, over a
+//! sorted store. A complete implementation of Google's Percolator (OSDI 2010). It keeps a
+//! large repository up to date by many small changes, instead of computing it anew.
 //!
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -28,27 +28,27 @@
 //! # Ok::<(), Error>(()) }).unwrap();
 //! ```
 //!
-//! See [`Client`] for what a database can do, [`Transaction`] for reading and writing, and
-//! [`Observer`] for code that runs when data changes.
+//! See [`Client`] for the operations of a database, [`Transaction`] for reading and writing,
+//! and [`Observer`] for code that runs when data changes.
 //!
 //! # Features
 //!
-//! A feature adds items and changes none. Without any, a database lies in memory
-//! ([`Percolator::in_memory`]) or in a store of your own ([`Percolator::over`]).
+//! A feature adds items and changes none. Without features, a database lives in memory
+//! ([`Percolator::in_memory`]) or in a store that you provide ([`Percolator::over`]).
 //!
 //! * `embedded`, the default, adds a database on disk: `Percolator::open`, `open_with` and
 //!   `recovery`; `OpenOptions`, `Durability`, `admin::Recovery`.
 //! * `cluster` adds a database that several processes share: `Percolator::connect` and
 //!   `from_config`; `Cluster`, `Locks`, `Config`, `Address`, `StoreAddress`, `Tls` and `rpc` in the
 //!   module [`cluster`].
-//! * `etcd` adds the lock service of a cluster in etcd: `Locks::etcd`, `Locks::etcd_with_tls`,
-//!   `rpc::etcd`. It turns `cluster` on.
+//! * `etcd` adds a cluster's lock service in etcd: `Locks::etcd`, `Locks::etcd_with_tls`,
+//!   `rpc::etcd`. It enables `cluster`.
 //!
 //! # The allocator
 //!
-//! A program that writes much should choose its allocator. A database allocates many small buffers
-//! on one thread and frees them on another, in many ages, and glibc's allocator slows down as they
-//! become more. The commands of `percolator` use mimalloc:
+//! A program that writes much should choose its allocator. A database allocates many small
+//! buffers on one thread and frees them on another, some soon and some late. The allocator of
+//! glibc becomes slower as their number grows. The commands of `percolator` use mimalloc:
 //!
 //! ```standalone_crate
 //! #[global_allocator]
@@ -72,10 +72,11 @@ pub use bigtable_fjall::Durability;
 pub use database::Percolator;
 #[cfg(feature = "embedded")]
 pub use embedded::OpenOptions;
-// The names of the root; the modules below that have more in them take the place of its own.
+// The names of the root. Where a module below has more items, it replaces the module of that
+// name.
 pub use percolator_core::face::*;
 
-/// Looking after a database: garbage collection, locks, counters, the history of a cell.
+/// Administration of a database: garbage collection, locks, counters, the history of a cell.
 pub mod admin {
     #[cfg(feature = "embedded")]
     pub use bigtable_fjall::Recovery;
@@ -84,9 +85,9 @@ pub mod admin {
     pub use crate::room::free_bytes;
 }
 
-/// A database that several processes share: where its store, its oracles and its locks are.
+/// A database that several processes share: its store, its oracles and its lock service.
 ///
-/// The traits and their implementations in this process are there without a feature; all that
+/// The traits, and their implementations within one process, need no feature. Everything that
 /// connects to another process needs the feature `cluster`.
 pub mod cluster {
     #[cfg(feature = "cluster")]
@@ -101,7 +102,7 @@ pub mod cluster {
     pub use crate::connect::{Cluster, Locks};
 }
 
-/// Time, tasks and randomness, as a database is given them.
+/// The time, tasks and randomness that a database uses.
 pub mod runtime {
     pub use percolator_core::face::runtime::*;
 

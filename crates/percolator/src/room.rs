@@ -1,9 +1,9 @@
-//! The free space of a disk, for what an application keeps in files beside the database.
+//! Reports the free space of a disk, for an application that keeps files beside the database.
 
 use std::path::Path;
 
-/// The bytes that this user may still write to the file system of a directory; `None` if the system
-/// does not say.
+/// Returns how many bytes this user may still write to the file system of a directory. `None`
+/// if the system does not report it.
 ///
 /// ```
 /// assert!(percolator::admin::free_bytes(std::env::temp_dir()).is_some());

@@ -1,4 +1,5 @@
-//! The production [`Runtime`]: tokio's timers and tasks, the machine's clocks and randomness.
+//! The production [`Runtime`]: tokio's timers and tasks, and the machine's clocks and
+//! randomness.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -11,7 +12,7 @@ use percolator_core::Runtime;
 use tokio::runtime::Handle;
 use tokio::task::coop;
 
-/// Time, tasks and randomness of a tokio runtime.
+/// The time, tasks and randomness of a tokio runtime.
 ///
 /// ```
 /// use percolator::runtime::Runtime;
@@ -28,8 +29,8 @@ pub struct TokioRuntime {
     born: Moment,
 }
 
-/// A moment on a clock that goes on while the machine sleeps: a lease that ran out meanwhile must
-/// not be taken for valid after it woke (H41).
+/// A moment on a clock that goes on while the machine sleeps. With a clock that stops, a lease
+/// that expired during the sleep would be taken for valid afterwards (H41).
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, Copy)]
 struct Moment(Duration);
@@ -47,15 +48,15 @@ impl Moment {
     }
 }
 
-/// Elsewhere `std` has the clock of that kind, or none has.
+/// On other systems, `Instant` is the closest to such a clock.
 #[cfg(not(target_os = "linux"))]
 type Moment = Instant;
 
 impl TokioRuntime {
-    /// The tokio runtime that this code runs in.
+    /// Returns the tokio runtime in which this code runs.
     ///
     /// # Panics
-    /// Outside of one.
+    /// If called outside of a tokio runtime.
     pub fn current() -> Self {
         TokioRuntime { handle: Handle::current(), born: Moment::now() }
     }
@@ -71,8 +72,9 @@ impl Runtime for TokioRuntime {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Each poll uses the timer of the runtime that it happens in. A commit that its caller lets go
-    /// of goes on in the runtime of the database, and that of the caller may have ended.
+    /// Each poll uses the timer of the runtime in which it happens. If a caller drops its
+    /// commit, the commit goes on in the database's runtime, and the caller's runtime may have
+    /// ended by then.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         let of = || Handle::try_current().map(|handle| handle.id()).ok();
         let mut asleep = (of(), Box::pin(tokio::time::sleep(duration)));

@@ -1,8 +1,9 @@
-//! How often an operation on the embedded store allocates: reads and writes of single cells, raw
-//! and in transactions.
+//! Counts how often an operation on the embedded store allocates: reads and writes of single
+//! cells, raw and in transactions.
 //!
-//! A profile that no machine changes. `cargo test -p percolator --test allocations -- --nocapture`
-//! prints it; whoever adds an allocation to one of these paths sees it here.
+//! The counts are the same on every machine.
+//! `cargo test -p percolator --test allocations -- --nocapture` prints them. A change that
+//! adds an allocation to one of these paths fails here.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,16 +22,17 @@ use percolator::transaction::CommitPath;
 use percolator::{Bytes, Client, Column, Options, Percolator, RowKey, Table};
 use tokio::runtime::Runtime;
 
-/// How often each operation is done: a reservation of timestamps, now and then, is not to show.
+/// How often each operation runs: often enough to hide the occasional reservation of
+/// timestamps.
 const OPERATIONS: usize = 2000;
-/// How many cells there are.
+/// The number of cells.
 const CELLS: usize = 100;
 const QUALIFIER: &[u8] = b"v";
 const COLUMN: Column = Column::literal("v");
 const NEWEST: Family = Family::from_static("newest");
 const LOCKS: Family = Family::from_static("locks");
 
-/// The cells in every form.
+/// The same cells as raw rows, and as tables of a client for each commit path.
 struct Bed {
     keys: Vec<RowKey>,
     value: Bytes,
@@ -81,7 +83,7 @@ impl Bed {
         self.raw.mutate_row(row).await.unwrap();
     }
 
-    /// What two phases put and remove.
+    /// Sends the mutations of a two-phase commit: a lock, then the write and the unlock.
     async fn two_mutations(&self, number: usize) {
         let row = || RowMutation::new(self.key(number));
         self.raw.mutate_row(row().mutation(self.set(&LOCKS, number))).await.unwrap();
@@ -106,7 +108,7 @@ impl Bed {
     }
 }
 
-/// Allocations for each operation, on this thread: it does all the work of one caller.
+/// Allocations per operation on this thread, which does all the work of one caller.
 fn each(runtime: &Runtime, all: impl Future<Output = ()>) -> f64 {
     let counted = allocation_counter::measure(|| runtime.block_on(all));
     counted.count_total as f64 / OPERATIONS as f64
@@ -126,7 +128,7 @@ fn an_operation_allocates_no_more_often_than_it_did() {
         bigtable_fjall::Options { durability: Durability::Buffered, ..Default::default() };
     let store = Arc::new(FjallStore::open(dir.path().join("db"), options).unwrap());
     let bed = runtime.block_on(Bed::create(store));
-    // Every column has older versions, as in a repository that changes.
+    // Give every column older versions, as in a repository that changes.
     let (one_step, two_phases) = (&bed.one_step, &bed.two_phases);
     runtime.block_on(async {
         every(async |n| bed.raw_set(n).await).await;

@@ -1,5 +1,5 @@
-//! Closing a database: its directory can be opened again at once, and nothing of it is left to
-//! others.
+//! Closing a database: its directory can be opened again at once, and handles that are left
+//! keep nothing open.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -15,7 +15,7 @@ use percolator::{
 const BAL: Column = Column::literal("bal");
 const COUNT: Column = Column::literal("f:count");
 
-/// Copies what has changed, and says that it has begun.
+/// Copies the changed value, and counts its runs.
 struct Copies(Arc<AtomicUsize>);
 
 impl Observer for Copies {
@@ -64,7 +64,7 @@ async fn a_closed_database_is_opened_again_at_once_while_handles_of_it_are_there
     }
 }
 
-/// A caller may hold the store itself.
+/// A caller may still use a store that it handed over.
 #[tokio::test]
 async fn a_store_that_was_handed_over_stays_open() {
     let dir = tempfile::tempdir().unwrap();

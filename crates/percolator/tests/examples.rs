@@ -1,4 +1,4 @@
-//! Runs every example and checks what it shows.
+//! Runs every example and checks its results.
 
 #![allow(missing_docs, unreachable_pub, reason = "the examples are programs")]
 
@@ -17,7 +17,7 @@ mod write_skew;
 async fn bank_keeps_its_money_at_every_crash() {
     let found = bank::run().await.unwrap();
     let balances: Vec<_> = found.iter().map(|(_, bob, joe)| (*bob, *joe)).collect();
-    // Before the commit point nothing has happened, after it everything has.
+    // Before the commit point no payment is visible, after it the whole payment is.
     assert_eq!(balances, [(10, 2), (10, 2), (3, 9), (3, 9)]);
 }
 
@@ -36,7 +36,7 @@ async fn word_count_follows_a_change() {
     let totals = word_count::run().await.unwrap();
     assert_eq!(totals["to"], 3);
     assert_eq!(totals["is"], 2);
-    // The first version of document `a` is retracted.
+    // The first version of document `a` no longer counts.
     assert_eq!(totals["or"], 0);
 }
 
@@ -49,7 +49,7 @@ async fn the_catalogue_knows_all_offers_of_each_product() {
         let (loaded, hints, done) = report.time;
         assert!(loaded <= hints && hints <= done, "{report:?}");
         assert!(report.cpu.is_none_or(|(loaded, done)| loaded <= done), "{report:?}");
-        // Each of eight loaders may be admitted at the bound.
+        // Each of the eight loaders may be admitted when the backlog is at the bound.
         assert!(report.backlog <= backlog_max.saturating_add(16), "{}", report.backlog);
     }
 }

@@ -1,4 +1,4 @@
-//! A database in somebody's runtime: it keeps no thread from the other tasks.
+//! A database in an application's runtime does not block the other tasks of a thread.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 #![allow(clippy::print_stdout, reason = "the tests tell how long the pauses were")]
@@ -35,7 +35,7 @@ async fn open(dir: &std::path::Path, durability: Durability) -> Percolator {
     Percolator::open_with(dir, options).await.unwrap()
 }
 
-/// Clients that commit beside one another, each in rows of its own, and read what they wrote.
+/// Runs clients that commit concurrently, each in its own rows, and read what they wrote.
 async fn commit(db: &Percolator, table: &Table, rounds: usize, value: &[u8]) {
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
@@ -59,8 +59,8 @@ async fn commit(db: &Percolator, table: &Table, rounds: usize, value: &[u8]) {
     }
 }
 
-/// The places that this thread has come to while it polled: it opens, commits, takes timestamps,
-/// collects.
+/// The places in which this thread blocked while it polled a database that opens, commits,
+/// takes timestamps and collects.
 fn places(durability: Durability) -> Vec<&'static str> {
     let dir = tempfile::tempdir().unwrap();
     let (runtime, mut kept) = (one_thread(), None);
@@ -69,9 +69,9 @@ fn places(durability: Durability) -> Vec<&'static str> {
             let db = open(dir.path(), durability).await;
             let table = db.table("t").await.unwrap();
             commit(&db, &table, 10, b"short").await;
-            // Several write buffers, each of which is sealed and written out.
+            // Fills several write buffers, each of which is sealed and written out.
             commit(&db, &table, 16, &vec![7; 60_000]).await;
-            // More than one reservation of the oracle.
+            // Exceeds one reservation of the oracle.
             for _ in 0..1_100_000 {
                 db.oracle().timestamp().await.unwrap();
             }
@@ -79,7 +79,7 @@ fn places(durability: Durability) -> Vec<&'static str> {
                 (0..CLIENTS * 10).try_for_each(|n| tx.delete(&table, row(n), &TEXT))
             };
             db.transact(remove).await.unwrap();
-            // It raises the floor, and gives space back.
+            // Collecting raises the floor and gives space back.
             db.gc(Duration::ZERO).await.unwrap();
             db
         }));
@@ -99,7 +99,8 @@ fn no_future_waits_for_the_disk() {
     }
 }
 
-/// A task that reads without end is never pending for want of an answer.
+/// Tokio can time a task out only when the task is pending, and these reads always have an
+/// answer.
 #[test]
 fn a_timeout_ends_reads_that_never_wait() {
     let dir = tempfile::tempdir().unwrap();
@@ -136,9 +137,9 @@ fn a_timeout_ends_reads_that_never_wait() {
     });
 }
 
-/// How a ticker fared on the only thread of its runtime, in processor time of that thread. Time in
-/// which the machine runs other programs does not count; time in which a task keeps the thread busy
-/// does.
+/// The pauses of a ticker on the only thread of its runtime, in processor time of that thread.
+/// Time in which the machine runs other programs does not count. Time in which a task keeps
+/// the thread busy does.
 #[derive(Debug)]
 struct Ticked {
     ticks: u32,
@@ -152,7 +153,7 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec.try_into().unwrap(), time.tv_nsec.try_into().unwrap())
 }
 
-/// Ticks while something else runs.
+/// Ticks while `work` runs.
 async fn ticks(work: impl Future<Output = ()>) -> Ticked {
     let ended = Arc::new(AtomicBool::new(false));
     let ticker = tokio::spawn({
@@ -168,7 +169,7 @@ async fn ticks(work: impl Future<Output = ()>) -> Ticked {
             (ticks, longest)
         }
     });
-    // It has begun to tick when the work begins.
+    // Let the ticker begin before the work begins.
     tokio::task::yield_now().await;
     let began = thread_time();
     work.await;
@@ -178,8 +179,8 @@ async fn ticks(work: impl Future<Output = ()>) -> Ticked {
     Ticked { ticks, longest, all }
 }
 
-/// The caller's runtime may have stopped, or ended, when a commit that it has let go of waits for
-/// its turn.
+/// A commit that its caller has dropped may wait for its turn when the caller's runtime has
+/// stopped or ended.
 #[test]
 fn a_sleep_that_began_in_another_runtime_ends() {
     let own = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -190,7 +191,7 @@ fn a_sleep_that_began_in_another_runtime_ends() {
             let inside = caller.enter();
             let mut asleep = runtime.sleep(Duration::from_millis(50));
             drop(inside);
-            // On a busy machine it may have ended before it is first polled.
+            // On a busy machine the sleep may end before its first poll; then try again.
             if caller.block_on(async { timeout(Duration::ZERO, &mut asleep).await }).is_err() {
                 break asleep;
             }
@@ -204,8 +205,9 @@ fn a_sleep_that_began_in_another_runtime_ends() {
     }
 }
 
-/// Between two ticks the thread does a third of the whole work at most, however busy the machine
-/// is. Waits for the disk take no processor time: `no_future_waits_for_the_disk` counts those.
+/// Asserts that between two ticks the thread does at most a third of the whole work, however
+/// busy the machine is. Waits for the disk take no processor time;
+/// `no_future_waits_for_the_disk` counts those.
 fn assert_ticks(ticked: &Ticked, beside: &str) {
     let Ticked { ticks, longest, all } = ticked;
     println!("beside {beside}: {ticks} ticks in {all:?}, the longest pause {longest:?}");
@@ -225,7 +227,7 @@ fn a_ticker_ticks_beside_clients_that_commit() {
     }
 }
 
-/// `GUEST_ROWS` says how many; a million take a while to write.
+/// `GUEST_ROWS` sets the number of rows; writing a million takes a while.
 #[test]
 fn a_long_scan_lets_others_run() {
     let rows = std::env::var("GUEST_ROWS").map_or(50_000, |text| text.parse().unwrap());

@@ -1,9 +1,10 @@
-//! Callers that let go of their transactions at any moment, as clients of a service do that hang
-//! up: embedded, and in a cluster behind an HTTP service.
+//! Callers that drop their transactions at any moment, as a service does when its clients hang
+//! up. The tests run on an embedded database, and on a cluster behind an HTTP service.
 //!
-//! The tests count and do not measure, so they hold on a busy machine. Locks last for [`HOLD`],
-//! longer than a reader waits: a reader that meets a lock of a caller that has gone fails. Only a
-//! commit that nobody finishes is rolled back by others, so each roll-back is one too many.
+//! They count instead of measuring time, so they also hold on a busy machine. Locks last for
+//! [`HOLD`], longer than a reader waits, so a reader that finds a lock of a caller that has
+//! gone fails. Others roll back a commit only if its own client does not finish it, so no
+//! roll-back may happen at all.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 #![allow(clippy::print_stdout, reason = "the tests tell how often and how long somebody waited")]
@@ -36,9 +37,9 @@ use tokio::time::{sleep, timeout};
 const BAL: Column = Column::literal("bal");
 const ACCOUNTS: usize = 16;
 const CALLERS: usize = 1000;
-/// Callers at a time.
+/// How many callers run at a time.
 const CALLERS_MAX: usize = 32;
-/// How long a lock, and a process without a sign of life, are believed in.
+/// The lifetime of locks and of liveness tokens.
 const HOLD: Duration = Duration::from_secs(60);
 
 fn options(commit_path: CommitPath, of: Options) -> Options {
@@ -49,7 +50,7 @@ fn row(n: usize) -> RowKey {
     RowKey::from(format!("row-{n:02}"))
 }
 
-/// How much more an account holds than at first.
+/// The difference between an account's balance and its first balance.
 fn amount(value: Option<&Bytes>) -> i64 {
     value.map_or(0, |value| i64::from_be_bytes(value[..].try_into().unwrap()))
 }
@@ -66,20 +67,20 @@ async fn transfer(db: &Percolator, table: &Table, from: usize, to: usize) -> Res
     .await
 }
 
-/// The two accounts of the caller with this number.
+/// The accounts between which caller `n` moves money.
 fn accounts(n: usize) -> (usize, usize) {
     let from = n % ACCOUNTS;
     (from, (from + 1 + n % (ACCOUNTS - 1)) % ACCOUNTS)
 }
 
-/// All money there is.
+/// The sum of all balances.
 async fn sum(db: &Percolator, table: &Table) -> Result<i64> {
     let rows = db.snapshot().await?.scan(table).columns([&BAL]).collect().await?;
     Ok(rows.iter().map(|ScannedRow { cells, .. }| amount(Some(&cells[0].1))).sum())
 }
 
-/// Reads all accounts until told to end; returns how often, the most locks that one read met, and
-/// how long the slowest one took.
+/// Reads all accounts until `ended` is set. Returns how often, the most locks that one read
+/// found, and how long the slowest read took.
 async fn read(db: Percolator, ended: Arc<AtomicBool>) -> (u64, u64, Duration) {
     let table = db.table("accounts").await.unwrap();
     let (mut reads, mut most, mut longest) = (0, 0, Duration::ZERO);
@@ -95,16 +96,17 @@ async fn read(db: Percolator, ended: Arc<AtomicBool>) -> (u64, u64, Duration) {
     (reads, most, longest)
 }
 
-/// Runs callers beside a reader; `call` is one that has so long. Returns how many of them let go.
-/// Closes the callers' client, and looks at what it leaves.
+/// Runs callers beside a reader, and checks how many of them let go. `call` runs caller `n`,
+/// which lets go after the given time. Closes the callers' client, and checks that no
+/// transaction was rolled back.
 async fn hang_up<F>(db: &Percolator, reader: &Percolator, call: impl Fn(usize, Duration) -> F)
 where
     F: Future<Output = bool> + Send + 'static,
 {
     let ended = Arc::new(AtomicBool::new(false));
     let reading = tokio::spawn(read(reader.clone(), ended.clone()));
-    // A caller has up to twice as long as calls take here now, so that about half of them let go
-    // midway.
+    // A caller waits up to twice as long as calls take on this machine now, so that about half
+    // of them let go midway.
     let usual = Arc::new(AtomicU64::new(1000));
     let gone = Arc::new(AtomicU64::new(0));
     let mut callers = JoinSet::new();
@@ -120,7 +122,7 @@ where
             let answered = call.await;
             gone.fetch_add(u64::from(!answered), Relaxed);
             let took = u64::try_from(began.elapsed().as_micros()).unwrap();
-            // Those that let go say that it takes longer.
+            // A caller that lets go shows that calls take longer.
             let of = if answered { took } else { took + took / 2 };
             usual.fetch_update(Relaxed, Relaxed, |usual| Some((7 * usual + of) / 8 + 1)).unwrap();
         });
@@ -142,7 +144,7 @@ where
     }
 }
 
-/// No lock is left, and no money is gone.
+/// Asserts that no lock is left, and that the sum of all balances is unchanged.
 async fn assert_settled(reader: &Percolator) {
     assert_eq!(reader.held_locks(10).await.unwrap(), []);
     assert_eq!(sum(reader, &reader.table("accounts").await.unwrap()).await.unwrap(), 0);
@@ -153,7 +155,7 @@ fn callers_that_let_go_leave_nothing_that_others_wait_for() {
     let dir = tempfile::tempdir().unwrap();
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        // In one step, and in the two phases that clusters take.
+        // One-step commit, and the two-phase commit that clusters use.
         for commit_path in [CommitPath::OneStep, CommitPath::TwoPhases] {
             let dir = dir.path().join(format!("{commit_path:?}"));
             let open = async || {
@@ -178,7 +180,7 @@ fn callers_that_let_go_leave_nothing_that_others_wait_for() {
     });
 }
 
-/// A table server and an oracle, on ports of this machine.
+/// A table server and an oracle on local ports.
 struct Services {
     address: String,
     oracle: OracleServer,
@@ -207,7 +209,7 @@ impl Services {
         Arc::new(GrpcStore::open(&address, ClientOptions::default()).await.unwrap())
     }
 
-    /// A client as another process would have it.
+    /// Connects a client, as another process would.
     async fn connect(&self) -> Percolator {
         let cluster = Cluster {
             locks: Locks::table(HOLD),
@@ -218,7 +220,7 @@ impl Services {
     }
 }
 
-/// An HTTP service that moves money. Where a client hangs up, hyper drops the handler's future.
+/// An HTTP service that moves money. If a client hangs up, hyper drops the handler's future.
 async fn serve(db: Percolator, listener: TcpListener) {
     let table = db.table("accounts").await.unwrap();
     loop {
@@ -236,13 +238,13 @@ async fn serve(db: Percolator, listener: TcpListener) {
                     Ok::<_, std::convert::Infallible>(Response::new(text))
                 }
             });
-            // The error says that the client has hung up.
+            // An error only means that the client has hung up.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
         });
     }
 }
 
-/// Asks for a transfer; hangs up unless it was answered in time.
+/// Asks for a transfer, and hangs up if there is no answer in time.
 async fn ask(service: std::net::SocketAddr, n: usize, patience: Duration) -> bool {
     let mut stream = TcpStream::connect(service).await.unwrap();
     let request = format!("POST /{n} HTTP/1.1\r\nhost: bank\r\nconnection: close\r\n\r\n");

@@ -1,4 +1,4 @@
-//! The default that the documentation of each option states is the one that the option has.
+//! Checks that the documentation of each option states the option's real default.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -8,7 +8,7 @@ use percolator::cluster::OracleOptions;
 use percolator::observe::Batch;
 use percolator::{OpenOptions, Options, WorkerOptions};
 
-/// The documentation of each field of a struct, each in one line.
+/// Returns the documentation of each field of a struct, as one line.
 fn documented(source: &str, name: &str) -> BTreeMap<String, String> {
     let start = source.find(&format!("pub struct {name} {{")).expect("the struct is in this file");
     let body = source[start..].split("\n}").next().expect("a struct ends");
@@ -23,7 +23,7 @@ fn documented(source: &str, name: &str) -> BTreeMap<String, String> {
     fields
 }
 
-/// The value of each field of a struct, as its `Debug` shows it.
+/// Returns the value of each field of a struct, as `Debug` formats it.
 fn actual(options: &impl Debug) -> BTreeMap<String, String> {
     let text = format!("{options:#?}");
     let field = |line: &str| {
@@ -34,7 +34,8 @@ fn actual(options: &impl Debug) -> BTreeMap<String, String> {
     text.lines().filter_map(field).collect()
 }
 
-/// The text that `Debug` shows for a default documented as `10 s`, `2,000 changes` or `no bound`.
+/// Returns how `Debug` formats a default that is documented as `10 s`, `2,000 changes` or
+/// `no bound`.
 fn shown(stated: &str) -> String {
     let words: Vec<&str> = stated.trim_matches('`').split(' ').collect();
     match words[..] {
@@ -61,7 +62,7 @@ fn check(source: &str, name: &str, options: &impl Debug) {
     }
 }
 
-/// A source file of another crate.
+/// Reads a source file of another crate.
 fn source(of: &str, file: &str) -> String {
     let path = format!("{}/../{of}/src/{file}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(path).expect("the source is beside this crate")

@@ -1,5 +1,5 @@
-//! What garbage collection gives back: on disk, in memory, by itself, and without holding up a
-//! close.
+//! Garbage collection gives space back, on disk and in memory. In the background it runs by
+//! itself, and a close does not wait for it.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests may panic like tests")]
 
@@ -13,7 +13,7 @@ const BAL: Column = Column::literal("bal");
 const TEXT: Column = Column::literal("doc:text");
 const CELLS: u32 = 1000;
 const ROUNDS: u32 = 100;
-/// How many of the rows have a long value, too.
+/// How many of the rows also have a long value.
 const LONG: u32 = 12;
 const VALUE: [u8; 100] = [b'v'; 100];
 
@@ -41,7 +41,7 @@ async fn overwrite(db: &Percolator, table: &Table, round: u32) -> Result<()> {
             value[0] = round as u8;
             tx.set(table, row(n), &BAL, value)?;
         }
-        // Some long ones, which live apart from their keys.
+        // Some long values, which are stored separately from their keys.
         for n in 0..LONG {
             tx.set(table, row(n), &TEXT, noise(n * ROUNDS + round, 8 * 1024))?;
         }
@@ -50,12 +50,12 @@ async fn overwrite(db: &Percolator, table: &Table, round: u32) -> Result<()> {
     .await
 }
 
-/// The bytes of all files below a directory, the engine's journal left out: its files are of a
-/// fixed size and used again and again.
+/// The bytes of all files below a directory, except for the engine's journal: its files have a
+/// fixed size and are used again.
 fn bytes_below(dir: &Path) -> u64 {
     let mut sum = 0;
     for entry in std::fs::read_dir(dir).unwrap() {
-        // Files come and go meanwhile.
+        // A file may have been deleted since it was listed.
         let Ok(entry) = entry else { continue };
         let Ok(meta) = entry.metadata() else { continue };
         let journal = entry.file_name().to_string_lossy().ends_with(".jnl");
@@ -72,7 +72,7 @@ fn buffered(gc: Option<GcOptions>) -> OpenOptions {
     OpenOptions { durability: Durability::Buffered, gc, ..OpenOptions::default() }
 }
 
-/// Keys, columns and values, as the application knows them.
+/// The bytes of keys, columns and values that the application has stored.
 fn live_bytes() -> u64 {
     let short = u64::from(CELLS) * (row(0).as_bytes().len() + 3 + VALUE.len()) as u64;
     short + u64::from(LONG) * (row(0).as_bytes().len() + 8 + 8 * 1024) as u64
@@ -116,7 +116,7 @@ async fn in_memory_one_version_of_each_cell_is_left() {
     let report = db.gc(Duration::ZERO).await.unwrap();
     assert_eq!(report.counts.values, u64::from(19 * LONG));
     for n in [0, CELLS - 1] {
-        // The write record and the data that it points at.
+        // The write record, and the data that it refers to.
         assert_eq!(db.cell_history(&table, row(n), &BAL).await.unwrap().len(), 2);
     }
     check(&db, &table).await;
@@ -143,7 +143,7 @@ async fn the_background_collects_by_itself_and_a_close_does_not_wait_for_it() {
         let table = db.table("accounts").await.unwrap();
         overwrite(&db, &table, 7).await.unwrap();
     }
-    // In the middle of a round, or not: the directory is free at once.
+    // Whether a round is running or not, the directory is free at once.
     drop(db);
     for _ in 0..3 {
         let db = Percolator::open_with(&dir, buffered(Some(gc.clone()))).await.unwrap();

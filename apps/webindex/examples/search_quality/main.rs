@@ -1,18 +1,19 @@
 //! Measures how well searches find the right page:
 //! `cargo run --release -p webindex --example search_quality -- [--root DIR] [--at-least MRR]`.
 //!
-//! Loads the documentation of two Debian packages, ranks it, asks the queries beside this file, and
-//! prints for each corpus the mean reciprocal rank (MRR) of the pages that answer them: 1 if each
-//! comes first, 0.5 if each comes second. Queries whose answer is not first are named. With
-//! `--at-least` the exit status is 1 when a corpus is below that. Two further sets of queries, in
-//! the files `*-more.txt`, are harder and only reported.
+//! Loads the documentation of two Debian packages, ranks it, and runs the queries beside this
+//! file. Then prints for each corpus the mean reciprocal rank (MRR) of the pages that answer
+//! them. It is 1 if each page comes first, and 0.5 if each comes second. Lists the queries
+//! whose answer is not first. With `--at-least` the exit status is 1 if a corpus is below that
+//! value. Two further sets of queries, in the files `*-more.txt`, are harder, and are only
+//! reported.
 //!
-//! Then it counts, of the texts of `apache2-doc` that contain some Japanese, Chinese and Korean
-//! words, those that a search for the word finds.
+//! Afterwards the program takes some Japanese, Chinese and Korean words. It counts the texts
+//! of `apache2-doc` that contain a word, and those of them that a search for the word finds.
 //!
-//! The packages are `postgresql-doc-15`, `python3.11-doc` and `apache2-doc` of Debian 12. They are
-//! installed, or unpacked below DIR: `apt-get download postgresql-doc-15 python3.11-doc
-//! apache2-doc`, then `dpkg -x FILE DIR`.
+//! The packages are `postgresql-doc-15`, `python3.11-doc` and `apache2-doc` of Debian 12.
+//! Install them, or unpack them below DIR:
+//! `apt-get download postgresql-doc-15 python3.11-doc apache2-doc`, then `dpkg -x FILE DIR`.
 
 #![allow(clippy::print_stdout, reason = "the numbers are what this program is for")]
 
@@ -25,22 +26,22 @@ use webindex::search::{IndexedPage, SearchIndex, Update};
 use webindex::walk::Walk;
 use webindex::{LoadOptions, Progress, WebIndex, html};
 
-/// How many hits are looked at; an answer further down counts as not found.
+/// How many hits are considered. An answer further down counts as not found.
 const HITS: usize = 10;
 
 const BASE: &str = "https://doc.example.org/";
 
-/// Where `apache2-doc` has its pages, and words in the languages of some.
+/// The directory of the pages of `apache2-doc`, and words in the languages of some of them.
 const APACHE: &str = "usr/share/doc/apache2-doc/manual";
 const WORDS: [&str; 5] = ["設定", "認証", "配置", "環境変数", "설정"];
 
 /// Pages, and queries with the pages that answer them.
 struct Corpus {
     package: &'static str,
-    /// The directory of the pages below the root.
+    /// The directory of the pages, below the root.
     dir: &'static str,
     queries: &'static str,
-    /// Further ones, which do not count for `--at-least`.
+    /// Further queries, which do not count for `--at-least`.
     more: &'static str,
 }
 
@@ -113,7 +114,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::process::exit(i32::from(missed));
 }
 
-/// Loads and ranks a corpus, asks its queries, and returns the mean over all of them.
+/// Loads and ranks a corpus, runs its queries, and returns the mean over all of them.
 async fn measure(corpus: &Corpus, dir: &Path) -> Result<f64, Box<dyn std::error::Error>> {
     let search = tempfile::tempdir()?;
     let db = Percolator::in_memory().await?;
@@ -131,8 +132,8 @@ async fn measure(corpus: &Corpus, dir: &Path) -> Result<f64, Box<dyn std::error:
     Ok(all.mean())
 }
 
-/// Asks queries, and prints the score of those above the line "held out", of those below it and of
-/// all. The `name` says which queries they are.
+/// Runs queries, and prints the scores of those above the line "held out", of those below it,
+/// and of all. `name` labels the queries in the output.
 async fn ask(
     index: &WebIndex,
     name: &str,
@@ -173,8 +174,8 @@ async fn ask(
     Ok(all)
 }
 
-/// Indexes each different text of a directory, and prints how many of those that contain a word are
-/// found by it.
+/// Indexes each different text of a directory. Prints how many texts contain a word, and how
+/// many of these a search for the word finds.
 fn count_words(dir: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let mut texts = BTreeMap::new();
     for found in Walk::new(dir, &Base::parse(BASE)?, &[])?.flatten() {

@@ -1,6 +1,7 @@
-//! What the sink has to know of each element: the tables that a tree builder would have.
+//! Classifies HTML elements by what the sink does at their tags, in place of a tree builder's
+//! tables.
 
-/// The elements that are told apart, by what the sink does at their tags.
+/// The kinds of elements that the sink treats differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Element {
     A,
@@ -19,11 +20,11 @@ pub(super) enum Element {
     Xmp,
     /// Holds raw text that is not shown, such as `style`.
     HiddenText,
-    /// Another part of the line: `<b>wo</b>rd` is one word.
+    /// Part of a line: `<b>wo</b>rd` is one word.
     Inline,
-    /// Another box or line of its own, a table cell, a control: words end at its edges.
+    /// A box or line of its own, a table cell or a control: words end at its edges.
     Block,
-    /// Not an HTML element; treated as inline, as browsers do.
+    /// Not an HTML element. Treated as inline, as browsers do.
     Unknown,
 }
 
@@ -58,7 +59,7 @@ impl Element {
         matches!(self, Area | Base | Block | Img | Link | Meta)
     }
 
-    /// Returns whether any of the element's attributes says something to an index.
+    /// Returns whether an index needs any of the element's attributes.
     pub(super) fn has_attributes(self) -> bool {
         use Element::{A, Area, Base, Font, Img, Link, Meta};
         matches!(self, A | Area | Base | Font | Img | Link | Meta)
@@ -177,9 +178,9 @@ fn is_block(name: &[u8]) -> bool {
     )
 }
 
-/// Returns whether a start tag shows that an open `svg` was never closed: the tags at which the
-/// standard's rules for foreign content go back to HTML. A `font` is one only with an attribute for
-/// its look.
+/// Returns whether a start tag shows that an open `svg` was never closed. These are the tags
+/// at which the standard's rules for foreign content return to HTML. A `font` counts only with
+/// an attribute for its look, which the caller checks.
 pub(super) fn breaks_out_of_svg(name: &[u8]) -> bool {
     matches!(
         name,

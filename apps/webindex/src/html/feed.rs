@@ -1,8 +1,9 @@
-//! From the tokenizer to the sink: text as it comes, and tags once they are complete.
+//! Passes the tokenizer's output to the sink: text as it comes, and tags once they are
+//! complete.
 //!
-//! The tokenizer works on bytes and hands out what it has read piece by piece, at times a single
-//! byte of a character; here pieces become text again. What no index needs, comments, doctypes and
-//! most attributes, is dropped before it is copied anywhere.
+//! The tokenizer works on bytes and emits pieces, at times a single byte of a character. The
+//! feed joins the pieces to text again. It drops comments, doctypes and most attributes before
+//! they are copied anywhere.
 
 use html5gum::{Emitter, Error, State, Tokenizer};
 
@@ -13,18 +14,18 @@ use super::tag::Tag;
 /// Runs a whole document through the tokenizer.
 pub(super) fn run(text: &str) -> Result<Found, Skip> {
     let feed = Feed::new(Sink::new(is_xml(text)));
-    // A byte order mark behind the one that the decoder takes is no text either.
+    // A second byte order mark, behind the one that the decoder removes, is not text either.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let Ok(ended) = Tokenizer::new_with_emitter(text, feed).next().transpose();
     ended.unwrap_or(End::Refused).into_found()
 }
 
-/// Returns whether the document says that it is XHTML, where `<script/>` has no content.
+/// Returns whether the document declares itself XHTML, where `<script/>` has no content.
 fn is_xml(text: &str) -> bool {
     text.trim_start().starts_with("<?xml")
 }
 
-/// The only token: how reading the document ended.
+/// The only token that the feed emits: how reading the document ended.
 #[derive(Debug)]
 enum End {
     Complete(Box<Found>),
@@ -40,14 +41,14 @@ impl End {
     }
 }
 
-/// What the tokenizer calls.
+/// Receives the tokenizer's calls.
 #[derive(Debug)]
 struct Feed {
     sink: Sink,
     tag: Tag,
-    /// The name of the element that holds the raw text being read: only its end tag ends it.
+    /// The name of the element whose raw text is being read. Only its end tag ends the text.
     raw_name: Vec<u8>,
-    /// The first bytes of a character whose last ones have not come yet.
+    /// The first bytes of a character whose last bytes have not come yet.
     cut: Vec<u8>,
     end: Option<End>,
 }
@@ -148,7 +149,7 @@ impl Emitter for Feed {
         false
     }
 
-    // The rest is of no interest.
+    // The other calls are ignored.
 
     fn set_last_start_tag(&mut self, _: Option<&[u8]>) {}
     fn emit_error(&mut self, _: Error) {}

@@ -1,4 +1,4 @@
-//! Tests of documents that are made to keep a parser busy: time has to stay linear.
+//! Tests of documents that try to keep a parser busy: the time must stay linear.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ fn deep_nesting_is_only_long() {
     }
 }
 
-/// The bytes of a page made by repeating `unit`, of half the largest size.
+/// Makes a page of half the largest size by repeating `unit`.
 fn flood(start: &str, unit: impl Fn(usize) -> String) -> String {
     let mut html = String::from(start);
     let mut n = 0;
@@ -71,7 +71,7 @@ fn the_limit_is_for_the_attributes_of_one_tag() {
     assert_eq!(skip(tag(ATTRIBUTES_PER_TAG_MAX + 1).as_bytes()), Skip::TooManyAttributes);
 }
 
-/// Hostile documents of about this many bytes, by what they are made of.
+/// Hostile documents of about `bytes` bytes, each with a description.
 fn hostile(bytes: usize) -> Vec<(&'static str, String)> {
     let fill = |start: &str, unit: &str| {
         let end = if start.contains("CDATA") { "]]" } else { "" };
@@ -118,8 +118,8 @@ fn time_is_linear_whatever_the_bytes() {
     for (what, html) in hostile(2 << 20) {
         let start = Instant::now();
         let _ = parse(&url, html.as_bytes());
-        // Some tenths of a second even when not optimised; quadratic time would be minutes to
-        // hours, so there is room for slow machines.
+        // Parsing takes some tenths of a second even when not optimised, so there is room for
+        // slow machines. Quadratic time would be minutes to hours.
         let seconds = start.elapsed().as_secs_f64();
         assert!(seconds < 10.0, "{what}: {seconds} s");
     }

@@ -1,8 +1,8 @@
-//! Links while the page is read, and their targets once it has been.
+//! Collects links while a page is read, and resolves their targets at its end.
 //!
 //! `<base href>` may come after a link that it applies to, so links are kept as written and
-//! resolved at the end. They are kept once per spelling: a page that links to one target a thousand
-//! times, or to a thousand places on one page, costs one URL to parse.
+//! resolved at the end. Each spelling is kept once. So a page that links to one target a
+//! thousand times, or to a thousand places on one page, costs the parsing of one URL.
 
 use std::collections::HashMap;
 
@@ -22,22 +22,23 @@ use super::words::Words;
 pub struct Link {
     /// The target in canonical form.
     pub url: String,
-    /// The distinct anchor texts that are not empty, in document order.
+    /// The distinct anchor texts, without empty ones, in document order.
     pub anchors: Vec<String>,
 }
 use crate::address::{URL_BYTES_MAX, canonical};
 
-/// The most bytes that [`ANCHOR_CHARS_MAX`] characters have.
+/// The most bytes that [`ANCHOR_CHARS_MAX`] characters can have.
 const ANCHOR_BYTES_MAX: usize = ANCHOR_CHARS_MAX * 4;
 
-/// Longer than any way of writing a URL that is short enough after dots and escapes are resolved.
+/// Longer than any spelling of a URL that is short enough once its dots and escapes are
+/// resolved.
 const HREF_BYTES_MAX: usize = URL_BYTES_MAX * 4;
 
-/// The links of a page as written, by their `href` without fragment.
+/// The links of a page as written, by their `href` without its fragment.
 #[derive(Debug, Default)]
 pub(super) struct RawLinks {
     by_href: HashMap<Box<str>, RawLink>,
-    /// How many links were added; numbers them in document order.
+    /// How many links were added. The count numbers the links in document order.
     added: usize,
     overlong: usize,
 }
@@ -46,17 +47,17 @@ pub(super) struct RawLinks {
 struct RawLink {
     first: usize,
     count: usize,
-    /// Distinct anchors, each with the number of the link that brought it first.
+    /// The distinct anchors, each with the number of the first link that has it.
     anchors: Vec<(usize, String)>,
 }
 
-/// The `<a>` whose end has not come yet. It is one object for all of a page, for its buffers.
+/// The `<a>` that is open. One object serves all of a page, so that its buffers are reused.
 #[derive(Debug)]
 pub(super) struct OpenAnchor {
     pub(super) is_open: bool,
     href: String,
     pub(super) text: Words,
-    /// What the images inside say: the anchor if there is no text.
+    /// The alternative texts of the images inside, which are the anchor if there is no text.
     pub(super) alt: Words,
 }
 
@@ -101,7 +102,7 @@ impl RawLinks {
 
     fn add(&mut self, href: &str, words: &Words) {
         if href.len() > HREF_BYTES_MAX {
-            // A picture as a `data:` URL may be of any length; it is no hyperlink to a page.
+            // A `data:` URL of a picture may have any length. It is not a hyperlink to a page.
             self.overlong += usize::from(!has_other_scheme(href));
             return;
         }
@@ -123,7 +124,7 @@ impl RawLinks {
         }
     }
 
-    /// Resolves all links; those to `here`, the page itself, are counted and left out.
+    /// Resolves all links. Links to `here`, the page itself, are counted and left out.
     pub(super) fn resolve(self, base: &Url, here: Option<&str>) -> Result<Resolved, Skip> {
         let mut hyperlinks = self.overlong;
         let mut overlong = self.overlong;
@@ -138,7 +139,8 @@ impl RawLinks {
                 targets.push((url, link));
             }
         }
-        // The order of the hash map ends here: no two entries have the same first link.
+        // From here on the order no longer depends on the hash map: no two entries have the
+        // same first link.
         targets.sort_unstable_by(|(a, x), (b, y)| a.cmp(b).then(x.first.cmp(&y.first)));
         let links: Vec<Link> = targets
             .chunk_by_mut(|(a, _), (b, _)| a == b)
@@ -155,7 +157,7 @@ impl RawLinks {
     }
 }
 
-/// Returns the canonical URL that `href` means on a page with this base.
+/// Returns the canonical URL that `href` denotes on a page with this base.
 pub(super) fn target(base: &Url, href: &str) -> Option<String> {
     canonical(&base.join(href).ok()?)
 }

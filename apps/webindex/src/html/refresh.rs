@@ -1,16 +1,16 @@
-//! `<meta http-equiv=refresh content="0; URL=...">`: the standard's "shared declarative refresh
-//! steps", which accept every spelling that browsers do.
+//! Parses `<meta http-equiv=refresh content="0; URL=...">` by the standard's "shared
+//! declarative refresh steps", which accept every spelling that browsers accept.
 
 /// A refresh that names a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refresh<'a> {
-    /// The delay; fractions are dropped as browsers do.
+    /// The delay. Fractions are dropped, as browsers do.
     pub(super) seconds: u64,
-    /// The target as written, without quotes; empty if the page only reloads itself.
+    /// The target as written, without quotes. Empty if the page only reloads itself.
     pub(super) href: &'a str,
 }
 
-/// Reads the `content` attribute; `None` if it is no refresh at all.
+/// Parses the `content` attribute. `None` if it is not a refresh.
 pub(super) fn parse(content: &str) -> Option<Refresh<'_>> {
     let content = content.trim_ascii_start();
     let digits = content.bytes().take_while(u8::is_ascii_digit).count();
@@ -18,7 +18,7 @@ pub(super) fn parse(content: &str) -> Option<Refresh<'_>> {
     if digits == 0 && !rest.starts_with('.') {
         return None;
     }
-    // More digits than a u64 holds is a delay that nobody waits for.
+    // A delay with more digits than a u64 holds never passes.
     let seconds = if digits == 0 { 0 } else { time.parse().unwrap_or(u64::MAX) };
     let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let separates = |c: char| c == ';' || c == ',' || c.is_ascii_whitespace();
@@ -30,14 +30,14 @@ pub(super) fn parse(content: &str) -> Option<Refresh<'_>> {
     Some(Refresh { seconds, href: unquote(strip_url_equals(rest)) })
 }
 
-/// Drops `URL =`; a target that merely begins with these letters is left alone.
+/// Drops `URL =`. A target that merely begins with these letters stays whole.
 fn strip_url_equals(rest: &str) -> &str {
     let named = rest.get(..3).filter(|name| name.eq_ignore_ascii_case("url"));
     let after = named.and_then(|_| rest.get(3..)?.trim_ascii_start().strip_prefix('='));
     after.map_or(rest, str::trim_ascii_start)
 }
 
-/// Drops an opening quote and everything from the closing one.
+/// Drops an opening quote, and everything from the closing quote on.
 fn unquote(href: &str) -> &str {
     for quote in ['"', '\''] {
         if let Some(inner) = href.strip_prefix(quote) {

@@ -1,8 +1,9 @@
-//! From an `href` to the URL it means, with a short way for the links that most pages have.
+//! Resolves an `href` to its URL, with a fast path for the links that most pages have.
 //!
-//! Documentation links with relative paths of plain characters, `../option/enum.Option.html`. For
-//! these, nothing has to be parsed, escaped or brought into canonical form: the path is appended to
-//! the directory of the page. Everything else goes through the `url` crate.
+//! Most documentation links are relative paths of plain characters, such as
+//! `../option/enum.Option.html`. Such a link needs no parsing, escaping or canonical form: its
+//! path is appended to the page's directory. Every other link goes through the `url` crate.
+//! Both ways must give the same URL.
 
 use url::Url;
 
@@ -12,9 +13,10 @@ use crate::address::{canonical_unbounded, is_unreserved};
 #[derive(Debug)]
 pub(super) struct Resolver<'b> {
     base: &'b Url,
-    /// The directory of the base in canonical form, `https://example.org/dir/`, if it has one.
+    /// The directory of the base in canonical form, such as `https://example.org/dir/`, if it
+    /// has one.
     directory: Option<String>,
-    /// Where the path begins in `directory`, behind its first slash.
+    /// The index in `directory` behind the first slash of the path.
     root_end: usize,
 }
 
@@ -25,7 +27,7 @@ impl<'b> Resolver<'b> {
         Resolver { base, directory, root_end }
     }
 
-    /// Returns the canonical URL, of any length; `None` unless it is http or https.
+    /// Returns the canonical URL, of any length. `None` unless it is http or https.
     pub(super) fn resolve(&self, href: &str) -> Option<String> {
         match self.append(href) {
             Some(url) => Some(url),
@@ -33,7 +35,7 @@ impl<'b> Resolver<'b> {
         }
     }
 
-    /// Goes the short way; `None` if the `href` is not made for it.
+    /// Takes the fast path. `None` if the `href` does not fit it.
     fn append(&self, href: &str) -> Option<String> {
         let directory = self.directory.as_deref()?;
         let mut end = directory.len();
@@ -44,7 +46,7 @@ impl<'b> Resolver<'b> {
         }
         loop {
             if let Some(below) = rest.strip_prefix("../") {
-                // Above the root is the root.
+                // The parent of the root is the root.
                 let path = directory[self.root_end..end].strip_suffix('/');
                 let above = path.and_then(|path| path.rfind('/'));
                 end = self.root_end + above.map_or(0, |slash| slash + 1);
@@ -65,7 +67,8 @@ impl<'b> Resolver<'b> {
     }
 }
 
-/// Returns whether a path is appended as it is: unreserved characters, no dot segments.
+/// Returns whether a path can be appended unchanged: unreserved characters, and no dot
+/// segments.
 fn is_plain(path: &str) -> bool {
     let mut last = b'/';
     for byte in path.bytes() {

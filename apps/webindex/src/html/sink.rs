@@ -1,4 +1,4 @@
-//! The sink: takes tags and text and keeps what the index needs.
+//! The sink: receives tags and text, and keeps the parts that the index needs.
 
 use html5gum::State;
 use url::Url;
@@ -10,7 +10,7 @@ use super::refresh;
 use super::tag::{Attribute, Tag};
 use super::words::Words;
 
-/// What was found in a document, with links as written.
+/// The parts of a document that were found, with links as written.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) title: Words,
@@ -19,7 +19,7 @@ pub(super) struct Found {
     pub(super) redirect: Option<String>,
     pub(super) canonical: Option<String>,
     pub(super) has_markup: bool,
-    /// Whether robots are asked not to index the page.
+    /// Whether the page asks robots not to index it.
     pub(super) no_index: bool,
     base: Option<String>,
 }
@@ -38,40 +38,41 @@ impl Found {
         }
     }
 
-    /// Returns the URL that links are relative to: `<base href>`, itself relative to the page.
+    /// Returns the base of the page's links: `<base href>`, which is itself relative to the
+    /// page.
     pub(super) fn base_of(&self, page: &Url) -> Url {
         let base = self.base.as_ref().and_then(|href| page.join(href).ok());
         base.filter(|base| !base.cannot_be_a_base()).unwrap_or_else(|| page.clone())
     }
 }
 
-/// What characters mean at the moment.
+/// How characters are treated at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Raw {
     /// Ordinary content.
     No,
-    /// Inside an element of raw text that is shown, such as `textarea`.
+    /// Inside an element whose raw text is shown, such as `textarea`.
     Shown,
-    /// Inside an element whose text is not, such as `script`.
+    /// Inside an element whose raw text is not shown, such as `script`.
     Hidden,
     /// Inside `title`.
     Title,
 }
 
-/// What has been read, and what is open.
+/// The results so far, and the elements that are open.
 #[derive(Debug)]
 pub(super) struct Sink {
     found: Found,
     is_xml: bool,
     raw: Raw,
-    /// How many `template` elements are open: their content is no part of the page.
+    /// How many `template` elements are open. Their content is not part of the page.
     templates: u32,
     /// How many `svg` elements are open.
     svgs: u32,
-    /// How many `foreignObject` elements are open inside: there, tags are HTML again.
+    /// How many `foreignObject` elements are open inside. Tags in them are HTML again.
     foreign_objects: u32,
     anchor: OpenAnchor,
-    /// Whether a refresh was seen; only the first one counts.
+    /// Whether a refresh was seen. Only the first one counts.
     has_refresh: bool,
 }
 
@@ -89,7 +90,7 @@ impl Sink {
         }
     }
 
-    /// Returns what was found, and begins anew.
+    /// Returns the results, and begins a new document.
     pub(super) fn finish(&mut self) -> Found {
         self.close_anchor();
         std::mem::replace(&mut self.found, Found::new())
@@ -104,7 +105,7 @@ impl Sink {
         self.is_xml || (self.svgs > 0 && self.foreign_objects == 0)
     }
 
-    /// Returns whether characters are for anything at the moment.
+    /// Returns whether characters are used at the moment.
     pub(super) fn is_listening(&self) -> bool {
         match self.raw {
             Raw::Hidden => false,
@@ -113,10 +114,10 @@ impl Sink {
         }
     }
 
-    /// Takes text, unless the sink is not listening.
+    /// Takes text. Call this only while the sink is listening.
     pub(super) fn characters(&mut self, text: &str) {
         if text.contains('\0') {
-            // Dropped like the standard's parser does; it separates nothing.
+            // A NUL is dropped, as the standard's parser does, and separates nothing.
             for part in text.split('\0') {
                 self.characters(part);
             }
@@ -137,7 +138,7 @@ impl Sink {
         }
     }
 
-    /// Takes a start tag; returns how the tokenizer is to read what follows, unless as before.
+    /// Takes a start tag. Returns the tokenizer's next state, or `None` if it does not change.
     pub(super) fn start(&mut self, tag: &mut Tag) -> Option<State> {
         if self.svgs > 0 && self.foreign_objects == 0 {
             let is_font = tag.name == b"font" && tag.value(Attribute::Look).is_some();
@@ -181,7 +182,7 @@ impl Sink {
     }
 
     fn start_in_svg(&mut self, tag: &Tag) {
-        // Self-closing tags are what they look like here, unlike in HTML.
+        // In SVG, unlike in HTML, a self-closing tag has no content.
         if tag.is_self_closing {
             return;
         }
@@ -192,7 +193,7 @@ impl Sink {
         }
     }
 
-    /// Handles the elements whose content the tokenizer has to read differently.
+    /// Handles an element whose content the tokenizer must read differently.
     fn start_raw(&mut self, tag: &Tag, raw: Raw, state: State) -> Option<State> {
         self.found.has_markup = true;
         if raw == Raw::Shown {
@@ -285,7 +286,7 @@ impl Sink {
 
     /// Takes an end tag.
     pub(super) fn end(&mut self, tag: &mut Tag) {
-        // In raw text, the tokenizer only lets the matching end tag through.
+        // In raw text, the tokenizer only passes the matching end tag.
         if self.raw == Raw::Shown {
             self.gap();
         }

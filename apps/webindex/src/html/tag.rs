@@ -9,7 +9,7 @@ pub(super) enum Attribute {
     Content,
     Href,
     HttpEquiv,
-    /// `color`, `face` or `size`: what a `font` is for.
+    /// `color`, `face` or `size`: the attributes of a `font` for its look.
     Look,
     Name,
     Rel,
@@ -34,20 +34,20 @@ impl Attribute {
     }
 }
 
-/// A tag. It is one object for all tags of a page, so that its buffers are allocated once.
+/// A tag. One object serves all tags of a page, so that its buffers are allocated once.
 #[derive(Debug)]
 pub(super) struct Tag {
     pub(super) name: Vec<u8>,
     pub(super) is_end: bool,
     pub(super) is_self_closing: bool,
     element: Option<Element>,
-    /// How many attributes have begun, of whatever name, repeated ones included.
+    /// How many attributes have begun, whatever their names, repeated ones included.
     pub(super) attributes: usize,
-    /// The name of the last of them, if it may be one to keep.
+    /// The name of the last attribute, if the attribute may be kept.
     attribute_name: Vec<u8>,
     /// Whether the end of that name is still to come.
     is_name_open: bool,
-    /// Where the value of the last attribute belongs.
+    /// The attribute to which the value being read belongs, if it is kept.
     current: Option<Attribute>,
     values: [Option<Vec<u8>>; KINDS],
 }
@@ -108,10 +108,10 @@ impl Tag {
         }
     }
 
-    /// Takes note that the name of the last attribute, if there is one, is complete.
+    /// Ends the name of the last attribute, if it has not ended.
     pub(super) fn end_attribute_name(&mut self) {
         if std::mem::replace(&mut self.is_name_open, false) {
-            // Of two attributes of one name, the first counts.
+            // If two attributes have the same name, the first one counts.
             let kept = Attribute::of(&self.attribute_name);
             self.current = kept.filter(|&kept| self.values[kept as usize].is_none());
             if let Some(kept) = self.current {
@@ -123,7 +123,8 @@ impl Tag {
     /// Returns the value of an attribute, if the tag has it.
     pub(super) fn value(&self, attribute: Attribute) -> Option<&str> {
         let value = self.values[attribute as usize].as_deref()?;
-        // The document is text and is cut at ASCII characters, so the value is text too.
+        // The document is valid text and is cut at ASCII characters, so the value is valid
+        // text, too.
         Some(std::str::from_utf8(value).unwrap_or_default())
     }
 }

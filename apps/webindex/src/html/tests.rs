@@ -16,7 +16,7 @@ pub(super) fn skip(bytes: &[u8]) -> Skip {
     parse(&Url::parse("https://example.org/").unwrap(), bytes).unwrap_err()
 }
 
-/// The links as `url: anchor | anchor`, without what all of them begin with.
+/// Returns the links as `url: anchor | anchor`, without the common start of the URLs.
 fn links(html: &str) -> Vec<String> {
     let links = page(html).links.into_iter();
     let short = |url: String| url.replace("https://example.org/dir/", "");
@@ -75,7 +75,7 @@ fn words_end_at_blocks_and_not_at_inline_tags() {
         ("<p>x\0y", "xy"),
     ] {
         let bytes = html.as_bytes();
-        // NUL is only accepted far behind the start.
+        // A NUL is accepted only far behind the start.
         let padded = [b"<p>".as_slice(), &vec![b' '; BINARY_CHECK_CHARS], bytes].concat();
         let url = Url::parse("https://example.org/").unwrap();
         assert_eq!(parse(&url, &padded).unwrap().text, text, "{html}");

@@ -1,10 +1,11 @@
-//! Words separated by single spaces: how all text of a page is stored.
+//! Normalises text to words separated by single spaces, the form in which all text of a page
+//! is stored.
 //!
-//! Text arrives in pieces that end anywhere, also inside a word, so [`Words`] remembers whether
-//! white space or the edge of a block lies between what it has and what comes next.
+//! Text arrives in pieces that may end inside a word. So [`Words`] remembers whether white
+//! space or the edge of a block separates the next piece from the text so far.
 //!
-//! Invariant: the result neither begins nor ends with white space, has no two spaces in a row and
-//! no other white space at all.
+//! Invariant: the result neither begins nor ends with white space, has no two spaces in a row,
+//! and has no other white space.
 
 use crate::cut;
 
@@ -12,9 +13,9 @@ use crate::cut;
 #[derive(Debug)]
 pub(super) struct Words {
     text: String,
-    /// Whether the next word is separated from the last.
+    /// Whether the next word is separated from the last one.
     gap: bool,
-    /// Once the text has this many bytes, nothing is added.
+    /// The limit. Once the text has this many bytes, nothing is added.
     bytes_max: usize,
 }
 
@@ -48,7 +49,7 @@ impl Words {
             self.gap = false;
             rest = after;
         }
-        // What is left is white space only.
+        // Only white space is left.
         self.gap |= !rest.is_empty();
     }
 
@@ -78,9 +79,10 @@ impl Words {
     }
 }
 
-/// Returns how much of a text that begins with a word is words with single spaces between them.
+/// Returns how many bytes of a text that begins with a word are words with single spaces
+/// between them.
 ///
-/// Most text is, so that whole pieces are copied at once.
+/// Most text has this form, so whole pieces can be copied at a time.
 fn normal_bytes(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut at = 0;

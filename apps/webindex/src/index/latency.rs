@@ -1,4 +1,5 @@
-//! How long a loaded page takes to be observed and to be searchable, in this process.
+//! Measures how long a loaded page takes to be observed and to be searchable, within this
+//! process.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,9 +7,9 @@ use std::time::Instant;
 
 use hdrhistogram::Histogram;
 
-/// The most pages whose way is followed at a time; those beyond are not measured.
+/// The most pages that are followed at a time. Pages beyond that are not measured.
 const FOLLOWED_MAX: usize = 100_000;
-/// The longest time that is told apart, in microseconds.
+/// The longest time that is recorded exactly, in microseconds.
 const LONGEST_US: u64 = 3_600_000_000;
 
 /// Follows pages from their load to the search index.
@@ -42,9 +43,9 @@ pub struct Quantiles {
     pub count: u64,
     /// The median.
     pub p50_ms: f64,
-    /// 95 % take no longer.
+    /// 95 % of the pages take at most this long.
     pub p95_ms: f64,
-    /// 99 % take no longer.
+    /// 99 % of the pages take at most this long.
     pub p99_ms: f64,
 }
 
@@ -60,7 +61,7 @@ impl Latency {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A page is about to be committed by the loader.
+    /// Notes that the loader is about to commit a page.
     pub(crate) fn loading(&self, url: &str) {
         let mut state = self.state();
         if state.loaded.len() < FOLLOWED_MAX {
@@ -69,7 +70,7 @@ impl Latency {
         }
     }
 
-    /// The page's first observer started.
+    /// Notes that the page's first observer has started.
     pub(crate) fn observed(&self, url: &str) {
         let mut state = self.state();
         let Some(loaded) = state.loaded.get_mut(url).filter(|loaded| !loaded.observed) else {
@@ -80,10 +81,10 @@ impl Latency {
         state.to_observer.saturating_record(us);
     }
 
-    /// The search index holds what became of the page.
+    /// Notes that the search index has the page's new state.
     pub(crate) fn searchable(&self, url: &str) {
         let mut state = self.state();
-        // An export that was due before the page was parsed does not count.
+        // An export from before the page was parsed does not count.
         if state.loaded.get(url).is_some_and(|loaded| loaded.observed)
             && let Some(loaded) = state.loaded.remove(url)
         {
@@ -91,7 +92,7 @@ impl Latency {
         }
     }
 
-    /// From load to the first observer's start, and to the search index.
+    /// Returns the times from load to the first observer's start, and to the search index.
     pub(crate) fn quantiles(&self) -> (Quantiles, Quantiles) {
         let state = self.state();
         (quantiles(&state.to_observer), quantiles(&state.to_searchable))

@@ -1,4 +1,7 @@
-//! Loading documents: one transaction each.
+//! Loads documents from a directory, each in its own transaction.
+//!
+//! A load can be interrupted at any time and repeated: a document with unchanged content is
+//! not stored again.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,22 +19,22 @@ use crate::records::{Fetch, Page, decode, encode, encode_content};
 use crate::tables::{CONTENT, FETCH, KEYS, PAGE};
 use crate::walk::Walk;
 
-/// How many documents are loaded at a time beside this process's own observers.
+/// How many documents are loaded at a time if the observers run in this process.
 const LOADED_AT_ONCE: usize = 4;
-/// How many documents are loaded at a time for the observers of other processes: over a network,
-/// where each waits for answers most of the time.
+/// How many documents are loaded at a time if the observers run in other processes. Then the
+/// load goes over a network, and each document waits for answers most of the time.
 const SENT_AT_ONCE: usize = 32;
-/// The slowest and the fastest pace, in pages a second.
+/// The slowest and the fastest pace, in pages per second.
 const PACE_MIN: f64 = 0.001;
 const PACE_MAX: f64 = 1e6;
-/// How often a paced load looks whether it is to stop.
+/// How often a paced load checks whether it must stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How many pages are looked at in one request, for what became of them.
+/// How many pages one request checks for refusals by the parser.
 const CHECKED_AT_ONCE: usize = 500;
-/// The most skipped files that a report names; all are counted.
+/// The most skipped files that a report lists. All are counted.
 const NAMED_MAX: usize = 1_000;
 
-/// What to load, and how.
+/// The options of a load.
 ///
 /// ```
 /// let options = webindex::LoadOptions { pages_per_s: Some(200.0), ..Default::default() };
@@ -41,11 +44,11 @@ const NAMED_MAX: usize = 1_000;
 pub struct LoadOptions {
     /// Names directly below the directory that are left out.
     pub exclude: Vec<String>,
-    /// At most this many pages.
+    /// The largest number of pages to load.
     pub limit: Option<usize>,
-    /// At most this many pages a second; as fast as it goes if not given.
+    /// The largest number of pages per second. `None` means no bound.
     pub pages_per_s: Option<f64>,
-    /// Whether pages below the base are removed whose files are gone.
+    /// Whether, and how many, stored pages below the base are removed if their files are gone.
     pub mirror: Option<Mirror>,
 }
 
@@ -56,11 +59,11 @@ pub struct LoadOptions {
 pub struct Skipped {
     /// The file or directory.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What a load came to.
+/// The outcome of a load.
 ///
 /// ```
 /// let report = webindex::LoadReport::default();
@@ -68,39 +71,39 @@ pub struct Skipped {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LoadReport {
-    /// Files found, with a name that pages have.
+    /// Files found that have the name of a page.
     pub found: usize,
     /// Pages that were new or had changed.
     pub loaded: usize,
-    /// Pages that were stored already, with the same content.
+    /// Pages that were already stored with the same content.
     pub unchanged: usize,
-    /// Bytes of the loaded pages.
+    /// The bytes of the loaded pages.
     pub bytes: u64,
-    /// Stored pages that were removed, because their file is no page any more.
+    /// Stored pages that were removed, because their files are no longer pages.
     pub retracted: usize,
     /// Files and directories that were skipped.
     pub warnings: usize,
-    /// The first thousand of them.
+    /// The first thousand skipped files and directories.
     pub skipped: Vec<Skipped>,
-    /// Names to leave out that nothing directly below the directory has.
+    /// Excluded names that no entry directly below the directory has.
     pub unmatched: Vec<String>,
-    /// What became of pages whose files are gone, if they were asked for.
+    /// The outcome of removing pages whose files are gone, if it was requested.
     pub mirror: Option<MirrorReport>,
     /// Whether the load was stopped before its end.
     pub stopped: bool,
-    /// Where the pages were loaded from.
+    /// The directory that was loaded.
     #[serde(skip)]
     site: Option<Site>,
-    /// The pages that are stored as their files are now.
+    /// The pages that are stored with their files' present content.
     #[serde(skip)]
     stored: Vec<Name>,
 }
 
-/// The path of a file below the directory. A site has many pages, so this is all that is held of
-/// each of them.
+/// The path of a file below the directory. Only this is kept for each page, because a site may
+/// have very many.
 pub(super) type Name = Box<Path>;
 
-/// A directory that is loaded.
+/// A directory that is being loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Site {
     dir: PathBuf,
@@ -117,7 +120,7 @@ impl Site {
     }
 }
 
-/// Watches a load from outside, and stops it.
+/// Reports the progress of a load to another task, which can also stop the load.
 ///
 /// ```
 /// let progress = webindex::Progress::default();
@@ -132,12 +135,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Documents handled so far.
+    /// Returns how many documents were handled so far.
     pub fn done(&self) -> usize {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Documents there are; zero until they are counted.
+    /// Returns how many documents there are. Zero until they are counted.
     pub fn total(&self) -> usize {
         self.total.load(Ordering::Relaxed)
     }
@@ -147,7 +150,7 @@ impl Progress {
         self.stopped.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it was told to end.
+    /// Whether [`stop`](Progress::stop) was called.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }
@@ -162,27 +165,27 @@ impl Progress {
     }
 }
 
-/// What became of one file.
+/// The outcome of loading one file.
 enum Loaded {
     New(Name, u64),
     Unchanged(Name),
-    /// A file that is no page; and whether it was one when it was loaded before.
+    /// A file that is not a page, and whether a page was stored for it before.
     Retracted(Skipped, bool),
     Unreadable(Skipped),
 }
 
 impl WebIndex {
-    /// Loads a directory of HTML under a base URL; symlinks are further URLs. A file that cannot be
-    /// loaded is counted and named, and the load goes on. A stored page whose file has become
-    /// empty, binary or too large is removed; one whose file cannot be read stays. A load that was
-    /// cut short is continued by loading again: pages that have not changed are left alone.
+    /// Loads a directory of HTML under a base URL. Symlinks are further URLs. A file that
+    /// cannot be loaded is counted and reported, and the load goes on. A stored page is
+    /// removed if its file has become empty, binary or too large. It stays if its file cannot
+    /// be read. To continue an interrupted load, load again: unchanged pages are left alone.
     ///
     /// The parser runs later, and may refuse further pages: see
     /// [`name_refused`](WebIndex::name_refused).
     ///
     /// # Errors
-    /// [`Error::Io`] when the directory cannot be read at all, [`Error::OutOfRange`] for a pace
-    /// that is none; those of the database.
+    /// [`Error::Io`] if the directory cannot be read at all, [`Error::OutOfRange`] if the pace
+    /// is out of range, and errors of the database.
     pub async fn load(
         &self,
         dir: &Path,
@@ -280,11 +283,11 @@ impl WebIndex {
         }
     }
 
-    /// Adds to the report of a load the pages that the parser refuses. They are stored, and not
-    /// indexed. The observers must have caught up: see [`wait`](WebIndex::wait).
+    /// Adds the pages that the parser has refused to the report of a load. They are stored,
+    /// but not indexed. The observers must have caught up: see [`wait`](WebIndex::wait).
     ///
     /// # Errors
-    /// Those of the database.
+    /// Errors of the database.
     pub async fn name_refused(&self, report: &mut LoadReport) -> Result<(), Error> {
         let snapshot = self.db.snapshot().await?;
         let documents = &self.tables.documents;
@@ -304,7 +307,7 @@ impl WebIndex {
         Ok(())
     }
 
-    /// Stores a document, unless it is stored already with the same content.
+    /// Stores a document, unless it is already stored with the same content.
     pub(crate) async fn store(&self, url: &str, content: &[u8]) -> Result<bool, Error> {
         self.db.admit().await?;
         let content_hash = *blake3::hash(content).as_bytes();
@@ -329,11 +332,11 @@ impl WebIndex {
         Ok(stored)
     }
 
-    /// Removes a page; the observers retract all that it contributed. Returns whether it was
-    /// stored. Links to it stay with the pages that they are on.
+    /// Removes a page. The observers then remove everything that was derived from it. Returns
+    /// whether the page was stored. Links to it stay with the pages that they are on.
     ///
     /// # Errors
-    /// [`Error::BadUrl`]; those of the database.
+    /// [`Error::BadUrl`] if `url` is not a page's URL, and errors of the database.
     pub async fn remove(&self, url: &str) -> Result<bool, Error> {
         let url = canonicalize(url)?;
         let documents = &self.tables.documents;
@@ -353,7 +356,7 @@ impl WebIndex {
     }
 }
 
-/// Walks a directory: the pages that it holds. The report gets the rest.
+/// Walks a directory and returns its pages. Everything else goes into the report.
 fn find(site: &Site, options: &LoadOptions, report: &mut LoadReport) -> Result<Vec<Name>, Error> {
     let exclude: Vec<&str> = options.exclude.iter().map(String::as_str).collect();
     let mut found = Vec::new();

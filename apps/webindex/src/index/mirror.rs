@@ -1,9 +1,9 @@
-//! Mirror: removes stored pages whose files are gone, after a load.
+//! Removes stored pages whose files are gone, after a load.
 //!
-//! A page is removed because the walk has not found its file. So nothing is removed after a walk
-//! that may have missed files, nor when suspiciously many are missing: then the directory is more
-//! likely wrong than the index. An address that is known only as a link's target is not stored, and
-//! stays.
+//! A page is removed because the walk has not found its file. So nothing is removed after a
+//! walk that may have missed files. Nothing is removed either if suspiciously many files are
+//! missing: then the directory is more likely wrong than the index. An address that is known
+//! only as a link's target is not stored, and stays.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use crate::tables::FETCH;
 
 /// How many pages are removed at a time.
 const REMOVED_AT_ONCE: usize = 16;
-/// One stored page in so many may be removed without [`Mirror::All`].
+/// The share of the stored pages that may be removed without [`Mirror::All`], as a divisor.
 const TENTH: usize = 10;
 
 /// How many pages a mirroring load may remove.
@@ -30,28 +30,29 @@ const TENTH: usize = 10;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mirror {
-    /// A tenth of those that are stored below the base; none if there are more.
+    /// At most a tenth of the pages stored below the base. If more files are gone, no page is
+    /// removed.
     ATenth,
-    /// All whose files are gone.
+    /// All pages whose files are gone.
     All,
 }
 
-/// What became of stored pages whose files are gone.
+/// The outcome of removing stored pages whose files are gone.
 ///
 /// See [`LoadReport`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct MirrorReport {
     /// Pages stored below the base.
     pub stored: usize,
-    /// Those of them whose files were not found.
+    /// How many of these pages have no file any more.
     pub gone: usize,
-    /// Those that were removed.
+    /// How many pages were removed.
     pub removed: usize,
-    /// Why none was removed, if that is so, and what to do.
+    /// The reason why no page was removed, and the remedy, if the removal was refused.
     pub refused: Option<String>,
 }
 
-/// A mirroring that is to follow a load.
+/// The removal that follows a load.
 #[derive(Debug)]
 pub(super) struct Plan {
     mirror: Mirror,
@@ -60,7 +61,7 @@ pub(super) struct Plan {
 }
 
 impl Mirror {
-    /// What is to be done after a walk that found these pages.
+    /// Plans the removal after a walk that has found the pages `found`.
     pub(super) fn of(
         self,
         report: &LoadReport,
@@ -87,7 +88,7 @@ impl Mirror {
 }
 
 impl WebIndex {
-    /// Removes the pages below a base that a load has not found.
+    /// Removes the pages below a base that the walk has not found.
     pub(super) async fn mirror(
         &self,
         base: &Base,
@@ -98,7 +99,8 @@ impl WebIndex {
         let snapshot = self.db.snapshot().await?;
         let mut report = MirrorReport { refused: plan.refused, ..MirrorReport::default() };
         let mut gone = Vec::new();
-        // The base ends in `/`, so a sibling whose name only begins alike is not below it.
+        // The base ends in `/`, so the prefix excludes siblings whose names merely begin
+        // alike.
         let scan = snapshot.scan(&self.tables.documents).prefix(base.as_str());
         let mut scan = scan.columns([&FETCH]);
         while let Some(row) = scan.next().await? {

@@ -1,4 +1,4 @@
-//! The web index as one thing: open it, load it, rank it, ask it, check it.
+//! The web index as a whole: opens it, loads it, ranks it, searches it, and verifies it.
 
 pub(crate) mod latency;
 mod load;
@@ -35,17 +35,18 @@ pub use recrawl::RecrawlReport;
 pub use verify::VerifyReport;
 pub use view::{AnchorView, ClusterView, IndexStats, MemberView, PageView};
 
-/// For how long a store that cannot be reached is looked for, and how often.
+/// How long to wait for a store that cannot be reached, and how often to try it.
 const OUTAGE_MAX: Duration = Duration::from_secs(30);
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
-/// How often a store that an earlier version has filled is looked at, until it is upgraded.
+/// The pause between two checks whether an upgrade has ended.
 const UPGRADE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The directory of the search index, inside the database's directory.
 pub const SEARCH_DIR: &str = "webindex-search";
 
-/// An incremental web index over a database: its observers run in this process until it is stopped.
+/// An incremental web index over a database. Its observers run in this process until it is
+/// stopped.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -75,22 +76,23 @@ pub const SEARCH_DIR: &str = "webindex-search";
 pub struct WebIndex {
     db: Percolator,
     tables: Tables,
-    /// `None` where another machine has it.
+    /// `None` if another machine has the search index.
     search: Option<Arc<SearchIndex>>,
     latency: Arc<latency::Latency>,
-    /// `None` where other processes run the observers, and once they are stopped.
+    /// `None` if other processes run the observers, and after the observers were stopped.
     workers: Mutex<Option<Workers>>,
     upgrade: Option<JoinHandle<()>>,
 }
 
 impl WebIndex {
-    /// Opens the index in a database and starts its observers. The search index lies in a directory
-    /// of its own, `search_dir`; for a database on disk that is [`SEARCH_DIR`] inside its
-    /// directory. If it is not there, or an earlier version wrote it, it is made anew from the
-    /// stored documents. A store that an earlier version has filled is upgraded in the background.
+    /// Opens the index in a database and starts its observers. The search index is in a
+    /// separate directory, `search_dir`. For a database on disk, pass [`SEARCH_DIR`] inside
+    /// its directory. If the search index is missing, or if an earlier version wrote it, it is
+    /// built again from the stored documents. A store that an earlier version has filled is
+    /// upgraded in the background.
     ///
     /// # Errors
-    /// Those of opening the search index, and of the database.
+    /// Errors of opening the search index, and of the database.
     pub async fn open(
         db: Percolator,
         search_dir: &Path,
@@ -107,9 +109,9 @@ impl WebIndex {
         Ok(WebIndex { db, tables, search: Some(search), latency, workers, upgrade })
     }
 
-    /// Opens the index in a database whose observers are run by other processes, each a
-    /// [`Worker`](crate::Worker). Searching and verifying need the directory that they keep the
-    /// search index in.
+    /// Opens the index in a database whose observers run in other processes, each a
+    /// [`Worker`](crate::Worker). Searching and verifying need `search_dir`, the directory of
+    /// the search index.
     ///
     /// # Errors
     /// As [`open`](WebIndex::open).
@@ -117,9 +119,9 @@ impl WebIndex {
         let tables = Tables::open(&db).await?;
         let search = search_dir.map(SearchIndex::open).transpose()?.map(Arc::new);
         let latency = Arc::new(latency::Latency::new());
-        // What is loaded before the first worker is there then waits for it.
+        // Declared, so that pages loaded before the first worker starts wait for it.
         db.declare(&observers::declared(&tables, &latency)).await?;
-        // An empty store gets the present layout before anything is loaded into it.
+        // Gives an empty store the present layout before anything is loaded into it.
         upgrade::is_current(&db, &tables).await?;
         Ok(WebIndex { db, tables, search, latency, workers: Mutex::default(), upgrade: None })
     }
@@ -128,10 +130,10 @@ impl WebIndex {
         self.search.as_deref().ok_or(Error::NoSearchIndex)
     }
 
-    /// Whether a database holds a web index, as its observer schema says.
+    /// Whether a database holds a web index, according to its observer schema.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Errors of the database.
     pub async fn is_in(db: &Percolator) -> Result<bool, Error> {
         let first = |observed: &percolator::observe::Observed| {
             observed.table == tables::DOCUMENTS
@@ -141,7 +143,7 @@ impl WebIndex {
         Ok(db.observers().await?.iter().any(first))
     }
 
-    /// The database.
+    /// Returns the database.
     pub fn database(&self) -> &Percolator {
         &self.db
     }
@@ -151,12 +153,12 @@ impl WebIndex {
         locked(&self.workers).is_some()
     }
 
-    /// Waits until the store is upgraded and every observer has caught up, or until `timeout`. A
-    /// store that restarts meanwhile is waited for.
+    /// Waits until the store is upgraded and every observer has caught up, or until `timeout`.
+    /// If the store restarts meanwhile, the wait goes on.
     ///
     /// # Errors
-    /// Those of the database; if it cannot be reached, after half a minute of that or at the
-    /// timeout.
+    /// Errors of the database. If the database cannot be reached, the error comes after half a
+    /// minute without a connection, or at the timeout.
     pub async fn wait(&self, timeout: Option<Duration>) -> Result<IdleReport, Error> {
         let begun = Instant::now();
         loop {
@@ -166,7 +168,7 @@ impl WebIndex {
                 Err(error) => return Err(error),
             };
             let outage = Instant::now();
-            // Somebody answers again when the cheapest question is answered.
+            // The store is back when it answers this cheap request.
             loop {
                 let late = timeout.is_some_and(|timeout| begun.elapsed() >= timeout);
                 if !error.is_retryable() || late || outage.elapsed() > OUTAGE_MAX {
@@ -196,14 +198,14 @@ impl WebIndex {
         Ok(self.db.wait_idle(left()).await?)
     }
 
-    /// How long the pages loaded by this process took to their first observer, and to the search
-    /// index.
+    /// Returns how long the pages loaded by this process took to their first observer, and to
+    /// the search index.
     pub fn latency(&self) -> (Quantiles, Quantiles) {
         self.latency.quantiles()
     }
 
-    /// Stops the observers after what they are at. What is left to do stays in the database. Once
-    /// they are stopped, this does nothing.
+    /// Stops the observers, each after the cell it is at. Work that is left stays in the
+    /// database. A second call does nothing.
     pub async fn stop(&self) {
         if let Some(upgrade) = &self.upgrade {
             upgrade.abort();

@@ -1,4 +1,5 @@
-//! The ranking job: PageRank over the stored link table, written back in transactions.
+//! The ranking job: computes PageRank over the stored links, and writes the ranks back in
+//! transactions.
 
 use std::collections::HashMap;
 
@@ -11,10 +12,10 @@ use crate::{Error, pagerank};
 
 /// How many ranks are written in one transaction.
 const WRITTEN_AT_ONCE: usize = 200;
-/// A rank that moved by less than this part of itself is left as it is.
+/// A rank that changed by a smaller share of itself is left as it is.
 const UNCHANGED: f64 = 1e-9;
 
-/// What a ranking came to.
+/// The outcome of a ranking.
 ///
 /// ```
 /// let report = webindex::RankReport::default();
@@ -35,11 +36,12 @@ pub struct RankReport {
 }
 
 impl WebIndex {
-    /// Ranks all pages by the links between them, as of one snapshot. A page that redirects has one
-    /// link, to its target. Canonical pages may change; the observers follow.
+    /// Ranks all pages by the links between them, as of one snapshot. A page that redirects
+    /// counts as having one link, to its target. The canonical pages of clusters may change,
+    /// and the observers follow.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Errors of the database.
     pub async fn rank(&self, progress: &Progress) -> Result<RankReport, Error> {
         let snapshot = self.db.snapshot().await?;
         let mut scan = snapshot.scan(&self.tables.documents).columns([&KEYS, &RANK]);
@@ -79,15 +81,16 @@ impl WebIndex {
             progress.step(some.len());
         }
         if changed.is_empty() {
-            // The search index may have lost its ranks, or have been made anew.
+            // Notify even so: the search index may have lost its ranks, or may have been
+            // created again.
             self.write_ranks(&[]).await?;
         }
         Ok(report)
     }
 
-    /// Reads the links between the pages, as pairs of their numbers. A second scan costs time, but
-    /// links as they are stored, with URLs and anchors, would take far more memory than the pairs
-    /// if the first scan kept them until every page has its number.
+    /// Reads the links between the pages, as pairs of page numbers. This second scan costs
+    /// time. But a page's number is known only after the first scan. Keeping the links with
+    /// their URLs and anchors until then would take far more memory than the pairs.
     async fn edges(&self, snapshot: &Snapshot, urls: &[String]) -> Result<Vec<(u32, u32)>, Error> {
         let node: HashMap<&str, u32> = urls.iter().map(String::as_str).zip(0..).collect();
         let mut scan = snapshot.scan(&self.tables.documents).columns([&KEYS, &LINKS]);
@@ -119,13 +122,14 @@ impl WebIndex {
                 let mut written = 0;
                 for ((url, rank), cells) in ranks.iter().zip(there) {
                     let member = decode::<Member>(cells[0].clone())?;
-                    // Deleted since the snapshot: nothing of it must come back.
+                    // The page was deleted since the snapshot: writing its rank would bring a
+                    // part of it back.
                     let Some(member) = member.filter(|member| !member.is_gone()) else { continue };
                     self.write_rank(&mut tx, url, member, *rank).await?;
                     written += 1;
                 }
-                // With all that is written, so that the search index has it even if this is the
-                // last.
+                // Notify with each transaction, so that the search index gets these ranks even
+                // if this transaction is the last one.
                 tx.notify(&self.tables.ranking, ALL_RANKS, &EXPORT_RANKS)?;
                 Ok(written)
             })
@@ -133,7 +137,8 @@ impl WebIndex {
         Ok(written)
     }
 
-    /// Writes a page's rank, and moves the page to the place in its cluster that the rank gives it.
+    /// Writes a page's rank, and moves the page to the place in its cluster that the rank
+    /// gives it.
     async fn write_rank(
         &self,
         tx: &mut Transaction,
@@ -152,15 +157,16 @@ impl WebIndex {
             if self.tables.first_members(tx, cluster, 2).await?.len() > 1 {
                 tx.notify(clusters, cluster.row(), &ELECT)?;
             } else if self.tables.shown(tx, cluster).await?.as_deref() == Some(url) {
-                // Alone, it stays shown. An election that runs at the same time, because another
-                // page has come, may have read the old place, and conflicts with this write.
+                // The only member stays shown. An election may run at the same time, because
+                // another page has entered. It may have read the old place, and conflicts with
+                // this write.
                 tx.set(clusters, cluster.row(), &SHOWN, url.to_owned())?;
             } else {
                 tx.notify(clusters, cluster.row(), &ELECT)?;
             }
         }
-        // Even if the page is not settled: a run that settles it now has read the old rank, and
-        // conflicts.
+        // Write the record even if the page is not settled: a run that settles it now has read
+        // the old rank, and must conflict.
         tx.set(documents, url, &MEMBER, encode(&member))
     }
 }

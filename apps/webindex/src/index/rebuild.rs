@@ -1,4 +1,4 @@
-//! A search index that was made anew: has all pages exported to it again.
+//! Exports all pages again to a search index that was created again.
 
 use percolator::{Percolator, RowKey};
 
@@ -9,12 +9,12 @@ use crate::tables::{ALL_RANKS, EXPORT_PAGE, EXPORT_RANKS, KEYS, Tables};
 /// How many pages are notified in one transaction.
 const NOTIFIED_AT_ONCE: usize = 500;
 
-/// Notifies the exporters of every page if the search index was made anew, because its directory
-/// was deleted or an earlier version wrote it. An interruption in between is followed by another
-/// attempt.
+/// Notifies the exporters of every page if the search index was created again, because its
+/// directory was deleted or an earlier version wrote it. After an interruption the next call
+/// begins again.
 ///
 /// # Errors
-/// Those of the database, and [`Error::Io`].
+/// Errors of the database, and [`Error::Io`].
 pub(crate) async fn complete(
     db: &Percolator,
     tables: &Tables,

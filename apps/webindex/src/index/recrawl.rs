@@ -1,4 +1,5 @@
-//! A deterministic recrawl: some pages edited, some deleted, some loaded again as they were.
+//! Applies a deterministic recrawl: edits some pages, deletes some, and stores some again
+//! unchanged.
 
 use crate::Error;
 use crate::index::{Progress, WebIndex};
@@ -6,31 +7,31 @@ use crate::records::decode_content;
 use crate::recrawl::{Action, edit, plan, prng_for};
 use crate::tables::CONTENT;
 
-/// What a recrawl came to.
+/// The outcome of a recrawl.
 ///
 /// ```
 /// assert_eq!(webindex::RecrawlReport::default().edited, 0);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct RecrawlReport {
-    /// Pages there were.
+    /// Pages stored before the recrawl.
     pub pages: usize,
     /// Pages edited.
     pub edited: usize,
     /// Pages deleted.
     pub deleted: usize,
-    /// Pages loaded again as they were.
+    /// Pages stored again unchanged.
     pub unchanged: usize,
-    /// Whether it was stopped before its end.
+    /// Whether the recrawl was stopped before its end.
     pub stopped: bool,
 }
 
 impl WebIndex {
-    /// Recrawls `pct` percent of the stored pages: which, and what happens to each, follows from
-    /// `seed`.
+    /// Recrawls `pct` percent of the stored pages. The `seed` decides which pages they are,
+    /// and what happens to each.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] for a percentage that is none; those of the database.
+    /// [`Error::OutOfRange`] if `pct` is not a percentage, and errors of the database.
     pub async fn recrawl(
         &self,
         pct: f64,
@@ -75,12 +76,12 @@ impl WebIndex {
         Ok(report)
     }
 
-    /// Stores a document again as it is, as a crawler does that does not look.
+    /// Stores a document again unchanged, like a crawler that does not compare.
     async fn rewrite(&self, url: &str) -> Result<(), Error> {
         let documents = &self.tables.documents;
         self.latency.loading(url);
-        // What the transaction itself has read: a document that was loaded or deleted since the
-        // plan was made stays as it is.
+        // Store the content that this transaction has read: a document that was loaded or
+        // deleted since the plan was made stays as it is.
         self.db
             .named("recrawl")
             .transact(async |mut tx| match tx.get(documents, url, &CONTENT).await? {

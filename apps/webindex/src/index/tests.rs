@@ -1,4 +1,4 @@
-//! Threads that change pages and ranks at random, and what the observers make of it.
+//! Tests in which threads change pages and ranks at random, while the observers run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ const CHANGES: u64 = 10_000;
 const ROUNDS: u64 = 10;
 const PAGES: usize = 30;
 
-/// Takes what the exporter is notified of.
+/// Accepts the notifications of the exporter, and does nothing.
 struct Ignore;
 
 impl BatchObserver for Ignore {
@@ -27,7 +27,7 @@ impl BatchObserver for Ignore {
     }
 }
 
-/// An index without parser and search index: clusters alone.
+/// An index without parser and search index, to test clusters alone.
 async fn clusters_alone() -> WebIndex {
     let db = Percolator::in_memory().await.unwrap();
     let tables = Tables::open(&db).await.unwrap();
@@ -48,7 +48,7 @@ fn url(page: usize) -> String {
     format!("https://site.example/{page:02}.html")
 }
 
-/// What becomes of a page: gone, one of four texts, a redirect, or a declaration.
+/// The next state of a page: gone, one of four texts, a redirect, or a declaration.
 fn keys(prng: &mut Prng) -> Option<Keys> {
     let other = url(prng.below(PAGES));
     let content = Some([prng.below(4) as u8; 32]);
@@ -78,7 +78,7 @@ async fn change(index: &WebIndex, prng: &mut Prng) {
     written.await.unwrap();
 }
 
-/// A page, as the recomputation sees it.
+/// A page in the recomputation.
 struct Seen {
     keys: Keys,
     rank: f64,
@@ -103,7 +103,8 @@ async fn read(index: &WebIndex) -> BTreeMap<String, Seen> {
     pages
 }
 
-/// Where a page's redirects end: at a text, an address, or the first address of a circle.
+/// Returns where a page's redirects end: at a text, at an address, or at the first address of
+/// a circle.
 fn end_of(pages: &BTreeMap<String, Seen>, url: &str) -> String {
     let (mut here, mut way) = (url.to_owned(), Vec::<String>::new());
     loop {
@@ -182,7 +183,8 @@ async fn an_election_conflicts_with_a_new_rank_of_a_page_that_is_alone() {
     index.write_ranks(&[(&page, 0.5)]).await.unwrap();
     let cluster = crate::tables::ClusterId::of_content([1; 32]).row();
     election.set(&tables.clusters, cluster, &crate::tables::SHOWN, page.clone()).unwrap();
-    // It has read the old place, and would not see that the page comes first now.
+    // The election has read the old place. Without the conflict, it would miss that the page
+    // comes first now.
     let error = election.commit().await.unwrap_err();
     assert!(matches!(error, percolator::Error::Aborted { .. }), "{error}");
 }

@@ -1,11 +1,13 @@
-//! Upgrade: brings a store that an earlier version has filled to the present layout, once.
+//! Brings a store that an earlier version has filled to the present layout, once.
 //!
-//! Layout 1 kept each page's keys in three tables (`by_content`, `by_redirect`, `by_canonical`),
-//! and in `doc:canonical` the page shown for it. Its clusters joined pages that redirect with all
-//! pages of the same words. The upgrade drops those records and registers every page again; the
-//! observers do the rest. It works in the background, in transactions of [`ROWS_AT_ONCE`]
-//! documents, and the version is written last: an upgrade that was cut short is done again from the
-//! start, and finds less to do.
+//! Layout 1 kept each page's keys in three tables (`by_content`, `by_redirect`,
+//! `by_canonical`), and the page shown for it in `doc:canonical`. Its clusters joined
+//! redirecting pages with all pages of the same words.
+//!
+//! The upgrade deletes those records and registers every page again, and the observers do the
+//! rest. It works in the background, in transactions of [`ROWS_AT_ONCE`] documents. The
+//! version is written last. So an interrupted upgrade is done again from the start, and finds
+//! less to do.
 
 use std::time::Duration;
 
@@ -30,7 +32,7 @@ const ROWS_AT_ONCE: usize = 100;
 /// How long an upgrade pauses after a failure.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Layout 1: which keys the page was a member of, and the page shown for it.
+/// Layout 1: the keys of which the page was a member, and the page shown for it.
 const REGISTERED: Column = Column::literal("doc:registered");
 const CANONICAL: Column = Column::literal("doc:canonical");
 /// Layout 1: the tables of the kinds of keys, in the order of [`Kind`].
@@ -46,7 +48,7 @@ enum Kind {
     Canonical,
 }
 
-/// Whether the store has the present layout. An empty one is given it.
+/// Whether the store has the present layout. An empty store is given the present layout.
 pub(crate) async fn is_current(db: &Percolator, tables: &Tables) -> Result<bool, Error> {
     let current = db
         .transact(async |mut tx| {
@@ -64,8 +66,8 @@ pub(crate) async fn is_current(db: &Percolator, tables: &Tables) -> Result<bool,
     Ok(current)
 }
 
-/// Starts the upgrade of a store in the background, if it needs one. A failure is tried again:
-/// until the store is upgraded, the index shows what the earlier version made.
+/// Starts the upgrade of a store in the background, if it needs one. A failed upgrade is tried
+/// again. Until the store is upgraded, the index shows the results of the earlier version.
 pub(crate) async fn start(
     db: &Percolator,
     tables: &Tables,
@@ -119,7 +121,7 @@ async fn upgrade(db: &Percolator, tables: &Tables) -> Result<(), Error> {
     Ok(())
 }
 
-/// Drops what layout 1 recorded of a document, and has the document registered again.
+/// Deletes the records of layout 1 of a document, and registers the document again.
 fn register_again(
     tx: &mut Transaction,
     tables: &Tables,
@@ -140,7 +142,7 @@ fn register_again(
         tx.delete(&tables.documents, row, column)?;
     }
     if cell(&CANONICAL).is_some() {
-        // Its in-links are placed at another page.
+        // The in-links of this page are placed at another page.
         tx.notify(&tables.documents, row, &ATTACH)?;
     }
     if let Some(keys) = cell(&KEYS).filter(|_| cell(&MEMBER).is_none()) {

@@ -1,15 +1,17 @@
-//! Verification: recompute everything in one batch and compare it with what the observers built.
+//! Verifies the index: computes everything again in one batch, and compares it with the
+//! results of the observers.
 //!
-//! The batch knows only the stored documents and the ranks that the ranking job stored. It parses
-//! every document again, finds clusters by union-find, attaches every link, and says what the
-//! search index should hold. It shares the parser with the observers, what a page stands for, and
-//! which anchors are indexed; and none of what they do with them.
+//! The batch uses only the stored documents and the ranks that the ranking job has stored. It
+//! parses every document again, finds clusters by union-find, attaches every link, and
+//! computes the content that the search index should have. It shares three functions with the
+//! observers: the parser, the rule for what a page stands for, and the choice of the indexed
+//! anchors. It shares none of the code that uses them.
 //!
-//! One check does not depend on clusters at all: **a page that neither redirects nor declares
-//! another is shown, or a page with equal title and text is shown for it.**
+//! One check does not depend on clusters. For each page that neither redirects nor declares
+//! another, **the page is shown, or a page with equal title and text is shown for it.**
 //!
-//! Memory: some hundred bytes for each page, and 17 for each link (`verify/links.rs`). Documents,
-//! texts and links are read from the store again when they are needed again.
+//! Memory: some hundred bytes for each page, and 17 for each link (`verify/links.rs`).
+//! Documents, texts and links are read from the store again each time they are needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,13 +32,14 @@ use crate::tables::{
 mod batch;
 mod links;
 
-/// How many rows of in-links are read at a time; a page has enough anchors after a few.
+/// How many rows of in-links are read at a time. A page usually has enough anchors after a few
+/// rows.
 const ROWS_AT_ONCE: usize = 8;
 
-/// The most differences that a report names; all are counted.
+/// The most differences that a report lists. All are counted.
 const NAMED_MAX: usize = 100;
 
-/// What a verification came to.
+/// The outcome of a verification.
 ///
 /// See [`WebIndex`](crate::WebIndex) for an example.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
@@ -45,13 +48,13 @@ pub struct VerifyReport {
     pub documents: usize,
     /// Clusters of two or more pages.
     pub clusters: usize,
-    /// Links attached, at home or forwarded.
+    /// Links that are attached, at home or forwarded.
     pub attached_links: usize,
-    /// Pages that the search index should hold.
+    /// Pages that the search index should have.
     pub searchable: usize,
     /// Differences found.
     pub differences: usize,
-    /// The first hundred of them.
+    /// Descriptions of the first hundred differences.
     pub named: Vec<String>,
 }
 
@@ -69,17 +72,17 @@ impl VerifyReport {
     }
 }
 
-/// What the search index holds, by URL: the digest of the page, and its rank.
+/// The content of the search index, by URL: the digest of the page, and its rank.
 type Held = BTreeMap<String, (u128, f64)>;
 
 type Cells = BTreeMap<Column, Bytes>;
 
 impl WebIndex {
-    /// Compares clusters, canonicals, in-links with their anchors, and the search index with what a
-    /// batch makes of the stored documents. Everything must be idle.
+    /// Compares clusters, canonicals, in-links with their anchors, and the search index with
+    /// the results of a batch over the stored documents. The index must be idle.
     ///
     /// # Errors
-    /// Those of the database and the search index.
+    /// Errors of the database and of the search index.
     pub async fn verify(&self) -> Result<VerifyReport, Error> {
         let snapshot = self.db.snapshot().await?;
         let mut report = VerifyReport::default();
@@ -92,7 +95,7 @@ impl WebIndex {
         Ok(report)
     }
 
-    /// Parses every stored document and compares the records of each.
+    /// Parses every stored document, and compares its records.
     async fn parse_all(
         &self,
         snapshot: &Snapshot,
@@ -109,7 +112,7 @@ impl WebIndex {
         Ok(batch)
     }
 
-    /// Compares who stands for which address.
+    /// Compares the records of which pages stand for which address.
     async fn compare_targets(
         &self,
         snapshot: &Snapshot,
@@ -144,7 +147,7 @@ impl WebIndex {
     ) -> Result<(), Error> {
         let places = batch.pages.iter().filter_map(|(url, page)| page.member.as_ref()?.place(url));
         let mut expected: BTreeSet<RowKey> = places.map(|place| place.key()).collect();
-        // The cluster whose row was the last one, and the page that the row names.
+        // The cluster of the last cluster row, and the page that the row names.
         let mut named: Option<(ClusterId, String)> = None;
         let mut last: Option<(ClusterId, Option<String>)> = None;
         let mut scan = snapshot.scan(&self.tables.clusters);
@@ -181,10 +184,10 @@ impl WebIndex {
         Ok(())
     }
 
-    /// Calls `visit` with each link of the stored documents: the row of in-links, the source, the
-    /// anchors. A link to a duplicate is visited twice, since it is attached to its target's
-    /// cluster, too. The links come from the pages' records, which were compared with the documents
-    /// before.
+    /// Calls `visit` with each link of the stored documents: its row of in-links, its source,
+    /// its anchors. A link to a duplicate is visited twice, because it is also attached to its
+    /// target's cluster. The links come from the pages' records, which were compared with the
+    /// documents before.
     async fn visit_links(
         &self,
         snapshot: &Snapshot,
@@ -267,8 +270,8 @@ impl WebIndex {
         Ok(())
     }
 
-    /// Reads the anchors that are indexed with a page that is shown: from its in-links and its
-    /// cluster's, which were compared before.
+    /// Reads the anchors that are indexed with a shown page, from its in-links and its
+    /// cluster's. Both were compared before.
     async fn anchors(
         &self,
         snapshot: &Snapshot,
@@ -325,7 +328,7 @@ impl WebIndex {
                 Some((digest, _)) if digest != expected.digest() => {
                     report.differ(|| format!("search: {url} has other text, links or anchors"));
                 }
-                // A page that was not ranked yet may have the rank of an earlier one at its
+                // A page that was not ranked yet may have the rank of an earlier page at its
                 // address.
                 Some((_, held)) if rank > 0.0 && held != rank => {
                     report.differ(|| format!("search: {url} has rank {held}, not {rank}"));
@@ -340,7 +343,7 @@ impl WebIndex {
     }
 }
 
-/// Names a page that a cluster without members shows.
+/// Reports the page that a cluster without members shows.
 fn no_member(named: Option<(ClusterId, String)>, report: &mut VerifyReport) {
     if let Some((cluster, url)) = named {
         report.differ(|| format!("{url} is shown for {}, which has no member", cluster.holder()));

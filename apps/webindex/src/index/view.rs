@@ -1,4 +1,4 @@
-//! Asking the index: search, a page, a cluster, the whole in numbers.
+//! Reads the index: searches, a page, a cluster, and the counts of the whole.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::tables::{
     in_link_source,
 };
 
-/// The most in-links that a page's view names; all are counted.
+/// The most in-links that a page's view lists. All are counted.
 const ANCHORS_SHOWN: usize = 100;
 
 /// A page of the index.
@@ -24,27 +24,29 @@ const ANCHORS_SHOWN: usize = 100;
 /// See [`WebIndex`] for an example.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct PageView {
-    /// Its URL.
+    /// The page's URL.
     pub url: String,
-    /// Its title; empty if the page is stored but not indexed.
+    /// The page's title. Empty if the page is stored but not indexed.
     pub title: String,
-    /// How its text begins.
+    /// The beginning of the page's text.
     pub excerpt: String,
-    /// Bytes of text.
+    /// The size of the text, in bytes.
     pub text_bytes: usize,
-    /// Why it is not indexed, if so.
+    /// The reason why the page is not indexed, if it is not.
     pub skipped: Option<String>,
-    /// Its rank; zero before the first ranking.
+    /// The page's rank. Zero before the first ranking.
     pub rank: f64,
-    /// The canonical page of its cluster; itself, if it has no better duplicate.
+    /// The canonical page of the cluster. It is the page itself, unless another member is
+    /// shown.
     pub canonical: String,
-    /// When it was loaded, in milliseconds since 1970.
+    /// When the page was loaded, in milliseconds since 1970.
     pub loaded_ms: u64,
-    /// Distinct pages it links to.
+    /// How many distinct pages it links to.
     pub out_links: usize,
-    /// Links attached to it: to itself and, if it is canonical, to its duplicates.
+    /// How many links are attached to it: links to itself and, if it is canonical, to its
+    /// duplicates.
     pub in_links: usize,
-    /// The first hundred of them.
+    /// The first hundred of these links.
     pub anchors: Vec<AnchorView>,
 }
 
@@ -53,11 +55,11 @@ pub struct PageView {
 /// See [`PageView`].
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct AnchorView {
-    /// The page it is on.
+    /// The page with the link.
     pub source: String,
-    /// The page it names: the viewed one, or a duplicate of it.
+    /// The link's target: the viewed page, or a duplicate of it.
     pub target: String,
-    /// Its anchor texts.
+    /// The link's anchor texts.
     pub anchors: Vec<String>,
 }
 
@@ -69,8 +71,8 @@ pub struct AnchorView {
 /// ```
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct ClusterView {
-    /// The member that is shown: one that neither redirects nor declares another page, if there is
-    /// one, and among several the one with the highest rank.
+    /// The member that is shown. Members that neither redirect nor declare another page come
+    /// first, and among these the one with the highest rank.
     pub canonical: String,
     /// All members, the canonical first, then in the order in which they would take its place.
     pub members: Vec<MemberView>,
@@ -81,82 +83,82 @@ pub struct ClusterView {
 /// See [`ClusterView`].
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct MemberView {
-    /// Its URL.
+    /// The member's URL.
     pub url: String,
-    /// Its title.
+    /// The member's title.
     pub title: String,
-    /// Its rank.
+    /// The member's rank.
     pub rank: f64,
-    /// Links that name it.
+    /// How many links have this member as their target.
     pub in_links: usize,
 }
 
-/// The index in numbers.
+/// The counts of the whole index.
 ///
 /// ```
 /// assert_eq!(webindex::IndexStats::default().pages, 0);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct IndexStats {
-    /// Pages indexed.
+    /// Indexed pages.
     pub pages: usize,
-    /// Hyperlinks on them, each counted.
+    /// Hyperlinks on indexed pages, repeated ones included.
     pub links: u64,
     /// Distinct pairs of a page and its target.
     pub edges: usize,
-    /// Groups of two or more pages that are duplicates of each other.
+    /// Clusters of two or more pages that are duplicates of each other.
     pub clusters: usize,
-    /// Pages that have a better duplicate.
+    /// Pages for which another member of their cluster is shown.
     pub duplicates: usize,
     /// Pages that redirect.
     pub redirects: usize,
-    /// Pages that are searchable.
+    /// Pages in the search index.
     pub searchable: usize,
     /// Stored documents that are not indexed, by reason.
     pub skipped: BTreeMap<String, usize>,
-    /// Bytes of all texts.
+    /// The size of all texts, in bytes.
     pub text_bytes: u64,
 }
 
-/// The links attached to a page.
+/// The links that are attached to a page.
 #[derive(Debug, Default)]
 struct Attached {
     all: usize,
-    /// The first of them.
+    /// The first of these links.
     shown: Vec<AnchorView>,
 }
 
 type Cells = BTreeMap<Column, Bytes>;
 
 impl WebIndex {
-    /// Searches titles, anchors and texts; the best first.
+    /// Searches titles, anchors and texts. Returns the best pages first.
     ///
     /// # Errors
-    /// Those of the search index.
+    /// Errors of the search index.
     pub async fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, Error> {
         self.search_index()?.search(query, limit)
     }
 
-    /// As [`search`](WebIndex::search), after leaving out the `offset` best pages, and with the
-    /// number of all that match.
+    /// Like [`search`](WebIndex::search), but skips the `offset` best pages, and also returns
+    /// how many pages match in all.
     ///
     /// # Errors
-    /// Those of the search index.
+    /// Errors of the search index.
     pub async fn find(&self, query: &str, offset: usize, limit: usize) -> Result<Found, Error> {
         self.search_index()?.find(query, offset, limit)
     }
 
-    /// The cell that a page's content is stored in.
+    /// Returns the name of the cell that holds a page's content.
     pub fn content_cell(&self, url: &str) -> CellName {
         let table = self.tables.documents.name().to_owned();
         CellName { table, row: url.into(), column: CONTENT }
     }
 
-    /// A page with its in-links; `None` if it is not stored. The read is a snapshot: it takes no
-    /// timestamp.
+    /// Reads a page with its in-links. `None` if the page is not stored. The read is a
+    /// snapshot: it takes no timestamp.
     ///
     /// # Errors
-    /// [`Error::BadUrl`]; those of the database.
+    /// [`Error::BadUrl`] if `url` is not a page's URL, and errors of the database.
     pub async fn page(&self, url: &str) -> Result<Option<PageView>, Error> {
         let url = canonicalize(url)?;
         let view = self.db.snapshot().await?;
@@ -194,7 +196,7 @@ impl WebIndex {
         }))
     }
 
-    /// The links attached to a page, and to the cluster that it is shown for.
+    /// Reads the links attached to a page, and to the cluster for which it is shown.
     async fn attached(
         &self,
         view: &Snapshot,
@@ -223,10 +225,10 @@ impl WebIndex {
         Ok(attached)
     }
 
-    /// The cluster of a page; `None` if the page is not indexed.
+    /// Reads the cluster of a page. `None` if the page is not indexed.
     ///
     /// # Errors
-    /// [`Error::BadUrl`]; those of the database.
+    /// [`Error::BadUrl`] if `url` is not a page's URL, and errors of the database.
     pub async fn cluster(&self, url: &str) -> Result<Option<ClusterView>, Error> {
         let url = canonicalize(url)?;
         let view = self.db.snapshot().await?;
@@ -250,10 +252,10 @@ impl WebIndex {
         Ok(Some(ClusterView { canonical, members }))
     }
 
-    /// A cluster with the most members, to show.
+    /// Finds a cluster with the most members, as an example to show.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Errors of the database.
     pub async fn largest_cluster(&self) -> Result<Option<ClusterView>, Error> {
         let mut largest: Option<(usize, String)> = None;
         self.each_cluster(&self.db.snapshot().await?, |first, members| {
@@ -293,10 +295,10 @@ impl WebIndex {
         Ok(())
     }
 
-    /// The index in numbers, as of now.
+    /// Counts the index as of now.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Errors of the database.
     pub async fn stats(&self) -> Result<IndexStats, Error> {
         let snapshot = self.db.snapshot().await?;
         let mut stats =

@@ -1,9 +1,10 @@
-//! Elect: names the page that is shown for a cluster (paper section 3.1).
+//! Chooses the page that is shown for a cluster (paper section 3.1).
 //!
-//! The members lie in the order in which they are preferred, so an election reads the first row and
-//! writes the cluster's: its cost does not depend on the number of members. It writes that row even
-//! if the same page stays shown. Two elections of one cluster therefore conflict, and the second
-//! one reads again: the last election of a cluster has seen every change of its members.
+//! The members are sorted in the order in which they are preferred. So an election reads the
+//! first row and writes the cluster's, and its cost does not depend on the number of members.
+//! It writes that row even if the same page stays shown. Therefore two elections of one
+//! cluster conflict, and the second one reads again. So the last election of a cluster has
+//! seen every change of its members.
 
 use percolator::{Change, Error, Observer, Result, Transaction};
 
@@ -39,7 +40,7 @@ fn cluster_of(change: &Change) -> Result<ClusterId> {
 }
 
 impl Tables {
-    /// The first members of a cluster, in the order in which they are preferred.
+    /// Reads the first members of a cluster, in the order in which they are preferred.
     pub(crate) async fn first_members(
         &self,
         tx: &Transaction,
@@ -70,8 +71,8 @@ impl Observer for Elect {
 
 impl Observer for Relay {
     async fn observe(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
-        // A page that is elected later is exported later, and with all links that are placed by
-        // now.
+        // A page that is elected later is exported later, with all links that are placed by
+        // then.
         match self.tables.shown(tx, cluster_of(change)?).await? {
             Some(shown) => tx.notify(&self.tables.documents, shown, &EXPORT_ANCHORS),
             None => Ok(()),

@@ -1,8 +1,9 @@
-//! Export: feeds the search index with canonical pages, in batches.
+//! Feeds the search index with canonical pages, in batches.
 //!
-//! Each update carries the batch's start timestamp as its sequence number, and the search index
-//! keeps the highest it has applied for each URL, deletions included: a batch that a crash delivers
-//! again changes nothing, and a late addition never brings a deleted page back.
+//! Each update has the batch's start timestamp as its sequence number. The search index keeps
+//! the highest number that it has applied for each URL, deletions included. So a batch that is
+//! delivered again after a crash changes nothing, and a late addition never brings a deleted
+//! page back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,14 +19,16 @@ use crate::records::{Member, Page, decode};
 use crate::search::{IndexedPage, SearchIndex, Update};
 use crate::tables::{ClusterId, EXPORT_ANCHORS, LinkRow, MEMBER, PAGE, Tables, in_link_source};
 
-/// The most distinct anchors that are indexed with a page; in order of bucket, target and source.
+/// The most distinct anchors that are indexed with a page, in order of bucket, target and
+/// source.
 pub(crate) const ANCHORS_MAX: usize = 64;
 
-/// How many rows of in-links are read at a time; a page has enough anchors after a few.
+/// How many rows of in-links are read at a time. A page usually has enough anchors after a few
+/// rows.
 const ROWS_AT_ONCE: usize = 8;
 
-/// How many pages are read at a time, each with its anchors. Only so many are held with their text
-/// in both forms, stored and decoded.
+/// How many pages are read at a time, each with its anchors. It bounds how many texts are in
+/// memory both encoded and decoded.
 const PAGES_AT_ONCE: usize = 32;
 
 /// Observes `export-page` and `export-anchors`.
@@ -47,8 +50,9 @@ impl Exporter {
         Exporter { client, tables, search, latency }
     }
 
-    /// Reads what the search index should hold of a page whose cells `page` and `member` are given.
-    /// A page that is not settled yet is exported once it is.
+    /// Reads the state that the search index should have of a page, given the page's cells
+    /// `page` and `member`. A page that is not settled yet is exported later, once it is
+    /// settled.
     async fn state(&self, tx: &Transaction, cells: Vec<Option<Bytes>>, url: &str) -> Result<State> {
         let [page, member] = &cells[..] else { return Ok(State::Nothing) };
         let member: Option<Member> = decode(member.clone())?;
@@ -66,7 +70,7 @@ impl Exporter {
         Ok(State::Shown(IndexedPage { title, text, hyperlinks, anchors }))
     }
 
-    /// Reads what the search index should hold of the changed pages, in their order.
+    /// Reads the state that the search index should have of each changed page, in order.
     async fn states(&self, tx: &Transaction, changes: &[Change]) -> Result<Vec<(String, State)>> {
         let mut states = Vec::with_capacity(changes.len());
         for changes in changes.chunks(PAGES_AT_ONCE) {
@@ -81,7 +85,7 @@ impl Exporter {
         Ok(states)
     }
 
-    /// The update that a change makes necessary, if any.
+    /// Returns the update that a change makes necessary, if any.
     async fn update(
         &self,
         tx: &mut Transaction,
@@ -96,24 +100,25 @@ impl Exporter {
         }
         match state {
             State::Shown(page) => Ok(Some(Update { url, seq, page: Some(page) })),
-            // Whatever took it out of the index has told so itself.
+            // The change that took the page out of the index has notified `export-page`
+            // itself.
             _ if only_anchors => Ok(None),
             State::Nothing | State::Duplicate => Ok(Some(Update { url, seq, page: None })),
         }
     }
 }
 
-/// What there is to show of a URL.
+/// The state of a URL in the search index.
 enum State {
     Shown(IndexedPage),
     /// Another page of its cluster is shown.
     Duplicate,
-    /// It is no page of the index.
+    /// The URL is not a page of the index.
     Nothing,
 }
 
-/// The distinct anchors attached to the page shown for a cluster, up to [`ANCHORS_MAX`]: those of
-/// the page itself first.
+/// Reads the distinct anchors attached to the page that is shown for a cluster, up to
+/// [`ANCHORS_MAX`]. The anchors of links to the page itself come first.
 pub(crate) async fn anchors_of(
     tx: &Transaction,
     tables: &Tables,
@@ -139,7 +144,7 @@ pub(crate) async fn anchors_of(
     Ok(anchors.list)
 }
 
-/// Anchors as they are indexed: distinct, in order, bounded.
+/// A bounded list of distinct anchors, in order, as they are indexed.
 #[derive(Debug, Default)]
 pub(crate) struct Anchors {
     seen: BTreeSet<String>,
@@ -147,7 +152,7 @@ pub(crate) struct Anchors {
 }
 
 impl Anchors {
-    /// Adds a link's anchors; `false` once there is no more room.
+    /// Adds a link's anchors. Returns `false` if there was no more room.
     pub(crate) fn add(&mut self, anchors: Vec<String>) -> bool {
         for anchor in anchors {
             if self.list.len() >= ANCHORS_MAX {
@@ -191,9 +196,9 @@ impl BatchObserver for Exporter {
     }
 }
 
-/// Syncs the store before the search index is written. The search index syncs its own files, and a
-/// power cut must not leave it ahead of a store that does not sync each commit: it would show pages
-/// that nobody has loaded.
+/// Syncs the store before the search index is written. The search index syncs its own files.
+/// Otherwise, with a store that does not sync each commit, a power cut could leave the search
+/// index ahead. It would show pages that are not stored.
 pub(super) async fn sync_first(client: &WeakClient) -> Result<()> {
     match client.upgrade() {
         Some(client) => client.sync().await,
@@ -201,8 +206,8 @@ pub(super) async fn sync_first(client: &WeakClient) -> Result<()> {
     }
 }
 
-/// That another process writes says nothing of the changes: they are for it. Nor does a full disk:
-/// they wait.
+/// Classifies a failure to apply a batch. If another process writes to the search index or the
+/// disk is full, the changes are not at fault. They wait until the index can be written.
 fn not_applied(error: crate::Error) -> Error {
     match error {
         crate::Error::IndexInUse { .. } | crate::Error::IndexFull { .. } => {

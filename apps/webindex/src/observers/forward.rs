@@ -1,13 +1,14 @@
-//! Forward: attaches the in-links of a duplicate to its cluster, where the page shown finds them
-//! (paper section 1: "even if a page has duplicates, links are attributed to the canonical").
+//! Attaches the in-links of a duplicate to its cluster, where the shown page finds them (paper
+//! section 1: "even if a page has duplicates, links are attributed to the canonical").
 //!
-//! Home rows are notified by the code that finds that they may have something to forward: `attach`,
-//! when the page's cluster has changed, or whether the page is shown; and the exporter, when a link
-//! to a duplicate has. Most pages are no duplicates, and for them nothing is looked at here.
+//! Two observers notify home rows that may have something to forward. `attach` does so when
+//! the page's cluster has changed, or when it has changed whether the page is shown. The
+//! exporter does so when a link to a duplicate has changed. Most pages are not duplicates, and
+//! for them nothing is done here.
 //!
-//! No link is missed in between. A link committed at c notifies the exporter at c, whose run begins
-//! after c. Either that run sees that the target is a duplicate, or the target becomes one later;
-//! then `attach` runs later still, and sees the link in its home row.
+//! No link is missed in between. A link committed at c notifies the exporter at c, whose run
+//! begins after c. Either that run sees that the target is a duplicate, or the target becomes
+//! one later. In the second case `attach` runs later still, and sees the link in its home row.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +38,7 @@ impl Forward {
         Forward { tables }
     }
 
-    /// The links in a row: source columns and anchors.
+    /// Reads the links in a row: their source columns and anchors.
     async fn links(&self, tx: &Transaction, row: &LinkRow) -> Result<BTreeMap<Column, Bytes>> {
         let range = RowRange::row(row.key());
         let rows = tx.scan(&self.tables.inlinks).range(range).collect().await?;
@@ -45,7 +46,7 @@ impl Forward {
         Ok(cells.filter(|(column, _)| in_link_source(column).is_some()).collect())
     }
 
-    /// Makes the links in `row` those of `wanted`.
+    /// Makes the links in `row` equal to `wanted`. Returns whether anything changed.
     async fn replace(
         &self,
         tx: &mut Transaction,
@@ -65,16 +66,16 @@ impl Forward {
         Ok(there != *wanted)
     }
 
-    /// Has the page exported that shows what a holder holds.
+    /// Notifies the exporter of the page that shows the in-links of a holder.
     fn links_changed(&self, tx: &mut Transaction, holder: &str) -> Result<()> {
         match ClusterId::of_holder(holder) {
             Some(cluster) => tx.notify(&self.tables.clusters, cluster.row(), &RELAY),
-            // Placed by an earlier version, at the page itself.
+            // An earlier version placed these links at the page itself.
             None => tx.notify(&self.tables.documents, holder, &EXPORT_ANCHORS),
         }
     }
 
-    /// Looks at one home row.
+    /// Forwards the links of one home row.
     async fn forward(&self, tx: &mut Transaction, change: &Change) -> Result<()> {
         let home = LinkRow::parse(&change.row).filter(LinkRow::is_home).ok_or_else(|| {
             Error::application(format!("{} is not a home row of in-links", change.row))
@@ -101,7 +102,8 @@ impl Forward {
             changed |= self.replace(tx, &home.at(new), &links).await?;
         }
         if changed || placed != wanted {
-            // Written even if it stays the same: two runs that move different links then conflict.
+            // Written even if it stays the same, so that two runs that move different links
+            // conflict.
             match wanted {
                 Some(new) => {
                     self.links_changed(tx, &new)?;
@@ -138,7 +140,7 @@ impl Observer for Attach {
 }
 
 impl Tables {
-    /// Has the home rows of a page's in-links looked at.
+    /// Notifies the home rows of a page's in-links.
     pub(super) async fn notify_homes(&self, tx: &mut Transaction, url: &str) -> Result<()> {
         let mut homes = Vec::new();
         let mut scan = tx.scan(&self.inlinks).prefix(LinkRow::held_by(url));

@@ -1,9 +1,9 @@
-//! Link: places a page's links at home, in the rows of their targets (link inversion, paper section
+//! Places a page's links at home, in the rows of their targets (link inversion, paper section
 //! 1).
 //!
-//! A page's links are placed by their difference to what was placed before, at most
-//! [`PLACED_AT_ONCE`] in one transaction; the rest follows in further ones, through a notification
-//! to itself. `doc:linked` always says what is placed, so a crash in between loses nothing.
+//! A run compares the page's links with those placed before, and places the difference, at
+//! most [`PLACED_AT_ONCE`] links in one transaction. It notifies its own row for the rest.
+//! `doc:linked` always holds the links that are placed, so a crash in between loses nothing.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use crate::tables::{
     EXPORT_ANCHORS, LINKED, LINKS, LINKS_MORE, LinkRow, Tables, bucket_of, in_link,
 };
 
-/// The most links one transaction places or removes. Each link writes a row and notifies another,
-/// and a transaction of up to 1,000 rows commits in one step, where the store can. Beyond, each row
-/// is written twice.
+/// The most links that one transaction places or removes. Each link writes a row and notifies
+/// another, and a transaction of up to 1,000 rows can use a one-step commit. Beyond that, each
+/// row is written twice.
 const PLACED_AT_ONCE: usize = 490;
 
-/// Observes `doc:links`, and `links-more` for the rest of many.
+/// Observes `doc:links`, and `links-more` for the rest of many links.
 #[derive(Debug)]
 pub(super) struct PlaceLinks {
     tables: Tables,
@@ -55,7 +55,8 @@ impl Observer for PlaceLinks {
         let changes = changes.chain(new.into_iter().map(|(target, a)| (target, Some(a))));
         for (target, anchors) in changes.take(PLACED_AT_ONCE) {
             let home = LinkRow::home(&target, bucket).key();
-            // The exporter also sees to it that the links of a duplicate go on to its canonical.
+            // If the target is a duplicate, the exporter also notifies its home rows, so that
+            // `forward` moves the links.
             tx.notify(&self.tables.documents, target.as_str(), &EXPORT_ANCHORS)?;
             match anchors {
                 Some(anchors) => {

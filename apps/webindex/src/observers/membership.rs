@@ -1,9 +1,9 @@
-//! Membership: which cluster a page is in, and what a change of that sets in motion.
+//! Moves pages between clusters, and notifies the observers that must follow.
 //!
-//! Every change of a page's place goes through `doc:member`, so two changes of one page conflict.
-//! The cluster's row, which names the page shown, is written by every election. A page that finds a
-//! cluster without a shown page writes that row too: it is shown, and no election is needed. Most
-//! clusters never have a second member, and cost nothing more.
+//! Every change of a page's place writes `doc:member`, so two changes of one page conflict.
+//! Every election writes the cluster's row, which names the shown page. A page that enters a
+//! cluster without a shown page writes that row too: the page is shown, and no election is
+//! needed. Most clusters never have a second member, and cost nothing more.
 
 use percolator::{Result, Transaction};
 
@@ -28,7 +28,7 @@ impl Tables {
         decode_url(tx.get(&self.clusters, id.row(), &SHOWN).await?)
     }
 
-    /// Takes a page out of its cluster. The caller writes `member`.
+    /// Takes a page out of its cluster. The caller must write `member`.
     pub(super) fn leave(&self, tx: &mut Transaction, url: &str, member: &mut Member) -> Result<()> {
         let Some(place) = member.place(url) else { return Ok(()) };
         member.placed = None;
@@ -37,7 +37,7 @@ impl Tables {
         tx.notify(&self.documents, url, &ATTACH)
     }
 
-    /// Puts a page that is in no cluster into one. The caller writes `member`.
+    /// Puts a page that is in no cluster into one. The caller must write `member`.
     pub(super) async fn enter(
         &self,
         tx: &mut Transaction,
@@ -52,14 +52,15 @@ impl Tables {
             tx.notify(&self.clusters, id.row(), &ELECT)?;
             return tx.notify(&self.documents, url, &ATTACH);
         }
-        // Of two pages that come at once, one conflicts here, and then finds the other.
+        // If two pages enter at the same time, one conflicts here, runs again, and finds the
+        // other.
         tx.set(&self.clusters, id.row(), &SHOWN, url.to_owned())?;
         tx.notify(&self.documents, url, &EXPORT_PAGE)
     }
 
-    /// Gives a page that stands for another the cluster of its target. The record is written even
-    /// if it stays the same: two runs that read different states of the target then conflict, and
-    /// the second one reads again.
+    /// Gives a page that stands for another the cluster of its target. Writes the record even
+    /// if it stays the same. So two runs that read different states of the target conflict,
+    /// and the second one reads again.
     pub(super) async fn follow(
         &self,
         tx: &mut Transaction,
@@ -88,8 +89,9 @@ impl Member {
     }
 }
 
-/// The cluster of the pages that stand for `url`, given that address's own record: an address that
-/// is no page of the index has a cluster of its own. `None` until the page there is settled.
+/// The cluster of the pages that stand for `url`, given that address's own record. An address
+/// that is not a page of the index has a cluster of its own. `None` until the page at the
+/// address is settled.
 pub(super) fn cluster_behind(url: &str, member: Option<&Member>) -> Option<ClusterId> {
     match member.filter(|member| !member.is_gone()) {
         Some(member) => member.cluster(),

@@ -12,15 +12,14 @@
 //! export-ranks --ranks--> the ranks beside the search index
 //! ```
 //!
-//! Two runs for one row may overlap, and the older may commit last with what it computed from older
-//! data. One of two rules makes them converge:
+//! Two runs for one row may overlap, and the older run may commit last, with results that it
+//! computed from older data. Such runs converge by one of two rules:
 //!
-//! * **Runs that could overlap write a cell in common, even if it stays the same.** The later one
-//!   conflicts and reads again. So it is with elections (the cluster's row), and with all that
-//!   places a page in a cluster (`doc:member`).
-//! * **A run that changed anything notifies what it changed.** The last change is then always
-//!   followed by a run that began after it, saw everything, and found nothing to change. So it is
-//!   with `forward`.
+//! * **Runs that could overlap write a cell in common, even if its value stays the same.** The
+//!   later one conflicts and reads again. Elections follow this rule (the cluster's row), and
+//!   so does everything that places a page in a cluster (`doc:member`).
+//! * **A run that changed anything notifies what it changed.** So a later run follows the last
+//!   change, sees everything, and finds nothing to change. `forward` follows this rule.
 
 mod elect;
 mod export;
@@ -49,22 +48,23 @@ use crate::index::latency::Latency;
 use crate::search::SearchIndex;
 use crate::tables::{self, Tables};
 
-/// The name of the first observer; like the others' it must never change, because acknowledgements
-/// are kept under it.
+/// The name of the first observer. The names of observers must never change, because
+/// acknowledgements are stored under them.
 pub(crate) const PARSE: &str = "parse";
 
-/// How home rows are forwarded.
+/// The batches of `forward`.
 const FORWARDS: Batch = Batch { changes_max: 256, interval: Duration::from_millis(200) };
 
-/// How the exporter batches: pages soon, changed anchors less eagerly, because while a site is
-/// loaded the in-links of its popular pages change all the time.
+/// The batches of the exporters. Pages are exported soon. Changed anchors can wait longer,
+/// because while a site is loaded the in-links of its popular pages change all the time.
 const EXPORT_PAGES: Batch = Batch { changes_max: 500, interval: Duration::from_secs(1) };
 const EXPORT_ANCHORS: Batch = Batch { changes_max: 500, interval: Duration::from_secs(10) };
 
-/// How ranks are exported: while the ranking job writes them, now and then.
+/// The batches of the ranks' exporter. While the ranking job runs, ranks are exported now and
+/// then.
 const RANKS: Batch = Batch { changes_max: 16, interval: Duration::from_secs(10) };
 
-/// The observers that the search index is fed by.
+/// The observers that feed the search index.
 const EXPORT: &str = "export";
 const RANKS_EXPORT: &str = "export-ranks";
 const EXPORTS: [(Column, Batch); 2] =
@@ -93,7 +93,8 @@ pub(crate) fn keepers(tables: &Tables, latency: &Arc<Latency>) -> Vec<Registrati
     ]
 }
 
-/// The observers that feed the search index. They belong where its writer is.
+/// The observers that feed the search index. They must run in the process that can write to
+/// it.
 pub(crate) fn exporters(
     db: &Client,
     tables: &Tables,
@@ -111,7 +112,7 @@ pub(crate) fn exporters(
     EXPORTS.into_iter().map(register).chain([ranks]).collect()
 }
 
-/// All of them, wherever they run.
+/// All observers, wherever they run.
 pub(crate) fn declared(tables: &Tables, latency: &Arc<Latency>) -> Vec<Observed> {
     let keepers = keepers(tables, latency);
     let mut all: Vec<Observed> = keepers.iter().map(|keeper| keeper.observed().clone()).collect();

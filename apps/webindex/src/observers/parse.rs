@@ -1,4 +1,7 @@
-//! Parse: from a document's bytes to its page, its clustering keys and its links.
+//! Parses a document's bytes into its page, its clustering keys and its links.
+//!
+//! Invariant: a cell whose value stays the same is not written, so that an unchanged page
+//! starts no further observers.
 
 use std::sync::Arc;
 
@@ -44,7 +47,8 @@ impl Observer for Parse {
                 (Some(encode(&indexed)), Some(keys), Some(encode(&Links::of(&page.links))))
             }
         };
-        // Only what differs is written: an unchanged page must not set the rest in motion.
+        // Write only the cells that differ: an unchanged page must not start further
+        // observers.
         let columns = [&PAGE, &KEYS, &LINKS];
         let old = tx.get_row(&change.table, &change.row, columns).await?;
         let mut export = true;
@@ -52,7 +56,7 @@ impl Observer for Parse {
             if old == new {
                 continue;
             }
-            // Whatever follows new keys exports the page itself.
+            // The observers that follow new keys export the page themselves.
             export &= *column != KEYS;
             match new {
                 Some(value) => tx.set(&change.table, &change.row, column, value)?,

@@ -1,9 +1,9 @@
-//! Ranks: hands the ranks that the ranking job has written to the search index.
+//! Exports the ranks that the ranking job has written to the search index.
 //!
-//! The ranking job notifies one row, whatever it has written, and a run reads the ranks of all
-//! pages. So a ranking costs one pass over a column, and no page is indexed again. A run that a
-//! crash delivers again, or that ends late, carries the lower start timestamp, and the search index
-//! keeps the higher one.
+//! The ranking job notifies one row, however many ranks it has written, and a run reads the
+//! ranks of all pages. So a ranking costs one pass over a column, and no page is indexed
+//! again. A run that is delivered again after a crash, or that ends late, has a lower start
+//! timestamp. The search index keeps the ranks with the higher one.
 
 use std::sync::Arc;
 

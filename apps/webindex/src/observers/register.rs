@@ -1,7 +1,8 @@
-//! Register: puts a page that has new keys into its cluster (paper section 3.1).
+//! Puts a page whose keys have changed into its cluster (paper section 3.1).
 //!
-//! A page with a text of its own goes into the cluster of that text here. A page that redirects or
-//! declares another one is entered under its target; [`settle`](super::settle) finds its cluster.
+//! A page with its own text goes into the cluster of that text here. A page that redirects or
+//! declares another one is recorded under its target, and [`settle`](super::settle) finds its
+//! cluster.
 
 use percolator::{Change, Observer, Result, Transaction};
 
@@ -20,7 +21,7 @@ impl Register {
         Register { tables }
     }
 
-    /// Enters the page under the address that it stands for.
+    /// Records the page under the address that it stands for.
     fn stand_for(
         &self,
         tx: &mut Transaction,
@@ -57,7 +58,7 @@ impl Observer for Register {
             None => target.is_some() && old.stands_for.as_deref() == target,
         };
         if !stays {
-            // With the target that its old place was given by.
+            // Leave first: the old place depends on the old target.
             self.tables.leave(tx, &url, &mut member)?;
             member.stands_for = target.map(str::to_owned);
             if let Some(own) = own {
@@ -75,8 +76,8 @@ impl Observer for Register {
             }
         }
         if target.is_some() {
-            // In a later transaction: the target may change while this one runs, and then does not
-            // know of this page yet.
+            // Settle in a later transaction: the target may change while this one runs, and
+            // its run would not see this page yet.
             tx.notify(table, row, &SETTLE)?;
         }
         tx.notify(table, row, &EXPORT_PAGE)

@@ -1,20 +1,20 @@
-//! Settle and spread: find the clusters of the pages that redirect or declare another page.
+//! Settle and spread: find the clusters of pages that redirect or declare another page.
 //!
-//! Such a page has the cluster of its target, which may stand for a third one. So a cluster is
-//! handed on from page to page, against the direction of the redirects:
+//! Such a page has the cluster of its target, which may stand for a third page. So a cluster
+//! is passed on from page to page, against the direction of the redirects:
 //!
-//! * **settle** runs for a page with a new target, and takes what the target has;
-//! * **spread** runs for an address whose cluster has changed, and hands it to the pages that stand
-//!   for it, at most [`PAGES_PER_SPREAD_MAX`] in one transaction.
+//! * **settle** runs for a page with a new target, and takes the target's cluster;
+//! * **spread** runs for an address whose cluster has changed. It gives the cluster to the
+//!   pages that stand for it, at most [`PAGES_PER_SPREAD_MAX`] in one transaction.
 //!
-//! No page misses a change. Let the target's new cluster be committed at c, so that spread runs
-//! after c. A page entered under the target before that run is found by it. A page entered later
-//! settles later still, and reads the new cluster.
+//! No page misses a change. Let the target's new cluster be committed at c, so that spread
+//! runs after c. Spread finds every page that was recorded under the target before that run. A
+//! page recorded later settles later still, and reads the new cluster.
 //!
-//! Pages that redirect in a circle could hand on for ever what none of them has any more. The page
-//! that closes a circle sees all of it when it settles, because its own target was the last to be
-//! recorded. It gives all pages of the circle one cluster in one transaction, named after the first
-//! address.
+//! Pages that redirect in a circle could pass on forever a cluster that none of them has any
+//! more. The page that closes a circle sees all of it when it settles, because its own target
+//! was the last to be recorded. It gives all pages of the circle one cluster in one
+//! transaction, named after the first address.
 
 use std::collections::BTreeSet;
 
@@ -25,11 +25,11 @@ use super::row_url::row_url;
 use crate::records::{Member, decode, decode_rank, encode};
 use crate::tables::{ClusterId, MEMBER, RANK, SPREAD, Tables, by_target, target_and_source};
 
-/// The most pages that one spread hands a cluster to.
+/// The most pages to which one spread gives a cluster.
 const PAGES_PER_SPREAD_MAX: usize = 200;
 
-/// The most redirects that are followed one after the other. A longer chain is a mistake of the
-/// site's; its page fails to settle, is set aside and named.
+/// The most redirects that are followed one after the other. A longer chain is a mistake of
+/// the site. Its page fails to settle, is set aside and reported.
 const STEPS_MAX: usize = 10_000;
 
 /// Observes `settle`.
@@ -44,14 +44,14 @@ pub(super) struct Spread {
     tables: Tables,
 }
 
-/// A page on the way: its URL, its record, its rank.
+/// A page on a way: its URL, its record, its rank.
 type Step = (String, Member, f64);
 
-/// Where redirects lead.
+/// The end of a way of redirects.
 enum Way {
-    /// Back to the page that they begin at, over these.
+    /// The way leads back to its first page, over these pages.
     Circle(Vec<Step>),
-    /// Elsewhere; the target's cluster.
+    /// The way leads elsewhere. Holds the target's cluster.
     Out(Option<ClusterId>),
 }
 
@@ -80,7 +80,7 @@ impl Settle {
             if steps.len() == 1 {
                 out = cluster_behind(&url, member.as_ref());
             }
-            // A circle that this page is not on has been given its cluster by its own pages.
+            // A circle that this page is not part of gets its cluster from its own pages.
             let Some(member) = member.filter(|_| seen.insert(url.clone())) else { break };
             target = member.stands_for.clone();
             steps.push((url, member, rank));
@@ -115,7 +115,7 @@ impl Spread {
         Spread { tables }
     }
 
-    /// The next pages that stand for `url`, as keys of their documents.
+    /// Reads the next pages that stand for `url`, as keys of their documents.
     async fn next(&self, tx: &Transaction, url: &str, told: Option<&str>) -> Result<Vec<RowKey>> {
         let mut range = RowRange::prefix(by_target(url, ""));
         if let Some(told) = told {
@@ -156,7 +156,8 @@ impl Observer for Spread {
         }
         let told = more.map(|page| String::from_utf8_lossy(page.as_bytes()).into_owned());
         let member = Member { told, ..member.unwrap_or_default() };
-        // Written even if it stays the same: two runs for one address never overlap then.
+        // Written even if it stays the same, so that two overlapping runs for one address
+        // conflict.
         if member.is_gone() && member.told.is_none() {
             tx.delete(documents, url.as_str(), &MEMBER)
         } else {

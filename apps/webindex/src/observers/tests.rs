@@ -1,4 +1,4 @@
-//! Runs for one row that overlap, as they may when an advisory lock expires.
+//! Tests of overlapping runs for one row, which may occur when an advisory lock expires.
 
 use percolator::{Change, Observer, Percolator, RowKey, Table};
 
@@ -9,8 +9,8 @@ use crate::tables::{ClusterId, DOCUMENTS, ELECT, MEMBER, PLACE, SETTLE, SHOWN};
 const A: &str = "https://site.example/a.html";
 const B: &str = "https://site.example/b.html";
 
-/// A store in which a page stands for an address that is not stored, and is shown; no observer
-/// runs.
+/// Makes a store without running observers. In it, a page stands for an address that is not
+/// stored, and is shown.
 async fn settled() -> (Percolator, Tables, ClusterId) {
     let db = Percolator::in_memory().await.unwrap();
     let tables = Tables::open(&db).await.unwrap();
@@ -28,7 +28,7 @@ async fn settled() -> (Percolator, Tables, ClusterId) {
     (db, tables, id)
 }
 
-/// Two runs over the same state, of which the second one commits first.
+/// Makes two runs over the same state, and commits the second one first.
 async fn only_one_commits(
     db: &Percolator,
     observer: &impl Observer,

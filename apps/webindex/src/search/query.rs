@@ -1,4 +1,4 @@
-//! The query language.
+//! Parses the query language.
 //!
 //! ```text
 //! fresh fish          pages with both words, in any of their English forms
@@ -11,9 +11,10 @@
 //! site:example.org/a  pages whose address begins like this
 //! ```
 //!
-//! `OR` stands between two of these and binds them more closely than the blank does: `a OR b c`
-//! asks for `c` and for one of `a` and `b`. All else is words: punctuation only separates them, and
-//! `pg_dump` is the phrase `pg dump`. A quote that is not closed ends with the query.
+//! `OR` stands between two parts and binds them more closely than a blank does: `a OR b c`
+//! asks for `c` and for one of `a` and `b`. Everything else is words. Punctuation only
+//! separates words, so `pg_dump` is the phrase `pg dump`. A quote that is not closed ends with
+//! the query.
 
 use url::Url;
 
@@ -23,28 +24,28 @@ use crate::address;
 /// The longest query, in bytes.
 pub const QUERY_BYTES_MAX: usize = 512;
 
-/// What a page must have and must not have.
+/// The conditions that a page must meet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Query {
-    /// A page has at least one of each group.
+    /// A page must match at least one term of each group.
     pub(super) groups: Vec<Vec<Term>>,
-    /// A page has none of these.
+    /// A page must match none of these terms.
     pub(super) excluded: Vec<Term>,
 }
 
-/// What a page is asked for.
+/// A condition on a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Term {
-    /// A word, or something with punctuation that becomes several.
+    /// A word, or text with punctuation that becomes several words.
     Word { text: String, in_title: bool },
     /// Words next to each other, in this form.
     Phrase { text: String, in_title: bool },
-    /// A host, with a path or without: in lower case, as in canonical addresses.
+    /// A host, with or without a path, in lower case as in canonical addresses.
     Site(String),
 }
 
 impl Term {
-    /// The same, but in exactly this form: what is excluded is excluded literally.
+    /// The same term in exactly this form, because exclusions are literal.
     fn exactly(self) -> Term {
         match self {
             Term::Word { text, in_title } => Term::Phrase { text, in_title },
@@ -54,7 +55,7 @@ impl Term {
 }
 
 impl Query {
-    /// Reads a query.
+    /// Parses a query.
     ///
     /// # Errors
     ///
@@ -108,7 +109,7 @@ enum Piece {
     Term { term: Term, is_excluded: bool },
 }
 
-/// Splits a query at blanks outside of quotes. Pieces without a letter or digit are left out.
+/// Splits a query at blanks outside of quotes. Leaves out pieces without a letter or digit.
 fn pieces(given: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut rest = given.trim_start();
@@ -120,7 +121,7 @@ fn pieces(given: &str) -> Vec<Piece> {
     pieces
 }
 
-/// Reads one piece, and returns what is behind it.
+/// Reads one piece, and returns it with the rest of the query.
 fn piece(given: &str) -> (Option<Piece>, &str) {
     let (is_excluded, given) = match given.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -137,7 +138,7 @@ fn piece(given: &str) -> (Option<Piece>, &str) {
         let phrase = has_word(&text).then_some(Term::Phrase { text, in_title });
         return (phrase.and_then(term), after);
     }
-    // A quote inside of a piece begins the next one.
+    // A quote inside a piece begins the next piece.
     let end = given.find(|c: char| c.is_whitespace() || c == '"').unwrap_or(given.len());
     let (text, after) = given.split_at(end);
     if text == "OR" && !is_excluded && !in_title {
@@ -152,7 +153,7 @@ fn has_word(text: &str) -> bool {
     text.chars().any(char::is_alphanumeric)
 }
 
-/// A host, or the beginning of an address, as canonical addresses are written; without the scheme.
+/// Parses a host or the beginning of an address into canonical form, without the scheme.
 fn site(given: &str) -> Option<Term> {
     let without_scheme =
         given.strip_prefix("https://").or_else(|| given.strip_prefix("http://")).unwrap_or(given);

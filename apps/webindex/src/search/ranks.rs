@@ -1,12 +1,13 @@
-//! The ranks of pages, in a file beside the index.
+//! Keeps the ranks of pages in a file beside the index.
 //!
-//! The ranking job changes every page's rank. Were the rank part of a page's document, each ranking
-//! would index all pages again. So the ranks have a file of their own, `RANKS`, which is replaced
-//! as a whole by a rename. A reader sees the ranks of one ranking or of another, never of both.
+//! The ranking job changes every page's rank. If the rank were part of a page's document, each
+//! ranking would index all pages again. So the ranks have their own file, `RANKS`, which a
+//! rename replaces as a whole. A reader sees the ranks of one ranking or of another, never a
+//! mixture.
 //!
 //! ```text
 //! "webindex ranks 1"  16 bytes
-//! number of the state  8 bytes, little-endian: of two files the higher one is newer
+//! number of the state  8 bytes, little-endian: the file with the higher number is newer
 //! pages                8
 //! for each page, sorted: the key of its URL 8, its rank 8 (a double)
 //! BLAKE3 of all that  32
@@ -28,21 +29,21 @@ const DIGEST_BYTES: usize = 32;
 pub(super) const FILE: &str = "RANKS";
 pub(super) const TEMPORARY_FILE: &str = "RANKS.tmp";
 
-/// The ranks of pages by the keys of their URLs.
+/// The ranks of pages, by the keys of their URLs.
 #[derive(Debug, Default)]
 pub(super) struct Ranks {
     seq: u64,
     sorted: Vec<(u64, f64)>,
 }
 
-/// The key of a URL in the file and in the index.
+/// The key of a URL, in the file and in the index.
 pub(super) fn key(url: &str) -> u64 {
     let hash = blake3::hash(url.as_bytes());
     u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
 impl Ranks {
-    /// The rank of a page; zero if it has none, or none that can be a rank.
+    /// Returns the rank of a page. Zero if the page has no usable rank.
     pub(super) fn of(&self, key: u64) -> f64 {
         let found = self.sorted.binary_search_by_key(&key, |(key, _)| *key);
         found.map_or(0.0, |at| self.sorted[at].1)
@@ -56,7 +57,8 @@ impl Ranks {
         Ranks { seq, sorted }
     }
 
-    /// Replaces the file in a directory, unless it is as new. A damaged one is replaced.
+    /// Replaces the file in a directory, unless the file is as new. A damaged file is
+    /// replaced.
     pub(super) fn write(&self, dir: &Path) -> Result<bool, Error> {
         let file = dir.join(FILE);
         if let Ok(Some(held)) = Ranks::read(dir)
@@ -85,7 +87,7 @@ impl Ranks {
         Ok(true)
     }
 
-    /// Reads the file in a directory; `None` if there is none.
+    /// Reads the file in a directory. `None` if there is none.
     pub(super) fn read(dir: &Path) -> Result<Option<Ranks>, Error> {
         let file = dir.join(FILE);
         match fs::read(&file) {
@@ -121,7 +123,7 @@ fn damaged(file: &Path) -> Error {
     Error::io("read", file, source)
 }
 
-/// The number of a file's state; `None` if it is not there or its head is damaged.
+/// Reads the number of a file's state. `None` if the file is missing or its head is damaged.
 fn seq_of(file: &Path) -> Result<Option<u64>, Error> {
     let mut head = [0; MAGIC.len() + 8];
     match fs::File::open(file).and_then(|mut file| file.read_exact(&mut head)) {
@@ -136,7 +138,7 @@ fn seq_of(file: &Path) -> Result<Option<u64>, Error> {
     }
 }
 
-/// The ranks of a directory, read again when another process or this one has replaced them.
+/// The ranks of a directory, which are read again after any process has replaced them.
 #[derive(Debug, Default)]
 pub(super) struct Current(Mutex<Arc<Ranks>>);
 

@@ -1,12 +1,13 @@
-//! The fields of the search index, and the check that a directory holds an index of this format.
+//! Defines the fields of the search index, and checks that a directory holds an index of this
+//! format.
 //!
-//! A file of our own names the format. It is written before tantivy's files, so that a directory
-//! with tantivy's but without ours is somebody else's, and one with ours alone is an index whose
-//! making was interrupted.
+//! Our own file `FORMAT` names the format. It is written before tantivy's files. So a
+//! directory that has tantivy's files without ours belongs to another program. A directory
+//! with only our file is an index whose creation was interrupted.
 //!
-//! An index of an earlier format is emptied and made anew. A new index lacks the pages that were
-//! exported to an earlier one, or to one that somebody deleted. The file `REBUILD` says so until
-//! all are to be exported again.
+//! An index of an earlier format is deleted and created again. A new index lacks the pages
+//! that were exported to an earlier index, or to one that was deleted. The file `REBUILD`
+//! marks such an index until the export of all pages is certain.
 
 use std::fs;
 use std::io::{self, Write};
@@ -30,32 +31,33 @@ const SEQ: &str = "seq";
 const DELETED: &str = "deleted";
 pub(super) const KEY: &str = "key";
 pub(super) const LINK_DENSITY: &str = "link_density";
-/// The two halves of the digest: columns of their own, because a commit compares many digests, and
-/// stored fields lie beside the texts.
+/// The two halves of the digest. They are columns, because a commit compares many digests, and
+/// reading stored fields would read the texts beside them.
 const DIGEST: [&str; 2] = ["digest_first", "digest_last"];
 
-/// The name of the file that says what the directory holds.
+/// The name of the file that states the format of the directory.
 const FORMAT_FILE: &str = "FORMAT";
 
-/// Locked while the index is made. Never deleted: another process may be about to lock it.
+/// Locked while an index is created. Never deleted, because another process may be about to
+/// lock it.
 const MAKING_FILE: &str = "MAKING";
 
-/// Is there while the index lacks pages that only the documents have.
+/// Exists while the index lacks pages that only the documents have.
 const REBUILD_FILE: &str = "REBUILD";
 
-/// The file in which tantivy keeps what its index consists of.
+/// The file in which tantivy lists the parts of its index.
 const META_FILE: &str = "meta.json";
 
-/// The content of the format's file: this and the number of the format.
+/// The content of the format file: this prefix and the number of the format.
 const FORMAT_PREFIX: &str = "webindex search index ";
 
-/// The number changes with the fields, with the words of a text, and with the meaning of the
-/// digest.
+/// The number must change when the fields, the division of text into words, or the meaning of
+/// the digest change.
 const FORMAT_NUMBER: u32 = 3;
 
 const FORMAT: &str = "webindex search index 3";
 
-/// The most bytes of a format file that are read, in case it is something else.
+/// The most bytes of a format file that are read, in case the file is something else.
 const FORMAT_BYTES_MAX: usize = 200;
 
 /// The fields by name.
@@ -72,10 +74,10 @@ pub(super) struct Fields {
     pub(super) path: Field,
     /// The host, the hosts above it, and the address without its scheme.
     pub(super) site: Field,
-    /// The text as it is, to make snippets from.
+    /// The unchanged text, for snippets.
     pub(super) body: Field,
     pub(super) deleted: Field,
-    /// What ranks are kept by.
+    /// The key of the page's rank.
     key: Field,
     /// How many hyperlinks the page has for each byte of its text.
     link_density: Field,
@@ -113,7 +115,7 @@ impl Fields {
         (schema.build(), fields)
     }
 
-    /// Makes the document of an update; of a deletion, the tombstone.
+    /// Builds the document of an update, or the tombstone of a deletion.
     pub(super) fn document(&self, update: &Update) -> TantivyDocument {
         let mut document = TantivyDocument::new();
         document.add_text(self.url, &update.url);
@@ -159,8 +161,8 @@ impl Fields {
     }
 }
 
-/// The numbers that a segment keeps of each document in columns. They are read without the stored
-/// fields, which lie beside the text.
+/// The numbers that a segment keeps of each document in columns. They can be read without the
+/// stored fields, which lie beside the text.
 pub(super) struct Columns {
     seq: Column<u64>,
     deleted: Column<bool>,
@@ -177,7 +179,7 @@ impl Columns {
         })
     }
 
-    /// Whether it is a page; a tombstone otherwise.
+    /// Whether the document is a page, and not a tombstone.
     pub(super) fn is_live(&self, doc: DocId) -> bool {
         self.deleted.first(doc) != Some(true)
     }
@@ -186,15 +188,15 @@ impl Columns {
         self.seq.first(doc)
     }
 
-    /// A tombstone has none.
+    /// Returns the digest. `None` for a tombstone.
     pub(super) fn digest(&self, doc: DocId) -> Option<u128> {
         let halves = self.digest.each_ref().map(|half| half.first(doc).map(u128::from));
         Some((halves[0]? << 64) | halves[1]?)
     }
 }
 
-/// The end of a path, in which names are: the last directory and the file, without the file's
-/// extension.
+/// Returns the end of a path, where names usually are: the last directory and the file,
+/// without the file's extension.
 fn path_words(url: &Url) -> String {
     let path = url.path().trim_end_matches('/');
     let mut segments = path.rsplit('/');
@@ -204,15 +206,16 @@ fn path_words(url: &Url) -> String {
     format!("{} {stem}", segments.next().unwrap_or_default())
 }
 
-/// Returns a stored text, or the empty string.
+/// Returns a stored text, or the empty string if there is none.
 pub(super) fn text_of(document: &TantivyDocument, field: Field) -> String {
     document.get_first(field).and_then(|value| value.as_str()).unwrap_or_default().to_string()
 }
 
-/// Opens the index in a directory, or makes it. One of an earlier format is made anew.
+/// Opens the index in a directory, or creates it. An index of an earlier format is created
+/// again.
 pub(super) fn open(path: &Path) -> Result<(Index, Fields), Error> {
     fs::create_dir_all(path).map_err(|source| Error::io("make the directory", path, source))?;
-    // Workers that come up together make it once.
+    // The lock ensures that workers that start at the same time create the index once.
     let made = read_format(path)?.as_deref() == Some(FORMAT) && path.join(META_FILE).exists();
     let _making = if made { None } else { Some(making(path)?) };
     match read_format(path)? {
@@ -233,7 +236,7 @@ pub(super) fn open(path: &Path) -> Result<(Index, Fields), Error> {
     opened(path)
 }
 
-/// Opens an index that must be there, and changes nothing in its directory.
+/// Opens an existing index, and changes nothing in its directory.
 pub(super) fn open_existing(path: &Path) -> Result<(Index, Fields), Error> {
     match read_format(path) {
         Ok(Some(found)) if found == FORMAT && path.join(META_FILE).exists() => opened(path),
@@ -262,7 +265,7 @@ pub(super) fn is_incomplete(path: &Path) -> bool {
     path.join(REBUILD_FILE).exists()
 }
 
-/// Takes note that all pages are to be exported.
+/// Records that the export of all pages is certain.
 pub(super) fn set_complete(path: &Path) -> Result<(), Error> {
     let mark = path.join(REBUILD_FILE);
     match fs::remove_file(&mark) {
@@ -290,9 +293,9 @@ fn other_format(path: &Path, found: String) -> Error {
     Error::IndexFormat { path: path.to_path_buf(), found, expected: FORMAT, remedy }
 }
 
-/// Deletes the files of an index of an earlier format, unless somebody writes to it. The file that
-/// names the format stays until it is replaced, so that an interruption is followed by another
-/// attempt.
+/// Deletes the files of an index of an earlier format, unless a process writes to it. The file
+/// that names the format stays until it is replaced. So after an interruption the next opening
+/// tries again.
 fn empty(path: &Path) -> Result<(), Error> {
     let directory =
         MmapDirectory::open(path).map_err(|source| failed("open", path, source.into()))?;
@@ -317,7 +320,7 @@ fn empty(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns what the directory says of itself; `None` if it is empty.
+/// Reads the format of the directory. `None` if the directory is empty.
 fn read_format(path: &Path) -> Result<Option<String>, Error> {
     let file = path.join(FORMAT_FILE);
     match fs::read(&file) {
@@ -328,10 +331,10 @@ fn read_format(path: &Path) -> Result<Option<String>, Error> {
         Err(source) if source.kind() == io::ErrorKind::NotFound => {
             let failed = |source| Error::io("list the directory", path, source);
             for entry in fs::read_dir(path).map_err(failed)? {
-                // Left behind when the making was interrupted before it had begun.
+                // These files remain if the creation was interrupted before it began.
                 let name = entry.map_err(failed)?.file_name();
                 if name != temporary_name().as_str() && name != MAKING_FILE {
-                    // Another process has made the index since the look for its format.
+                    // Another process may have created the index since `file` was read.
                     if file.exists() {
                         return read_format(path);
                     }
@@ -345,7 +348,8 @@ fn read_format(path: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-/// Waits for others that make the index, and keeps further ones waiting until it is dropped.
+/// Waits for other processes that create the index. Others wait until the returned file is
+/// dropped.
 fn making(path: &Path) -> Result<fs::File, Error> {
     let file = path.join(MAKING_FILE);
     let lock = || {

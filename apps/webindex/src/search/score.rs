@@ -1,13 +1,16 @@
-//! From a query to what tantivy is asked: which pages match, and what each match is worth.
+//! Translates a query into tantivy's queries: which pages match, and how much each match
+//! scores.
 //!
-//! Every word of a query must match somewhere: in the title, in the anchors of links to the page,
-//! in its address or in its text. What a match is worth is BM25's score in that field times the
-//! field's boost. A word is equally rare in all fields (see `statistics.rs`). A word in exactly the
-//! form that was asked for scores twice, once as that form and once as its stem, so pages with the
-//! exact form come first. Words that are neighbours in the query score again where they are
-//! neighbours in a page. The page's rank then multiplies the sum, gently. A page with little text
-//! for each of its links is worth less: a table of contents repeats the titles of many pages, and
-//! answers nothing itself.
+//! Every word of a query must match somewhere: in the page's title, address or text, or in the
+//! anchors of links to it. A match scores BM25 in that field times the field's boost. A word
+//! is equally rare in all fields (see `statistics.rs`).
+//!
+//! * A word in exactly the requested form scores twice, once as that form and once as its
+//!   stem. So pages with the exact form come first.
+//! * Words that are neighbours in the query score again where they are neighbours in a page.
+//! * The page's rank then multiplies the sum, gently.
+//! * A page with little text for each of its links scores less. For example, a table of
+//!   contents repeats the titles of many pages, and answers nothing itself.
 
 use tantivy::query::{
     BooleanQuery, BoostQuery, ConstScoreQuery, EmptyQuery, Occur, PhraseQuery, Query as Matcher,
@@ -21,47 +24,49 @@ use super::schema::Fields;
 use super::snippet::Wanted;
 use super::words;
 
-/// What matches count in each field: as the exact form, and as the stem.
+/// The weights of a match in each field: for the exact form, and for the stem.
 ///
-/// The numbers were chosen with the example `search_quality`, which also asks queries that had no
-/// part in it.
+/// The numbers were chosen with the example `search_quality`, which also measures with queries
+/// that were not used for the choice.
 const TITLE: (Score, Score) = (1.5, 2.0);
 const ANCHORS: (Score, Score) = (1.4, 2.1);
 const TEXT: (Score, Score) = (1.0, 3.0);
 const PATH: Score = 1.0;
 
-/// What neighbours count in each field.
+/// The weights of neighbouring words in each field.
 const NEAR_TITLE: Score = 1.0;
 const NEAR_ANCHORS: Score = 1.4;
 const NEAR_TEXT: Score = 1.0;
 
-/// How many other words may stand between neighbours.
+/// How many other words may stand between two neighbours.
 const NEAR_GAP: u32 = 3;
 
-/// Too little to count beside words, but enough for ranks to order the pages of a site.
+/// Too little to matter beside words, but enough for ranks to order the pages of a site.
 const SITE_SCORE: Score = 1e-3;
 
-/// How much the rank counts: a page of ten times the average rank scores 1.48 times as much as its
-/// words alone would, an average one 1.14 times.
+/// The weight of the rank. A page of ten times the average rank scores 1.48 times as much as
+/// its words alone would. An average page scores 1.14 times as much.
 const RANK_WEIGHT: f64 = 0.2;
 
-/// What the rank multiplies a score with; `relative` is the rank as a multiple of the average.
+/// Multiplies a score by the factor of the rank. `relative` is the rank as a multiple of the
+/// average.
 pub(super) fn by_rank(score: Score, relative: f64) -> Score {
     score * (1.0 + RANK_WEIGHT * relative.ln_1p()) as Score
 }
 
-/// How many bytes of text for each link are usual: a page with more of them is not affected by its
-/// links.
+/// The usual number of bytes of text for each link. The links of a page with more text do not
+/// change its score.
 const TEXT_PER_LINK: f64 = 60.0;
 
-/// The most that links count, as a multiple of the usual number.
+/// The largest factor by which links can exceed the usual number.
 const LINKS_MAX: f64 = 3.0;
 
-/// How much links count: a page with twice the usual number scores 1 / 1.8 of what its words would.
+/// The weight of links. A page with twice the usual number scores 1 / 1.8 of what its words
+/// would.
 const LINKS_WEIGHT: f64 = 0.8;
 
-/// Lowers the score of a page that consists of links mostly; `density` is the number of links for
-/// each byte of text.
+/// Lowers the score of a page that consists mostly of links. `density` is the number of links
+/// for each byte of text.
 pub(super) fn by_links(score: Score, density: f64) -> Score {
     let relative = (density * TEXT_PER_LINK).clamp(1.0, LINKS_MAX);
     score / (1.0 + LINKS_WEIGHT * (relative - 1.0)) as Score
@@ -69,7 +74,8 @@ pub(super) fn by_links(score: Score, density: f64) -> Score {
 
 type Clause = (Occur, Box<dyn Matcher>);
 
-/// Returns the pages that match, with their scores before ranks, and what their snippets show.
+/// Returns a matcher for the pages, with their scores before ranks, and the words for their
+/// snippets.
 pub(super) fn asked(
     query: &Query,
     fields: Fields,
@@ -93,13 +99,14 @@ pub(super) fn asked(
     Ok((Box::new(BooleanQuery::new(clauses)), wanted))
 }
 
-/// Pages that are excluded. Tantivy asks what is excluded for documents before the current one,
-/// which a phrase does not allow and a union does. So a phrase is made a union, of itself twice.
+/// Matches pages to exclude. Tantivy asks an excluded query for documents before the current
+/// one, which a phrase does not allow and a union does. So a phrase becomes a union of itself
+/// twice.
 fn excluded(term: &query::Term, fields: Fields) -> Box<dyn Matcher> {
     Box::new(BooleanQuery::union(vec![matcher(term, fields), matcher(term, fields)]))
 }
 
-/// Pages that match one term.
+/// Matches pages by one term.
 fn matcher(term: &query::Term, fields: Fields) -> Box<dyn Matcher> {
     match term {
         query::Term::Site(site) => site_matcher(site, fields),
@@ -128,7 +135,7 @@ fn matcher(term: &query::Term, fields: Fields) -> Box<dyn Matcher> {
     }
 }
 
-/// Pages with words next to each other in exactly this form; of a single word, pages with it.
+/// Matches pages that have the words next to each other in exactly this form.
 fn phrase_matcher(words: &[(usize, String)], in_title: bool, fields: Fields) -> Box<dyn Matcher> {
     let mut any = vec![boosted(phrase(fields.title, words, 0), TITLE.0 + TITLE.1)];
     if !in_title {
@@ -150,7 +157,7 @@ fn phrase(field: Field, words: &[(usize, String)], gap: u32) -> Box<dyn Matcher>
     }
 }
 
-/// Pages of a host, or those whose address begins so.
+/// Matches pages of a host, or pages whose address begins with `site`.
 fn site_matcher(site: &str, fields: Fields) -> Box<dyn Matcher> {
     let first = Term::from_field_text(fields.site, site);
     let matcher: Box<dyn Matcher> = if site.contains(['/', '?']) {
@@ -163,7 +170,8 @@ fn site_matcher(site: &str, fields: Fields) -> Box<dyn Matcher> {
     Box::new(ConstScoreQuery::new(matcher, SITE_SCORE))
 }
 
-/// Pages in which neighbours of the query are neighbours: not required, but worth more.
+/// Matches pages in which neighbours of the query are neighbours. They are optional, and only
+/// add to the score.
 fn neighbours(query: &Query, fields: Fields) -> Vec<Box<dyn Matcher>> {
     let single = |group: &Vec<query::Term>| match &group[..] {
         [query::Term::Word { text, in_title: false }] => {
@@ -202,7 +210,7 @@ fn any_of(mut matchers: Vec<Box<dyn Matcher>>) -> Box<dyn Matcher> {
     }
 }
 
-/// Has a term's words shown in snippets, rare ones before frequent ones.
+/// Adds a term's words to those that snippets show, with a higher weight for rarer words.
 fn want(
     wanted: &mut Wanted,
     term: &query::Term,

@@ -1,9 +1,9 @@
-//! Snippets: the passage of a page's text that matches a query best.
+//! Chooses the snippet of a page: the passage of its text that matches a query best.
 //!
-//! A window of at most [`CHARS_MAX`] characters slides over the words of the text that the query
-//! asks for. Its worth is the sum of the weights of the different words in it. A word in exactly
-//! the form that was asked for counts more than another form. Of two windows of equal worth the
-//! earlier one is taken.
+//! A window of at most [`CHARS_MAX`] characters slides over the words in the text that the
+//! query asks for. Its value is the sum of the weights of the different words in it. A word in
+//! exactly the requested form counts more than in another form. If two windows have equal
+//! value, the earlier one wins.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,32 +12,33 @@ use tantivy::tokenizer::TextAnalyzer;
 
 use super::words;
 
-/// How long a snippet is at most, in characters.
+/// The largest length of a snippet, in characters.
 pub(super) const CHARS_MAX: usize = 200;
 
-/// How many characters of a snippet stand before its first match, at least if the text has them.
+/// How many characters of a snippet precede its first match, if the text has them.
 const CHARS_BEFORE: usize = 40;
 
-/// How many matches of a text are looked at; the rest of a text full of them shows nothing new.
+/// How many matches of a text are considered. Further matches in a text full of them show
+/// nothing new.
 const MATCHES_MAX: usize = 10_000;
 
-/// What another form of a word counts, where the form that was asked for counts 1.
+/// The weight of another form of a word, where the requested form has weight 1.
 const OTHER_FORM: f32 = 0.7;
 
-/// The words that snippets show, by stem: their weights, and the forms that were asked for.
+/// The words that snippets show, by stem, with their weights and the requested forms.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     by_stem: BTreeMap<String, (f32, Vec<String>)>,
 }
 
-/// A passage with what matches in it, in byte ranges.
+/// A passage, and the byte ranges in it that match.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Snippet {
     pub(super) text: String,
     pub(super) highlights: Vec<Range<usize>>,
 }
 
-/// A word of the text that was asked for.
+/// An occurrence of a requested word in the text.
 #[derive(Debug)]
 struct Match<'a> {
     stem: &'a str,
@@ -52,7 +53,7 @@ impl Wanted {
         forms.push(form);
     }
 
-    /// Makes the snippet of a text. Without a match it is the beginning of the text.
+    /// Makes the snippet of a text. Without a match, the snippet is the beginning of the text.
     pub(super) fn snippet(&self, text: &str) -> Snippet {
         let matches = self.matches(text);
         let Some(best) = best_window(text, &matches) else {
@@ -88,13 +89,13 @@ impl Wanted {
     }
 }
 
-/// Whether a piece of text is one of some forms of a word.
+/// Whether a piece of text is one of the requested forms of a word.
 fn is_one_of(forms: &mut TextAnalyzer, piece: &str, asked: &[String]) -> bool {
     let mut stream = forms.token_stream(piece);
     stream.advance() && asked.contains(&stream.token().text)
 }
 
-/// The matches, by index, of the window that is worth most.
+/// Returns the matches, by index, of the window with the highest value.
 fn best_window(text: &str, matches: &[Match<'_>]) -> Option<Range<usize>> {
     let mut best: Option<(f32, Range<usize>)> = None;
     let mut end = 0;
@@ -118,13 +119,13 @@ fn best_window(text: &str, matches: &[Match<'_>]) -> Option<Range<usize>> {
     best.map(|(_, window)| window)
 }
 
-/// Whether a range has at most so many characters.
+/// Whether a range has at most `chars` characters.
 fn is_within(text: &str, range: Range<usize>, chars: usize) -> bool {
     let bytes = range.end - range.start;
     bytes <= chars || (bytes <= 4 * chars && text[range].chars().count() <= chars)
 }
 
-/// Extends a range to a snippet that begins and ends between words, where there are blanks.
+/// Extends a range to a snippet that begins and ends between words, if there are blanks.
 fn around(text: &str, core: Range<usize>) -> Range<usize> {
     let core_chars = text[core.clone()].chars().count();
     if core_chars >= CHARS_MAX {
@@ -135,7 +136,7 @@ fn around(text: &str, core: Range<usize>) -> Range<usize> {
     let before = text[start..core.start].chars().count();
     let end = forward(text, core.end, spare - before);
     if end == text.len() {
-        // At the end of a text what is left over goes to its front.
+        // At the end of the text, the characters that are left over go to the front.
         let after = text[core.end..].chars().count();
         start = backward(text, core.start, spare - after);
     }
@@ -151,12 +152,12 @@ fn around(text: &str, core: Range<usize>) -> Range<usize> {
     start..end
 }
 
-/// The boundary so many characters further on.
+/// Returns the character boundary that is `chars` characters further on.
 fn forward(text: &str, from: usize, chars: usize) -> usize {
     text[from..].char_indices().nth(chars).map_or(text.len(), |(at, _)| from + at)
 }
 
-/// The boundary so many characters before.
+/// Returns the character boundary that is `chars` characters earlier.
 fn backward(text: &str, from: usize, chars: usize) -> usize {
     match chars {
         0 => from,
@@ -164,7 +165,7 @@ fn backward(text: &str, from: usize, chars: usize) -> usize {
     }
 }
 
-/// Ranges in order, with those joined that overlap, as pairs of characters do.
+/// Joins ranges that overlap, as pairs of characters do. The ranges must be in order.
 fn merged(ranges: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     let mut merged: Vec<Range<usize>> = Vec::new();
     for range in ranges {

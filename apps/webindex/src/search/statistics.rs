@@ -1,9 +1,10 @@
-//! How frequent words are, for BM25: in the text, whichever field a word is found in.
+//! Tells BM25 how frequent words are: as frequent as in the text, whichever field a word is
+//! found in.
 //!
-//! Titles are short. So a word that every third text has can be rare in titles, and would count as
-//! much there as a word that few pages have at all: a search for `operator precedence` would find
-//! the pages with `operator` in the title first. Therefore a word in a title, an anchor or an
-//! address counts as frequent as it is in texts.
+//! Titles are short. So a word that every third text has can be rare in titles. It would count
+//! as much there as a word that few pages have at all. For example, a search for
+//! `operator precedence` would put the pages with `operator` in the title first. Therefore a
+//! word in a title, an anchor or an address counts as frequent as it is in texts.
 
 use tantivy::query::Bm25StatisticsProvider;
 use tantivy::schema::Field;
@@ -45,8 +46,8 @@ impl Bm25StatisticsProvider for Statistics<'_> {
         self.searcher.total_num_docs()
     }
 
-    /// Returns how many pages have a word in the text, or in its own field if those are more: a
-    /// word of titles need not be in any text.
+    /// Returns how many pages have a word in the text, or in its own field if those are more.
+    /// A word of titles need not occur in any text.
     fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
         let own = self.searcher.doc_freq(term)?;
         let word = std::str::from_utf8(term.serialized_value_bytes());

@@ -1,5 +1,5 @@
-//! Tests of the search index: what is stale, and what survives. What is found, and the files, are
-//! below.
+//! Tests of the search index: which updates are stale, and what survives a kill. Tests of
+//! searches and of the files are in the modules below.
 
 use std::fs;
 use std::process::Command;
@@ -63,7 +63,7 @@ fn a_late_add_does_not_resurrect_a_deleted_page() {
     index.apply(vec![update("a", 1, page("cod", ""))]).unwrap();
     assert_eq!(index.apply(vec![delete("a", 3)]).unwrap(), counts(0, 1, 0));
     assert_eq!(index.apply(vec![update("a", 2, page("cod", ""))]).unwrap(), counts(0, 0, 1));
-    // A deletion of what was never seen counts as well.
+    // A deletion of a page that was never seen counts as well.
     assert_eq!(index.apply(vec![delete("b", 9)]).unwrap(), counts(0, 1, 0));
     assert_eq!(index.apply(vec![update("b", 8, page("cod", ""))]).unwrap(), counts(0, 0, 1));
     assert!(urls(&index, "cod").is_empty() && urls(&index, "site:a").is_empty());
@@ -153,7 +153,7 @@ fn many_small_commits_keep_every_number() {
                 update(&url, round, page("p", &format!("q{round}")))
             }
         });
-        // Delivered twice, and a late one along with it.
+        // Deliver the batch twice, and a late update along with it.
         let batch: Vec<Update> = batch.collect();
         let late = update("u3", round.saturating_sub(1), page("late", ""));
         let first = index.apply(batch.clone()).unwrap();
@@ -171,7 +171,7 @@ fn many_small_commits_keep_every_number() {
     assert!(segments < 20, "{segments} segments were left unmerged");
 }
 
-/// The environment variable that makes the test program run as the victim of the test below.
+/// The environment variable that makes the test program run as the victim in the test below.
 const VICTIM: &str = "WEBINDEX_TEST_KILLED_WRITER_DIR";
 
 #[test]
@@ -207,7 +207,7 @@ fn a_killed_writer_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// Writes batch after batch, and after each its number to a file.
+/// Writes batch after batch, and after each writes its number to a file.
 fn write_until_killed(dir: &Path) -> ! {
     let index = SearchIndex::open(&dir.join("index")).unwrap();
     let mut seq = index.seq_of("a").unwrap().map_or(0, |(seq, _)| seq);
@@ -229,15 +229,16 @@ fn a_page_held_as_it_is_to_be_shown_is_not_written_again() {
     let same = Applied { unchanged: 1, ..counts(0, 0, 0) };
     assert_eq!(index.apply(vec![update("a", 20, new.clone())]).unwrap(), same);
     assert_eq!(entries(&index)[0].seq, 10, "left alone");
-    // What was true before it was confirmed is stale, though it is newer than what was written.
+    // A state from before the confirmation is stale, though it is newer than the state that
+    // was written.
     assert_eq!(index.apply(vec![update("a", 15, old.clone())]).unwrap(), counts(0, 0, 1));
     assert_eq!(index.apply(vec![delete("a", 15)]).unwrap(), counts(0, 0, 1));
     assert_eq!(index.apply(vec![update("b", 15, new.clone())]).unwrap(), counts(1, 0, 0));
-    // Ranks are no part of it.
+    // Ranks do not count as a change of the page.
     index.set_ranks(30, [("a".into(), 0.5)]).unwrap();
     assert_eq!(index.apply(vec![update("a", 40, new.clone())]).unwrap(), same);
     drop(index);
-    // The next process does not know which pages were confirmed, only up to which number.
+    // The next process does not know which pages were confirmed, but only the floor.
     let index = SearchIndex::open(dir.path()).unwrap();
     let late = index.apply(vec![update("c", 50, old.clone()), update("a", 35, old.clone())]);
     assert!(matches!(late, Err(Error::Superseded { seq: 35, floor: 40 })), "{late:?}");

@@ -1,4 +1,4 @@
-//! What a page is found by, and its coming and going.
+//! The updates of the search index: the content by which a page is found, or its deletion.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use tantivy::TantivyError;
 
 use crate::Error;
 
-/// The state of a page to be shown, or its deletion.
+/// A new state of a page, or its deletion.
 ///
 /// ```
 /// use webindex::search::Update;
@@ -18,13 +18,13 @@ use crate::Error;
 pub struct Update {
     /// The canonical URL.
     pub url: String,
-    /// The number of the state: of two updates of one URL, the higher one is newer.
+    /// The number of the state. Among updates of one URL, a higher number is newer.
     pub seq: u64,
-    /// What to show; `None` deletes.
+    /// The page to show. `None` deletes the page.
     pub page: Option<IndexedPage>,
 }
 
-/// What a page is found by.
+/// The content by which a page is found.
 ///
 /// ```
 /// use webindex::search::IndexedPage;
@@ -39,9 +39,10 @@ pub struct IndexedPage {
     pub title: String,
     /// The visible text.
     pub text: String,
-    /// How many hyperlinks the page has. A page with little text for each of them scores less.
+    /// How many hyperlinks the page has. A page with little text for each hyperlink scores
+    /// less.
     pub hyperlinks: u64,
-    /// What links to the page say; the order counts for the digest.
+    /// The anchor texts of links to the page. Their order counts for the digest.
     pub anchors: Vec<String>,
 }
 
@@ -52,7 +53,7 @@ impl IndexedPage {
         hasher.update(&self.hyperlinks.to_le_bytes());
         let parts = [&self.title, &self.text].into_iter().chain(&self.anchors);
         for part in parts {
-            // The length goes first, so that no two lists of parts look the same.
+            // The length comes first, so that no two lists of parts have the same bytes.
             hasher.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
             hasher.update(part.as_bytes());
         }

@@ -1,16 +1,18 @@
-//! From text to the words that it is found by.
+//! Divides text into the words by which it is found.
 //!
-//! A word is a run of letters and digits, in lower case, without accents and in the plain form of
-//! its characters: `Ünïcode` is `unicode`, and the ligature in `ﬁle` is two letters. Chinese,
-//! Japanese and Korean are written without spaces, or with endings attached to words. So a run of
-//! their characters becomes its overlapping pairs: `環境変数` is `環境`, `境変` and `変数`. A word of such
-//! characters is then found as a phrase of pairs, wherever it stands. Texts hold single characters,
-//! too, for searches for just one.
+//! A word is a run of letters and digits, in lower case, without accents and in the plain form
+//! of its characters: `Ünïcode` is `unicode`, and the ligature in `ﬁle` is two letters.
 //!
-//! [`STEMS`] also takes English endings off, by the Snowball stemmer: `constraints` is
+//! Chinese, Japanese and Korean are written without spaces, or with endings attached to words.
+//! So a run of their characters becomes its overlapping pairs: `環境変数` becomes `環境`, `境変` and
+//! `変数`. A word of such characters is found as a phrase of pairs, wherever it occurs. Texts
+//! also keep single characters, for searches for just one.
+//!
+//! [`STEMS`] also removes English endings, with the Snowball stemmer: `constraints` becomes
 //! `constraint`.
 //!
-//! Not here: Thai, Lao, Khmer and Burmese, which have no spaces either. A run of them is one word.
+//! Not here: Thai, Lao, Khmer and Burmese, which have no spaces either. A run of their
+//! characters is one word.
 
 use std::collections::HashMap;
 
@@ -23,28 +25,29 @@ use unicode_normalization::char::is_combining_mark;
 
 use crate::cut;
 
-/// The names under which an index knows its two ways to read a text.
+/// The names under which an index knows its two ways to divide text into words.
 pub(super) const WORDS: &str = "words";
 pub(super) const STEMS: &str = "stems";
 
-/// Where a word is cut, in bytes, at a character boundary: in queries as in texts.
+/// The length at which a word is cut, in bytes, at a character boundary. It is the same in
+/// queries and in texts.
 const WORD_BYTES_MAX: usize = 64;
 
-/// How many stems are kept; beyond, all are forgotten.
+/// How many stems are cached. Beyond that, the cache is emptied.
 const STEMS_MAX: usize = 1 << 14;
 
-/// Makes [`WORDS`] and [`STEMS`] known to an index.
+/// Registers [`WORDS`] and [`STEMS`] with an index.
 pub(super) fn register(index: &Index) {
     index.tokenizers().register(WORDS, Words { of_query: false, stems: None });
     index.tokenizers().register(STEMS, Words { of_query: false, stems: Some(Stems::default()) });
 }
 
-/// Reads words as they stand in a query.
+/// Returns the reader of words in a query.
 pub(super) fn words_of_query() -> TextAnalyzer {
     TextAnalyzer::from(Words { of_query: true, stems: None })
 }
 
-/// Reads stems as they stand in a query.
+/// Returns the reader of stems in a query.
 pub(super) fn stems_of_query() -> TextAnalyzer {
     TextAnalyzer::from(Words { of_query: true, stems: Some(Stems::default()) })
 }
@@ -58,17 +61,18 @@ pub(super) fn list(analyzer: &mut TextAnalyzer, text: &str) -> Vec<(usize, Strin
     words
 }
 
-/// Splits texts into words.
+/// Divides texts into words.
 #[derive(Clone)]
 struct Words {
-    /// Whether single characters of a run of pairs are left out: they are in the pairs.
+    /// Whether single characters of a run of pairs are left out, because the pairs contain
+    /// them.
     of_query: bool,
-    /// Given if English endings are to be taken off.
+    /// Present if English endings are removed.
     stems: Option<Stems>,
 }
 
-/// Takes English endings off. A site uses few words, each of them many times, so their stems are
-/// kept: the stemmer would take a sixth of the time that a load takes.
+/// Removes English endings. A site uses few words, and each of them many times, so their stems
+/// are cached. Without the cache, the stemmer would take a sixth of the time of a load.
 struct Stems {
     stemmer: Stemmer,
     known: HashMap<Box<str>, Box<str>, RandomState>,
@@ -80,7 +84,7 @@ impl Default for Stems {
     }
 }
 
-/// A copy begins without stems: each segment that is written reads with one of its own.
+/// A copy begins with an empty cache: each segment that is written uses its own copy.
 impl Clone for Stems {
     fn clone(&self) -> Self {
         Stems::default()
@@ -121,33 +125,33 @@ impl Tokenizer for Words {
     }
 }
 
-/// A character that stands for itself, with the marks behind it.
+/// A character that is a word of its own, with the marks behind it.
 #[derive(Debug)]
 struct Unit {
     folded: String,
     from: usize,
     to: usize,
-    /// Whether it is the second half of a pair.
+    /// Whether the character is the second half of a pair.
     in_pair: bool,
 }
 
-/// The words of a text, one after the other.
+/// Yields the words of a text in order.
 struct Stream<'a> {
     text: &'a str,
-    /// Where reading goes on.
+    /// The index in the text at which reading continues.
     at: usize,
     /// The position of the next word.
     position: usize,
-    /// A character that was read and is still to be handed out.
+    /// A character that was read and is not yielded yet.
     unit: Option<Unit>,
-    /// The pair that begins with the character handed out last.
+    /// The pair that begins with the character that was yielded last.
     pair: Option<(String, usize, usize)>,
     of_query: bool,
     stems: Option<&'a mut Stems>,
     token: Token,
 }
 
-/// What a character is to words.
+/// The role of a character in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Part of a word.
@@ -169,8 +173,8 @@ impl Kind {
                     Kind::Other
                 }
             }
-            // The halves of Hangul syllables, the voice marks of kana, variation selectors; the
-            // soft hyphen and joiners.
+            // These are the halves of Hangul syllables, the voice marks of kana, variation
+            // selectors, the soft hyphen, and joiners.
             '\u{1160}'..='\u{11ff}'
             | '\u{3099}'
             | '\u{309a}'
@@ -190,7 +194,7 @@ impl Kind {
     }
 }
 
-/// Whether a character is one of Chinese, Japanese or Korean writing.
+/// Whether a character belongs to Chinese, Japanese or Korean writing.
 fn is_unit(c: char) -> bool {
     matches!(c,
         '\u{1100}'..='\u{115f}' | '\u{3005}'..='\u{3007}' | '\u{3021}'..='\u{3029}'
@@ -202,14 +206,14 @@ fn is_unit(c: char) -> bool {
 }
 
 impl Stream<'_> {
-    /// Reads up to the end of what begins at `from`: `more` says what belongs to it.
+    /// Returns the end of the run that begins at `from` and continues while `more` is true.
     fn end_of(&self, from: usize, more: impl Fn(Kind) -> bool) -> usize {
         let rest = self.text[from..].char_indices().skip(1);
         let end = rest.map(|(at, c)| (at, Kind::of(c))).find(|(_, kind)| !more(*kind));
         end.map_or(self.text.len(), |(at, _)| from + at)
     }
 
-    /// The end of the word that begins at `from`. Most words are ASCII to their end.
+    /// Returns the end of the word that begins at `from`. Most words are ASCII to their end.
     fn end_of_word(&self, from: usize) -> usize {
         let bytes = &self.text.as_bytes()[from..];
         let plain = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
@@ -221,7 +225,7 @@ impl Stream<'_> {
         }
     }
 
-    /// The character at the reading position, if it stands for itself.
+    /// Reads the character at the reading position, if it is a word of its own.
     fn read_unit(&mut self) -> Option<Unit> {
         let from = self.at;
         let first = self.text[from..].chars().next()?;
@@ -235,7 +239,7 @@ impl Stream<'_> {
         Some(Unit { folded, from, to, in_pair: false })
     }
 
-    /// Hands out what is left of a run of characters that stand for themselves.
+    /// Yields the rest of a run of characters that are words of their own.
     fn advance_run(&mut self) -> bool {
         if let Some((pair, from, to)) = self.pair.take() {
             self.set(&pair, from, to, self.position - 1);
@@ -319,8 +323,8 @@ impl TokenStream for Stream<'_> {
     }
 }
 
-/// Appends a word in lower case, without accents, in the plain form of its characters. Only as much
-/// is read as a word may have.
+/// Appends a word in lower case, without accents, in the plain form of its characters. Reads
+/// only as many bytes as a word may have.
 fn fold(word: &str, out: &mut String) {
     if word.is_ascii() {
         out.push_str(cut::at_bytes(word, WORD_BYTES_MAX));
@@ -346,8 +350,8 @@ fn fold(word: &str, out: &mut String) {
     }
 }
 
-/// Whether a character of a decomposed word is left out: the accents of Latin, Greek and Cyrillic
-/// letters, and what is not seen. The vowel signs of Indic scripts are letters, and are kept.
+/// Whether a character of a decomposed word is left out: accents of Latin, Greek and Cyrillic
+/// letters, and invisible characters. The vowel signs of Indic scripts are letters, and stay.
 fn is_dropped(c: char) -> bool {
     matches!(c,
         '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'

@@ -1,11 +1,13 @@
-//! Writing: which updates of a batch are news, and their one commit.
+//! Writes batches: decides which updates are new, and applies them in one commit.
 //!
-//! A page that is held already as it is to be shown is not written again: while a site is loaded,
-//! most changes of a popular page's anchors change nothing of what is indexed with it. Its number
-//! then stays behind, and an older state that is delivered late must not pass for news. So the
-//! writer remembers the numbers that it has **confirmed** in this way, and every commit carries
-//! their highest, the **floor**: whoever opens the index next refuses batches up to there, because
-//! it cannot tell any more.
+//! A page that the index already shows exactly so is not written again. This saves much work:
+//! while a site is loaded, most changes of a popular page's anchors change nothing of the
+//! indexed content. The page's number in the index then stays behind, and an older state that
+//! is delivered late must not count as new.
+//!
+//! So the writer remembers the numbers that it has **confirmed** in this way. Every commit
+//! carries the highest of them, the **floor**. A process that opens the index later does not
+//! know which pages were confirmed, so it refuses batches up to the floor.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,20 +25,20 @@ use super::update::{IndexedPage, Update, failed};
 use super::{Applied, SearchIndex, WRITER_BYTES};
 use crate::Error;
 
-/// The most confirmed numbers that are remembered; beyond, the floor takes their place.
+/// The most confirmed numbers that are remembered. Beyond that, the floor takes their place.
 const CONFIRMED_MAX: usize = 100_000;
 
-/// A segment with more documents is merged with no other one.
+/// A segment with more documents is not merged with others.
 const MERGED_DOCS_MAX: u32 = 20_000;
 
-/// The one writer of an index.
+/// The only writer of an index.
 pub(super) struct Writer {
     index: IndexWriter,
     /// No batch up to this number is accepted.
     floor: Option<u64>,
-    /// The highest number ever confirmed.
+    /// The highest number that was ever confirmed.
     confirmed_max: Option<u64>,
-    /// Above the floor: the number up to which a page is known to be as it is held.
+    /// For each page above the floor, the number up to which it is confirmed.
     confirmed: BTreeMap<String, u64>,
 }
 
@@ -64,7 +66,7 @@ impl Writer {
         self.floor
     }
 
-    /// Applies a batch; on an error the writer is of no use any more.
+    /// Applies a batch. After an error the writer must be dropped.
     pub(super) fn write(
         &mut self,
         search: &SearchIndex,
@@ -113,9 +115,9 @@ impl Writer {
     }
 }
 
-/// Merges small segments, and leaves large ones alone until half of their documents are deleted. So
-/// neither the memory of a merge nor what is written for each page grows with the site, and the
-/// number of segments does, by one for some ten thousand pages.
+/// Merges small segments, and leaves large ones alone until half of their documents are
+/// deleted. So neither the memory of a merge nor the bytes written for each page grow with the
+/// site. In return, the number of segments grows, by one for some ten thousand pages.
 #[derive(Debug)]
 struct Merging {
     small: LogMergePolicy,
@@ -123,11 +125,12 @@ struct Merging {
 }
 
 impl Merging {
-    /// Merges segments of at most so many documents.
+    /// Merges segments of at most `docs_max` documents.
     fn up_to(docs_max: u32) -> Self {
         let mut small = LogMergePolicy::default();
         // With a commit every second, most segments hold a few hundred pages. The default puts
-        // all below 10,000 on one level and would rewrite the largest of them at every merge.
+        // all segments below 10,000 documents on one level, and would rewrite the largest of
+        // them at every merge.
         small.set_min_layer_size(256);
         small.set_del_docs_ratio_before_merge(0.5);
         small.set_max_docs_before_merge(docs_max as usize);
@@ -158,10 +161,10 @@ struct HeldSegment {
     columns: Columns,
 }
 
-/// What is held of a URL.
+/// The record that the index has of a URL.
 pub(super) struct HeldPage {
     pub(super) seq: u64,
-    /// Whether it is a page; a tombstone otherwise.
+    /// Whether the record is a page, and not a tombstone.
     pub(super) is_live: bool,
     digest: Option<u128>,
 }
@@ -178,7 +181,7 @@ impl Held {
         Ok(Held { segments: segments.collect::<tantivy::Result<_>>()? })
     }
 
-    /// Returns what is held for a URL, tombstones included.
+    /// Returns the record of a URL, tombstones included.
     pub(super) fn page(&self, url: &Term) -> tantivy::Result<Option<HeldPage>> {
         for HeldSegment { segment, urls, columns } in &self.segments {
             let Some(mut docs) = urls.read_postings(url, IndexRecordOption::Basic)? else {
@@ -198,7 +201,7 @@ impl Held {
 }
 
 impl HeldPage {
-    /// Whether it shows `page` as it is.
+    /// Whether the record shows exactly `page`.
     fn shows(&self, page: &IndexedPage) -> bool {
         self.is_live && self.digest == Some(page.digest())
     }
@@ -226,8 +229,8 @@ mod tests {
 
     use super::*;
 
-    /// Makes segments of so many documents, of which so many are deleted. Returns the numbers of
-    /// documents of those that are merged.
+    /// Makes segments of the given numbers of documents and deletions. Returns, for each
+    /// merge, the numbers of documents of its segments.
     fn merged(segments: &[(u32, u32)]) -> Vec<Vec<u32>> {
         let mut schema = Schema::builder();
         let name = schema.add_text_field("name", STRING);
@@ -264,7 +267,7 @@ mod tests {
     fn a_large_segment_is_written_again_once_most_of_it_is_deleted() {
         assert_eq!(merged(&[(50, 25)]), [[0; 0]; 0]);
         assert_eq!(merged(&[(50, 26)]), [[50]]);
-        // It has become a small one.
+        // The segment is now small.
         assert_eq!(merged(&[(50, 40)]), [[50]]);
     }
 }

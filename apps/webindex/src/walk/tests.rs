@@ -6,7 +6,7 @@ fn base() -> Base {
     Base::parse("https://example.org/d/").unwrap()
 }
 
-/// Makes a tree from relative file names; the content does not matter here.
+/// Creates files with the given relative names. Their content does not matter here.
 fn tree(files: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for file in files {
@@ -17,7 +17,8 @@ fn tree(files: &[&str]) -> tempfile::TempDir {
     dir
 }
 
-/// Walks and returns the relative URLs and the problems' messages, in order, as one list.
+/// Walks a directory. Returns the relative URLs and the problems' messages, in order, as one
+/// list.
 fn walk(dir: &Path, exclude: &[&str]) -> Vec<String> {
     let base = base();
     Walk::new(dir, &base, exclude)

@@ -1,4 +1,5 @@
-//! A site in a directory, and an index that it is loaded into; shared by the tests of the index.
+//! A site in a directory, and an index that loads it. The tests of the index share this
+//! module.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -12,7 +13,7 @@ use webindex::{LoadOptions, LoadReport, Progress, WebIndex};
 
 pub(crate) const BASE: &str = "https://site.example/";
 
-/// A directory to load, and the index that it is loaded into.
+/// A directory to load, and the index into which it is loaded.
 pub(crate) struct Fixture {
     pub(crate) site: tempfile::TempDir,
     pub(crate) search: tempfile::TempDir,
@@ -42,7 +43,7 @@ impl Fixture {
         self.load_with(dir, &LoadOptions::default()).await
     }
 
-    /// Loads, waits until idle, and compares with the batch.
+    /// Loads, waits until idle, and verifies the index.
     pub(crate) async fn load_with(&self, dir: &Path, options: &LoadOptions) -> LoadReport {
         let base = Base::parse(BASE).unwrap();
         let progress = Progress::default();
@@ -52,7 +53,7 @@ impl Fixture {
         report
     }
 
-    /// Waits until idle, and compares with the batch.
+    /// Waits until idle, and verifies the index.
     pub(crate) async fn verified(&self) {
         let idle = self.index.wait(None).await.unwrap();
         assert_eq!(idle.set_aside, [], "no observer keeps failing");
@@ -65,13 +66,13 @@ impl Fixture {
         page.canonical.strip_prefix(BASE).unwrap().to_owned()
     }
 
-    /// The pages that a search finds, below the base.
+    /// The pages that a search finds, by their names below the base.
     pub(crate) async fn found(&self, query: &str) -> Vec<String> {
         let hits = self.index.search(query, 100).await.unwrap();
         hits.into_iter().map(|hit| hit.url.strip_prefix(BASE).unwrap().to_owned()).collect()
     }
 
-    /// The pages of a page's cluster, the shown one first.
+    /// The members of a page's cluster, the shown one first.
     pub(crate) async fn cluster(&self, name: &str) -> Vec<String> {
         let cluster = self.index.cluster(&format!("{BASE}{name}")).await.unwrap().unwrap();
         let members = cluster.members.into_iter();
@@ -97,7 +98,7 @@ pub(crate) fn page(title: &str, text: &str, links: &[&str]) -> String {
     html
 }
 
-/// A page that redirects, with the words of all such pages.
+/// A page that redirects. All such pages have the same text.
 pub(crate) fn moved(to: &str) -> String {
     format!("<title>Moved</title><meta http-equiv=refresh content=\"0; url={to}\"><p>It has moved.")
 }

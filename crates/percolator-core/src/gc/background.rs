@@ -1,8 +1,9 @@
-//! Rounds in the background, with a small share of the machine.
+//! Runs rounds of garbage collection in the background, with a small share of the machine.
 //!
-//! The task holds the client, and with it the store. So that nobody who closes a database has to
-//! wait for it, it lives where its handle can reach it: dropping the handle drops the task where it
-//! rests, at once, and takes with it whatever the task held.
+//! The task holds the client, and with it the store. A caller that closes a database must not
+//! have to wait for the task. So the task's future is kept where its handle can reach it
+//! ([`slot`]). Dropping the handle drops the future at its current await, with everything that
+//! it holds.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,16 +20,17 @@ use crate::gc::slot::{self, Slot, Task, Work};
 use crate::shared::Shared;
 use crate::{Holder, Result};
 
-/// How often a registration is renewed, and the collector looks at least.
+/// How often a registration is renewed, and the longest time between two looks for garbage.
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(LIFETIME.as_secs() / 3);
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(20);
-/// In how many steps the safe point follows the present, within one retention.
+/// How many looks there are within one retention.
 const STEPS: u32 = 32;
-/// The name of the advisory lock on collecting: two collectors at once only waste work.
+/// The name of the advisory lock on collecting. It only saves work: two collectors at a time
+/// do no harm.
 const LOCK: &[u8] = b"gc";
 const LOCK_LIFETIME: Duration = Duration::from_secs(600);
 
-/// How garbage is collected in the background.
+/// The options of garbage collection in the background.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -39,16 +41,16 @@ const LOCK_LIFETIME: Duration = Duration::from_secs(600);
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct GcOptions {
-    /// How long old versions stay readable. What is read for longer holds them back by itself, if
-    /// its client runs a [`Collector`]. On a store without a floor, at least
-    /// [`retention_min`](crate::Client::retention_min): else nothing is collected, and each look
-    /// logs why. Default: 600 s.
+    /// How long old versions stay readable. A transaction or snapshot that is open for longer
+    /// keeps its versions, if its client runs a [`Collector`]. On a store without a floor, set
+    /// at least [`retention_min`](crate::Client::retention_min). With less nothing is
+    /// collected, and each look logs why. Default: 600 s.
     pub retention: Duration,
-    /// The shortest time from one round to the next. Default: 60 s.
+    /// The shortest time from the end of one round to the next. Default: 60 s.
     pub interval: Duration,
-    /// The share of one core that a round takes, between 0 and 1, as long as its pieces are short:
-    /// no rest is longer than a second. What the store then does to give the space back is not in
-    /// it. Default: 0.1.
+    /// The share of one core that a round takes, between 0 and 1. It is exact only while the
+    /// pieces of work are short, because no rest is longer than a second. It does not include
+    /// the store's own work to give the space back. Default: 0.1.
     pub share: f64,
 }
 
@@ -62,8 +64,8 @@ impl Default for GcOptions {
     }
 }
 
-/// A running garbage collection. Dropping it ends it at once, in the middle of a round if need be;
-/// the next round does again what is left.
+/// A running garbage collection. Dropping it ends the collection at once, even in the middle
+/// of a round. The next round does the rest.
 ///
 /// See [`Client::collect_in_background`](crate::Client::collect_in_background).
 #[must_use = "dropping it ends the collection"]
@@ -83,8 +85,9 @@ impl Drop for Collector {
     }
 }
 
-/// Collects garbage in the background from now on, and keeps this client registered as a reader
-/// of what it has open. A database that nobody writes to costs nothing and gets no timestamps.
+/// Collects garbage in the background from now on, and keeps this client registered as a
+/// reader of its open timestamps. A database without writes costs nothing, and no timestamps
+/// are issued.
 pub(crate) fn collect_in_background(shared: &Arc<Shared>, options: GcOptions) -> Collector {
     let future: BoxFuture<'static, ()> = Box::pin(collect(shared.clone(), options));
     let task = Arc::new(Mutex::new(Work::new(future)));
@@ -93,7 +96,8 @@ pub(crate) fn collect_in_background(shared: &Arc<Shared>, options: GcOptions) ->
     Collector { task }
 }
 
-/// Gives the advisory lock back, also when the task is dropped in the middle of a round.
+/// Releases the advisory lock when dropped, also when the task is dropped in the middle of a
+/// round.
 struct Alone<'a>(&'a Shared, Holder);
 
 impl Drop for Alone<'_> {
@@ -102,19 +106,20 @@ impl Drop for Alone<'_> {
     }
 }
 
-/// What the task remembers from one look to the next.
+/// The task's memory from one look to the next.
 #[derive(Debug, Default)]
 struct Memory {
-    /// Up to where everything is collected, as far as this task knows.
+    /// Up to which timestamp everything is collected, as far as this task knows.
     collected: Timestamp,
     not_before: Duration,
 }
 
-/// Registers and collects, side by side: a round may take longer than a registration lives.
+/// Registers and collects concurrently, because a round may take longer than a registration
+/// lives.
 async fn collect(shared: Arc<Shared>, options: GcOptions) {
     match shared.unfenced() {
         None => drop(join(keep_registered(&shared), keep_collecting(&shared, &options)).await),
-        // Every client of such a store registers, whether it collects or not.
+        // On a store without a floor every client registers, whether it collects or not.
         Some(_) => keep_collecting(&shared, &options).await,
     }
 }
@@ -123,7 +128,8 @@ async fn collect(shared: Arc<Shared>, options: GcOptions) {
 async fn keep_registered(shared: &Shared) {
     let mut before = Timestamp::ZERO;
     let mut registered = false;
-    // A registration of an earlier collector of this client must not look like this one's.
+    // Random, because the registration must differ from one of an earlier collector of this
+    // client.
     let mut renewals = shared.runtime().random() >> 1;
     loop {
         let renewed = async {
@@ -145,7 +151,7 @@ async fn keep_collecting(shared: &Shared, options: &GcOptions) {
     let mut memory = Memory::default();
     loop {
         if let Err(error) = look(shared, options, &mut memory).await {
-            // It is tried again at the next look.
+            // The next look tries again.
             tracing::warn!(target: "percolator::gc", event = "gc_error", %error);
         }
         shared.runtime().sleep(look_every).await;

@@ -1,39 +1,43 @@
-//! Step 3: dropping what nobody can read any more.
+//! Step 3: drops versions that no reader can read any more.
 //!
-//! Of each cell the newest write at or below the safe point stays, unless it is a deletion that
-//! every observer of the column has acknowledged; what it hides goes: write records, their values,
-//! and the acknowledgements of a cell that is gone. Tombs below the safe point go (late prewrites
-//! are refused by the floor now: H04), and so do notifications of cells that are not dirty.
+//! Of each cell the newest write at or below the safe point stays. The exception is a deletion
+//! that every observer of the column has acknowledged. Everything that the newest write hides
+//! is dropped: write records, their values, and the acknowledgements of a cell that is gone.
+//! Tombs below the safe point are dropped too, because the floor now refuses late prewrites
+//! (H04). So are notifications of cells that are not dirty.
 //!
 //! # Why no row is locked
 //!
-//! Everything happens while transactions read and write the same rows. That is safe, because what
-//! is dropped lies in a part of the row that no longer changes. Let F be the safe point; the floor
-//! is F and every lock below it has been resolved.
+//! Collection runs while transactions read and write the same rows. That is safe, because it
+//! only drops from a part of the row that no longer changes. Let F be the safe point. The
+//! floor is F, and every lock below it has been resolved.
 //!
-//! * *No write record at or below F is added any more.* A commit or roll-forward needs a lock of
-//!   its transaction s. Below F there are none, and prewrite places none there, nor does a commit
-//!   in one step go through; from F on, c > s >= F. So "the newest write at or below F" is the same
-//!   at every later moment, a delete with these bounds is right however late it arrives, and twice
-//!   is as good as once.
-//! * *No reader misses it.* A read at s >= F finds the newest write at or below s, which is kept or
-//!   newer. A read below F is refused in the row operation itself (H35), its second look, for a
-//!   long value, too. A dropped deletion reads as absent, which is what it said.
-//! * *No writer misses it.* Prewrite at s >= F looks for writes at or above s, which are above F.
-//! * *No owner or resolver misses it.* The evidence that a transaction s committed or not is asked
-//!   for by those who hold or meet a lock of s. Below F nobody meets one, and an owner who does not
-//!   know what became of its own commit says `Unknown` below the floor, never `Aborted`; its tomb
-//!   is refused there (H06).
-//! * *The values that go belong to dropped writes.* The lives [s, c] of one cell's transactions do
-//!   not overlap, so between the values of two dropped writes there are only values of dropped
-//!   ones.
-//! * *No observer is misled.* A cell and its acknowledgements leave in one row mutation, and
-//!   workers read them in one row read: they see both or neither. An acknowledgement goes only when
-//!   no write at or below F is left; every later one is above F and so above the acknowledged
-//!   timestamp.
+//! * *No write record at or below F is added any more.* A commit or roll-forward needs a lock
+//!   of its transaction s. Below F there are no locks, prewrite places none there, and the
+//!   floor also refuses a one-step commit. From F on, c > s >= F. So "the newest write at or
+//!   below F" is the same at every later moment. A delete with these bounds is right however
+//!   late it arrives, and repeating it is harmless.
+//! * *No reader misses a dropped version.* A read at s >= F finds the newest write at or below
+//!   s, which is kept or newer. A read below F is refused in the row operation itself (H35),
+//!   and so is its second read, for a long value. A cell whose deletion was dropped reads as
+//!   absent, as before.
+//! * *No writer misses one.* Prewrite at s >= F looks for writes at or above s, which are
+//!   above F.
+//! * *No owner or resolver misses one.* Only a client that holds or finds a lock of s asks
+//!   whether the transaction s has committed. Below F there is no lock to find. An owner that
+//!   does not know the outcome of its own commit reports `Unknown` below the floor, never
+//!   `Aborted`: the floor refuses its tomb (H06).
+//! * *The dropped values belong to dropped writes.* The lives [s, c] of one cell's
+//!   transactions do not overlap. So between the values of two dropped writes there are only
+//!   values of dropped writes.
+//! * *No observer is misled.* One row mutation drops a cell together with its
+//!   acknowledgements, and workers read them in one row read. So they see both or neither. An
+//!   acknowledgement is dropped only when no write at or below F is left. Every later write is
+//!   above F, and so above the acknowledged timestamp.
 //!
-//! Within a row the oldest goes first (H36), one mutation if it is of a reasonable size: a crash in
-//! between leaves newer versions that hide what is still there.
+//! Within a row the oldest versions are dropped first, in one mutation if its size is
+//! reasonable. After a crash in between, newer versions still hide the ones that are left
+//! (H36).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,9 +61,10 @@ use crate::{Column, Error, Result, Table};
 
 /// Most rows of one page.
 const PAGE_ROWS: usize = 256;
-/// Most versions of one column that one read returns, and that one mutation drops.
+/// Most versions of one column that one read returns and one mutation drops.
 const VERSIONS_MAX: u32 = 512;
-/// Most mutations in one request; one cell with its acknowledgements is not split.
+/// Most mutations in one request. The last mutations of a cell, with its acknowledgements, are
+/// never split.
 const MUTATIONS_MAX: usize = 512;
 
 /// A committed version at or below the safe point.
@@ -68,7 +73,7 @@ struct Version {
     commit_ts: Timestamp,
     start_ts: Timestamp,
     delete: bool,
-    /// Whether its value is in the family `data`.
+    /// Whether its value is stored in the family `data`.
     long: bool,
 }
 
@@ -81,32 +86,34 @@ impl Version {
     }
 }
 
-/// What is to be dropped from a row.
+/// The mutations that collect one row.
 #[derive(Debug, Default)]
 struct Plan {
-    /// Requests of their own, in this order, before the others.
+    /// Separate requests, in this order, before all others.
     first: Vec<Vec<Mutation>>,
-    /// By cell; the mutations of one belong into one request.
+    /// The mutations of each cell, which belong into one request.
     cells: BTreeMap<Column, Vec<Mutation>>,
-    /// Each may be in any request. A cell may have more notifications than one request can delete.
+    /// Deletes of notifications, for any request. A cell may have more notifications than one
+    /// request can delete.
     notifications: Vec<Mutation>,
 }
 
-/// What a round collects with.
+/// The safe point of a round, and the schema read after it.
 #[derive(Debug)]
 pub(super) struct Bounds {
     pub(super) safe_point: Timestamp,
     schema: Schema,
 }
 
-/// Drops what lies hidden at the safe point, in all tables.
+/// Drops the versions that are hidden at the safe point, in all tables.
 pub(super) async fn collect_tables(
     shared: &Shared,
     safe_point: Timestamp,
     pace: &mut Pace,
     counts: &mut GcCounts,
 ) -> Result<()> {
-    // Read after the safe point was chosen: it names every observer that a writer below knew.
+    // Read after the safe point was chosen, so it names every observer that a writer below it
+    // knew.
     let bounds = Bounds { safe_point, schema: Schema::read(shared.system()).await? };
     for name in shared.table_names().await? {
         let table = shared.table(&name).await?;
@@ -150,7 +157,7 @@ async fn collect_table(
     Ok(())
 }
 
-/// Applies a plan up to its last request, which it returns.
+/// Sends all requests of a plan but the last, which it returns.
 async fn drop_first(
     shared: &Shared,
     table: &Table,
@@ -181,7 +188,7 @@ async fn drop_first(
     Ok((!last.is_empty()).then(|| request(last)))
 }
 
-/// Decides what goes from one row.
+/// Decides which versions of one row are dropped.
 async fn plan(
     shared: &Shared,
     table: &Table,
@@ -192,14 +199,14 @@ async fn plan(
     let mut plan = Plan::default();
     let columns = committed(shared, table, found, bounds).await?;
     let clean = clean_columns(shared, table, found, &columns, bounds).await?;
-    // The newest stays, unless it says "deleted" to everybody who asked.
+    // The newest version stays, unless it is a deletion that every observer has acknowledged.
     let stays = |column: &Column, newest: &Version| !(newest.delete && clean.contains(column));
     let living = columns.iter().filter(|(column, v)| !column.is_ack() && stays(column, &v[0]));
     let living: BTreeSet<&Column> = living.map(|(column, _)| column).collect();
     for (column, versions) in &columns {
         let of = column.acknowledges();
         let cell = of.as_ref().unwrap_or(column);
-        // One whose cell cannot be told is left as it is.
+        // Keep an acknowledgement column whose name does not parse.
         let kept = living.contains(cell) || (column.is_ack() && of.is_none());
         if kept && !off(mutants::GC_DROPS_NEWEST) {
             plan.drop_versions(column, cell, &versions[1..], counts);
@@ -227,7 +234,7 @@ async fn committed(
         let column = Column::from_stored(cells[0].qualifier.clone());
         let versions = cells.iter().map(|cell| Version::decode(cell));
         let mut versions = versions.collect::<Result<Vec<_>>>()?;
-        // A column with more versions than one read returns.
+        // The column has more versions than one read returns.
         let mut more = cells.len() == VERSIONS_MAX as usize;
         while more && let Some(oldest) = versions.last() {
             let older = TimeRange::below(oldest.commit_ts);
@@ -244,8 +251,8 @@ async fn committed(
     Ok(columns)
 }
 
-/// Of the row's columns that are deleted or notified, those that nobody is interested in: not
-/// observed, or every observer has acknowledged the newest write.
+/// Of the row's columns that are deleted or notified, returns those that no observer has work
+/// on. Either the column is not observed, or every observer has acknowledged its newest write.
 async fn clean_columns(
     shared: &Shared,
     table: &Table,
@@ -266,8 +273,7 @@ async fn clean_columns(
     Ok(clean)
 }
 
-/// Whether nobody is interested in a column of a row: see
-/// [`clean_columns`].
+/// Whether no observer has work on a column of a row: see [`clean_columns`].
 pub(super) async fn is_clean(
     shared: &Shared,
     table: &Table,
@@ -278,7 +284,7 @@ pub(super) async fn is_clean(
     match schema.strength(table.name(), column) {
         _ if off(mutants::GC_DROPS_UNSEEN_DELETES) => return Ok(true),
         None => return Ok(true),
-        // Its notifications are all there is.
+        // A weak observer's notifications are the only sign of its work.
         Some(Strength::Weak) => return Ok(false),
         Some(Strength::Strong) => {}
     }
@@ -286,11 +292,11 @@ pub(super) async fn is_clean(
     let acks: Vec<_> = acks.collect();
     let mut all = acks.clone();
     all.push(column.clone());
-    // The newest of all time: what is acknowledged stays so.
+    // Read the newest write of all: a write that is acknowledged now stays acknowledged.
     let now = Timestamp::MAX;
     let versions = match read_acknowledged(shared, table, row, &all, now, Patience::GiveUp).await {
         Ok(versions) => versions,
-        // Somebody is at work on it: the next round will look again.
+        // A transaction is at work on the cell: the next round looks again.
         Err(Error::Locked { .. }) => return Ok(false),
         Err(error) => return Err(error),
     };
@@ -303,7 +309,8 @@ pub(super) async fn is_clean(
 }
 
 impl Plan {
-    /// Drops versions of a column, given newest first; the last step goes together with `cell`.
+    /// Plans to drop versions of a column, given newest first. The last step joins the request
+    /// of `cell`.
     fn drop_versions(
         &mut self,
         column: &Column,
@@ -326,9 +333,10 @@ impl Plan {
         }
     }
 
-    /// Drops the row's tombs, and the notifications of columns that are not dirty.
+    /// Plans to drop the row's tombs, and the notifications of columns that are not dirty.
     fn drop_hints(&mut self, found: &Row, clean: &BTreeSet<Column>, counts: &mut GcCounts) {
-        // The tombs of a column go by one range: of an often aborted cell there are many.
+        // One range deletes all tombs of a column, because a cell that is often aborted has
+        // many.
         let mut tombs: BTreeMap<Column, TimeRange> = BTreeMap::new();
         for cell in &found.cells {
             let column = Column::from_stored(cell.qualifier.clone());
@@ -352,8 +360,8 @@ impl Plan {
     }
 }
 
-/// The mutations that drop neighbouring versions, given oldest first, with their values. Below the
-/// `oldest` of a column there is nothing, so that its range begins at zero.
+/// Builds the mutations that drop neighbouring versions, given oldest first, with their
+/// values. Below the `oldest` step of a column there is nothing, so its range begins at zero.
 fn drop_step(column: &Column, step: &[Version], oldest: bool) -> Vec<Mutation> {
     let (Some(first), Some(last)) = (step.first(), step.last()) else { return Vec::new() };
     let from = if oldest { Timestamp::ZERO } else { first.commit_ts };

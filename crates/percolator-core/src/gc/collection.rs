@@ -1,4 +1,4 @@
-//! The memory of a client for garbage collection.
+//! A client's memory for garbage collection.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -11,7 +11,8 @@ use crate::gc::registration::Watched;
 use crate::gc::samples::Samples;
 use crate::txn::open_readers::OpenReaders;
 
-/// This client's registration, as far as it knows. The lock is held while it is written.
+/// The value of this client's registration, as far as the client knows. A writer holds the
+/// lock while it writes.
 pub(crate) type Registered = futures::lock::Mutex<Option<Bytes>>;
 
 /// The memory of a client for garbage collection.
@@ -19,17 +20,18 @@ pub(crate) type Registered = futures::lock::Mutex<Option<Bytes>>;
 pub(crate) struct Collection {
     pub(crate) readers: Arc<OpenReaders>,
     pub(super) samples: Mutex<Samples>,
-    /// Those of this life alone, for stores without a floor.
+    /// Samples of this process alone, for stores without a floor.
     pub(super) lived: Mutex<Samples>,
     pub(super) watched: Mutex<Watched>,
     pub(super) registered: Registered,
-    /// The longest life of a request of any client, as far as this one knows; for stores without a
-    /// floor.
+    /// The longest life of a request of any client that this one knows of, for stores without
+    /// a floor.
     pub(super) longest_life: Mutex<Duration>,
 }
 
 impl Collection {
-    /// For a store with a floor; or without one, and requests that live so long at most.
+    /// For a store with a floor, `life` is `None`. For one without, `life` is the longest life
+    /// of a request.
     pub(crate) fn new(runtime: &Arc<dyn Runtime>, life: Option<Duration>) -> Self {
         let readers = life.map(|life| OpenReaders::unfenced(runtime.clone(), life));
         let longest_life = Mutex::new(life.unwrap_or_default());

@@ -1,23 +1,28 @@
-//! Garbage collection: dropping versions that nobody can read any more.
+//! Garbage collection: drops versions that no reader can read any more.
 //!
 //! ```text
-//! readers      who still reads the past, in this client and in others
+//! readers      which timestamps of the past are open, in this client and in others
 //! safe_point   how far collection may go: below every reader, behind the present by a retention
 //!   1. the safe point becomes the store's floor: below it nothing is read, locked or decided
-//! sweep        2. every lock below it is resolved; one whose owner lives ends the round
-//! collect      3. what its newest write hides is dropped, and why that races with nothing
-//! notifications   stale ones, where they lie in a table of their own
-//! background   rounds by themselves, with a small share of the machine
+//! sweep        2. every lock below it is resolved; a lock of a living owner ends the round
+//! collect      3. versions that a newer write hides are dropped; why that races with nothing
+//! notifications   drops stale notifications, where they lie in a table of their own
+//! background   runs rounds repeatedly, with a small share of the machine
 //! unfenced     all of this where the store cannot compare a floor
-//! round        these steps in their order
+//! round        runs these steps in order
 //! ```
 //!
-//! `collection` is what a client remembers of all this, `samples` translates a time to a timestamp,
-//! `report` says what came of a round, and in `slot` lives the task of the background.
+//! `collection` holds a client's memory of all this. `registration` is the record of a client
+//! that reads the past. `samples` translates a time into a timestamp. `report` says what a
+//! round did. `slot` holds the background task.
 //!
-//! Invariants: the safe point never goes back; nothing is collected before the floor is durable and
-//! the locks below it are resolved; a round that a crash cuts short is done again. Secondary
-//! commits, roll-forward, rollback and tombs are never fenced: they finish what was decided.
+//! Invariants:
+//!
+//! * The safe point never goes back.
+//! * Nothing is collected before the floor is durable and the locks below it are resolved.
+//! * A round that a crash cuts short is done again.
+//! * Secondary commits, roll-forward, rollback and tombs are never fenced: they finish a
+//!   transaction that is already decided.
 
 pub(crate) mod background;
 mod collect;

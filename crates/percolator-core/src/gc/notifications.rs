@@ -1,8 +1,10 @@
-//! Dropping stale notifications where they lie in a table of their own; where they lie in the row,
-//! [`collect`](super::collect) sees them there.
+//! Drops stale notifications that lie in a table of their own. If they lie in the row,
+//! [`collect`](super::collect) drops them.
 //!
-//! The notifications are read first, the cell they are about after that, with a lock check at the
-//! highest timestamp: a lock that they were left under is met, or what became of it is seen.
+//! The notifications are read first, and the cell that they notify is read after that, at the
+//! highest timestamp and with a check for locks. So the second read finds either the lock of
+//! the transaction that left the notification, or what became of that lock. No notification of
+//! a dirty cell is dropped.
 
 use bigtable::{ConditionalMutation, Mutation, PageLimit, Row, RowRange, Selection, TimeRange};
 
@@ -17,7 +19,7 @@ use crate::{Column, Result, Table};
 /// Most rows of one page.
 const PAGE_ROWS: usize = 256;
 
-/// Drops the notifications below the safe point of cells that are not dirty.
+/// Drops notifications below the safe point whose cells are not dirty.
 pub(super) async fn collect_notifications(
     shared: &Shared,
     table: &Table,
@@ -45,7 +47,8 @@ pub(super) async fn collect_notifications(
     Ok(())
 }
 
-/// The requests that drop a row's stale notifications, those that were seen and no others.
+/// Builds the requests that drop a row's stale notifications, exactly the versions that were
+/// seen.
 async fn drop_stale(
     shared: &Shared,
     table: &Table,

@@ -1,38 +1,38 @@
-//! How fast a round goes: as fast as it can, or with a share of one core.
+//! Limits how fast a round goes: at full speed, or with a share of one core.
 
 use crate::shared::Shared;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-/// The smallest share there is.
+/// The smallest share that is used.
 const SHARE_MIN: f64 = 0.001;
-/// The longest rest after one piece of work.
+/// The longest rest after a piece of work.
 const REST_MAX: Duration = Duration::from_secs(1);
 
 /// Divides a round's time into work and rest.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// How much longer than the work before it a rest is; `None` rests never.
+    /// The length of a rest, relative to the work before it. `None` means no rest.
     rest: Option<f64>,
-    /// When the piece of work at hand began.
+    /// When the current piece of work began.
     since: Duration,
 }
 
 impl Pace {
-    /// As fast as possible, though others get their turn.
+    /// At full speed, but lets other tasks run after each piece.
     pub(super) fn full() -> Self {
         Pace { rest: None, since: Duration::ZERO }
     }
 
     /// With this share of one core, between 0 and 1.
     pub(super) fn share(share: f64, now: Duration) -> Self {
-        // No number is no share.
+        // NaN counts as the smallest share.
         let share = if share.is_nan() { SHARE_MIN } else { share.clamp(SHARE_MIN, 1.0) };
         Pace { rest: Some((1.0 - share) / share), since: now }
     }
 
-    /// To be called after each piece of work.
+    /// Rests as the share demands. Await this after each piece of work.
     pub(super) async fn pause(&mut self, shared: &Shared) {
         let runtime = shared.runtime();
         match self.rest {
@@ -46,7 +46,7 @@ impl Pace {
     }
 }
 
-/// Lets others go first, once.
+/// Lets other tasks run first, once.
 async fn yield_now() {
     let mut yielded = false;
     poll_fn(|cx| {

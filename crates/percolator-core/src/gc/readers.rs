@@ -1,18 +1,22 @@
-//! Who still reads the past: the open timestamps of this client, and the registrations of others.
+//! Finds the oldest timestamp of the past that is still read: open timestamps of this client,
+//! and registrations of other clients.
 //!
-//! Within a client every transaction and snapshot holds an `Open` (`txn/open_readers.rs`) from
-//! before its timestamp is asked for until it is dropped or its commit has ended. Between clients
-//! of one store a row of the system table says what a client's oldest open timestamp is; it is
-//! written only for what has been open for a while, so that short transactions cost nothing: those
-//! are younger than the retention.
+//! Within a client, every transaction and snapshot holds an `Open` (`txn/open_readers.rs`). It
+//! holds it from before its timestamp is asked for until it is dropped or its commit has
+//! ended.
 //!
-//! A registration that is not renewed is judged like a lock (H18): gone when its client's liveness
-//! token is, or when it has stayed unchanged for longer than its lifetime on the judge's own
-//! monotonic clock.
+//! Between clients of one store, a row of the system table names a client's oldest open
+//! timestamp. The client writes this registration only if a timestamp has been open for a
+//! while. So short transactions, which are younger than the retention, cost nothing.
 //!
-//! Invariant: registrations only keep readers from failing. What makes a read below the safe point
-//! an error instead of a wrong answer is the store's floor (H35); where there is none, the reader
-//! itself (`unfenced.rs`), and the token counts for nothing.
+//! A registration that is not renewed is judged like a lock (H18). It has lapsed when its
+//! client's liveness token is gone. It has also lapsed when it stayed unchanged for longer
+//! than its lifetime on the judge's own monotonic clock.
+//!
+//! Invariant: registrations only keep readers from failing. The store's floor turns a read
+//! below the safe point into an error instead of a wrong answer (H35). On a store without a
+//! floor the reader checks this itself (`unfenced.rs`), and a lost token does not end a
+//! registration.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +31,9 @@ use crate::records::layout::SYSTEM;
 use crate::shared::Shared;
 use crate::{Incarnation, OldestReader, Result};
 
-/// Writes, renews or takes back this client's registration. Only what was open already at
-/// `before`, an earlier look at the oracle, is registered. Returns whether one is there now.
+/// Writes, renews or removes this client's registration. Registers only timestamps that were
+/// already open at `before`, an earlier answer of the oracle. Returns whether a registration
+/// is stored now.
 pub(super) async fn renew_registration(
     shared: &Shared,
     before: Timestamp,
@@ -53,8 +58,8 @@ pub(super) async fn renew_registration(
     Ok(wanted.is_some())
 }
 
-/// The clients that read the past: this one as it knows itself, the others as they are
-/// registered. Registrations that have lapsed are removed.
+/// Returns the clients that read the past: this one from its memory, the others from their
+/// registrations. Removes registrations that have lapsed.
 pub(super) async fn oldest_readers(
     shared: &Shared,
     latest: Timestamp,
@@ -71,15 +76,14 @@ pub(super) async fn oldest_readers(
         let beat = Beat::decode(&value)?;
         let now = shared.runtime().now();
         let lapsed = shared.collection().watched().lapsed(client, &value, &beat, now);
-        // Without a floor, a token that was lost would be a wrong answer to a reader that
-        // lives.
+        // Without a floor, a token lost by mistake would give a living reader a wrong answer.
         let unfenced = shared.unfenced().is_some();
         if !lapsed && (unfenced || shared.locks().is_alive(client).await?) {
             readers.push(OldestReader { client, oldest: beat.oldest });
             continue;
         }
         shared.collection().watched().0.remove(&client);
-        // On this very value: it may have been renewed after all.
+        // Conditional on this exact value, because the client may have renewed it meanwhile.
         let seen = Probe::new(SYSTEM, QUALIFIER, TimeRange::ALL).with_value_prefix(value);
         let request = ConditionalMutation {
             predicate: vec![seen],
@@ -88,7 +92,7 @@ pub(super) async fn oldest_readers(
         };
         shared.system().check_and_mutate_row(request).await?;
     }
-    // Last: what this client opens later is newer than `latest`.
+    // Last, because any timestamp that this client opens later is above `latest`.
     let open = shared.readers().oldest(latest);
     readers.extend(open.map(|oldest| OldestReader { client: own, oldest }));
     Ok(readers)

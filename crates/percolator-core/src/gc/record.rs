@@ -1,4 +1,8 @@
-//! The records that garbage collection keeps in a row of the system table, each under a name.
+//! Reads and writes garbage collection's records, which are named cells in one row of the
+//! system table.
+//!
+//! Every write is conditional on the value that was read, so no client overwrites another's
+//! record unseen.
 
 use bigtable::{
     ConditionalMutation, Mutation, Probe, RowKey, Selection, Table, TimeRange, Timestamp,
@@ -11,10 +15,10 @@ use crate::records::layout::SYSTEM;
 use crate::{Error, Result};
 
 pub(super) const ROW: &str = "gc";
-/// How often a record is written while others write it, too.
+/// How often a write is tried while other clients write the same record.
 const WRITES_MAX: usize = 8;
 
-/// A timestamp that is stored under a name; zero if none is.
+/// Reads a timestamp that is stored under a name. Returns zero if there is none.
 pub(super) async fn read_record(system: &dyn Table, name: &'static str) -> Result<Timestamp> {
     stored_timestamp(read(system, name).await?)
 }
@@ -25,7 +29,8 @@ fn stored_timestamp(value: Option<Bytes>) -> Result<Timestamp> {
     ts.ok_or_else(|| Error::Corrupt { record: "gc", bytes: value.clone() })
 }
 
-/// Stores a timestamp under a name, unless a higher one is there. It never goes back.
+/// Stores a timestamp under a name, unless a higher one is stored already. So it never goes
+/// back.
 pub(super) async fn raise_record(
     system: &dyn Table,
     name: &'static str,
@@ -51,7 +56,8 @@ pub(super) async fn read(system: &dyn Table, qualifier: &'static str) -> Result<
     Ok(row.cells.first().map(|cell| cell.value.clone()))
 }
 
-/// Replaces a stored value, empty meaning none; `false` when another one is stored.
+/// Replaces a stored value; an empty `old` means that there is none. Returns `false` if
+/// another value is stored.
 pub(super) async fn replace(
     system: &dyn Table,
     qualifier: &'static str,

@@ -1,4 +1,8 @@
-//! The registration of a client that reads the past: its row and record, and when it has lapsed.
+//! The record by which a client registers as a reader of the past, and how other clients judge
+//! that it has lapsed.
+//!
+//! A registration has lapsed when it stayed unchanged for its whole lifetime, on the judge's
+//! own clock. So every renewal must write different bytes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,15 +16,16 @@ use crate::{Error, Incarnation, Result};
 
 pub(super) const PREFIX: &str = "reader/";
 pub(super) const QUALIFIER: &str = "oldest";
-/// How long a registration may stay unchanged before its client is taken for dead.
+/// How long a registration may stay unchanged before its client is believed dead.
 pub(super) const LIFETIME: Duration = Duration::from_secs(30);
 
-/// Registrations of others, watched on this client's own clock.
+/// The registrations of other clients, with the time since which each is unchanged on this
+/// client's clock.
 #[derive(Debug, Default)]
 pub(crate) struct Watched(pub(super) BTreeMap<Incarnation, (Bytes, Duration)>);
 
 impl Watched {
-    /// Whether this registration has now stayed unchanged for longer than its lifetime.
+    /// Whether this registration has stayed unchanged for longer than its lifetime.
     pub(super) fn lapsed(
         &mut self,
         client: Incarnation,
@@ -36,12 +41,12 @@ impl Watched {
     }
 }
 
-/// A registration's record.
+/// The value of a registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Beat {
     pub(super) oldest: Timestamp,
     pub(super) lifetime_ms: u32,
-    /// Another number each time, so that a renewal is a change.
+    /// A different number each time, so that a renewal changes the value.
     pub(super) count: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The report of a round of garbage collection, and the state of collection.
+//! The report of one round of garbage collection, and the state of collection.
 
 use bigtable::Timestamp;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -8,7 +8,7 @@ use crate::{Error, Incarnation, LockView, Result};
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a round did, in numbers.
+        /// The counts of a round's work.
         ///
         /// See [`Client::gc`](crate::Client::gc).
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,19 +29,19 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Locks that were rolled forward or back before collecting.
+    /// Locks that were rolled forward or back before anything was collected.
     locks,
-    /// Cells of which something was dropped.
+    /// Cells from which something was dropped.
     cells,
-    /// Committed versions dropped.
+    /// Committed versions that were dropped.
     writes,
-    /// Values among them that were too long to be in the write record.
+    /// Long values among them, which were stored outside of the write record.
     values,
-    /// Marks of transactions that were rolled back.
+    /// Rollback records that were dropped.
     tombs,
-    /// Notifications of cells that were not dirty.
+    /// Notifications that were dropped because their cells were not dirty.
     notifications,
-    /// Acknowledgements of cells that are gone.
+    /// Acknowledgements that were dropped because their cells are gone.
     acknowledgements,
 }
 
@@ -57,32 +57,32 @@ impl GcCounts {
 /// See [`Client::gc`](crate::Client::gc).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GcReport {
-    /// Nothing below it can be read any more.
+    /// The safe point: no read below it succeeds any more.
     pub safe_point: Timestamp,
     /// The lock whose living owner ended the round before anything was dropped, if there was one.
     pub blocked_by: Option<LockView>,
-    /// What was done.
+    /// The counts of the round's work.
     pub counts: GcCounts,
 }
 
-/// The last round of garbage collection, as the store remembers it.
+/// The last round of garbage collection, as recorded in the store.
 ///
 /// See [`Client::gc_status`](crate::Client::gc_status).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastRound {
-    /// When it ended, in milliseconds since 1970.
+    /// When the round ended, in milliseconds since 1970.
     pub wall_ms: u64,
-    /// Its safe point.
+    /// The round's safe point.
     pub safe_point: Timestamp,
-    /// Up to where everything is collected.
+    /// Up to which timestamp everything is collected.
     pub collected: Timestamp,
-    /// Whether a living owner's lock ended it before it dropped anything.
+    /// Whether a lock of a living owner ended the round before it dropped anything.
     pub blocked: bool,
-    /// What it did.
+    /// The counts of the round's work.
     pub counts: GcCounts,
 }
 
-/// A client that reads the past, as garbage collection sees it.
+/// A client that reads the past, as garbage collection knows it.
 ///
 /// See [`Client::gc_status`](crate::Client::gc_status).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,21 +93,22 @@ pub struct OldestReader {
     pub oldest: Timestamp,
 }
 
-/// Where garbage collection stands.
+/// The state of garbage collection.
 ///
 /// See [`Client::gc_status`](crate::Client::gc_status).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GcStatus {
-    /// Nothing below it can be read any more; on a store without a floor, by who begins now.
+    /// The safe point: no read below it succeeds any more. On a store without a floor, no read
+    /// that begins now.
     pub safe_point: Timestamp,
     /// The latest timestamp issued.
     pub latest: Timestamp,
-    /// What the safe point of a round would be now.
+    /// The safe point that a round would use now.
     pub next: Timestamp,
-    /// Who has something open, the oldest first. Of other clients those that have had it for a
-    /// while: what is younger is protected by the retention.
+    /// The clients that have a timestamp open, the oldest first. Other clients are listed only
+    /// if they have had it open for a while: the retention protects younger timestamps.
     pub readers: Vec<OldestReader>,
-    /// The last round that did something.
+    /// The last round that had something to do.
     pub last: Option<LastRound>,
 }
 

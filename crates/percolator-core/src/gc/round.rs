@@ -1,4 +1,8 @@
-//! A round of garbage collection, from the safe point to what it has dropped.
+//! Runs one round of garbage collection: raises the safe point, sweeps locks, and drops
+//! versions.
+//!
+//! The order matters: nothing is dropped before the safe point is durable and every lock below
+//! it is resolved.
 
 use std::time::Duration;
 
@@ -20,9 +24,9 @@ use crate::mutants::{self, off};
 use crate::shared::Shared;
 use crate::watch::Event;
 
-/// Collects garbage once: versions that were overwritten or deleted more than `retention` ago
-/// and that nobody has open. Goes as fast as it can;
-/// [`collect_in_background`](crate::Client::collect_in_background) is for every day.
+/// Collects garbage once: versions that were overwritten or deleted more than `retention` ago,
+/// and that are below every open timestamp. The round runs at full speed; for regular use
+/// there is [`collect_in_background`](crate::Client::collect_in_background).
 pub(crate) async fn gc(shared: &Shared, retention: Duration) -> Result<GcReport> {
     check_retention(shared, retention)?;
     sample(shared).await?;
@@ -33,12 +37,12 @@ pub(crate) async fn gc(shared: &Shared, retention: Duration) -> Result<GcReport>
     Ok(report)
 }
 
-/// When a round begins, for the watcher.
+/// The time at which a round begins. `None` without a watcher.
 pub(super) fn begun(shared: &Shared) -> Option<Duration> {
     shared.watcher().map(|_| shared.runtime().now())
 }
 
-/// Reports a round to the watcher, if it was there when the round began.
+/// Reports a round to the watcher, if there was one when the round began.
 pub(super) fn emit_collected(shared: &Shared, report: &GcReport, begun: Option<Duration>) {
     if let Some(begun) = begun {
         let took = shared.runtime().now().saturating_sub(begun);
@@ -46,8 +50,8 @@ pub(super) fn emit_collected(shared: &Shared, report: &GcReport, begun: Option<D
     }
 }
 
-/// Where garbage collection stands. Changes no table, and no timestamp is issued; notes when
-/// the latest one was, and takes back registrations that have lapsed.
+/// Returns the state of garbage collection. Changes no table and issues no timestamp. Notes
+/// the latest timestamp, and removes registrations that have lapsed.
 pub(crate) async fn gc_status(shared: &Shared, retention: Duration) -> Result<GcStatus> {
     let latest = sample(shared).await?;
     let mut readers = oldest_readers(shared, latest).await?;
@@ -55,7 +59,7 @@ pub(crate) async fn gc_status(shared: &Shared, retention: Duration) -> Result<Gc
     let next = readers.iter().map(|reader| reader.oldest).min().unwrap_or(latest);
     let safe_point = safe_point(shared).await?;
     let last = last_round(shared).await?;
-    // Where there is no floor, who began to read below the safe point goes on doing so.
+    // Without a floor, a reader that began before may still read below the safe point.
     let lowest = match shared.unfenced() {
         None => safe_point,
         Some(_) => last.as_ref().map_or(Timestamp::ZERO, |last| last.collected),
@@ -100,8 +104,9 @@ pub(super) async fn run(shared: &Shared, retention: Duration, mut pace: Pace) ->
     Ok(report)
 }
 
-/// Where the store has no floor: stores how far the round may go before anybody's registration
-/// is read, so that who registers after that finds it. Returns it.
+/// On a store without a floor: stores how far this round may go, before it reads any
+/// registration. A reader that registers later then finds this safe point. Returns the safe
+/// point.
 async fn announce(shared: &Shared, retention: Duration) -> Result<Timestamp> {
     if shared.unfenced().is_none() {
         return Ok(Timestamp::MAX);

@@ -1,11 +1,12 @@
-//! How far collection may go: the safe point trails the present by a retention, and stays at or
-//! below every registered reader.
+//! Computes the safe point, up to which collection may go. The safe point trails the present
+//! by a retention, and stays at or below every registered reader.
 //!
-//! A retention is a time, the safe point a timestamp. What translates is a list of samples: "at
-//! this moment this was the latest timestamp". In one life the moments are those of the monotonic
-//! clock; the list is also stored, with wall times, so that a short-lived process can collect at
-//! all. A wall clock that jumps makes the retention of one round longer or shorter, nothing else:
-//! readers are protected by their registrations and the store's floor.
+//! A retention is a time, and the safe point is a timestamp. A list of samples translates
+//! between them: "at this moment this was the latest timestamp". Within one process the
+//! moments come from the monotonic clock. The list is also stored, with wall times, so that a
+//! short-lived process can collect at all. A wall clock that jumps only makes the retention of
+//! one round longer or shorter. Readers stay protected by their registrations and by the
+//! store's floor.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ use crate::shared::Shared;
 
 const SAMPLES: &str = "samples";
 const STATE: &str = "state";
-/// Notes the latest timestamp, in memory and, if it is news, in the store. Returns it.
+
+/// Notes the latest timestamp in memory, and in the store if it is a new one. Returns it.
 pub(super) async fn sample(shared: &Shared) -> Result<Timestamp> {
     let latest = shared.oracle().peek().await?;
     shared.collection().lived().note(now_ms(shared), latest);
@@ -42,16 +44,15 @@ pub(super) async fn sample(shared: &Shared) -> Result<Timestamp> {
     if replace(shared.system(), SAMPLES, &old, new.clone()).await? {
         shared.collection().samples().stored = Some(new)
     } else {
-        // Another client stores its own, or a reply was lost: take in what is there, and store
-        // the union with the next sample.
-
+        // Another client has stored its samples, or a reply was lost. Merge the stored
+        // samples, and store the union with the next sample.
         let value = read(shared.system(), SAMPLES).await?.unwrap_or_default();
         merge_samples(shared, &value)?;
     }
     Ok(latest)
 }
 
-/// How old timestamps are. Notes the latest one, so that it is known to be old later.
+/// Returns how old timestamps are. Notes the latest one, so that its age will be known later.
 pub(crate) async fn ages(shared: &Shared, timestamps: &[Timestamp]) -> Result<Vec<Age>> {
     sample(shared).await?;
     let now_ms = now_ms(shared);
@@ -69,7 +70,7 @@ fn merge_samples(shared: &Shared, value: &Bytes) -> Result<()> {
     samples.merge(value, now_ms, wall_ms)
 }
 
-/// The timestamp that the retention allows, readers not yet considered.
+/// The highest timestamp that the retention allows, before readers are considered.
 pub(super) fn beyond_retention(
     shared: &Shared,
     retention: Duration,
@@ -81,28 +82,28 @@ pub(super) fn beyond_retention(
     let reach = shared.collection().samples().older_than(now_ms(shared), retention).min(latest);
     match shared.unfenced() {
         None => reach,
-        // Readers that are young rely on it, so no wall clock may say how old they are.
+        // Young readers rely on the retention, so no wall clock may decide how old they are.
         Some(_) => reach.min(lived_through(shared, retention)),
     }
 }
 
-/// The highest timestamp that this client knows to be older than the shortest retention, by its
-/// own monotonic clock.
+/// The highest timestamp that is older than the shortest retention, by this client's own
+/// monotonic clock.
 fn lived_through(shared: &Shared, retention: Duration) -> Timestamp {
     let min = retention.min(retention_min(shared));
     shared.collection().lived().older_than(now_ms(shared), min)
 }
 
-/// Where the store has no floor: waits until this client has seen timestamps grow old enough.
+/// On a store without a floor: waits until this client has seen timestamps grow old enough.
 pub(super) async fn wait_for_retention(shared: &Shared, retention: Duration) -> Result<()> {
     let min = retention.min(retention_min(shared));
     if shared.unfenced().is_none() || lived_through(shared, retention) > Timestamp::ZERO {
         return Ok(());
     }
-    // From now on the registrations of others are watched.
+    // From now on this client watches the registrations of others.
     let latest = sample(shared).await?;
     oldest_readers(shared, latest).await?;
-    // What is registered has lapsed when it was there for longer.
+    // After this sleep, an unchanged registration has lapsed.
     shared.runtime().sleep(min + Duration::from_millis(1)).await;
     Ok(())
 }
@@ -111,13 +112,14 @@ fn now_ms(shared: &Shared) -> i64 {
     i64::try_from(shared.runtime().now().as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The last round, as the store remembers it.
+/// Reads the record of the last round.
 pub(super) async fn last_round(shared: &Shared) -> Result<Option<LastRound>> {
     read(shared.system(), STATE).await?.map(|value| LastRound::decode(&value)).transpose()
 }
 
-/// Remembers a round. Two clients' rounds may overwrite one another; a round that finds less
-/// collected than is only looks at more.
+/// Stores the record of a round. Rounds of two clients may overwrite each other's record. The
+/// record may then name a lower timestamp than was collected, and the next round repeats some
+/// work.
 pub(super) async fn store_round(shared: &Shared, round: &LastRound) -> Result<()> {
     let set = Mutation::set(SYSTEM, STATE, Timestamp::ZERO, round.encode());
     let request = ConditionalMutation { otherwise: vec![set], ..ConditionalMutation::new(ROW) };

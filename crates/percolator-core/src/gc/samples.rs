@@ -1,4 +1,8 @@
-//! Samples: at which moment which timestamp was the latest.
+//! Remembers which timestamp was the latest at which moment, to translate a time into a
+//! timestamp.
+//!
+//! The list is bounded. Neither its moments nor its timestamps go back from one sample to the
+//! next.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,12 +13,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::records::codec::Reader;
 use crate::{Error, Result};
 
-/// Most samples that are kept. Those that go leave the gaps in proportion to their age, so that any
-/// retention finds one that is little older than it.
+/// Most samples that are kept. Samples are dropped so that the gaps between the others grow
+/// with their age. So every retention finds a sample that is little older than the retention.
 const SAMPLES_MAX: usize = 64;
 
-/// How old a timestamp is, as far as that is known: timestamps are numbers, and only samples say
-/// when which one was the latest.
+/// How old a timestamp is, as far as that is known. A timestamp is a number without a time:
+/// only samples know when which one was the latest.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -29,23 +33,23 @@ const SAMPLES_MAX: usize = 64;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Age {
-    /// It is no younger.
+    /// The timestamp is at least this old.
     pub at_least: Duration,
-    /// It is no older; `None` where no sample is older.
+    /// The timestamp is at most this old. `None` if there is no older sample.
     pub at_most: Option<Duration>,
 }
 
-/// When which timestamp was the latest, oldest first.
+/// Samples of moments and the latest timestamp at each, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
-    /// Milliseconds of the monotonic clock; those of earlier lives are below zero.
+    /// Milliseconds of the monotonic clock. Moments of earlier processes are below zero.
     taken: VecDeque<(i64, Timestamp)>,
-    /// What the store held when it was last read or written; `None` before.
+    /// The value in the store when it was last read or written. `None` before that.
     pub(super) stored: Option<Bytes>,
 }
 
 impl Samples {
-    /// Notes that `latest` is the latest timestamp now. Returns whether that is news.
+    /// Notes that `latest` is the latest timestamp now. Returns whether it is a new one.
     pub(super) fn note(&mut self, now_ms: i64, latest: Timestamp) -> bool {
         if self.taken.back().is_some_and(|(_, newest)| *newest >= latest) {
             return false;
@@ -57,7 +61,8 @@ impl Samples {
         true
     }
 
-    /// Drops the sample that leaves the smallest gap for its age; never the first or the last.
+    /// Drops the sample whose removal leaves the smallest gap relative to its age; never the
+    /// first or the last.
     fn thin_out(&mut self, now_ms: i64) {
         let at = |index: usize| self.taken[index].0;
         let gap = |index: &usize| {
@@ -70,15 +75,15 @@ impl Samples {
         }
     }
 
-    /// The highest timestamp known to be older than `retention`.
+    /// The highest timestamp that is known to be older than `retention`.
     pub(super) fn older_than(&self, now_ms: i64, retention: Duration) -> Timestamp {
         let age = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);
         let old = |(taken, _): &&(i64, Timestamp)| now_ms.saturating_sub(*taken) >= age;
         self.taken.iter().rev().find(old).map_or(Timestamp::ZERO, |(_, ts)| *ts)
     }
 
-    /// How old a timestamp is: it was issued by the first sample that reaches it, and after the one
-    /// before.
+    /// How old a timestamp is: it was issued before the first sample that is at or above it,
+    /// and after the last sample below it.
     pub(super) fn age_of(&self, now_ms: i64, ts: Timestamp) -> Age {
         let since = |taken: i64| {
             Duration::from_millis(u64::try_from(now_ms.saturating_sub(taken)).unwrap_or(0))
@@ -93,7 +98,7 @@ impl Samples {
 
     pub(super) fn encode(&self, now_ms: i64, wall_ms: u64) -> Bytes {
         let mut out = BytesMut::with_capacity(4 + 16 * self.taken.len());
-        // The length first, so that no encoding begins with another.
+        // The length comes first, so that no encoding is a prefix of another.
         out.put_u32(u32::try_from(self.taken.len()).unwrap_or(u32::MAX));
         for (taken, ts) in &self.taken {
             out.put_u64(wall_ms.saturating_add_signed(taken.saturating_sub(now_ms)));
@@ -102,7 +107,7 @@ impl Samples {
         out.freeze()
     }
 
-    /// Takes in what an earlier life, or another client, has stored.
+    /// Merges the samples that an earlier process, or another client, has stored.
     pub(super) fn merge(&mut self, value: &Bytes, now_ms: i64, wall_ms: u64) -> Result<()> {
         let mut reader = Reader::new(value);
         let mut parse = || {
@@ -120,7 +125,7 @@ impl Samples {
         all.sort_by_key(|(taken, ts)| (*ts, *taken));
         all.dedup_by_key(|(_, ts)| *ts);
         for (taken, ts) in all {
-            // A higher timestamp was not the latest at an earlier moment.
+            // A higher timestamp cannot have been the latest at an earlier moment.
             let after = self.taken.back().map_or(taken, |(before, _)| taken.max(*before));
             self.note(after, ts);
         }
@@ -174,7 +179,7 @@ mod tests {
         assert!(later.taken.iter().is_sorted_by(|a, b| a.0 <= b.0 && a.1 < b.1));
         assert_eq!(later.older_than(100, Duration::from_secs(60)), ts(1000));
         assert_eq!(later.older_than(100, Duration::from_millis(50)), ts(2000));
-        // A wall clock that went back makes everything young, not old.
+        // A wall clock that went back makes samples look young, not old.
         let mut back = Samples::default();
         back.merge(&stored, 100, 1_000).unwrap();
         assert_eq!(back.older_than(100, Duration::from_millis(1)), ts(0));

@@ -1,4 +1,5 @@
-//! Where the task of a collector lives: where its handle and a closing client can reach it.
+//! Holds the future of a collector's task, where the collector's handle and a closing client
+//! can drop it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +14,7 @@ pub(crate) type Slot = Mutex<Work>;
 #[derive(Default)]
 pub(crate) struct Work {
     future: Option<BoxFuture<'static, ()>>,
-    /// Of the task, so that it ends when the work is taken away.
+    /// The task's waker, so that the task ends once its future has been dropped.
     waker: Option<Waker>,
 }
 
@@ -29,9 +30,10 @@ impl std::fmt::Debug for Work {
     }
 }
 
-/// Ends a collection where it is.
+/// Ends a collection at its current await.
 pub(crate) fn end(task: &Slot) {
-    // Not under the lock: what it held may take others with it.
+    // Drop the future outside of the lock: it may hold the last reference to the client, and
+    // so drop much else.
     let mut work = locked(task);
     let (future, waker) = (work.future.take(), work.waker.take());
     drop(work);
@@ -41,7 +43,7 @@ pub(crate) fn end(task: &Slot) {
     }
 }
 
-/// The task, as the runtime sees it.
+/// The task that the runtime polls.
 pub(super) struct Task(pub(super) Arc<Slot>);
 
 impl Future for Task {

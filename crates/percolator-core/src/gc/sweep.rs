@@ -1,9 +1,10 @@
-//! Step 2: every lock below the safe point is resolved before anything is collected (H06).
+//! Step 2: resolves every lock below the safe point, before anything is collected.
 //!
-//! The floor is raised before, so no new lock below it can be placed, and one pass over the locks
-//! meets all of them. A lock whose transaction is committed is rolled forward, notification
-//! included (H49); one whose owner still lives ends the round, because the owner may need its
-//! records.
+//! Collection may drop the evidence by which a lock is resolved, so the locks come first
+//! (H06). The floor has been raised before, so no new lock below it can be placed, and one
+//! pass finds all of them. The lock of a committed transaction is rolled forward, including
+//! its notification (H49). A lock whose owner is alive ends the round, because the owner may
+//! still need its records.
 
 use std::collections::BTreeSet;
 
@@ -19,8 +20,8 @@ use crate::{LockView, Result, Table};
 /// Most rows of one page.
 const PAGE_ROWS: usize = 256;
 
-/// Resolves every lock below the safe point, in all tables; returns the first whose owner
-/// lives.
+/// Resolves every lock below the safe point, in all tables. Returns the first lock whose owner
+/// is alive, if there is one.
 pub(super) async fn sweep_locks(
     shared: &Shared,
     safe_point: Timestamp,
@@ -51,7 +52,7 @@ async fn sweep_table(
         let page = table.store().scan(&range, &select, limit).await?;
         shared.take_turn(page.rows.len()).await;
         for row in &page.rows {
-            // With a lock go all others that its transaction has in the row.
+            // Resolving a lock also removes the transaction's other locks in the row.
             let mut gone = BTreeSet::new();
             for cell in &row.cells {
                 if !gone.contains(&cell.timestamp) {

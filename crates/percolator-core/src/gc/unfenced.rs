@@ -1,30 +1,35 @@
-//! Collection where the store cannot compare a floor within its row operations (Cloud Bigtable).
+//! Collects garbage on a store that cannot compare a floor within its row operations, such as
+//! Cloud Bigtable.
 //!
-//! What the floor refuses elsewhere must not be sent here, or be over before it matters. Let D be
-//! the [longest life of a request](bigtable::Store::request_life_max); a *term* is four times that.
+//! Elsewhere the floor refuses late requests. Here a client must not send such a request, or
+//! the request must be over before its effect matters. Let D be the [longest life of a
+//! request](bigtable::Store::request_life_max). A *term* is four times D.
 //!
 //! ```text
 //! young        no retention is shorter than a term, by the collector's own clock; so a timestamp
-//!              needs nothing for five sixths of a term after it was asked for
-//! registered   a registration lapses when it was unchanged for a term on the judge's clock, its
-//!              client's token counts for nothing; so it holds what it names for five sixths of a
-//!              term after it was asked for
-//! lapsed       neither: a read fails (TooOld) when its answer is there, a commit is not sent; nor
-//!              is it in the last D before, so that a request that is under way is applied in time
-//!              or never
-//! closed       what was registered stays so until its requests are over
+//!              is safe without registration for five sixths of a term after it was asked for
+//! registered   a registration lapses when it stayed unchanged for a term, on the judge's clock;
+//!              a lost liveness token does not end it; so it protects every timestamp from the
+//!              named one on, for five sixths of a term after it was asked for
+//! lapsed       neither young nor registered: a read that completes now fails (TooOld), and a
+//!              commit is not sent; nor was one sent in the last D before, so each commit in
+//!              flight is applied in time or never
+//! closed       a registered timestamp stays registered until its requests are over
 //! ```
 //!
-//! The safe point is a record in Percolator's own table. It is raised *before* the registrations
-//! are read, and a reader of the past registers *before* it reads the safe point: one of the two
-//! sees the other. A second record says below what every lock was resolved before anything was
-//! dropped: a lock below it that is met is a late duplicate, of a transaction whose evidence may be
-//! gone. It is removed with its data, and never rolled forward; where it lies there is no record at
-//! or above its `s` that needs this data, or it could not have been placed.
+//! The safe point is a record in Percolator's own table. A collector raises it *before* it
+//! reads the registrations, and a reader of the past registers *before* it reads the safe
+//! point. So at least one of them sees the other.
 //!
-//! Clocks may run up to 9 percent too fast or too slow, and must go on while the machine sleeps.
-//! What is left is a process that stops for longer than a term between a look at its clock and the
-//! moment at which its bytes leave it: nobody but the store could refuse those.
+//! A second record says below which timestamp every lock was resolved; it is written before
+//! anything is dropped. A lock that is found below it is a late duplicate, of a transaction
+//! whose evidence may be gone. Such a lock is removed with its data, and never rolled forward.
+//! That loses nothing: a record at or above its `s` that needs this data would have prevented
+//! the lock.
+//!
+//! Clocks may run up to 9 percent too fast or too slow, and must go on while the machine
+//! sleeps. One gap remains: a process looks at its clock, stops for longer than a term, and
+//! only then sends its bytes. Only the store could refuse these bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,31 +48,33 @@ use crate::txn::held::check_held;
 use crate::txn::open_readers::{LIVES, term};
 use crate::{Error, InvalidKind, Result};
 
-/// Longest life of a request that is lived with: no registration is believed for longer than four.
+/// The longest life of a request that is supported. No registration is believed for longer
+/// than four times this.
 const LIFE_MAX: Duration = Duration::from_secs(150);
-/// The record of the longest life that requests of any client have, in milliseconds.
+/// The name of the record of the longest life of any client's requests, in milliseconds.
 const LONGEST_LIFE: &str = "longest request life";
-/// How often a registration is written before its renewal has failed.
+/// How often one write of a registration is tried.
 const WRITES_MAX: usize = 4;
-/// The record of the safe point.
+/// The name of the record of the safe point.
 const SAFE_POINT: &str = "safe point";
-/// The record below which every lock was resolved.
+/// The name of the record below which every lock was resolved.
 const SWEPT: &str = "swept";
 
-/// The shortest retention: zero, unless the store has no floor. Then it is four times the
-/// longest life of a request, of any client that this one has learnt of.
+/// The shortest retention. On a store with a floor it is zero. On any other it is four times
+/// the longest life of a request, among all clients that this one knows of.
 pub(crate) fn retention_min(shared: &Shared) -> Duration {
     term(*shared.collection().longest_life())
 }
 
-/// Tells the clients that collect how long this one's requests live. Before it begins anything.
+/// Publishes how long this client's requests live, for clients that collect. Await this before
+/// any transaction begins.
 pub(crate) async fn publish_life(shared: &Shared, life: Duration) -> Result<()> {
     let ms = u64::try_from(life.as_millis()).ok().and_then(Timestamp::new);
     raise_record(shared.system(), LONGEST_LIFE, ms.unwrap_or(Timestamp::MAX)).await
 }
 
-/// Learns how long the requests of other clients live. What a client begins that tells it only
-/// later is above the safe point of a round that has begun.
+/// Reads how long the requests of other clients live. A client that publishes its life later
+/// begins only transactions above the safe point of this round.
 pub(super) async fn learn_longest_life(shared: &Shared) -> Result<()> {
     if shared.unfenced().is_none() {
         return Ok(());
@@ -78,8 +85,10 @@ pub(super) async fn learn_longest_life(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
+/// Checks that requests to the store do not live too long.
+///
 /// # Errors
-/// [`Error::Invalid`] when requests of the store may live too long to collect beside them.
+/// [`Error::Invalid`] if a request may live for longer than [`LIFE_MAX`].
 pub(crate) fn check_life(life: Option<Duration>) -> Result<()> {
     match life {
         Some(life) if life > LIFE_MAX => Err(Error::invalid(
@@ -93,7 +102,7 @@ pub(crate) fn check_life(life: Option<Duration>) -> Result<()> {
     }
 }
 
-/// Whether garbage collection is possible with this retention.
+/// Checks that the retention is not too short for this store.
 pub(crate) fn check_retention(shared: &Shared, retention: Duration) -> Result<()> {
     let min = retention_min(shared);
     if retention >= min || off(mutants::ANY_RETENTION) {
@@ -110,7 +119,7 @@ pub(crate) fn check_retention(shared: &Shared, retention: Duration) -> Result<()
     ))
 }
 
-/// The safe point: nobody begins to read below it.
+/// Reads the safe point. No read may begin below it.
 pub(crate) async fn safe_point(shared: &Shared) -> Result<Timestamp> {
     match shared.unfenced() {
         None => Ok(shared.services().store.floor()),
@@ -118,7 +127,7 @@ pub(crate) async fn safe_point(shared: &Shared) -> Result<Timestamp> {
     }
 }
 
-/// Stores a safe point, durably; it never goes back.
+/// Stores a safe point durably, unless a higher one is stored.
 pub(super) async fn raise_safe_point(shared: &Shared, safe_point: Timestamp) -> Result<()> {
     match shared.unfenced() {
         None => Ok(shared.services().store.raise_floor(safe_point).await?),
@@ -126,7 +135,7 @@ pub(super) async fn raise_safe_point(shared: &Shared, safe_point: Timestamp) -> 
     }
 }
 
-/// Stores that every lock below the safe point was resolved: from now on versions may be
+/// Stores that every lock below the safe point is resolved. After that, versions may be
 /// dropped.
 pub(super) async fn store_swept(shared: &Shared, safe_point: Timestamp) -> Result<()> {
     match shared.unfenced() {
@@ -135,8 +144,8 @@ pub(super) async fn store_swept(shared: &Shared, safe_point: Timestamp) -> Resul
     }
 }
 
-/// Whether a lock that was met is a late duplicate. To be asked after it was met: what the
-/// sweep has resolved since then is not there any more.
+/// Whether a lock is a late duplicate. Call this after the lock was found. A lock that the
+/// sweep has resolved since then no longer exists, so calling it late does no harm.
 pub(crate) async fn is_late(shared: &Shared, start_ts: Timestamp) -> Result<bool> {
     if shared.unfenced().is_none() || off(mutants::LATE_LOCK_IS_RESOLVED) {
         return Ok(false);
@@ -144,9 +153,10 @@ pub(crate) async fn is_late(shared: &Shared, start_ts: Timestamp) -> Result<bool
     Ok(start_ts < read_record(shared.system(), SWEPT).await?)
 }
 
-/// What a verdict means for locks that were seen after `looked`: late ones are not rolled
-/// forward. `None` when it was too long ago to say: a lock that was none then may have been
-/// resolved since, and its transaction collected.
+/// Translates a verdict on a transaction into a verdict on its locks that were seen after
+/// `looked`. A late lock is rolled back instead of forward. Returns `None` if `looked` was too
+/// long ago: a lock that was not late then may have been resolved since, and its transaction
+/// collected.
 pub(crate) async fn verdict_on_locks_seen(
     shared: &Shared,
     start_ts: Timestamp,
@@ -157,12 +167,12 @@ pub(crate) async fn verdict_on_locks_seen(
     if verdict == Verdict::RolledBack || is_late(shared, start_ts).await? {
         return Ok(Some(Verdict::RolledBack));
     }
-    // What a lock has let through is hidden by a later write, if at all, and that is as old as
-    // the shortest retention when it is collected.
+    // So soon after the look, nothing beneath the lock can have been collected. Only a later
+    // write can hide it, and that write must first grow as old as the shortest retention.
     Ok((shared.runtime().now() < looked + life).then_some(verdict))
 }
 
-/// Begins to read the past where nobody else keeps `ts` from collection.
+/// Registers this client to read at `ts`, unless `ts` is protected long enough already.
 ///
 /// # Errors
 /// [`Error::TooOld`] below the safe point.
@@ -175,8 +185,8 @@ pub(crate) async fn hold_past(shared: &Shared, ts: Timestamp) -> Result<()> {
     let oldest = shared.readers().to_register().map_or(ts, |oldest| oldest.min(ts));
     shared.readers().narrow(Some(oldest));
     write_registration(shared, &mut stored, Some(registration(shared, oldest))).await?;
-    // After it: a collector that does not see the registration has stored its safe point
-    // before.
+    // Read the safe point after registering: a collector that does not see the registration
+    // has stored its safe point before that.
     let floor = safe_point(shared).await?;
     if ts < floor {
         return Err(Error::TooOld { asked: ts, floor });
@@ -185,11 +195,11 @@ pub(crate) async fn hold_past(shared: &Shared, ts: Timestamp) -> Result<()> {
     check_held(shared, ts)
 }
 
-/// Renews this client's registration, or takes it back when nothing needs one.
+/// Renews this client's registration, or removes it when no timestamp needs one.
 pub(crate) async fn renew_hold(shared: &Shared) -> Result<()> {
     let mut stored = shared.collection().registered.lock().await;
     let (asked, readers) = (shared.runtime().now(), shared.readers());
-    // What the registration will not name any more counts for nothing from now on.
+    // From now on, timestamps that the new registration does not name count as unprotected.
     let wanted = readers.to_register();
     readers.narrow(wanted);
     let Some(oldest) = wanted else {
@@ -200,7 +210,7 @@ pub(crate) async fn renew_hold(shared: &Shared) -> Result<()> {
         };
     };
     write_registration(shared, &mut stored, Some(registration(shared, oldest))).await?;
-    // Who has lapsed meanwhile stays so: the safe point may have passed.
+    // A timestamp that has lapsed meanwhile stays lapsed: the safe point may have passed it.
     if readers.holds(oldest) {
         readers.registered(oldest, asked);
     }
@@ -212,8 +222,9 @@ fn registration(shared: &Shared, oldest: Timestamp) -> Bytes {
     Beat { oldest, lifetime_ms, count: shared.runtime().random() }.encode()
 }
 
-/// Replaces the registration by a new one, or by none. Each request is conditional on what it
-/// replaces, and no two registrations are alike, so that a late copy changes nothing.
+/// Replaces the registration by a new one, or removes it. Each request is conditional on the
+/// value that it replaces, and no two registrations are equal, so a late duplicate changes
+/// nothing.
 async fn write_registration(
     shared: &Shared,
     stored: &mut Option<Bytes>,
@@ -234,7 +245,8 @@ async fn write_registration(
             *stored = new;
             return Ok(());
         }
-        // One of its own whose reply was lost, or somebody took this client for dead.
+        // Either an own write was applied whose reply was lost, or another client has removed
+        // the registration.
         let select = Selection::default().column(SYSTEM, QUALIFIER, TimeRange::ALL, 1);
         let found = shared.system().read_row(&row, &select).await?;
         *stored = found.cells.first().map(|cell| cell.value.clone());
@@ -246,7 +258,7 @@ async fn write_registration(
     Err(Error::Store(bigtable::Error::Unavailable { why }))
 }
 
-/// Registers what this client has open for a while, as long as the client lives.
+/// Spawns a task that renews this client's registration as long as the client lives.
 pub(crate) fn keep_held(shared: &Arc<Shared>, life: Duration) {
     let (shared, runtime) = (Arc::downgrade(shared), shared.runtime().clone());
     runtime.clone().spawn(Box::pin(async move {
@@ -254,7 +266,7 @@ pub(crate) fn keep_held(shared: &Arc<Shared>, life: Duration) {
         loop {
             runtime.sleep(pause).await;
             let Some(shared) = shared.upgrade() else { return };
-            // What was closed has nothing open, once its commits have ended.
+            // A closed client has nothing open once its commits have ended.
             if shared.check_open().is_err() && shared.background().unfinished() == 0 {
                 return;
             }

@@ -1,19 +1,21 @@
-//! The memory of admission between two looks at the store.
+//! Remembers, for admission, what the last look at the store's backlog found.
+//!
+//! The record is shared by all callers of a client, so that one look serves all of them.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use bigtable::sync::locked;
 
-/// A client's knowledge of the store's backlog.
+/// The result of a client's last look at the store's backlog.
 #[derive(Debug, Default)]
 pub(crate) struct Admission(Mutex<Looked>);
 
 #[derive(Debug, Default)]
 pub(super) struct Looked {
-    /// When the store is to be looked at again.
+    /// When the next look is due.
     pub(super) next: Duration,
-    /// Why nobody is to be admitted.
+    /// Why no new work is admitted, if the backlog was too long.
     pub(super) full: Option<String>,
 }
 

@@ -1,15 +1,15 @@
-//! Admission: those who bring in new work wait for those who handle it.
+//! Admission: delays callers that bring in new work while observers are behind.
 //!
 //! A loader commits several times faster than observers run. Without a bound, a change that
-//! somebody makes meanwhile waits behind the whole load.
+//! another client makes meanwhile waits behind the whole load.
 //!
-//! * Of this client's changes, those count for which a hint waits, and whose workers are at work. A
-//!   change that waits for anything else, such as an observer that nobody here runs, is no reason
-//!   to wait.
-//! * On a store that other processes use, the notifications in the store count
-//!   ([`Options::backlog_of_store`]). One caller looks at a time, for all callers of the client, at
-//!   most every [`LOOK_EVERY`], and at no more cells than the bound.
-//! * An observer never waits (hazard H74): the backlog could not drain if all workers did.
+//! * Changes of this client count if a hint waits for them and their workers have not been
+//!   stopped. A change that waits for anything else, such as an observer that no worker here
+//!   runs, does not count.
+//! * On a store that other processes use, the notifications in the store count too
+//!   ([`Options::backlog_of_store`]). One caller looks for all callers of the client, at most
+//!   every [`LOOK_EVERY`], and reads no more cells than the bound.
+//! * An observer never waits here: if all workers waited, the backlog could not drain (H74).
 //!
 //! [`Options::backlog_of_store`]: crate::Options::backlog_of_store
 
@@ -26,19 +26,19 @@ use crate::records::schema::Observed;
 use crate::shared::Shared;
 use crate::{Error, Result};
 
-/// How often somebody who waits looks again.
+/// How often a waiting caller checks again.
 const PAUSE: Duration = Duration::from_millis(2);
-/// How often the store is looked at.
+/// The shortest time between two looks at the store.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// So full may the store's bounded locality groups be: locks and notifications.
+/// How full the store's bounded locality groups, locks and notifications, may be.
 const PRESSURE_MAX: f64 = 0.8;
 
 thread_local! {
-    /// Whether an observer is being polled by this thread.
+    /// Whether this thread is polling an observer.
     static IN_OBSERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Sets the mark, and at its end what was there before.
+/// Sets `IN_OBSERVER`, and restores the value before it when dropped.
 struct Mark(bool);
 
 impl Mark {
@@ -53,7 +53,7 @@ impl Drop for Mark {
     }
 }
 
-/// Awaits an observer, so that everything it awaits itself knows where it is.
+/// Awaits an observer, and marks the thread as inside an observer at each poll.
 pub(crate) async fn in_observer<T>(run: impl Future<Output = T>) -> T {
     let mut run = pin!(run);
     poll_fn(|context| {
@@ -63,8 +63,9 @@ pub(crate) async fn in_observer<T>(run: impl Future<Output = T>) -> T {
     .await
 }
 
-/// Waits while too much waits for observers, or while the store is short of room for new locks
-/// and notifications. Those who bring in new work call it before each piece.
+/// Waits while too many changes wait for observers, or while the store is short of room for
+/// new locks and notifications. A caller that brings in new work awaits this before each
+/// piece.
 pub(crate) async fn admit(shared: &Shared) -> Result<()> {
     if IN_OBSERVER.get() && !off(mutants::ADMIT_WAITS_INSIDE) {
         return Ok(());
@@ -81,7 +82,7 @@ pub(crate) async fn admit(shared: &Shared) -> Result<()> {
     }
 }
 
-/// Why no new work is admitted now, if so.
+/// Returns the reason why no new work is admitted now, if there is one.
 async fn refuses(shared: &Shared) -> Option<Box<dyn FnOnce() -> String + Send>> {
     let max = shared.options().backlog_max;
     let waiting = shared.hints().len_at_work();
@@ -111,7 +112,7 @@ async fn refuses(shared: &Shared) -> Option<Box<dyn FnOnce() -> String + Send>> 
     Some(Box::new(move || full))
 }
 
-/// Whether more than `max` notifications are in the store, as far as anybody has looked lately.
+/// Returns a reason if the last look found more than `max` notifications in the store.
 async fn store_is_full(shared: &Shared, max: usize) -> Option<String> {
     {
         let now = shared.runtime().now();
@@ -119,13 +120,13 @@ async fn store_is_full(shared: &Shared, max: usize) -> Option<String> {
         if now < looked.next {
             return looked.full.clone();
         }
-        // Callers that come meanwhile go by the look before this one.
+        // Callers that arrive during this look use the result of the one before.
         looked.next = now + LOOK_EVERY;
     }
     let full = match look_at_store(shared, max).await {
         Ok(full) => full,
         Err(error) => {
-            // The loader's own requests will say so.
+            // Not an error here: if the store is down, the loader's own requests will fail.
             tracing::debug!(target: "percolator::worker", event = "backlog_unknown", %error);
             None
         }
@@ -137,7 +138,7 @@ async fn store_is_full(shared: &Shared, max: usize) -> Option<String> {
 async fn look_at_store(shared: &Shared, max: usize) -> Result<Option<String>> {
     let schema = shared.known_schema();
     let mut observed: Vec<Observed> = schema.entries.keys().cloned().collect();
-    // Nobody clears what waits for a paused observer.
+    // Cells that wait for a paused observer do not count: no worker clears them.
     let is_paused = |a: &Observed| schema.of(&a.table, &a.column).any(|of| schema.is_paused(of));
     observed.retain(|entry| !is_paused(entry));
     observed.dedup_by(|a, b| (&a.table, &a.column) == (&b.table, &b.column));

@@ -1,12 +1,12 @@
-//! Batching observers: many weak notifications handled by one call.
+//! Batching observers: one run handles many weak notifications.
 //!
-//! The notify cells themselves are the queue. They are cleared, up to the batch's `s`, only after
-//! the observer has returned and its transaction has committed, so a crash in between redelivers
-//! the batch.
+//! The notifications in the store are the queue. They are cleared, up to the start timestamp
+//! of the batch, only after the observer has returned and its transaction has committed. So a
+//! crash in between delivers the batch again.
 //!
-//! A batch that runs into a conflict is delivered in halves, and these in halves: one change that
-//! others contend for must not keep all its neighbours from being delivered, round after round
-//! (H56).
+//! A batch that runs into a conflict is delivered in halves, and these in halves again.
+//! Otherwise one change that other transactions contend for would block all its neighbours,
+//! round after round (H56).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -32,35 +32,35 @@ use crate::records::layout::NOTIFY;
 use crate::txn::begin::begin;
 use crate::{Error, Result};
 
-/// When so many changes of a batch have failed or conflicted, each by itself, before any was
-/// delivered, it is not the changes.
+/// If this many changes of a batch fail or conflict one by one and none is delivered, the
+/// cause lies outside of the changes.
 const ALL_FAIL: usize = 16;
-/// The shortest rest, and how often a batch that somebody waits for looks whether its turn has
-/// come.
+/// The shortest pause between two rounds. While a caller waits for idleness, a batch checks
+/// this often whether its turn has come.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// A change with the versions of its notification that were seen.
+/// A change, with the versions of its notification that were seen.
 type Seen = (Change, Vec<Timestamp>);
 
-/// What a round came to.
+/// The outcome of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Round {
-    /// As much as a batch may hold: more is waiting.
+    /// The round had as many changes as a batch may hold, so more may be waiting.
     Full,
-    /// Something, or another worker is at it.
+    /// The round had some changes, or another worker holds the lock.
     Some,
     /// Nothing was notified.
     Nothing,
 }
 
-/// What delivering a batch came to.
+/// The outcome of delivering a batch.
 #[derive(Default)]
 struct Delivered<'a> {
     /// Whether any change was delivered.
     any: bool,
-    /// Changes that ran into a conflict by themselves.
+    /// How many changes ran into a conflict when delivered alone.
     contended: usize,
-    /// Changes for which the observer failed by themselves.
+    /// The changes on which the observer failed when they were delivered alone.
     failed: Vec<(&'a Seen, Error)>,
 }
 
@@ -69,14 +69,15 @@ impl Delivered<'_> {
         self.contended == 0 && self.failed.is_empty()
     }
 
-    /// Whether so much failed, and nothing else, that it cannot be the changes.
+    /// Whether [`ALL_FAIL`] changes have failed and none was delivered: the changes are not
+    /// the cause.
     fn is_hopeless(&self) -> bool {
         !self.any && self.contended + self.failed.len() >= ALL_FAIL
     }
 }
 
-/// Runs a batching observer every interval until the workers stop. Where nothing comes, the
-/// rests grow up to the longest pause of idle workers; a change by this client ends a long one.
+/// Runs a batching observer every interval until the workers stop. While there are no changes,
+/// the pauses grow up to `idle_max`. A change by this client ends a long pause.
 pub(super) async fn batch_loop(context: Arc<Context>, registration: Arc<Registration>) {
     let Runner::Batch(batch, observer) = registration.runner.clone() else { return };
     let mut resume = None;
@@ -91,7 +92,7 @@ pub(super) async fn batch_loop(context: Arc<Context>, registration: Arc<Registra
             }
         };
         pause = match round {
-            // More are waiting; a round that wrapped around starts over.
+            // More changes are waiting. A round that has reached the table's end starts over.
             Round::Full => continue,
             Round::Some => batch.interval,
             Round::Nothing => (pause * 2).min(context.options.idle_max).max(batch.interval),
@@ -100,9 +101,9 @@ pub(super) async fn batch_loop(context: Arc<Context>, registration: Arc<Registra
     }
 }
 
-/// Waits for the pause to pass, or for the interval if there was a change by this client since
-/// the bell was rung so often; or until somebody waits for idleness and nothing but batches is
-/// left to do.
+/// Waits until the next round is due: after `pause`, or after `interval` if this client has
+/// made a change. `rung` counts the changes that were known before. The wait also ends when a
+/// caller waits for idleness and only batches are left to do.
 async fn until_due(context: &Context, interval: Duration, pause: Duration, mut rung: u64) {
     let bell = &context.shared.hints().collected;
     let begun = context.runtime().now();
@@ -134,13 +135,13 @@ async fn round(
     resume: &mut Option<RowRange>,
 ) -> Result<Round> {
     if context.is_paused(&registration.observed) {
-        // Nobody takes a timestamp for it, with which the end of the pause would come.
+        // A paused round takes no timestamp, so it would not learn that the pause has ended.
         context.shared.learn_schema().await?;
     }
     if context.is_paused(&registration.observed) {
         return Ok(Round::Nothing);
     }
-    // Mostly nothing is there, and then nobody need take the lock.
+    // Usually there is no notification, and then the lock is not needed.
     if resume.is_none() && !is_notified(&context.shared, &registration.observed).await? {
         return Ok(Round::Nothing);
     }
@@ -148,7 +149,8 @@ async fn round(
     let name =
         format!("batch/{}/{}/{}", observed.table, observed.column, observed.observer).into_bytes();
     let Some(lock) = lock(context, name).await? else { return Ok(Round::Some) };
-    // As long as batches are full; then another worker may have its turn.
+    // Goes on while batches are full, up to half of the lock's lifetime; then another worker
+    // may have its turn.
     let rounds = async {
         loop {
             let full = round_locked(context, registration, batch, observer, resume).await;
@@ -162,7 +164,7 @@ async fn round(
     Ok(if full { Round::Full } else { Round::Some })
 }
 
-/// Returns whether there was as much as a batch may hold.
+/// Collects and delivers one batch. Returns whether the batch was full.
 async fn round_locked(
     context: &Context,
     registration: &Registration,
@@ -197,9 +199,10 @@ async fn round_locked(
     Ok(false)
 }
 
-/// Delivers changes: all at once if that works. A conflict halves what ran into it. A failure
-/// of the observer means that one change is poison, and finds it by delivering one at a time.
-/// If none gets through, what the observer feeds is down, and that is no fault of the changes.
+/// Delivers changes, all in one run if that works. After a conflict, delivers each half
+/// separately. After a failure of the observer, delivers one change at a time, to find the
+/// change that it fails on. If no change gets through, the system that the observer feeds is
+/// down, and no change is to blame.
 async fn deliver_all<'a>(
     context: &Context,
     registration: &Registration,
@@ -208,7 +211,7 @@ async fn deliver_all<'a>(
     changes: &'a [Seen],
 ) -> Result<Delivered<'a>> {
     let mut delivered = Delivered::default();
-    // The last one is tried next.
+    // A stack: the last part is delivered next.
     let mut parts = vec![changes];
     while let Some(part) = parts.pop() {
         if context.is_stopping() || delivered.is_hopeless() {
@@ -217,9 +220,9 @@ async fn deliver_all<'a>(
         let delivery = deliver(context, registration, table, observer, part);
         match (delivery.instrument(span(registration, None)).await, part) {
             (Ok(true), _) => delivered.any = true,
-            // It was paused meanwhile.
+            // The observer was paused meanwhile.
             (Ok(false), _) => break,
-            // Its notification stays, for the next round.
+            // The notification stays, for the next round.
             (Err(error), [_]) if is_conflict(&error) => delivered.contended += 1,
             (Err(error), _) if is_conflict(&error) => {
                 let (first, second) = part.split_at(part.len() / 2);
@@ -236,7 +239,7 @@ async fn deliver_all<'a>(
     Ok(delivered)
 }
 
-/// Up to a batch of notified rows, going on where the last round ended.
+/// Collects up to a batch of notified rows, beginning where the last round ended.
 async fn collect(
     context: &Context,
     registration: &Registration,
@@ -279,8 +282,8 @@ async fn collect(
     Ok(changes)
 }
 
-/// Hands changes to the observer, commits, and clears their notifications up to `s`; `false` if the
-/// observer is paused.
+/// Runs the observer on changes, commits, and clears their notifications up to `s`. Returns
+/// `false` if the observer is paused.
 async fn deliver(
     context: &Context,
     registration: &Registration,
@@ -317,7 +320,8 @@ async fn deliver(
         context.failures.forget(&cell, name);
     }
     if !context.runs_all_of(table, &registration.observed.column) {
-        // Another program's observer of the same column has not seen them yet (H53).
+        // Another program's observer of the same column has not seen the notifications yet
+        // (H53).
         return Ok(true);
     }
     let limits = context.shared.limits();
@@ -335,7 +339,8 @@ async fn deliver(
     Ok(true)
 }
 
-/// Whether the transaction ran into another one, so that fewer changes at once may get through.
+/// Whether the transaction ran into another one, so that fewer changes at a time may get
+/// through.
 fn is_conflict(error: &Error) -> bool {
     let conflict = error.is_retryable() && !is_of_the_services(error);
     conflict && !off(mutants::BATCH_IS_NEVER_SPLIT)

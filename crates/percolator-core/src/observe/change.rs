@@ -1,10 +1,10 @@
-//! A change that an observer runs for.
+//! The change that an observer runs for.
 
 use bigtable::{RowKey, Timestamp};
 
 use crate::{Column, Table};
 
-/// What an observer was started for: this cell changed since it last ran, perhaps several times.
+/// A cell that has changed since its observer last ran, perhaps several times.
 ///
 /// See [`Observer`](crate::Observer) for an example.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,9 +15,9 @@ pub struct Change {
     pub row: RowKey,
     /// The observed column.
     pub column: Column,
-    /// The commit timestamp of the newest change; of a notify-only column, of the newest
-    /// notification.
+    /// The commit timestamp of the newest change. For a notify-only column, the timestamp of
+    /// the newest notification.
     pub commit_ts: Timestamp,
-    /// Whether the newest change has deleted the cell.
+    /// Whether the newest change deleted the cell.
     pub deleted: bool,
 }

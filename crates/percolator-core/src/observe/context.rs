@@ -1,4 +1,5 @@
-//! The state that the workers of one `observe` share: observers, times of scans, reports.
+//! The state that the workers of one `observe` share: their observers, the times of scans, and
+//! error reports.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
@@ -23,15 +24,17 @@ use crate::records::schema::Observed;
 use crate::shared::Shared;
 use crate::{Column, Error, InvalidKind, Result, Runtime};
 
-/// How often a failure of the machinery is told at most.
+/// The shortest time between two reports of failures outside of observers.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
-/// The tablets of each scanned table, by its name, and until when they are believed.
+/// The tablets of each scanned table, by its name, and until when the list is used.
 pub(super) type Tablets = BTreeMap<String, (Duration, Vec<RowRange>)>;
 
-/// Of each table, by its name, what the passes of busy workers have left of their round.
+/// The ranges of each table, by its name, that busy workers have not scanned yet in this
+/// round.
 pub(super) type Unwalked = BTreeMap<String, VecDeque<RowRange>>;
 
-/// The observers of each column, by table: to be looked up without a copy of the table's name.
+/// The observers of each column, by table. Nested, so that a lookup need not copy the table's
+/// name.
 type Observers = BTreeMap<String, BTreeMap<Column, Arc<[Arc<Registration>]>>>;
 
 /// The state that the workers of one `observe` share.
@@ -43,31 +46,33 @@ pub(super) struct Context {
     pub(super) failures: Arc<Failures>,
     pub(super) elsewhere: Elsewhere,
     pub(super) observers: Observers,
-    /// The tables to scan, with their observed columns; batching observers scan for themselves.
+    /// The tables to scan, with their observed columns. Columns of batching observers are left
+    /// out: these scan for themselves.
     scanned: Vec<(Table, Vec<Column>)>,
     pub(super) crew: Arc<Crew>,
     pub(super) delayed: AtomicUsize,
     scans: Mutex<Scans>,
     tablets: Mutex<Tablets>,
     unwalked: Mutex<Unwalked>,
-    /// Rung when a scan has found something after a long pause, so that all workers scan.
+    /// Rung when a scan finds something after a long pause, so that all workers wake up.
     pub(super) stirred: Bell,
     reports: Mutex<Reports>,
 }
 
-/// When the workers scan next: the one that comes first then, for all of them.
+/// When the next scan is due. The first worker that comes after `next` takes it for all of
+/// them.
 #[derive(Debug)]
 pub(super) struct Scans {
     pub(super) next: Duration,
     pause: Duration,
 }
 
-/// The failures of the machinery that were reported.
+/// Bounds how often failures outside of observers are logged.
 #[derive(Debug, Default)]
 struct Reports {
-    /// When the next one may be told.
+    /// When the next report may be logged.
     not_before: Duration,
-    /// How many were not, since the last one.
+    /// How many failures were not logged since the last report.
     untold: u64,
 }
 
@@ -145,20 +150,21 @@ impl Context {
         locked(&self.unwalked)
     }
 
-    /// Whether it is time for a scan, and no other worker begins it.
+    /// Takes the scan if it is due. Returns `false` to all other workers.
     pub(super) fn takes_scan(&self) -> bool {
         let now = self.runtime().now();
         let mut scans = self.scans();
         let takes = now >= scans.next;
         if takes {
-            // If the scan takes longer, another worker begins the next one beside it.
+            // If the scan takes longer than this, another worker begins the next one beside
+            // it.
             scans.next = now + scans.pause;
         }
         takes
     }
 
-    /// After a scan: the next one comes soon if it has found something, and later than the last if
-    /// not.
+    /// Sets the time of the next scan: soon if this one has found something, and otherwise
+    /// after twice the last pause.
     pub(super) fn scanned(&self, found: bool) {
         let now = self.runtime().now();
         let mut scans = self.scans();
@@ -170,7 +176,7 @@ impl Context {
         scans.next = now + scans.pause;
     }
 
-    /// There is something to do: scans are not far apart any more, and all workers are awake.
+    /// Notes that there is work: shortens a long pause between scans, and wakes all workers.
     pub(super) fn stir(&self) {
         let period = self.options.scan_period;
         let mut scans = self.scans();
@@ -182,15 +188,15 @@ impl Context {
         }
     }
 
-    /// Waits for a hint, for something to do, for this long, or for the end of the workers,
-    /// whichever comes first.
+    /// Waits until there is a hint or other work, until `longest` has passed, or until the
+    /// workers are asked to stop, whichever comes first.
     pub(super) async fn pause(&self, longest: Duration, stirred: u64) {
         let arrival = pin!(self.hints.arrival());
         let stirred = pin!(self.stirred.after(stirred));
         select(select(arrival, stirred), pin!(self.rest(longest))).await;
     }
 
-    /// Waits for this long, or for the end of the workers.
+    /// Waits until `longest` has passed, or until the workers are asked to stop.
     pub(super) async fn rest(&self, longest: Duration) {
         select(pin!(self.crew.stopping()), self.runtime().sleep(longest)).await;
     }
@@ -208,7 +214,8 @@ impl Context {
         (self.runtime().random() % n as u64) as usize
     }
 
-    /// This process's observers of a cell's column, if any, and unless they are batched.
+    /// These workers' observers of a cell's column. `None` if there are none, or if they are
+    /// batched.
     pub(super) fn observers_of(&self, cell: &Cell) -> Option<Arc<[Arc<Registration>]>> {
         let of = self.own_of(cell.table.name(), &cell.column)?;
         let each = |r: &Arc<Registration>| matches!(r.runner, Runner::Each(_));
@@ -224,9 +231,10 @@ impl Context {
         self.own_of(table, column).is_some()
     }
 
-    /// Whether this process runs every observer that the schema names for the column; only then may
-    /// it take notifications away (H53). The client knows a schema at least as new as that of any
-    /// transaction it has begun.
+    /// Whether these workers run every observer that the schema names for the column. Only
+    /// then may they clear a notification without asking for the others' acknowledgements
+    /// (H53). The client's schema is at least as new as that of any transaction that it has
+    /// begun.
     pub(super) fn runs_all_of(&self, table: &Table, column: &Column) -> bool {
         let own = self.own_of(table.name(), column);
         self.are_all_of(table.name(), column, own.map_or(&[], |own| &**own))
@@ -237,8 +245,8 @@ impl Context {
         self.shared.known_schema().of(table, column).all(runs)
     }
 
-    /// A batching observer and another one cannot share a column: neither would know what the other
-    /// has handled.
+    /// Refuses a batching observer that shares its column with another one. Weak observers
+    /// leave no acknowledgements, so neither would know which changes the other has handled.
     pub(super) fn check_batched_columns(&self) -> Result<()> {
         let each = |(table, of)| std::iter::repeat(table).zip(of);
         for (table, (column, own)) in self.observers.iter().flat_map(each) {
@@ -272,8 +280,8 @@ impl Context {
         scanned
     }
 
-    /// Whether an observer is paused, as far as this client knows: since a transaction began at the
-    /// latest.
+    /// Whether an observer is paused, as far as this client knows. A pause that ended or began
+    /// before a transaction's timestamp is known once that transaction has begun.
     pub(super) fn is_paused(&self, observed: &Observed) -> bool {
         let paused = self.shared.known_schema().is_paused(observed);
         paused && !off(mutants::PAUSED_RUNS)
@@ -284,8 +292,9 @@ impl Context {
         observers.iter().all(|registration| self.is_paused(&registration.observed))
     }
 
-    /// A failure of the machinery, not of an observer: it is tried again. Told once in a while: a
-    /// store that is away fails every look for work.
+    /// Logs a failure of the store or the oracle, not of an observer. The work is tried again.
+    /// Logs at most once every [`REPORT_EVERY`], because an unreachable store fails every look
+    /// for work.
     pub(super) fn report(&self, error: &Error) {
         let now = self.runtime().now();
         let mut reports = locked(&self.reports);

@@ -1,9 +1,9 @@
 //! The tasks of one `observe`, and how they end.
 //!
-//! A task that is to stop finishes the cell it is at. What takes too long for that is abandoned:
-//! the task is dropped where it awaits something. Its transaction is dropped with it and leaves no
-//! trace, unless it was committing, and its row lock is given up. The change stays notified, for
-//! the next worker.
+//! A task that is asked to stop finishes the cell it is at. If that takes too long, the task
+//! is abandoned: it is dropped at its next await. Its transaction is dropped with it and has
+//! no effect, unless it was already committing, and its row lock is released. The change stays
+//! notified, for the next worker.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use futures::future::{AbortHandle, Either, abortable, select};
 use crate::Runtime;
 use crate::bell::Bell;
 
-/// How long tasks that are abandoned may take to end. One that blocks its thread goes on until it
+/// How long abandoned tasks may take to end. A task that blocks its thread goes on until it
 /// awaits something.
 const LEAVING_MAX: Duration = Duration::from_secs(1);
 
@@ -31,7 +31,7 @@ pub(crate) struct Crew {
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
-/// A task that has not ended.
+/// A task that has not ended: counted in `living` until it is dropped.
 struct Member(Arc<Crew>);
 
 impl Drop for Member {
@@ -58,12 +58,12 @@ impl Crew {
         let member = Member(self.clone());
         runtime.spawn(Box::pin(async move {
             let _member = member;
-            // Whether it came to its end or was abandoned.
+            // The result says only whether the task ended or was abandoned.
             let _ = task.await;
         }));
     }
 
-    /// Has the tasks stop, each when it has finished what it is at.
+    /// Asks the tasks to stop, each after the cell it is at.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.stop.ring();
@@ -73,12 +73,12 @@ impl Crew {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// Completes when the tasks are to stop.
+    /// Completes when `stop` has been called.
     pub(crate) async fn stopping(&self) {
         self.stop.after(0).await;
     }
 
-    /// Whether a task is there that goes on.
+    /// Whether a task is alive and has not been asked to stop.
     pub(crate) fn is_at_work(&self) -> bool {
         !self.is_stopping() && self.living.load(Ordering::SeqCst) > 0
     }
@@ -93,8 +93,8 @@ impl Crew {
         }
     }
 
-    /// Stops the tasks and waits until they have ended. After the longest time, abandons what they
-    /// are at, and returns how many tasks that were.
+    /// Stops the tasks and waits until they have ended. After `longest`, abandons those that
+    /// are left, and returns how many there were.
     pub(crate) async fn stop_within(
         &self,
         runtime: &dyn Runtime,

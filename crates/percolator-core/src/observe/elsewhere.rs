@@ -1,12 +1,14 @@
 //! Cells that wait for observers which no worker of this process runs.
 //!
-//! A cell that waits for a paused observer rests in the same way, until the schema changes.
+//! A notification may be cleared only when every observer that the schema names has handled it
+//! (H53). Where other processes run some of these observers, the worker that finishes last
+//! clears it: it reads the others' acknowledgements in the row. Until then the cell rests:
+//! scans of this process skip it for a growing time. A cell that waits for a paused observer
+//! rests until the schema changes.
 //!
-//! A notification goes when no observer that the schema names has anything to do for it (H53).
-//! Where other workers run some of them, their acknowledgements are in the row, and the worker that
-//! comes last clears. An observer that nobody runs any more keeps its cells notified: a new version
-//! of the program has renamed it, or left it out. The program is told of it, and its workers visit
-//! such cells ever more rarely, until somebody calls
+//! A column may also name an observer that no process runs any more, because a new version of
+//! the program renamed or dropped it. Its cells stay notified. The workers log a warning, and
+//! visit these cells more and more rarely, until an operator calls
 //! [`retire_observer`](crate::Client::retire_observer).
 
 use std::sync::Arc;
@@ -23,19 +25,19 @@ use crate::records::schema::{Observed, Strength};
 use crate::txn::begin::begin;
 use crate::{Error, Result};
 
-/// Whether a scan that has found this notification leaves the cell alone for now.
+/// Whether a scan that has found this notification skips the cell for now.
 pub(super) fn rests(context: &Context, cell: &Cell, found: Timestamp) -> bool {
     let schema = context.shared.known_schema().version;
     context.elsewhere.rests(cell, found, schema, context.runtime().now())
 }
 
-/// The cell waits for others: scans leave it alone for a while.
+/// Notes that the cell waits for other observers, so that scans skip it for a while.
 pub(super) fn waits_for_others(context: &Context, cell: &Cell, newest: Timestamp) {
     let schema = context.shared.known_schema().version;
     context.elsewhere.waits(cell, newest, schema, context.runtime().now());
 }
 
-/// The observers of a cell's column that this process does not run here.
+/// The observers of a cell's column that are not among these workers' own.
 fn others_of(context: &Context, cell: &Cell, own: &[Arc<Registration>]) -> Vec<Observed> {
     let schema = context.shared.known_schema();
     let others = schema.of(cell.table.name(), &cell.column);
@@ -43,14 +45,15 @@ fn others_of(context: &Context, cell: &Cell, own: &[Arc<Registration>]) -> Vec<O
     others.filter(|entry| !runs(entry)).cloned().collect()
 }
 
-/// Up to when nothing of the cell is left to do for all its other observers; `None` while
-/// something is. Weak ones never say.
+/// Returns the timestamp up to which all other observers of the cell have handled its changes.
+/// `None` if one of them still has work, and for weak observers, which leave no
+/// acknowledgement.
 pub(super) async fn handled_elsewhere(
     context: &Context,
     cell: &Cell,
     own: &[Arc<Registration>],
 ) -> Result<Option<Timestamp>> {
-    // First: with its timestamp comes the schema.
+    // Begin first: the schema arrives with the timestamp.
     let tx = begin(&context.shared, None).await?;
     let others = others_of(context, cell, own);
     if others.iter().any(|other| other.strength == Strength::Weak) {
@@ -58,7 +61,7 @@ pub(super) async fn handled_elsewhere(
     }
     let s = tx.start_ts();
     let handled = match is_handled(&tx.shared, cell, &others, s).await {
-        // One of them, or a writer, is at work.
+        // A writer or another observer is at work on the cell.
         Err(Error::Locked { .. }) => return Ok(None),
         handled => handled?,
     };
@@ -68,8 +71,8 @@ pub(super) async fn handled_elsewhere(
     Ok(handled.then_some(s))
 }
 
-/// Tells of observers that the schema names for a column of these workers, and that no worker
-/// of this client runs.
+/// Logs a warning for each observer that the schema names for a column of these workers, and
+/// that no worker of this client runs.
 pub(super) fn warn_of_missing(context: &Context) {
     for Observed { table, column, observer, .. } in missing_observers(&context.shared) {
         if context.has_column(&table, &column) {

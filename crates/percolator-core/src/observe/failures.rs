@@ -1,5 +1,7 @@
-//! Failures of observers, counted in one process. They say when the next attempt may come, and when
-//! a cell is set aside.
+//! Counts the failures of observers, for one process.
+//!
+//! The count decides when the next attempt may come, and when a cell is set aside. It is lost
+//! when the process ends: then the observer gets all its attempts again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -11,7 +13,7 @@ use crate::observe::options::WorkerOptions;
 use crate::records::column::Cell;
 use crate::{AbortReason, Column, Error, RowKey};
 
-/// A change that an observer of this client fails on, and tries again.
+/// A change on which an observer of this client fails, and which it will try again.
 ///
 /// See [`Client::failing`](crate::Client::failing).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,33 +26,34 @@ pub struct Failing {
     pub column: Column,
     /// The observer.
     pub observer: String,
-    /// How often it has failed.
+    /// How often the observer has failed.
     pub attempts: u32,
     /// Its last error.
     pub error: String,
-    /// How long until the next attempt; zero if its time has come.
+    /// How long until the next attempt. Zero if it is due.
     pub next_attempt: Duration,
 }
 
-/// The end of a failure: another attempt, or none.
+/// The consequence of a failure: another attempt after a delay, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delay {
     Until(Duration),
     SetAside,
 }
 
-/// How many failing cells a process keeps in mind; of those beyond, the count begins anew.
+/// How many failing cells a process remembers. Beyond that, the cell that is first in order is
+/// dropped, and its count begins anew.
 const FAILURES_MAX: usize = 100_000;
 
-/// How much of an error is kept.
+/// How much of an error's text is kept.
 const ERROR_CHARS_MAX: usize = 4096;
 
-/// The failures of a client's observers: a list for each of its `observe`s.
+/// The failures of a client's observers: one list for each call of `observe`.
 #[derive(Debug, Default)]
 pub(crate) struct FailureLists(Mutex<Vec<Weak<Failures>>>);
 
 impl FailureLists {
-    /// Begins a list, which ends when it is dropped.
+    /// Adds a list, which lives until the caller drops it.
     pub(super) fn begin(&self) -> Arc<Failures> {
         let failures = Arc::<Failures>::default();
         let mut lists = locked(&self.0);
@@ -59,7 +62,8 @@ impl FailureLists {
         failures
     }
 
-    /// The changes that observers fail on, at most so many, in order of table and cell.
+    /// The changes on which observers fail, at most `limit`, ordered by table and cell within
+    /// each list.
     pub(crate) fn failing(&self, now: Duration, limit: usize) -> Vec<Failing> {
         let lists: Vec<_> = locked(&self.0).iter().filter_map(Weak::upgrade).collect();
         let mut failing = Vec::new();
@@ -80,7 +84,7 @@ impl FailureLists {
     }
 }
 
-/// The failures of the observers of one `observe`.
+/// The failures of the observers of one call of `observe`.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     of: Mutex<BTreeMap<(Cell, String), Failure>>,
@@ -98,7 +102,8 @@ impl Failures {
         locked(&self.of)
     }
 
-    /// How long the observer must still wait before it may try the cell again.
+    /// How long the observer must still wait before it may try the cell again. `None` if it
+    /// may try now.
     pub(super) fn delay(&self, cell: &Cell, observer: &str, now: Duration) -> Option<Duration> {
         let of = self.lock();
         if of.is_empty() {
@@ -144,7 +149,8 @@ impl Failures {
         }
     }
 
-    /// Takes what is known of a cell's failures, for the record of setting it aside.
+    /// Removes and returns the failures of a cell's observers, for the record of setting it
+    /// aside.
     pub(super) fn take(&self, cell: &Cell) -> Vec<(String, Failure)> {
         let mut of = self.lock();
         if of.is_empty() {
@@ -157,8 +163,9 @@ impl Failures {
     }
 }
 
-/// Whether store, oracle or what the observer feeds failed, which says nothing about the observer
-/// and must not be counted against it: an outage would set aside whatever was dirty.
+/// Whether the store, the oracle or the system that the observer feeds has failed. Such an
+/// error says nothing about the observer and must not be counted: an outage would set aside
+/// every dirty cell.
 pub(super) fn is_of_the_services(error: &Error) -> bool {
     match error {
         Error::Oracle(_)

@@ -1,13 +1,14 @@
-//! Finding dirty cells by scanning (paper section 2.4).
+//! Finds dirty cells by scanning (paper section 2.4).
 //!
-//! A pass begins at a random tablet and goes around all of them. In each tablet it begins at a
-//! random place and goes around too: first from there to the tablet's end, then from its beginning
-//! (H61). A worker that meets another one on a row jumps to a new random place, so that scanners do
-//! not clump behind a slow one. A pass leaves cells for which a hint waits to the worker that takes
-//! the hint.
+//! A pass begins at a random tablet and visits all tablets of a table in a circle. In each
+//! tablet it begins at a random row: it scans from there to the tablet's end, then from the
+//! tablet's beginning to that row. A scanner that finds another worker at a row jumps to a new
+//! random place. So scanners do not clump behind a slow one (H61). A pass skips cells for
+//! which a hint waits: the worker that takes the hint visits them.
 //!
-//! While hints wait, a pass looks at a few pages only, and the next one goes on behind them: the
-//! worker that takes it takes over the rest of the round.
+//! While hints wait, a pass reads a few pages only. The pages that it has not read stay in a
+//! list that all workers share, and the next pass, by any worker, continues there. No page may
+//! be lost from that list: a cell without a hint is found by scanning only.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -23,35 +24,39 @@ use crate::records::column::{Cell, Table};
 use crate::records::layout::NOTIFY;
 use crate::{Column, Result};
 
-/// Most rows of one page of a notification scan. While its rows are visited one after the other,
-/// other workers visit some of them: the larger a page, the more of it is out of date at its end.
+/// Most rows of one page of a notification scan. A scanner visits the rows of a page one after
+/// the other, and meanwhile other workers handle some of them. The larger the page, the more
+/// of its end is out of date.
 const PAGE_ROWS: usize = 64;
-/// How many pages of a table one pass looks at while hints wait: most of what they list has a hint,
-/// and is skipped.
+/// How many pages of a table one pass reads while hints wait. Most cells on these pages have a
+/// hint and are skipped.
 const PAGES_BUSY: usize = 16;
-/// How often one pass jumps away from other workers before it ends.
+/// How often one pass jumps away from other workers before it gives up the table.
 const JUMPS_MAX: u32 = 4;
-/// How many tablets one pass looks at, so that idle workers of a huge table stay quiet.
+/// How many tablets one pass scans, so that idle workers of a huge table send few requests.
 const TABLETS_MAX: usize = 64;
-/// How long a table's tablets are believed to be what they were. They say where to begin, and
-/// always cover the whole table; where they are out of date, scanners share the work less evenly.
+/// How long a list of tablets is used before it is read again. The list only chooses where
+/// scans begin, and always covers the whole table. With an old list scanners share the work
+/// less evenly.
 const TABLETS_EVERY: Duration = Duration::from_secs(30);
-/// How many places a scanner remembers to begin at.
+/// How many rows a scanner remembers as places to begin at.
 const PLACES_MAX: usize = 64;
 
-/// A look at the first page of a range.
+/// The outcome of scanning the first page of a range.
 struct Walked {
-    /// Whether another worker is at one of its rows, so that others were not visited.
+    /// Whether another worker was at one of the page's rows. The rows after it were not
+    /// visited.
     met: bool,
-    /// Its rows.
+    /// The range that the page covers.
     page: RowRange,
-    /// Whether the store has found nothing as far as it looked at once.
+    /// Whether the page has no rows. It may still have a `rest`: a scan ends after many cells
+    /// of other columns.
     was_empty: bool,
-    /// Those of the range behind it.
+    /// The part of the range behind the page.
     rest: Option<RowRange>,
 }
 
-/// Where a scanner has found dirty rows: places to begin the next pass at.
+/// Rows at which a scanner's pages have ended: places to begin the next pass at.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     rows: VecDeque<RowKey>,
@@ -61,8 +66,8 @@ pub(super) struct Places {
 pub(super) async fn pass(context: &Context, places: &mut Places) -> Result<bool> {
     let mut found = false;
     if !context.elsewhere.is_empty() || context.shared.known_schema().pauses() {
-        // Workers that have nothing to do ask for no timestamp, and learn of no change with
-        // one.
+        // Idle workers take no timestamps, and a new schema is announced with a timestamp. So
+        // they ask for the schema here, to learn of retired and resumed observers.
         context.shared.learn_schema().await?;
     }
     let mut tables = context.scanned_tables();
@@ -84,7 +89,8 @@ pub(super) async fn pass(context: &Context, places: &mut Places) -> Result<bool>
     Ok(found)
 }
 
-/// One pass over a table's tablets; `false` when it met another worker.
+/// Passes once over a table's tablets. Returns `false` if the pass found another worker at a
+/// row.
 async fn pass_table(
     context: &Context,
     table: &Table,
@@ -107,7 +113,7 @@ async fn pass_table(
         }
         return pass_some(context, table, &select, places, found).await;
     }
-    // There is time for the whole table.
+    // No hints wait, so there is time for the whole table.
     context.unwalked().remove(table.name());
     let mut ranges: VecDeque<RowRange> = around().collect();
     while let Some(range) = ranges.pop_front()
@@ -123,8 +129,8 @@ async fn pass_table(
     Ok(true)
 }
 
-/// Visits a few pages of the round that the busy workers share; `false` when it met another
-/// worker. The round keeps each page that this pass did not visit to its end.
+/// Visits a few pages of the round that the busy workers share. Returns `false` if another
+/// worker was at a row. A page that was not visited to its end stays in the round.
 async fn pass_some(
     context: &Context,
     table: &Table,
@@ -135,7 +141,7 @@ async fn pass_some(
     for _ in 0..PAGES_BUSY {
         let next = context.unwalked().get_mut(table.name()).and_then(VecDeque::pop_front);
         let Some(range) = next.filter(|_| !context.is_stopping()) else {
-            // The round has ended, but for what other workers are at.
+            // The round ends here, except for pages that other workers are scanning.
             context.unwalked().remove(table.name());
             break;
         };
@@ -146,12 +152,13 @@ async fn pass_some(
             Ok(Walked { met: false, rest, was_empty, .. }) => {
                 let is_costly = was_empty && rest.is_some();
                 rest.into_iter().for_each(|rest| left.push_front(rest));
-                // The store has gone through a great many cells of other columns.
+                // An empty page with a rest: the store has read very many cells of other
+                // columns.
                 if is_costly {
                     break;
                 }
             }
-            // The page's turn comes again when all else has had its own.
+            // Another worker is at this page: it goes to the end of the round.
             Ok(Walked { page, rest, .. }) => {
                 left.extend(rest.into_iter().chain([page]));
                 return Ok(false);
@@ -168,7 +175,7 @@ async fn pass_some(
     Ok(true)
 }
 
-/// The table's tablets, as they were a while ago.
+/// The table's tablets, from a list that is at most [`TABLETS_EVERY`] old.
 async fn tablets(context: &Context, table: &Table) -> Result<Vec<RowRange>> {
     let now = context.runtime().now();
     if let Some((until, known)) = context.known_tablets().get(table.name())
@@ -182,7 +189,7 @@ async fn tablets(context: &Context, table: &Table) -> Result<Vec<RowRange>> {
     Ok(tablets)
 }
 
-/// Visits the dirty rows of a range's first page.
+/// Visits the dirty rows on a range's first page.
 async fn pass_page(
     context: &Context,
     table: &Table,
@@ -203,7 +210,8 @@ async fn pass_page(
         visited.end = Bound::Included(row.clone());
     }
     let (mut met, was_empty) = (false, page.rows.is_empty());
-    // Not all from the first dirty row on, where they would only meet one another.
+    // Begin at a random row: workers that all begin at the first one would find one another at
+    // each row.
     let first = context.random_below(page.rows.len().max(1));
     page.rows.rotate_left(first);
     for row in &page.rows {
@@ -215,7 +223,7 @@ async fn pass_page(
     Ok(Walked { met, page: visited, was_empty, rest })
 }
 
-/// Visits the dirty cells of a row; `false` when another worker is there.
+/// Visits the dirty cells of a row. Returns `false` if another worker is at the row.
 async fn visit_row(
     context: &Context,
     table: &Table,
@@ -235,7 +243,7 @@ async fn visit_row(
         if context.hints.is_waiting(&cell) {
             continue;
         }
-        // Its observer has as many runs as it may.
+        // The observer already has as many runs as it may have.
         let Some(_run) = context.hints.enter(&cell) else { continue };
         if visit(context, &cell, None).await? == Visit::Met && context.options.jump {
             return Ok(false);
@@ -244,12 +252,12 @@ async fn visit_row(
     Ok(true)
 }
 
-/// The tablet from a random place around to it again.
+/// The tablet as ranges from a random place to its end, and from its beginning to that place.
 fn around(context: &Context, table: &Table, tablet: &RowRange, places: &Places) -> Vec<RowRange> {
     let random = table.random_place(|| context.runtime().random());
     let inside = places.rows.iter().chain(&random).filter(|row| tablet.contains(row));
     let inside: Vec<&RowKey> = inside.collect();
-    // One more than there are: the tablet's own beginning is a place too.
+    // One choice more than places: the tablet's own beginning.
     match inside.get(context.random_below(inside.len() + 1)) {
         Some(row) => {
             let row = (*row).clone();

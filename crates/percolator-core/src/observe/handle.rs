@@ -1,10 +1,16 @@
-//! Handling a dirty cell: running its observers.
+//! Handles a dirty cell: runs its observers.
 //!
-//! Invariants: `s` is taken after the notification was seen (H60); a strong observer's
-//! acknowledgement is written in its own transaction, as its primary, so that at most one run
-//! commits for each change (H51, H52); dirty means newest `c` > ack, where ack is the *start*
-//! timestamp of the last run (H50); a notification is cleared only when every observer that the
-//! schema names has acknowledged (H53).
+//! Invariants:
+//!
+//! * The start timestamp `s` is taken after the notification was seen, so that the run sees
+//!   the change (H60).
+//! * A strong observer's acknowledgement is written in the transaction of its run, as the
+//!   primary. So at most one run commits for each change (H51, H52).
+//! * A cell is dirty for an observer if its newest `c` is above the acknowledgement, which
+//!   holds the *start* timestamp of the observer's last run. With its commit timestamp, a
+//!   write during the run would be missed (H50).
+//! * A notification is cleared only when every observer that the schema names has acknowledged
+//!   (H53).
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -36,38 +42,38 @@ use crate::txn::limits::leave_room;
 use crate::txn::rows::clear_seen;
 use crate::{Column, Error, Result, Transaction};
 
-/// How often an observer's transaction is tried in one visit when it runs into conflicts.
+/// How often one visit tries an observer's transaction that runs into conflicts.
 const CONFLICTS_MAX: u32 = 16;
 /// How long until a cell whose writer is still at work is visited again.
 const LOCKED_DELAY: Duration = Duration::from_millis(2);
 
-/// What a visit to a dirty cell came to.
+/// The outcome of a visit to a dirty cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Visit {
     /// Nothing is left to do, or nothing that this worker can do.
     Done,
     /// Another worker is at this row.
     Met,
-    /// To be visited again after this time.
+    /// The cell should be visited again after this time.
     Later(Duration),
 }
 
 /// How one observer's run ended.
 enum Ran {
-    /// It has acknowledged, now or before, as of this timestamp.
+    /// The observer has acknowledged, now or before, as of this timestamp.
     Acknowledged(Timestamp),
-    /// As before, and its commit took the notification away.
+    /// The observer has acknowledged, and its commit cleared the notification.
     Cleared,
-    /// The cell's writer, or a conflict, is in the way.
+    /// A conflict, or the cell's writer, prevented the run.
     Busy,
-    /// It is paused: it has not looked at the cell.
+    /// The observer is paused, and has not run.
     Paused,
-    /// It failed, and its time has not come or its turns are used up.
+    /// The observer has failed: its next attempt is not due yet, or it has used all attempts.
     Failed(Delay),
 }
 
-/// Visits a cell that may be dirty. `at`: a notification that this process has left there
-/// itself.
+/// Visits a cell that may be dirty. `at` is the timestamp of a notification that this process
+/// has written there itself.
 pub(super) async fn visit(context: &Context, cell: &Cell, at: Option<Timestamp>) -> Result<Visit> {
     let Some(observers) = context.observers_of(cell) else { return Ok(Visit::Done) };
     if context.are_paused(&observers) {
@@ -78,7 +84,7 @@ pub(super) async fn visit(context: &Context, cell: &Cell, at: Option<Timestamp>)
         None => notifications(cell).await?,
     };
     if seen.is_empty() {
-        // Another process has handled it, or set it aside.
+        // Another process has handled the cell, or set it aside.
         context.failures.take(cell);
         return Ok(Visit::Done);
     }
@@ -116,13 +122,14 @@ async fn run_all(
         return Ok(Visit::Later(delay));
     }
     if paused && !off(mutants::PAUSED_IS_DONE) {
-        // As for observers that run elsewhere: the notification stays, and nothing is set aside.
+        // As for observers that run elsewhere, the notification stays, and nothing is set
+        // aside.
         waits_for_others(context, cell, seen.iter().max().copied().unwrap_or(Timestamp::ZERO));
         return Ok(Visit::Done);
     }
     if !context.runs_all_of(&cell.table, &cell.column) {
         if failed {
-            // It is not set aside, and tried again at the longest delay.
+            // The change is not set aside, and is tried again at the longest delay.
             return Ok(Visit::Done);
         }
         let Some(upto) = handled_elsewhere(context, cell, observers).await? else {
@@ -143,8 +150,8 @@ async fn run_all(
     Ok(Visit::Done)
 }
 
-/// Runs one observer on a cell, if it is dirty for it. `seen`: the versions of the notification;
-/// `alone`: this process has no other observer of the column.
+/// Runs one observer on a cell, if the cell is dirty for it. `seen` holds the versions of the
+/// notification. `alone` says that this process has no other observer of the column.
 async fn run(
     context: &Context,
     cell: &Cell,
@@ -172,7 +179,7 @@ async fn run(
         };
         match error {
             Error::Locked { .. } => return Ok(Ran::Busy),
-            // Whether it committed, the acknowledgement will say.
+            // The run may have committed. The acknowledgement will show it at the next visit.
             Error::Unknown { .. } => return Ok(Ran::Busy),
             error if error.is_retryable() => {}
             error if is_of_the_services(&error) => return Err(error),
@@ -192,7 +199,7 @@ async fn attempt(
     alone: bool,
 ) -> Result<Ran> {
     let mut tx = begin(&context.shared, Some(&registration.name)).await?;
-    // The schema came with the timestamp: who was paused before it was asked for is known.
+    // The schema came with the timestamp, so a pause from before the timestamp is known here.
     if context.is_paused(&registration.observed) {
         return Ok(Ran::Paused);
     }
@@ -209,15 +216,17 @@ async fn attempt(
     } else {
         change_of(cell, seen.iter().max().copied().unwrap_or(Timestamp::ZERO), false)
     };
-    // What lies apart is in another row; what others have to handle stays (H53).
+    // A notification in a table of its own is in another row, out of this commit's reach. With
+    // other observers, it must stay for them (H53).
     if alone
         && tx.primary.is_some()
         && !cell.table.notifies_apart()
         && (context.runs_all_of(&cell.table, &cell.column)
             || off(mutants::COMMIT_CLEARS_FOR_OTHERS))
     {
-        // In the row of its acknowledgement, which is the primary. Where there are too many for
-        // the commit's request, requests of their own clear them after it.
+        // The notification is in the row of the primary, so the commit can clear it. Where
+        // there are too many versions for the commit's request, separate requests clear them
+        // afterwards.
         let handled = clear_seen(&cell.column, seen, tx.start_ts());
         if leave_room(&context.shared.limits(), &cell.row, &handled) {
             tx.handled = handled;
@@ -249,7 +258,8 @@ async fn attempt(
     Ok(ran)
 }
 
-/// Counts a failure: the observer waits longer each time, and is set aside after a bound.
+/// Counts a failure. The observer waits longer each time, and the change is set aside after a
+/// bound.
 pub(super) fn note_failure(context: &Context, cell: &Cell, observer: &str, error: &Error) -> Delay {
     context.shared.counters().observer_failures.bump();
     let (now, options) = (context.runtime().now(), &context.options);
@@ -259,7 +269,7 @@ pub(super) fn note_failure(context: &Context, cell: &Cell, observer: &str, error
         target: "percolator::observer", event = "observer_failed", observer, table, %error,
         next = ?delay,
     );
-    // Keys are told to those alone who ask for them.
+    // Row keys may be private, so they are logged at debug level only.
     tracing::debug!(
         target: "percolator::observer", event = "observer_failed_at", observer, table,
         row = %cell.row,
@@ -267,11 +277,13 @@ pub(super) fn note_failure(context: &Context, cell: &Cell, observer: &str, error
     delay
 }
 
-/// Whether a hint's timestamp stands for a read of the cell's notifications. Where notifications
-/// lie apart, each one takes the place of those before it, so the hinted one is the only one. A
-/// request that overtakes another can leave an older notification behind; a later pass clears that
-/// one. If other workers have handled the change meanwhile, the observer's acknowledgement says so.
-/// Weak observers have no acknowledgement: for them the notifications are read.
+/// Whether a hint's timestamp can replace reading the cell's notifications.
+///
+/// In a table of their own, each notification replaces the ones before it, so the hinted one
+/// is the only one. A request that overtakes another may leave an older notification behind; a
+/// later pass clears it. If other workers have handled the change meanwhile, the observer's
+/// acknowledgement shows it. Weak observers have no acknowledgement, so for them the
+/// notifications are read.
 fn is_known(cell: &Cell, observers: &[Arc<Registration>]) -> bool {
     let strong = |r: &Arc<Registration>| r.observed.strength == Strength::Strong;
     cell.table.notifies_apart() && observers.iter().all(strong)
@@ -282,8 +294,8 @@ fn change_of(cell: &Cell, commit_ts: Timestamp, deleted: bool) -> Change {
     Change { table, row, column, commit_ts, deleted }
 }
 
-/// Writes the observer's acknowledgement into the transaction, and returns the change; `None` if
-/// the cell is not dirty for it.
+/// Writes the observer's acknowledgement into the transaction, and returns the change. `None`
+/// if the cell is not dirty for the observer.
 pub(super) async fn acknowledge(
     tx: &mut Transaction,
     cell: &Cell,
@@ -291,8 +303,9 @@ pub(super) async fn acknowledge(
 ) -> Result<Option<Change>> {
     let Cell { table, row, column } = cell;
     let ack = Cell { column: column.ack_of(observer), ..cell.clone() };
-    // In one read: garbage collection drops a deletion together with its acknowledgements. A writer
-    // that is still at work will notify again: come back instead of waiting.
+    // One read for both columns, because garbage collection drops a deletion together with its
+    // acknowledgements. A writer that is still at work will notify again, so the read gives up
+    // at its lock instead of waiting.
     let both = [column.clone(), ack.column.clone()];
     let s = tx.start_ts();
     let versions = read_acknowledged(&tx.shared, table, row, &both, s, Patience::GiveUp).await?;
@@ -307,7 +320,7 @@ pub(super) async fn acknowledge(
     let acked = acked.filter(|_| !off(mutants::ACK_UNREAD));
     let changed = of(column);
     let dirty = changed.filter(|v| acked.is_none_or(|acked| v.commit_ts > acked));
-    // Of a deletion, and of a long value, nothing is known yet.
+    // A deletion or a long value is left out: its value is not known yet.
     tx.looked_at = changed.and_then(|v| Some((cell.clone(), v.value.clone()?)));
     if dirty.is_some() && !off(mutants::NO_ACK) {
         let s = tx.start_ts().as_u64().to_be_bytes();
@@ -317,7 +330,8 @@ pub(super) async fn acknowledge(
     Ok(dirty.map(|v| change_of(cell, v.commit_ts, v.deleted)))
 }
 
-/// Awaits an observer; its panic becomes an error (H56).
+/// Awaits an observer, and turns a panic into an error, so that a panic counts as a failure
+/// (H56).
 pub(super) async fn run_guarded(run: impl Future<Output = Result<()>>) -> Result<()> {
     match AssertUnwindSafe(in_observer(run)).catch_unwind().await {
         Ok(result) => result,

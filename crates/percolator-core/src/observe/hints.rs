@@ -1,13 +1,13 @@
-//! Hints: cells that this process has just made dirty, so that its own workers need not find them
-//! by scanning (H61).
+//! Hints: a queue of cells that this process has just made dirty, so that its own workers need
+//! not find them by scanning.
 //!
-//! A hint is never needed: the notify cell is in the store, and the scan finds it. So the queue is
-//! bounded, and what does not fit is dropped.
+//! Hints may be lost without harm: the notification is in the store, and a scan finds it
+//! (H61). So the queue is bounded, and hints beyond the bound are dropped.
 //!
-//! Each observed column has a lane of its own, and workers take turns with the lanes: a long
-//! backlog of one column holds up no other. An observer may be bounded to so many runs at a time. A
-//! lane with as many runs is passed over, and its hints wait, so that slow observers do not take
-//! all workers.
+//! Each observed column has its own queue, a lane, and workers take from the lanes in turn. So
+//! a long backlog of one column does not delay the others. A lane may have a bound of runs at
+//! a time. Workers skip a lane that has reached its bound, so that slow observers do not
+//! occupy all workers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::future::poll_fn;
@@ -24,29 +24,30 @@ use crate::records::column::Cell;
 use crate::records::schema::Observed;
 use crate::{Column, Timestamp};
 
-/// Most hints that wait at a time for the workers of one `observe`. Each lane has an equal share.
+/// Most hints that wait at a time for the workers of one `observe`, divided equally among its
+/// lanes.
 const HINTS_MAX: usize = 200_000;
 
-/// The hints of a client: a queue for each of its `observe`s, with the cells that it has observers
-/// for.
+/// The hints of a client: one queue for each call of `observe`, with the columns that it has
+/// observers for.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
-    /// How many queues there are; without workers no hint is kept.
+    /// How many queues there are. If zero, `push` returns at once.
     wanted: AtomicUsize,
     queues: Mutex<Vec<Weak<Queue>>>,
-    /// Rung at a change whose observer collects its changes itself, and when somebody begins to
-    /// wait for idleness.
+    /// Rung when a column of a batching observer changes, and when a caller begins to wait for
+    /// idleness.
     pub(crate) collected: Bell,
 }
 
 /// The hints for the workers of one `observe`.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// The lanes of the columns whose changes are hinted at.
+    /// The columns that get hints, each with the index of its lane.
     each: Columns<usize>,
-    /// The columns whose observers collect their changes themselves.
+    /// The columns of batching observers, which collect their changes themselves.
     batched: Columns<()>,
-    /// The observers that run.
+    /// The observers that these workers run.
     running: Vec<Observed>,
     crew: Arc<Crew>,
     state: Mutex<State>,
@@ -55,20 +56,20 @@ pub(crate) struct Queue {
 /// A hint.
 #[derive(Debug, Clone)]
 pub(crate) struct Hint {
-    /// The cell that is dirty.
+    /// The dirty cell.
     pub(crate) cell: Cell,
-    /// The timestamp of its notification, if this process has just left it.
+    /// The timestamp of its notification, if this process has just written it.
     pub(crate) at: Option<Timestamp>,
 }
 
-/// A worker is at a cell of a lane, as long as this lives.
+/// A visit to a cell of a lane. It counts as a run of the lane until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Run {
     queue: Arc<Queue>,
     lane: usize,
 }
 
-/// Something for each of some columns, by table.
+/// A value for each of some columns, by table.
 #[derive(Debug)]
 struct Columns<T>(BTreeMap<String, BTreeMap<Column, T>>);
 
@@ -101,12 +102,13 @@ struct State {
 #[derive(Debug)]
 struct Lane {
     queue: VecDeque<Cell>,
-    /// The rows of the cells in the queue, each with its newest notification that is known. Several
-    /// changes of one cell need one visit (message collapsing). Not in order: in a tree each push
-    /// and pop of a long backlog compares rows that left the processor's caches long ago.
+    /// The rows of the cells in the queue, each with its newest known notification. Several
+    /// changes of one cell need one visit only (the paper's message collapsing). A hash map is
+    /// cheaper than a tree here. A tree compares rows at each push and pop, and in a long
+    /// backlog these rows are no longer in the processor's caches.
     waiting: HashMap<RowKey, Option<Timestamp>>,
     hints_max: usize,
-    /// How many workers are at cells of the column, and how many may be.
+    /// How many workers are at cells of the column, and how many there may be.
     runs: usize,
     runs_max: usize,
 }
@@ -118,7 +120,7 @@ impl Lane {
 }
 
 impl State {
-    /// Wakes a worker, if one sleeps and the lane has something for it.
+    /// Takes out the waker of a sleeping worker, if the lane has a hint that may run.
     fn wake(&mut self, lane: usize) -> Option<Waker> {
         let (_, waker) = self.lanes[lane].is_ready().then(|| self.sleepers.pop_first())??;
         Some(waker)
@@ -130,8 +132,9 @@ impl Hints {
         locked(&self.queues)
     }
 
-    /// Begins to keep hints at changes of the columns `each`, which may have so many runs at a
-    /// time, and to ring at changes of those `batched`, until the queue is dropped.
+    /// Creates the queue of one `observe`, which lives until it is dropped. Columns in `each`
+    /// get a lane of hints, with their bound of runs at a time. A change of a column in
+    /// `batched` rings `collected`.
     pub(crate) fn begin(
         &self,
         each: Vec<((String, Column), usize)>,
@@ -163,7 +166,7 @@ impl Hints {
         queue
     }
 
-    /// Tells every queue that wants the cell.
+    /// Adds the hint to every queue that has an observer for its cell.
     pub(crate) fn push(&self, hint: &Hint) {
         if self.wanted.load(Ordering::Relaxed) == 0 {
             return;
@@ -191,7 +194,7 @@ impl Hints {
         self.queues().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The observers that workers of this client run.
+    /// The observers that this client's workers run.
     pub(crate) fn running(&self) -> BTreeSet<Observed> {
         self.live().iter().flat_map(|queue| queue.running.clone()).collect()
     }
@@ -201,7 +204,7 @@ impl Hints {
         self.live().iter().map(|queue| queue.len()).sum()
     }
 
-    /// How many hints wait for workers that are at work.
+    /// How many hints wait for workers that have not been stopped.
     pub(crate) fn len_at_work(&self) -> usize {
         self.live().iter().filter(|queue| queue.crew.is_at_work()).map(|queue| queue.len()).sum()
     }
@@ -233,7 +236,7 @@ impl Queue {
         }
     }
 
-    /// A hint of the next lane that has one and may have another run.
+    /// Takes a hint from the next lane that has one and may have another run.
     pub(crate) fn pop(self: &Arc<Self>) -> Option<(Hint, Run)> {
         let mut state = self.state();
         let lanes = state.lanes.len();
@@ -258,7 +261,7 @@ impl Queue {
         })
     }
 
-    /// Whether a hint for the cell waits, so that a scan can leave it to whoever takes it.
+    /// Whether a hint for the cell waits. Then a scan can skip the cell.
     pub(crate) fn is_waiting(&self, cell: &Cell) -> bool {
         let lane = self.each.of(cell).copied();
         lane.is_some_and(|lane| self.state().lanes[lane].waiting.contains_key(&cell.row))
@@ -273,7 +276,7 @@ impl Queue {
         self.len() == 0
     }
 
-    /// Completes when there may be a hint for a worker.
+    /// Completes when there may be a hint to take.
     pub(crate) async fn arrival(&self) {
         let mut sleeper = Sleeper { hints: self, id: None };
         poll_fn(|cx| {
@@ -284,7 +287,7 @@ impl Queue {
                     sleeper.id = Some(state.next_sleeper);
                     state.next_sleeper += 1;
                 }
-                // Taken out of the sleepers: woken by a hint.
+                // A hint has woken this worker: it is no longer among the sleepers.
                 Some(id) if !state.sleepers.contains_key(&id) => return Poll::Ready(()),
                 Some(_) => {}
             }
@@ -309,7 +312,7 @@ impl Drop for Run {
     }
 }
 
-/// Leaves the sleepers when the wait is given up.
+/// Removes its worker from the sleepers when the wait is cancelled.
 struct Sleeper<'a> {
     hints: &'a Queue,
     id: Option<u64>,

@@ -1,12 +1,14 @@
-//! When is everything done? And if not, how much is left?
+//! Decides whether all observers' work is done, and counts the work that is left.
 //!
-//! Idle means: no notify cell on any observed column, and no timestamp issued while looking. A scan
-//! for zero notifications alone races with a writer behind it; but whoever handles or makes a
-//! change takes a timestamp, so two equal looks at the oracle around an empty scan leave no room
-//! for one.
+//! Idle means that no observed column has a notification, and that no timestamp was issued
+//! during the check. An empty scan alone is not enough: a writer may make a cell dirty behind
+//! it. But every transaction that makes or handles a change takes a timestamp. So if the
+//! oracle stands at the same timestamp before and after an empty scan, there was no such
+//! transaction.
 //!
-//! Cells that wait for paused observers alone do not count: nobody here will handle them. Of a
-//! column with paused and other observers, acknowledgements say for which a cell waits.
+//! Cells that wait only for paused observers do not count: no worker will handle them. If a
+//! column has both paused and other observers, their acknowledgements show which of them a
+//! cell waits for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,21 +24,21 @@ use crate::records::schema::{Observed, Schema};
 use crate::shared::Shared;
 use crate::{Column, Error, Result};
 
-/// The first and the longest pause between two looks.
+/// The first and the longest pause between two checks.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// What waiting for idleness came to.
+/// The result of waiting for idleness.
 ///
 /// See [`Client::wait_idle`](crate::Client::wait_idle).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdleReport {
-    /// Whether nothing was dirty; `false` after a time-out.
+    /// Whether nothing was dirty. `false` after a time-out.
     pub idle: bool,
     /// Notifications that were set aside because their observers kept failing.
     pub set_aside: Vec<SetAside>,
-    /// Observers that changes may wait for, and that no worker of this client runs; empty if it
-    /// runs none at all. Either another process runs them, or they are to be
-    /// [retired](crate::Client::retire_observer).
+    /// Observers in the schema that no worker of this client runs, and that changes may wait
+    /// for. Empty if this client runs no observers at all. Either another process runs them,
+    /// or they should be [retired](crate::Client::retire_observer).
     pub missing: Vec<Observed>,
     /// [Paused](crate::Client::pause_observer) observers whose columns are notified. Changes that
     /// wait for them alone do not count as dirty.
@@ -52,19 +54,19 @@ pub struct Backlog {
     pub table: String,
     /// The column.
     pub column: Column,
-    /// The observers that the schema names for it.
+    /// The observers that the schema names for the column.
     pub observers: Vec<String>,
-    /// Those of them that are paused.
+    /// The paused ones among these observers.
     pub paused: Vec<String>,
     /// How many cells are notified.
     pub cells: usize,
-    /// The lowest timestamp among them.
+    /// The lowest timestamp of their notifications.
     pub oldest: Timestamp,
 }
 
-/// Waits until nothing is dirty and no timestamp was issued meanwhile, or until `timeout`.
-/// Issues no timestamps itself. Transactions of clients that are still running are not waited
-/// for.
+/// Waits until nothing is dirty and no timestamp was issued during the check, or until
+/// `timeout`. Issues no timestamps itself. Does not wait for transactions that are still
+/// running.
 pub(crate) async fn wait_idle(shared: &Shared, timeout: Option<Duration>) -> Result<IdleReport> {
     let since = shared.runtime().now();
     let mut pause = PAUSES.0;
@@ -84,7 +86,7 @@ pub(crate) async fn wait_idle(shared: &Shared, timeout: Option<Duration>) -> Res
 
 async fn idle_report(shared: &Shared, idle: bool) -> Result<IdleReport> {
     let set_aside = set_aside(shared).await?;
-    // Another client may have registered or retired some.
+    // Another client may have registered or retired observers.
     let schema = shared.learn_schema().await?;
     let mut paused = Vec::new();
     for observed in schema.entries.keys().filter(|observed| schema.is_paused(observed)) {
@@ -95,7 +97,8 @@ async fn idle_report(shared: &Shared, idle: bool) -> Result<IdleReport> {
     Ok(IdleReport { idle, set_aside, missing: missing_observers(shared), paused })
 }
 
-/// The observers in the schema that no worker of this client runs, if it runs any.
+/// The observers in the schema that no worker of this client runs. Empty if it runs none at
+/// all.
 pub(crate) fn missing_observers(shared: &Shared) -> Vec<Observed> {
     let running = shared.hints().running();
     let missing = |observed: &&Observed| !running.is_empty() && !running.contains(*observed);
@@ -105,7 +108,8 @@ pub(crate) fn missing_observers(shared: &Shared) -> Vec<Observed> {
 /// Whether nothing is dirty at this moment.
 async fn is_idle(shared: &Shared) -> Result<bool> {
     let before = shared.oracle().peek().await?;
-    // Notifications that a retired observer left behind are nobody's work.
+    // No worker will handle notifications that a retired observer left: only columns in the
+    // schema count.
     let mut fresh = Selection::default();
     if !off(mutants::IDLE_OVER_PENDING) {
         fresh = fresh.above(before);
@@ -119,8 +123,8 @@ async fn is_idle(shared: &Shared) -> Result<bool> {
     let partly = columns.extract_if(.., |column| waits_for_paused(&*column)).collect::<Vec<_>>();
     columns.dedup_by(|a, b| (&a.table, &a.column) == (&b.table, &b.column));
     for Observed { table, column, .. } in columns {
-        // At `before`: a commit in one step whose timestamp is taken, but whose notifications
-        // are not written yet, is waited for.
+        // Read at `before`, so that the scan waits for a pending one-step commit: its
+        // timestamp is taken, but its notifications are not written yet.
         let select = selections.entry(table).or_insert_with(|| fresh.clone());
         *select = std::mem::take(select).column(NOTIFY, column.to_bytes(), TimeRange::ALL, 1);
     }
@@ -130,7 +134,7 @@ async fn is_idle(shared: &Shared) -> Result<bool> {
         while let Some(range) = left {
             let limit = PageLimit { rows_max: 1, ..PageLimit::default() };
             let page = match table.notify_store().scan(&range, &select, limit).await {
-                // Timestamps were issued, many of them.
+                // `before` is too old already, so many timestamps were issued.
                 Err(bigtable::Error::TooOld { .. }) => return Ok(false),
                 page => page?,
             };
@@ -150,8 +154,8 @@ async fn is_idle(shared: &Shared) -> Result<bool> {
     Ok(shared.oracle().peek().await? == before)
 }
 
-/// Whether a notified cell of the column waits, as of `s`, for one of these observers. They are
-/// strong: all weak ones of a column are paused together.
+/// Whether a notified cell of the column waits, as of `s`, for one of these observers. All of
+/// them are strong, because all weak ones of a column are paused together.
 async fn waits_for(
     shared: &Shared,
     Observed { table, column, .. }: &Observed,
@@ -181,7 +185,7 @@ async fn waits_for(
             let cell = Cell::new(&table, &table.notified_row(&row.key)?, column);
             match is_handled(shared, &cell, observers, s).await {
                 Ok(true) => {}
-                // A writer is at work, or timestamps were issued, many of them.
+                // A writer is at work, or so many timestamps were issued that `s` is too old.
                 Ok(false) | Err(Error::Locked { .. } | Error::TooOld { .. }) => return Ok(true),
                 Err(error) => return Err(error),
             }
@@ -209,7 +213,7 @@ pub(super) async fn is_notified(shared: &Shared, observed: &Observed) -> Result<
     Ok(false)
 }
 
-/// Counts the notifications that wait, by column.
+/// Counts the waiting notifications, by column.
 pub(crate) async fn backlog(shared: &Shared) -> Result<Vec<Backlog>> {
     let schema = Schema::read(shared.system()).await?;
     let select = Selection::default().family(NOTIFY, TimeRange::ALL, u32::MAX);
@@ -247,7 +251,7 @@ pub(crate) async fn backlog(shared: &Shared) -> Result<Vec<Backlog>> {
     Ok(backlog.into_values().collect())
 }
 
-/// How many hints wait for this process's workers: a cheap measure of how far they are behind.
+/// How many hints wait for this process's workers: a cheap measure of how far behind they are.
 pub(crate) fn hints_waiting(shared: &Shared) -> usize {
     shared.hints().len()
 }

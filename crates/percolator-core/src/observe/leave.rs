@@ -1,5 +1,8 @@
-//! Leaving notifications, in the row or in the table beside it (see
+//! Writes notifications, into the row or into the table beside it (see
 //! [`placement`](crate::records::placement)).
+//!
+//! All of them must be written before the transaction's commit point, so a failed request is
+//! repeated. Repeating is harmless: a notification is the same cell at the same timestamp.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,10 +19,11 @@ use crate::txn::prewrite::is_final;
 use crate::txn::rows;
 use crate::{Column, Error, Result, Timestamp};
 
-/// How often one notification is tried.
+/// How often one request is tried.
 const TRIES_MAX: u32 = 12;
 
-/// Builds the request that leaves notifications on columns of a row.
+/// Builds the request that writes notifications on columns of a row. In a table of their own,
+/// it also deletes older notifications: the newest one is enough there.
 pub(crate) fn notify(
     table: &Table,
     row: &RowKey,
@@ -35,12 +39,12 @@ pub(crate) fn notify(
     request
 }
 
-/// Leaves notifications at `at` on cells; returns once all of them are there. A failed request
-/// is made again, whatever became of it: twice is as good as once.
+/// Writes notifications at `at` on cells, and returns once all of them are written. A failed
+/// request is sent again, even if its outcome is unknown: writing twice is harmless.
 ///
 /// # Errors
-/// Those of the store. Some may be there, and are found stale if nothing comes of their
-/// transaction.
+/// Errors of the store. Some notifications may be written then. If their transaction does not
+/// commit, workers find them stale and clear them.
 pub(crate) async fn leave_notifications(
     shared: &Shared,
     cells: &BTreeSet<Cell>,

@@ -1,23 +1,26 @@
-//! Running observers: finding dirty cells and handling them (paper section 2.4).
+//! Runs observers: finds dirty cells and handles them (paper section 2.4).
 //!
 //! ```text
-//! observer   the traits that an application implements     change     what one runs for
-//! hints      cells that this process has made dirty, for its own workers
-//! admit      those who bring in new work wait for those who handle it
+//! observer   the traits that an application implements
+//! change     the change that an observer runs for
+//! hints      a queue of cells that this process has made dirty, for its own workers
+//! admit      makes loaders wait while observers are behind
 //! register   stores the schema, raises its version, sweeps for changes made before
-//! find       scans the notify family from random places; hints come first
+//! find       scans the notify family from random places, for cells without a hint
 //! crew       the tasks that do all this, and how they end
 //! handle     lock the row, begin, newest c > ack?, run, commit with ack := s, clear what was seen
 //!            (in the commit itself where the column has no other observer)
 //! batch      the same for many weak notifications at once
-//! ran        how a run has ended, for a watcher
-//! set_aside  failing observers: growing delay, then out of the way, durably, and back by replay
-//! skip       an operator has an observer skip a change that it keeps failing at
-//! row_lock   the advisory lock on what a worker is at, renewed while its observers run
-//! leave      leaving notifications, in the row or in the table beside it
-//! notified   reading and clearing the notifications of a cell
-//! pause      observers that are not to run until they are resumed
-//! idle       nothing dirty, and no timestamp issued meanwhile
+//! ran        reports to a watcher how a run has ended
+//! set_aside  moves a change whose observer keeps failing out of the way; replay brings it back
+//! failures   counts failures, and delays the next attempt longer after each
+//! skip       acknowledges a change that an operator wants skipped
+//! row_lock   the advisory lock on a row that a worker handles, renewed while its observers run
+//! leave      writes notifications, into the row or into the table beside it
+//! notified   reads and clears the notifications of a cell
+//! pause      marks observers that must not run until they are resumed
+//! elsewhere  cells that wait for observers of other processes (resting: for how long)
+//! idle       nothing is dirty, and no timestamp was issued meanwhile
 //! ```
 
 pub(crate) mod admission;

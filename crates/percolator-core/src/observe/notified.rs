@@ -1,4 +1,7 @@
-//! The notifications of one cell: reading them, clearing those that were seen.
+//! Reads the notifications of one cell, and clears those that a worker has seen.
+//!
+//! A version that nobody has seen must stay: it may belong to a change that no observer has
+//! handled.
 
 use bigtable::{ConditionalMutation, Limits, Selection, TimeRange, Timestamp};
 
@@ -8,7 +11,7 @@ use crate::records::layout::NOTIFY;
 use crate::txn::limits::in_requests;
 use crate::txn::rows;
 
-/// The versions of a cell's notification, newest first.
+/// Reads the versions of a cell's notification, newest first.
 pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {
     let column = cell.column.to_bytes();
     let select = Selection::default().column(NOTIFY, column, TimeRange::ALL, u32::MAX);
@@ -17,8 +20,9 @@ pub(crate) async fn notifications(cell: &Cell) -> Result<Vec<Timestamp>> {
     Ok(row.cells.iter().map(|cell| cell.timestamp).collect())
 }
 
-/// Deletes the versions of a notification that were seen and are not above `bound`. A cell that is
-/// notified while nobody works has more versions than one request can delete.
+/// Builds the requests that delete the seen versions of a notification, up to `bound`. There
+/// are several requests if the cell was notified so often that one request cannot delete all
+/// versions.
 pub(crate) fn clear(
     limits: &Limits,
     cell: &Cell,

@@ -12,8 +12,8 @@ use crate::records::schema::{Observed, Strength};
 use crate::{Column, Result, Transaction};
 
 impl Change {
-    /// The value of the cell that changed, as the observer's transaction sees it: `None` if it was
-    /// deleted, and of a notify-only column.
+    /// The value of the cell that changed, as the observer's transaction sees it. `None` if
+    /// the cell was deleted, and for a notify-only column.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -24,9 +24,10 @@ impl Change {
 
 /// Code that runs, in a transaction of its own, after a change of the column it is registered for.
 ///
-/// A **strong** observer's run commits at most once for each change. A **weak** one's may commit
-/// more often. Several changes may be handled by one run. An observer that fails or panics is run
-/// again with growing delay, and set aside after a bound; see
+/// The run of a **strong** observer commits at most once for each change. The run of a
+/// **weak** observer may commit more often. One run may handle several changes of a cell. An
+/// observer that fails or panics is run again after a growing delay, and set aside after
+/// [`failures_max`](crate::WorkerOptions::failures_max) failures; see
 /// [`Client::set_aside`](crate::Client::set_aside).
 ///
 /// ```
@@ -58,15 +59,17 @@ impl Change {
 pub trait Observer: Send + Sync + 'static {
     /// Handles a change. The worker commits `tx` afterwards.
     ///
-    /// A run is not limited in time. While it takes, its worker handles nothing else, and renews
-    /// its advisory lock on the row for [`run_max`](crate::WorkerOptions::run_max). A run may be
-    /// repeated, also beside itself, and commits once. A long one asks now and then whether the
-    /// [workers are to stop](Transaction::is_stopping).
+    /// A run has no time limit. During the run its worker handles nothing else, and renews its
+    /// advisory lock on the row for [`run_max`](crate::WorkerOptions::run_max). A run may be
+    /// repeated, and two runs for one change may overlap; at most one of them commits. A long
+    /// run should check now and then whether the [workers are
+    /// stopping](Transaction::is_stopping).
     ///
     /// # Errors
-    /// Whatever goes wrong; nothing of the transaction takes effect then.
-    /// [`Error::Unavailable`](crate::Error::Unavailable) is not counted against the change: it is
-    /// tried again for ever.
+    /// Return any error: nothing of the transaction takes effect then. Return
+    /// [`Error::Unavailable`](crate::Error::Unavailable) when an external system is down. That
+    /// error does not count as a failure of the observer, and the run is repeated until it
+    /// succeeds.
     fn observe(
         &self,
         tx: &mut Transaction,
@@ -74,7 +77,7 @@ pub trait Observer: Send + Sync + 'static {
     ) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// An observer whose type is forgotten, so that workers can keep all of them in one list.
+/// An observer with its type erased, so that workers can keep all observers in one list.
 pub(crate) trait AnyObserver: Send + Sync {
     fn run<'a>(&'a self, tx: &'a mut Transaction, change: &'a Change) -> BoxFuture<'a, Result<()>>;
 }
@@ -85,8 +88,9 @@ impl<O: Observer> AnyObserver for O {
     }
 }
 
-/// A weak observer that takes many changes at once, such as one that feeds another system which
-/// likes batches. Its notifications stay until `observe` has returned, so a crash redelivers them.
+/// A weak observer that takes many changes at once, for example to feed another system in
+/// batches. The notifications stay until `observe` has returned and `tx` has committed, so a
+/// crash delivers the changes again.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -122,7 +126,7 @@ pub trait BatchObserver: Send + Sync + 'static {
     /// Handles up to [`Batch::changes_max`] changes. The worker commits `tx` afterwards.
     ///
     /// # Errors
-    /// Whatever goes wrong; every change of the batch is delivered again, one at a time.
+    /// Return any error: every change of the batch is delivered again, one at a time.
     fn observe(
         &self,
         tx: &mut Transaction,
@@ -130,7 +134,7 @@ pub trait BatchObserver: Send + Sync + 'static {
     ) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// As [`AnyObserver`], for many changes at once.
+/// Like [`AnyObserver`], for many changes at once.
 pub(crate) trait AnyBatchObserver: Send + Sync {
     fn run<'a>(
         &'a self,
@@ -156,9 +160,10 @@ impl<O: BatchObserver> AnyBatchObserver for O {
 pub struct Batch {
     /// Most changes in one call. Default: 1,000 changes.
     pub changes_max: usize,
-    /// How long changes are collected; cut short when a caller waits for idleness and nothing else
-    /// is left to do. After a while without any, changes by other clients are looked for only every
-    /// [`idle_max`](crate::WorkerOptions::idle_max), if that is longer. Default: 1 s.
+    /// How long changes are collected before the observer runs. The wait is shorter when a
+    /// caller waits for idleness and only batches are left to do. While the column has no
+    /// changes, the worker looks for changes by other clients less and less often, at the
+    /// rarest every [`idle_max`](crate::WorkerOptions::idle_max). Default: 1 s.
     pub interval: Duration,
 }
 
@@ -173,7 +178,7 @@ impl Default for Batch {
 /// See [`Observer`] for an example.
 pub struct Registration {
     pub(crate) observed: Observed,
-    /// The observer's name, for its transactions.
+    /// The observer's name again, shared by the transactions of its runs.
     pub(crate) name: Arc<str>,
     pub(crate) runner: Runner,
     pub(crate) runs_max: Option<usize>,
@@ -186,10 +191,11 @@ pub(crate) enum Runner {
 }
 
 impl Registration {
-    /// An observer of the writes and deletions of a column.
+    /// An observer that runs after writes and deletions of a column.
     ///
-    /// The name identifies its acknowledgements in the store: it must be unique among the column's
-    /// observers, and stay the same from one version of the program to the next.
+    /// The name identifies the observer's acknowledgements in the store. It must be unique
+    /// among the column's observers, and stay the same from one version of the program to the
+    /// next.
     pub fn strong(
         name: impl Into<String>,
         table: impl Into<String>,
@@ -200,7 +206,7 @@ impl Registration {
         Registration::new(name.into(), table.into(), column.clone(), Strength::Strong, runner)
     }
 
-    /// An observer of the notifications on a notify-only column.
+    /// An observer that runs after notifications on a notify-only column.
     pub fn weak(
         name: impl Into<String>,
         table: impl Into<String>,
@@ -211,7 +217,7 @@ impl Registration {
         Registration::new(name.into(), table.into(), column.clone(), Strength::Weak, runner)
     }
 
-    /// A batching observer of the notifications on a notify-only column.
+    /// An observer that handles the notifications on a notify-only column in batches.
     pub fn batched(
         name: impl Into<String>,
         table: impl Into<String>,
@@ -224,10 +230,12 @@ impl Registration {
     }
 
     /// Bounds how many runs of this observer there are at a time, in place of
-    /// [`WorkerOptions::runs_max`](crate::WorkerOptions::runs_max); one at least. A slow observer,
-    /// such as one that calls another service, leaves the other threads to other observers. All
-    /// observers of one column run one after the other, so the least of their bounds is that of
-    /// each. A batching observer has one run at a time anyway.
+    /// [`WorkerOptions::runs_max`](crate::WorkerOptions::runs_max); at least one. With a
+    /// bound, a slow observer, such as one that calls another service, leaves threads to other
+    /// observers.
+    ///
+    /// All observers of one column run one after the other, so the smallest of their bounds
+    /// applies to each. A batching observer has one run at a time anyway.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -245,7 +253,7 @@ impl Registration {
         Registration { runs_max: Some(runs), ..self }
     }
 
-    /// What the schema records of it.
+    /// The entry that the schema holds for this observer.
     pub fn observed(&self) -> &Observed {
         &self.observed
     }

@@ -1,8 +1,8 @@
-//! How workers behave.
+//! The options of workers.
 
 use std::time::Duration;
 
-/// How the workers of a process behave.
+/// The options of a process's workers.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -11,37 +11,37 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
-    /// How many cells are handled at once. Default: 4 cells.
+    /// How many cells are handled at the same time. Default: 4 cells.
     pub threads: usize,
-    /// How many cells of one column are handled at once; no fewer than `threads` by default. With
-    /// less, the observers of one column leave threads to all others, however slow they are. See
-    /// also [`Registration::runs_max`](crate::Registration::runs_max). Default: no bound.
+    /// How many cells of one column are handled at the same time. With fewer than `threads`,
+    /// slow observers of one column leave threads to all others. See also
+    /// [`Registration::runs_max`](crate::Registration::runs_max). Default: no bound.
     pub runs_max: usize,
-    /// How often the workers together scan for notifications although hints keep them busy, and the
-    /// first pause when they find nothing. Default: 500 ms.
+    /// How often the workers together scan for notifications while hints keep them busy. It is
+    /// also the first pause after a scan that finds nothing. Default: 500 ms.
     pub scan_period: Duration,
-    /// The longest pause between two scans when there is nothing to do: the workers of a process
-    /// share them. Default: 2 s.
+    /// The longest pause between two scans when there is nothing to do. The workers of a
+    /// process share the scans. Default: 2 s.
     pub idle_max: Duration,
-    /// How long a worker's advisory lock on a row lasts without being renewed. A worker renews the
-    /// lock while its observers run. If the worker hangs, others go on with the row after this
-    /// time. Default: 30 s.
+    /// How long a worker's advisory lock on a row lasts without renewal. A worker renews the
+    /// lock while its observers run. If the worker hangs, other workers take over the row
+    /// after this time. Default: 30 s.
     pub row_lock_lifetime: Duration,
-    /// For how long a worker renews that lock. An observer that runs for longer than this and the
-    /// lock's lifetime together runs a second time, beside itself. It **may run twice, and commits
-    /// once**: whatever it does outside of its transaction, such as a call of another service, must
-    /// bear being done twice. Default: 600 s.
+    /// For how long a worker renews that lock. An observer that runs for longer than this plus
+    /// the lock's lifetime is started a second time, beside its first run. It **may run twice,
+    /// and commits once**: any effect outside of its transaction, such as a call of another
+    /// service, must be safe to repeat. Default: 600 s.
     pub run_max: Duration,
-    /// How long a failed observer waits before its second attempt; doubled each time. Default: 100
-    /// ms.
+    /// How long a failed observer waits before its second attempt. Each further failure
+    /// doubles the wait. Default: 100 ms.
     pub failure_delay: Duration,
-    /// The longest such wait. Default: 60 s.
+    /// The longest wait after a failure. Default: 60 s.
     pub failure_delay_max: Duration,
     /// After how many failures a notification is set aside. Default: 6 failures.
     pub failures_max: u32,
-    /// Whether a scanner that meets another worker at a row jumps to a random place, as it should;
-    /// otherwise it goes on to the next row. There to be compared with: scanners then clump (paper
-    /// section 2.4). Default: `true`.
+    /// Whether a scanner that finds another worker at a row jumps to a random place (paper
+    /// section 2.4). Without the jump it continues with the next row, and scanners clump.
+    /// `false` serves measurements only. Default: `true`.
     #[doc(hidden)]
     pub jump: bool,
 }

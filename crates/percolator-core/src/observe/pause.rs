@@ -1,24 +1,26 @@
-//! Pausing observers: a mark in the schema, so that every worker of every process knows of it.
+//! Pauses observers by a mark in the schema, so that every worker of every process knows of
+//! it.
 //!
-//! The invariants that the mark touches, and why nothing is lost or done twice:
+//! A pause must neither lose a change nor handle one twice:
 //!
-//! * *When it is known.* Storing the mark makes a new version of the schema, and the oracle's
-//!   version is raised before [`pause_observer`](crate::Client::pause_observer) returns, as for a
-//!   registration (H59). A run asks for its timestamp first, and with the timestamp comes the
-//!   version. So a run that begins later looks at the mark and does nothing. One that had its
-//!   timestamp already may still commit.
-//! * *Notifications.* A notification goes when every observer that the schema names has
-//!   acknowledged (H53). A paused observer acknowledges nothing, so its cells stay notified,
-//!   whoever runs the other observers of the column.
-//! * *Afterwards.* Acknowledgements are not touched. After
+//! * **When workers know.** Storing the mark makes a new version of the schema. The oracle's
+//!   version is raised before [`pause_observer`](crate::Client::pause_observer) returns, as
+//!   for a registration (H59). A run first asks for its timestamp, and the version comes with
+//!   the timestamp. So a run that begins later sees the mark and does nothing. A run that
+//!   already had its timestamp may still commit.
+//! * **Notifications.** A notification is cleared when every observer that the schema names
+//!   has acknowledged (H53). A paused observer acknowledges nothing, so its cells stay
+//!   notified, whichever process runs the other observers of the column.
+//! * **Afterwards.** Pausing does not touch acknowledgements. After
 //!   [`resume_observer`](crate::Client::resume_observer) a cell is dirty exactly if it changed
-//!   since the observer's last run (H50 to H52): all changes made meanwhile are one run.
-//! * *Weak observers* have no acknowledgements, and share the one notification of a cell. While one
-//!   is paused, all weak observers of its column are, or the others would run for one notification
-//!   again and again.
-//! * *No loop.* Scans leave out columns whose observers are all paused, and a hint for them is
-//!   dropped. A cell that other observers of this process have handled rests (`resting`) until the
-//!   schema changes. A pass asks for the schema while anything is paused, so it learns of the end.
+//!   since the observer's last run (H50 to H52). One run handles all changes made meanwhile.
+//! * **Weak observers** have no acknowledgements, and share the one notification of a cell.
+//!   While one is paused, all weak observers of its column are. Otherwise the others would run
+//!   for one notification again and again.
+//! * **No busy loop.** Scans leave out columns whose observers are all paused, and a hint for
+//!   them is dropped. A cell that the other observers of this process have handled rests
+//!   (`resting`) until the schema changes. A pass reads the schema while any observer is
+//!   paused, so it learns when the pause ends.
 
 use bigtable::Timestamp;
 
@@ -29,8 +31,8 @@ use crate::shared::Shared;
 use crate::txn::get::{Patience, read_acknowledged};
 use crate::{Column, Result};
 
-/// Marks all registrations of an observer as paused, or takes the mark away. Returns how many have
-/// that name.
+/// Marks all registrations of an observer as paused, or removes the mark. Returns how many
+/// registrations have that name.
 pub(crate) async fn set_paused(shared: &Shared, observer: &str, paused: bool) -> Result<usize> {
     let mut named = 0;
     change_schema(shared, |old| {
@@ -52,9 +54,9 @@ pub(crate) async fn paused(shared: &Shared) -> Result<Vec<Observed>> {
 
 /// Whether strong observers have nothing to do for a cell at `s`.
 ///
-/// For an observer that has nothing to do, a missing or old acknowledgement means no more than
-/// that the cell has not changed since. It may be notified all the same: by a transaction that
-/// aborted, or by the sweep for a new observer.
+/// A missing or old acknowledgement does not always mean work: the cell may have no change at
+/// all. It may be notified nevertheless, by a transaction that aborted or by the sweep for a
+/// new observer.
 ///
 /// # Errors
 /// [`Error::Locked`](crate::Error::Locked) when a writer or an observer is at work.

@@ -1,4 +1,4 @@
-//! The end of an observer's run, as the watcher and a trace see it.
+//! Reports to a watcher and to tracing how an observer's run has ended.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::records::column::Cell;
 use crate::watch::{Event, RunEnd};
 use crate::{Error, Result, Transaction};
 
-/// A run that somebody watches.
+/// A run that a watcher observes.
 pub(super) struct WatchedRun {
     begun: Duration,
     start_ts: Timestamp,
 }
 
 impl WatchedRun {
-    /// Notes what a transaction is about to handle; `None` without a watcher.
+    /// Notes which changes a transaction is about to handle. `None` without a watcher.
     pub(super) fn begin(tx: &mut Transaction, changes: &[Change]) -> Option<Self> {
         let start_ts = tx.start_ts();
         let watched = tx.watched.as_mut()?;
@@ -27,7 +27,7 @@ impl WatchedRun {
         Some(WatchedRun { begun: watched.begun(), start_ts })
     }
 
-    /// Reports how the run has ended. To be called before a failure is counted.
+    /// Reports how the run has ended. Call this before the failure is counted.
     pub(super) fn ended(
         &self,
         context: &Context,
@@ -48,13 +48,13 @@ impl WatchedRun {
     }
 }
 
-/// How often an observer has failed on a change, this time included.
+/// How often an observer has failed on a change, including this failure.
 fn attempts(context: &Context, changes: &[Change], observer: &str) -> u32 {
     let [Change { table, row, column, .. }] = changes else { return 0 };
     context.failures.attempts(&Cell::new(table, row, column), observer) + 1
 }
 
-/// The span of a run.
+/// The tracing span of a run.
 pub(super) fn span(registration: &Registration, cell: Option<&Cell>) -> tracing::Span {
     tracing::debug_span!(
         target: "percolator::observer", "percolator.run", observer = &*registration.name,

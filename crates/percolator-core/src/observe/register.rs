@@ -1,10 +1,14 @@
-//! Registering observers.
+//! Registers observers in the store's schema, so that no change is missed.
 //!
-//! The order makes sure that no change is missed (H59): (1) the new schema is stored; (2) the
-//! oracle's version is raised, so that every later timestamp carries it; (3) a sweep reads every
-//! row at a timestamp asked for after (2) and notifies where the newest commit is not acknowledged.
-//! A writer with the old schema got its `c` before (2), so the sweep meets its locks or sees its
-//! write.
+//! The order of the steps ensures this (H59):
+//!
+//! 1. The new schema is stored.
+//! 2. The oracle's version is raised, so that every later timestamp carries it.
+//! 3. A sweep takes a timestamp after step 2, reads every row, and notifies each cell whose
+//!    newest commit is not acknowledged.
+//!
+//! A writer with the old schema got its commit timestamp before step 2. So the sweep finds
+//! either its lock or its write.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,11 +27,12 @@ use crate::txn::get::{Patience, read_acknowledged, versions};
 use crate::txn::held::check_held;
 use crate::{Column, Error, InvalidKind, Result, Table};
 
-/// How often a registration is tried when other clients register at the same time.
+/// How often a registration is tried when other clients change the schema at the same time.
 const TRIES_MAX: u32 = 100;
 
-/// Names observers in the store's schema without running them here: from now on what they
-/// observe is notified, for the processes that [`observe`](crate::Client::observe).
+/// Adds observers to the store's schema without running them here. From now on, changes of
+/// their columns leave notifications for the processes that
+/// [`observe`](crate::Client::observe).
 pub(crate) async fn declare(shared: &Shared, observers: &[Observed]) -> Result<()> {
     for observed in observers {
         check(observed)?;
@@ -36,8 +41,8 @@ pub(crate) async fn declare(shared: &Shared, observers: &[Observed]) -> Result<(
     register(shared, observers).await
 }
 
-/// Stores observers in the schema, if they are not in it, and finds what they have missed. A
-/// sweep that a crash cut short is done again by the next who registers.
+/// Adds observers to the schema, if they are missing, and sweeps for changes made before. A
+/// sweep that a crash interrupted is done again at the next registration.
 pub(crate) async fn register(shared: &Shared, wanted: &[Observed]) -> Result<()> {
     change_schema(shared, |old| {
         if wanted.iter().all(|e| old.entries.contains_key(e)) {
@@ -68,10 +73,11 @@ fn is_unswept(schema: &Schema, entry: &Observed) -> bool {
     schema.entries.get(entry).is_some_and(|state| !state.swept)
 }
 
-/// Takes observers out of the schema: their columns no longer get notifications for them, and
-/// those that are left are dropped. Returns how many registrations had that name.
+/// Removes the observers with this name from the schema, and deletes the notifications of
+/// columns that have no other observer. Returns how many registrations had that name.
 pub(crate) async fn retire_observer(shared: &Shared, observer: &str) -> Result<usize> {
-    // Asked for before the schema changes: what a later registration finds to do lies above it.
+    // Taken before the schema changes: notifications of a later registration lie above this
+    // bound.
     let bound = shared.oracle().peek().await?;
     let mut retired = Vec::new();
     change_schema(shared, |old| {
@@ -93,7 +99,7 @@ pub(crate) async fn retire_observer(shared: &Shared, observer: &str) -> Result<u
     Ok(retired.len())
 }
 
-/// Deletes the notifications of a column that nobody observes any more.
+/// Deletes the notifications, up to `bound`, of a column that no observer is registered for.
 async fn drop_notifications(
     shared: &Shared,
     table: &str,
@@ -120,8 +126,8 @@ async fn drop_notifications(
     Ok(())
 }
 
-/// Replaces the schema by what `change` makes of it, against other clients that do so too;
-/// makes nothing of it when there is nothing to change.
+/// Replaces the schema by the one that `change` returns, and tries again if another client was
+/// faster. If `change` returns `None`, the schema stays.
 pub(super) async fn change_schema(
     shared: &Shared,
     mut change: impl FnMut(&Schema) -> Result<Option<Schema>>,
@@ -130,12 +136,14 @@ pub(super) async fn change_schema(
     for _ in 0..TRIES_MAX {
         let old = Schema::read(shared.system()).await?;
         let Some(new) = change(&old)? else {
-            // A crash may have come between storing and raising: raise again, it is idempotent.
+            // A crash may have come between storing and raising. So raise again: it is
+            // idempotent.
             return publish(shared, old.version).await;
         };
         match new.replace(shared.system(), &old).await {
             Ok(true) => return publish(shared, new.version).await,
-            // Another client was faster, or this one was and does not know it: look again.
+            // Another client was faster, or this client's own reply was lost: read the schema
+            // again.
             Ok(false) | Err(Error::Store(bigtable::Error::Unknown { .. })) => {}
             Err(error) => return Err(error),
         }
@@ -144,14 +152,14 @@ pub(super) async fn change_schema(
     Err(contended())
 }
 
-/// Makes every later timestamp carry the version, and learns the schema itself.
+/// Makes every later timestamp carry the version, and reads the schema into this client.
 async fn publish(shared: &Shared, version: u64) -> Result<()> {
     shared.oracle().raise_schema_version(version).await?;
     shared.schema(version).await?;
     Ok(())
 }
 
-/// Notifies where the newest committed change of the column is not acknowledged.
+/// Notifies each cell of the column whose newest committed change is not acknowledged.
 async fn sweep(shared: &Shared, entry: &Observed) -> Result<()> {
     let table = shared.table(&entry.table).await?;
     let ack = entry.column.ack_of(&entry.observer);
@@ -188,7 +196,7 @@ async fn sweep(shared: &Shared, entry: &Observed) -> Result<()> {
     Ok(())
 }
 
-/// Changes notifications.
+/// Sends requests that write or delete notifications.
 async fn leave(_shared: &Shared, table: &Table, requests: Vec<ConditionalMutation>) -> Result<()> {
     for result in table.notify_store().check_and_mutate_rows(requests).await {
         result?;
@@ -196,7 +204,7 @@ async fn leave(_shared: &Shared, table: &Table, requests: Vec<ConditionalMutatio
     Ok(())
 }
 
-/// The start timestamp in an acknowledgement.
+/// Decodes the start timestamp in an acknowledgement.
 pub(crate) fn acknowledged(value: Option<&[u8]>) -> Option<Timestamp> {
     Timestamp::new(u64::from_be_bytes(value?.try_into().ok()?))
 }
@@ -205,7 +213,7 @@ fn contended() -> Error {
     Error::Oracle("the observer schema is being changed by too many clients: try again".to_owned())
 }
 
-/// Whether an observer can be recorded under its name.
+/// Checks that an observer's name can be part of an acknowledgement column.
 pub(super) fn check(entry: &Observed) -> Result<()> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     if entry.observer.is_empty() || !entry.observer.bytes().all(plain) {

@@ -1,14 +1,14 @@
-//! The advisory lock on what a worker is at (paper section 2.4).
+//! The advisory lock on the row that a worker handles (paper section 2.4).
 //!
-//! The lock lasts for [`row_lock_lifetime`](crate::WorkerOptions::row_lock_lifetime), so that a
-//! worker that hangs or dies holds nobody up for longer. While its observers run, a worker renews
-//! the lock, three times within that time: an observer that takes longer than the lock lasts does
-//! not run beside itself.
+//! The lock lasts for [`row_lock_lifetime`](crate::WorkerOptions::row_lock_lifetime), so a
+//! worker that hangs or dies blocks the row for no longer. While its observers run, a worker
+//! renews the lock three times in each lifetime. So an observer that runs for longer than one
+//! lifetime does not start a second time beside itself.
 //!
-//! Invariants (hazard H73): a renewal is conditional on the very claim that was written last, so a
-//! lock that another worker has taken over stays that worker's. It ends before the lock is given
-//! up, and after the longest run. No safety depends on the lock: of two runs for one change at most
-//! one commits.
+//! A renewal is conditional on the exact claim that was written last, so it never takes back a
+//! lock that another worker has taken over. Renewals end before the lock is released, and
+//! after [`run_max`](crate::WorkerOptions::run_max) at the latest (H73). No safety depends on
+//! the lock: of two runs for one change at most one commits.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -22,11 +22,11 @@ use crate::mutants::{self, off};
 use crate::observe::context::Context;
 use crate::records::column::Table;
 
-/// How often a lock is renewed within its lifetime.
+/// How many renewals there are within one lifetime of the lock.
 const RENEWALS: u32 = 3;
 
-/// An advisory lock that a worker holds. Dropping it gives the lock up, also when the worker is
-/// stopped in the middle of a run.
+/// An advisory lock that a worker holds. Dropping it releases the lock, also when the worker
+/// is abandoned in the middle of a run.
 pub(super) struct RowLock<'a> {
     context: &'a Context,
     name: Vec<u8>,
@@ -43,7 +43,7 @@ pub(super) fn of_row(table: &Table, row: &RowKey) -> Vec<u8> {
     name
 }
 
-/// Takes the advisory lock of a name; `None` while another worker has it.
+/// Takes the advisory lock with a name. `None` while another worker has it.
 pub(super) async fn lock(context: &Context, name: Vec<u8>) -> Result<Option<RowLock<'_>>> {
     let (holder, since) = (context.shared.next_holder(), context.runtime().now());
     let lifetime = context.options.row_lock_lifetime;
@@ -52,7 +52,7 @@ pub(super) async fn lock(context: &Context, name: Vec<u8>) -> Result<Option<RowL
 }
 
 impl RowLock<'_> {
-    /// Does what the lock is for, and renews the lock meanwhile.
+    /// Runs the work that the lock protects, and renews the lock meanwhile.
     pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         match select(pin!(work), pin!(self.renew())).await {
             Either::Left((value, _)) => value,
@@ -60,12 +60,12 @@ impl RowLock<'_> {
         }
     }
 
-    /// For how long the lock has been held.
+    /// How long the lock has been held.
     pub(super) fn age(&self) -> Duration {
         self.context.runtime().now().saturating_sub(self.since)
     }
 
-    /// Renews the lock until another worker has it, or the longest run is over.
+    /// Renews the lock until another worker has taken it over, or `run_max` has passed.
     async fn renew(&self) {
         let options = &self.context.options;
         let (shared, runtime) = (&self.context.shared, self.context.runtime());
@@ -78,7 +78,8 @@ impl RowLock<'_> {
             match renewed.await {
                 Ok(true) => shared.counters().row_locks_renewed.bump(),
                 Ok(false) => return,
-                // The next renewal may get a reply, and is conditional all the same.
+                // Try again at the next interval: a renewal is conditional, so it is safe
+                // after a lost reply.
                 Err(error) => self.context.report(&error),
             }
         }

@@ -1,11 +1,16 @@
-//! Observers that keep failing: delayed, then set aside, and brought back by replay (H56).
+//! Sets aside changes whose observer keeps failing, and brings them back by replay.
 //!
-//! A change that cannot be handled must neither be lost nor hold up others. It waits longer after
-//! each failure; after a bound its notification moves from the family `notify` to the family
-//! `failed`, in one row mutation unless it has more versions than one request can delete. Replay
-//! moves it back; a later write notifies as usual. Skipping acknowledges the change instead. Where
-//! another program runs one more observer of the column, the notification stays where that program
-//! finds it, and is tried again at the longest delay (H53).
+//! A change that cannot be handled must neither be lost nor delay other changes (H56). The
+//! observer waits longer after each failure. After a bound, the change's notification moves
+//! from the family `notify` to the family `failed`. The move is one row mutation, unless there
+//! are more versions than one request can delete.
+//!
+//! Replay moves the notification back. A later write notifies the cell as usual. Skipping
+//! acknowledges the change instead.
+//!
+//! Where another process runs a further observer of the column, the notification stays in
+//! place, so that the other process finds it (H53). The failing observer then goes on trying,
+//! at the longest delay.
 
 use bigtable::{
     ConditionalMutation, Mutation, PageLimit, Probe, RowKey, RowRange, Selection, TimeRange,
@@ -43,7 +48,7 @@ pub struct SetAside {
     pub column: Column,
     /// The observer that failed.
     pub observer: String,
-    /// How often it was tried.
+    /// How often the observer has tried.
     pub attempts: u32,
     /// Its last error.
     pub error: String,
@@ -51,7 +56,7 @@ pub struct SetAside {
     pub notified: Timestamp,
 }
 
-/// Moves the seen versions of a notification out of the way.
+/// Moves the seen versions of a notification to the family `failed`.
 pub(super) async fn move_aside(context: &Context, cell: &Cell, seen: &[Timestamp]) -> Result<()> {
     let failures = context.failures.take(cell);
     let Some(newest) = seen.iter().max().filter(|_| !failures.is_empty()) else {
@@ -66,8 +71,8 @@ pub(super) async fn move_aside(context: &Context, cell: &Cell, seen: &[Timestamp
         mutations.push(Mutation::delete(NOTIFY, column(), TimeRange::ALL));
     }
     let key = cell.table.notify_key(&cell.row);
-    // The record comes first: a crash before the last part leaves both, and the cell is tried
-    // again.
+    // The first request holds the record. After a crash before the last request the cell has
+    // the record and a notification, and is tried again.
     for request in in_requests(&context.shared.limits(), &key, mutations) {
         cell.table.notify_store().check_and_mutate_row(request).await?;
     }
@@ -79,7 +84,8 @@ pub(super) async fn move_aside(context: &Context, cell: &Cell, seen: &[Timestamp
     Ok(())
 }
 
-/// The notifications that were set aside because their observers kept failing, in all tables.
+/// Returns the notifications that were set aside because their observers kept failing, in all
+/// tables.
 pub(crate) async fn set_aside(shared: &Shared) -> Result<Vec<SetAside>> {
     let select = Selection::default().family(FAILED, TimeRange::ALL, u32::MAX);
     let mut found = Vec::new();
@@ -101,9 +107,9 @@ pub(crate) async fn set_aside(shared: &Shared) -> Result<Vec<SetAside>> {
     Ok(found)
 }
 
-/// Brings set-aside notifications of an observer back, to be tried again, and with them those
-/// of others that failed on the same change; of all observers if none is named. Returns how
-/// many.
+/// Brings back the changes that were set aside for `observer`, or for all observers if it is
+/// `None`. Other observers that failed on the same change try it again, too. Returns how many
+/// changes came back.
 pub(crate) async fn replay(shared: &Shared, observer: Option<&str>) -> Result<usize> {
     let mut replayed = 0;
     for aside in set_aside(shared).await? {
@@ -115,8 +121,8 @@ pub(crate) async fn replay(shared: &Shared, observer: Option<&str>) -> Result<us
     Ok(replayed)
 }
 
-/// Brings one set-aside notification back, to be tried again by all observers that failed on it;
-/// `false` if it is not set aside any more.
+/// Brings back one change, for all observers that failed on it. Returns `false` if it is not
+/// set aside any more.
 pub(crate) async fn replay_one(shared: &Shared, aside: &SetAside) -> Result<bool> {
     let table = shared.table(&aside.table).await?;
     let notify = Mutation::set(NOTIFY, aside.column.to_bytes(), aside.notified, Bytes::new());
@@ -128,12 +134,13 @@ pub(crate) async fn replay_one(shared: &Shared, aside: &SetAside) -> Result<bool
     Ok(replayed)
 }
 
-/// Replaces the record of a set-aside notification; `false` if it is not there any more.
+/// Replaces the record of a set-aside notification. Returns `false` if the record has gone.
 pub(super) async fn replace(table: &Table, aside: &SetAside, by: Mutation) -> Result<bool> {
     let at = TimeRange::at(aside.notified);
     let request = ConditionalMutation {
-        // What another column left at this time counts, too, because a name may be too long
-        // for a predicate: a notification that is brought back twice is found stale.
+        // Any column's record at this timestamp counts, because a column's name may be too
+        // long for a predicate. The harm is small: a notification that is brought back twice
+        // is found stale.
         predicate: vec![Probe::family(FAILED, at)],
         then: vec![Mutation::delete(FAILED, aside.column.to_bytes(), at), by],
         ..ConditionalMutation::new(table.notify_key(&aside.row))
@@ -141,7 +148,7 @@ pub(super) async fn replace(table: &Table, aside: &SetAside, by: Mutation) -> Re
     Ok(change(table.notify_store(), request).await? == Branch::Then)
 }
 
-/// A record holds one entry for each observer that failed: attempts, name and last error.
+/// Encodes a record: for each observer that failed, its attempts, its name and its last error.
 pub(super) fn encode<'a>(failures: impl Iterator<Item = (u32, &'a str, &'a str)>) -> Bytes {
     let mut record = BytesMut::new();
     for (attempts, observer, error) in failures {
@@ -152,7 +159,7 @@ pub(super) fn encode<'a>(failures: impl Iterator<Item = (u32, &'a str, &'a str)>
     record.freeze()
 }
 
-/// Reads a record.
+/// Decodes a record.
 pub(super) fn decode(table: &str, row: &RowKey, cell: &bigtable::Cell) -> Result<Vec<SetAside>> {
     let mut reader = Reader::new(&cell.value);
     let mut entries = Vec::new();

@@ -1,12 +1,16 @@
-//! Skipping: an operator says that an observer need not handle a change that it keeps failing at.
+//! Skips a change: an operator decides that an observer need not handle a change on which it
+//! keeps failing.
 //!
-//! For a strong observer the change is acknowledged, in a transaction like that of a run: of a skip
-//! and a run at the same time one commits, and whatever changes afterwards is dirty again. A change
-//! that is newer than the failure was not tried yet, so it is not acknowledged. Then the
-//! notification comes back, and the next worker that sees it clears it as any other; if further
-//! observers failed at the change, it stays set aside for them.
+//! For a strong observer, skipping acknowledges the change in a transaction like that of a
+//! run. If a skip and a run overlap, only one of them commits. A later change makes the cell
+//! dirty again. A change that is newer than the failure has not been tried yet, so it is not
+//! acknowledged.
 //!
-//! Weak observers have no acknowledgements: their notification is dropped.
+//! After the acknowledgement the notification comes back, and the next worker that sees it
+//! clears it as usual. If other observers failed on the change too, it stays set aside for
+//! them.
+//!
+//! Weak observers have no acknowledgements, so their notification is deleted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +27,14 @@ use crate::shared::Shared;
 use crate::txn::begin::begin;
 use crate::{Error, Result, Table};
 
-/// Has an observer never handle a change that was set aside; `false` if it is not set aside any
-/// more.
+/// Makes an observer skip a change that was set aside. Returns `false` if the change is no
+/// longer set aside for this observer.
 pub(crate) async fn skip(shared: &Arc<Shared>, aside: &SetAside) -> Result<bool> {
     let table = shared.table(&aside.table).await?;
     let Some(others) = others_of(&table, aside).await? else { return Ok(false) };
     let schema = shared.learn_schema().await?;
     let mut of_column = schema.of(&aside.table, &aside.column);
-    // One that is retired has no work left.
+    // A retired observer is not in the schema, and there is nothing to acknowledge.
     let observed = of_column.find(|observed| observed.observer == aside.observer);
     let strong = observed.is_some_and(|observed| observed.strength == Strength::Strong);
     if strong {
@@ -53,7 +57,7 @@ pub(crate) async fn skip(shared: &Arc<Shared>, aside: &SetAside) -> Result<bool>
     replace(&table, aside, gone).await
 }
 
-/// The other observers that failed at the change; `None` if it is not set aside for this one.
+/// The other observers that failed on the change. `None` if it is not set aside for this one.
 async fn others_of(table: &Table, aside: &SetAside) -> Result<Option<Vec<SetAside>>> {
     let at = TimeRange::at(aside.notified);
     let select = Selection::default().column(FAILED, aside.column.to_bytes(), at, 1);
@@ -65,7 +69,7 @@ async fn others_of(table: &Table, aside: &SetAside) -> Result<Option<Vec<SetAsid
     Ok((!own.is_empty()).then_some(others))
 }
 
-/// Acknowledges the change, unless a newer one was committed since.
+/// Acknowledges the change, unless a newer one has been committed since.
 async fn acknowledge_change(shared: &Arc<Shared>, table: &Table, aside: &SetAside) -> Result<()> {
     let cell = Cell::new(table, &aside.row, &aside.column);
     let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(100));
@@ -77,7 +81,7 @@ async fn acknowledge_change(shared: &Arc<Shared>, table: &Table, aside: &SetAsid
             Err(error) => Err(error),
         };
         match done {
-            // Somebody else writes or acknowledges at this moment.
+            // Another transaction is writing or acknowledging the cell: try again.
             Err(error) if !last && (error.is_retryable() || is_locked(&error)) => {}
             done => return done,
         }

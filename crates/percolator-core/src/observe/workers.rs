@@ -1,4 +1,8 @@
-//! Workers: the tasks of this process that run observers.
+//! Starts and stops the tasks of this process that run observers.
+//!
+//! Each task takes hints, and scans for dirty cells when there are no hints or a scan is due.
+//! Nothing depends on a task's memory: a change that a stopped or crashed worker leaves stays
+//! notified in the store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,15 +23,16 @@ use crate::records::schema::Observed;
 use crate::shared::Shared;
 use crate::{Error, InvalidKind, Result};
 
-/// How long until a hint is followed again whose row another worker was at.
+/// How long until a hint is tried again after another worker was found at its row.
 const MET_DELAY: Duration = Duration::from_millis(1);
-/// The same where notifications lie apart: there each visit is a request to another row of the
-/// store, and an observer's run takes tens of milliseconds.
+/// The same delay where notifications are in a table of their own. It is longer, because each
+/// visit there is a request to another row of the store, and an observer's run takes tens of
+/// milliseconds.
 const MET_DELAY_APART: Duration = Duration::from_millis(10);
-/// How many cells may wait for a delayed visit; those beyond are left to the scan.
+/// How many cells may wait for a delayed visit. Cells beyond the bound are left to the scan.
 const DELAYED_MAX: usize = 10_000;
 
-/// The running workers of a client. Dropping them stops them too, without waiting.
+/// The running workers of a client. Dropping them stops them, without waiting for their end.
 ///
 /// See [`Observer`](crate::Observer) for an example.
 #[must_use = "dropping the workers stops them"]
@@ -58,7 +63,7 @@ pub(crate) async fn observe(
     }
     let crew = Arc::new(Crew::default());
     shared.closing().add_crew(&crew)?;
-    // Before anything is stored: a mistake leaves no trace in the schema.
+    // Checked before the schema is stored, so that a mistake leaves no trace in it.
     let context = Context::new(shared, registrations, options, crew.clone()).await?;
     let context = Arc::new(context);
     register(shared, &wanted).await?;
@@ -78,21 +83,22 @@ pub(crate) async fn observe(
 
 impl Workers {
     /// Stops the workers and waits until each has finished the cell it is at, however long its
-    /// observers take. What is still dirty stays so in the store, for the next worker.
+    /// observers take. Cells that are still dirty stay notified in the store, for the next
+    /// worker.
     pub async fn stop(self) {
         self.context.crew.stop_within(&**self.context.runtime(), None).await;
     }
 
-    /// Stops the workers, and waits for so long until each has finished the cell it is at. Abandons
-    /// what then goes on, and returns how many workers were still at a cell or at a batch.
-    /// Observers can
-    /// [ask](crate::Transaction::is_stopping) whether they should come to an end.
+    /// Stops the workers, and waits at most `longest` until each has finished the cell it is
+    /// at. Then abandons the runs that have not ended, and returns how many workers were still
+    /// at a cell or at a batch. Observers can [ask](crate::Transaction::is_stopping) whether
+    /// they should end early.
     ///
-    /// An abandoned run is dropped where it awaits something. Nothing of its transaction takes
-    /// effect, unless it was committing: a commit that has begun is finished in the background. Its
-    /// advisory row lock is given up at once, and the change stays notified: the next worker
-    /// handles it. A run that blocks its thread cannot be dropped. It goes on until it awaits
-    /// something, and is waited for during one more second.
+    /// An abandoned run is dropped at its next await. Nothing of its transaction takes effect,
+    /// unless it was committing: a commit that has begun is finished in the background. The
+    /// advisory row lock is released at once, and the change stays notified for the next
+    /// worker. A run that blocks its thread cannot be dropped. It goes on until it awaits
+    /// something, and this call waits for it for one more second.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -127,7 +133,7 @@ impl Drop for Workers {
     }
 }
 
-/// Takes hints, and scans when there are none or the time for it has come.
+/// Takes hints, and scans when there are none or when a scan is due.
 async fn work_loop(context: Arc<Context>) {
     let mut places = Places::default();
     while !context.is_stopping() {
@@ -155,11 +161,11 @@ async fn work_loop(context: Arc<Context>) {
     }
 }
 
-/// Follows a hint.
+/// Visits the cell of a hint, and delays the hint if the cell cannot be handled now.
 async fn follow(context: &Arc<Context>, hint: Hint) {
     match visit(context, &hint.cell, hint.at).await {
         Ok(Visit::Done) => {}
-        // The worker at the row may have begun before this change.
+        // The other worker may have begun before this change, and not see it.
         Ok(Visit::Met) => {
             let apart = hint.cell.table.notifies_apart();
             again(context, hint, if apart { MET_DELAY_APART } else { MET_DELAY });
@@ -172,7 +178,7 @@ async fn follow(context: &Arc<Context>, hint: Hint) {
     }
 }
 
-/// Hints at a cell again after a while.
+/// Pushes a hint again after `delay`.
 fn again(context: &Arc<Context>, hint: Hint, delay: Duration) {
     if context.delayed.fetch_add(1, Ordering::Relaxed) >= DELAYED_MAX {
         context.delayed.fetch_sub(1, Ordering::Relaxed);
@@ -180,10 +186,12 @@ fn again(context: &Arc<Context>, hint: Hint, delay: Duration) {
     }
     let (context, runtime) = (context.clone(), context.runtime());
     runtime.spawn(Box::pin(async move {
-        // Not beyond the end of the workers: it holds the client, and with it the store.
+        // The delay ends when the workers stop, because this task holds the client, and so the
+        // store.
         context.rest(delay).await;
         context.delayed.fetch_sub(1, Ordering::Relaxed);
-        // Others may have handled it, or set it aside: this time the notification is read.
+        // Another worker may have handled the cell or set it aside: read the notification this
+        // time.
         context.hints.push(&Hint { at: None, ..hint });
     }));
 }

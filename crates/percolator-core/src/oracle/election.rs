@@ -1,17 +1,17 @@
-//! Who serves timestamps when several processes may: one leads, the others stand by (paper section
-//! 2.3).
+//! Decides which of several processes serves timestamps: one leads, and the others stand by
+//! (paper section 2.3).
 //!
 //! ```text
-//!   stand by    reads the record again and again; the leader's renewals change it
-//!   take over   once the *same* record was there for longer than any lease lasts, on this
-//!               process's own monotonic clock: one conditional write on that very record
-//!   lead        renews lease and window; ends when another has taken over, or by resigning
+//! stand by    reads the record repeatedly; the leader's renewals change it
+//! take over   after the *same* record was seen for longer than any lease lasts, on this
+//!             process's own monotonic clock: one conditional write on that exact record
+//! lead        renews lease and window; ends when another has taken over, or by resigning
 //! ```
 //!
-//! Why no wait is left after taking over: a lease begins when its holder asks for a write, and ends
-//! a lease's length later. The record was written before it was first seen, so was asked for before
-//! that; a later renewal would have changed it, and then the conditional write would have failed. A
-//! fifth is added for clocks that run unevenly (H41).
+//! Why a new leader can serve at once: a lease begins when its holder sends a write, and lasts
+//! for a fixed time. The record was written before it was first seen, and its lease began
+//! before that. A later renewal would have changed the record, and the conditional write would
+//! have failed. The wait is a fifth longer than a lease, for clocks that run unevenly (H41).
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -25,18 +25,19 @@ use crate::oracle::window::{Lease, WindowOracle, lease_wait, open_table};
 use crate::runtime::fresh_incarnation;
 use crate::{Error, InvalidKind, Result, Runtime};
 
-/// How often who stands by looks at the record, and once more when the lease is over that it saw
-/// last: a leader's death is then noticed no later than this after its last renewal, and made up
-/// for within three seconds.
+/// How often a standby reads the record. It reads once more when the last lease that it saw is
+/// over. So it notices a leader's death at most one such interval late, and replaces the
+/// leader within three seconds.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How often a leader renews its lease: well before it runs out, so that no request waits for that.
+/// How often a leader renews its lease: well before the lease expires, so that no request
+/// waits for a renewal.
 const RENEW: Duration = Duration::from_millis(500);
 
-/// How long a leader whose renewal failed waits before the next.
+/// How long a leader waits before it repeats a failed renewal.
 const RENEW_AGAIN: Duration = Duration::from_millis(100);
 
-/// How an oracle process takes part.
+/// The options of a process that may serve timestamps.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -45,11 +46,11 @@ const RENEW_AGAIN: Duration = Duration::from_millis(100);
 /// ```
 #[derive(Debug, Clone)]
 pub struct OracleOptions {
-    /// Where clients reach this process, at most 255 bytes; those who stand by tell clients.
-    /// Default: none.
+    /// The address at which clients reach this process, at most 255 bytes. Standbys pass the
+    /// leader's address on to clients. Default: none.
     pub address: String,
-    /// How many timestamps are reserved ahead. A change of leaders leaves at most as many unused.
-    /// Default: 10,000,000 timestamps.
+    /// How many timestamps are reserved ahead. A change of leaders leaves at most this many
+    /// unused. Default: 10,000,000 timestamps.
     pub window: u64,
 }
 
@@ -59,23 +60,25 @@ impl Default for OracleOptions {
     }
 }
 
-/// What an oracle process does at the moment.
+/// The current role of an oracle process.
 ///
 /// See [`OracleNode`].
 #[derive(Debug, Clone)]
 pub enum OracleRole {
-    /// It serves. The oracle refuses by itself whatever it may not answer any more.
+    /// This process serves. The oracle itself refuses requests once it may no longer answer
+    /// them.
     Leads(Arc<WindowOracle>),
-    /// It stands by.
+    /// This process stands by.
     StandsBy {
-        /// Where the leader was last known to be.
+        /// The address of the last known leader.
         leader: Option<String>,
-        /// What keeps this process from looking or taking over, if anything.
+        /// The error that keeps this process from reading the record or taking over, if there
+        /// is one.
         trouble: Option<Error>,
     },
 }
 
-/// One of any number of processes of which one serves timestamps.
+/// A process that may serve timestamps. Of all such processes, one at a time leads.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -110,14 +113,14 @@ struct State {
     resigned: bool,
 }
 
-/// A record, and when it was first seen.
+/// A record, and since when it has been seen unchanged.
 struct Seen {
     record: Record,
     since: Duration,
 }
 
 impl OracleNode {
-    /// A process that stands by once [`run`](OracleNode::run) runs.
+    /// Creates a process that stands by once [`run`](OracleNode::run) runs.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an empty window or an address that is too long.
@@ -142,22 +145,23 @@ impl OracleNode {
         Ok(OracleNode { store, runtime, options, state })
     }
 
-    /// Where the process that leads can be reached, as the record in the store says; it may have
-    /// died since. `None` if nobody does, or nobody says where.
+    /// Reads the leader's address from the record in the store. The leader may have died
+    /// since. `None` if no process leads, or if the leader has given no address.
     ///
     /// # Errors
-    /// Those of the store; [`Error::Corrupt`] for a record that cannot be read.
+    /// Errors of the store, and [`Error::Corrupt`] if the record cannot be decoded.
     pub async fn leader(store: &dyn Store) -> Result<Option<String>> {
         let table = open_table(store).await?;
         Ok(read(&*table).await?.as_ref().and_then(Record::address))
     }
 
-    /// What this process does at the moment.
+    /// Returns what this process does at the moment.
     pub fn role(&self) -> OracleRole {
         self.state().role.clone()
     }
 
-    /// Stands by, leads, and stands by again, until it has [resigned](OracleNode::resign).
+    /// Stands by, leads, and stands by again, until the process has
+    /// [resigned](OracleNode::resign).
     pub async fn run(&self) {
         while !self.state().resigned {
             match self.stand_by().await {
@@ -180,11 +184,11 @@ impl OracleNode {
         }
     }
 
-    /// Ends the part that this process takes. If it leads, it serves no more from now on, and the
-    /// next need not wait for the end of its lease.
+    /// Ends this process's part. If it leads, it stops serving at once, and the next leader
+    /// need not wait for the end of the lease.
     ///
     /// # Errors
-    /// Those of the store: the next has to wait then.
+    /// Errors of the store. The next leader has to wait then.
     pub async fn resign(&self) -> Result<()> {
         let role = {
             let mut state = self.state();
@@ -202,7 +206,7 @@ impl OracleNode {
         locked(&self.state)
     }
 
-    /// Begins to lead, unless it has resigned.
+    /// Begins to lead, unless the process has resigned. Returns whether it leads.
     fn begin(&self, oracle: &Arc<WindowOracle>) -> bool {
         let mut state = self.state();
         if !state.resigned {
@@ -215,13 +219,13 @@ impl OracleNode {
         self.state().role = OracleRole::StandsBy { leader, trouble };
     }
 
-    /// Waits until nobody leads any more, and takes over. `None` once resigned.
+    /// Waits until no process leads any more, and takes over. Returns `None` after resigning.
     async fn stand_by(&self) -> Result<Option<WindowOracle>> {
         let table = open_table(&*self.store).await?;
         let mut seen: Option<Seen> = None;
         while !self.state().resigned {
             let stored = read(&*table).await?;
-            // After the reply: the record was written before that.
+            // Take the time after the reply: the record was certainly written before it.
             let now = self.runtime.now();
             let since = match (&stored, &seen) {
                 (Some(stored), Some(seen)) if *stored == seen.record => seen.since,
@@ -257,7 +261,8 @@ impl OracleNode {
         WindowOracle::replacing(table.clone(), stored, holder, window, Some(lease)).await
     }
 
-    /// Renews lease and window until another has taken over.
+    /// Renews the lease and the window until another oracle has taken over or this one has
+    /// resigned.
     async fn lead(&self, oracle: &WindowOracle) {
         tracing::info!(address = %self.options.address, "this process serves timestamps");
         while !oracle.is_over() {

@@ -1,8 +1,8 @@
 //! The timestamp oracle (paper section 2.3).
 //!
-//! Timestamps are strictly increasing and never handed out twice, across restarts. Every reply also
-//! carries the version of the observer schema, so that whoever holds a timestamp knows which
-//! columns were observed when it was issued (H59).
+//! Timestamps rise strictly, and none is issued twice, not even across restarts. Every reply
+//! also carries the version of the observer schema. So a client that holds a timestamp knows
+//! which columns were observed when it was issued, and notifies them (H59).
 
 mod election;
 mod record;
@@ -30,11 +30,11 @@ pub use window::{TIMESTAMPS_MAX, WindowOracle};
 pub struct Stamp {
     /// The timestamp.
     pub timestamp: Timestamp,
-    /// Registering an observer raises this; it never goes back.
+    /// The version. Registering an observer raises it, and it never goes back.
     pub schema_version: u64,
 }
 
-/// Consecutive timestamps, issued at once.
+/// Consecutive timestamps, issued in one request.
 ///
 /// ```
 /// # use percolator_core::face as percolator;
@@ -51,11 +51,11 @@ pub struct Stamp {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StampRange {
-    /// The lowest.
+    /// The lowest of the timestamps.
     pub first: Timestamp,
-    /// How many there are.
+    /// How many timestamps there are.
     pub count: u32,
-    /// As [`Stamp::schema_version`], for all of them.
+    /// Like [`Stamp::schema_version`], for all of them.
     pub schema_version: u64,
 }
 
@@ -68,41 +68,42 @@ impl StampRange {
     }
 }
 
-/// Hands out timestamps.
+/// Issues timestamps.
 ///
-/// See [`Stamp`] for an example; [`WindowOracle`] is the one for a single process.
+/// See [`Stamp`] for an example. [`WindowOracle`] is the oracle of a single process.
 #[async_trait]
 pub trait Oracle: Send + Sync + Debug {
-    /// A timestamp higher than every one whose reply was sent before this request was made.
+    /// Issues a timestamp that is higher than every one whose reply was sent before this
+    /// request was made.
     ///
     /// # Errors
-    /// [`Error::Oracle`](crate::Error::Oracle) when none can be had.
+    /// [`Error::Oracle`](crate::Error::Oracle) if no timestamp can be issued.
     async fn timestamp(&self) -> Result<Stamp>;
 
-    /// Whether [`timestamp_in_memory`](Oracle::timestamp_in_memory) is worth asking.
+    /// Whether [`timestamp_in_memory`](Oracle::timestamp_in_memory) ever returns a timestamp.
     fn issues_in_memory(&self) -> bool {
         false
     }
 
-    /// As [`timestamp`](Oracle::timestamp), without a wait; `None` where that cannot be, or cannot
-    /// be at this moment.
+    /// Like [`timestamp`](Oracle::timestamp), without waiting. `None` if the oracle cannot do
+    /// that, or not at this moment.
     fn timestamp_in_memory(&self) -> Option<Stamp> {
         None
     }
 
-    /// The highest timestamp issued so far, without issuing one.
+    /// Returns the highest timestamp issued so far, without issuing one.
     ///
     /// # Errors
     /// As [`timestamp`](Oracle::timestamp).
     async fn peek(&self) -> Result<Timestamp>;
 
-    /// The version of the observer schema that timestamps issued now would carry.
+    /// Returns the version of the observer schema that timestamps issued now would carry.
     ///
     /// # Errors
     /// As [`timestamp`](Oracle::timestamp).
     async fn schema_version(&self) -> Result<u64>;
 
-    /// Raises the schema version, durably: every later reply carries at least this one.
+    /// Raises the schema version durably: every later reply carries at least this version.
     ///
     /// # Errors
     /// As [`timestamp`](Oracle::timestamp).

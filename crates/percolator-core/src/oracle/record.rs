@@ -1,20 +1,23 @@
-//! The oracle's record in the store: who serves, and up to where timestamps are reserved.
+//! Reads and writes the oracle's record in the store: which oracle serves, and up to where
+//! timestamps are reserved.
 //!
 //! ```text
-//!   epoch | limit | schema version | holder            an oracle that is alone
-//!   ...   | ...   | ...            | ... | attempt | resigned | address      one that leads
+//! epoch | limit | schema version | holder            an oracle that serves alone
+//! ...   | ...   | ...            | ... | attempt | resigned | address      one that leads
 //! ```
 //!
-//! Invariant: no two writes of one holder that leads have the same bytes, whatever became of the
-//! first. So a record that is seen unchanged was not renewed in between, and a lease that began
-//! with a later write has not begun yet (H41).
+//! Invariant: no two writes of one leading holder have the same bytes, whatever the outcome of
+//! the first. So a record that is seen unchanged was not renewed in between, and no lease has
+//! begun with a later write (H41).
 //!
-//! A write that only renews a lease may be lost with the power of the store's machine
-//! ([`Syncing::MayBeLost`]): the store then shows an earlier record of the same holder. Whoever saw
-//! that one unchanged for long might lead beside the holder, whose lease goes on. A store that
-//! loses such a write therefore answers nothing for the length of a lease after the machine has
-//! started again. Every other write is synced first: a window or a schema version that went back
-//! would repeat timestamps or hide changes from new observers (H71).
+//! A write that only renews a lease may be lost if the store's machine loses power
+//! ([`Syncing::MayBeLost`]). The store then shows an earlier record of the same holder. A
+//! standby that saw that earlier record unchanged for long might take over while the holder's
+//! lease still holds. Therefore a store that loses such a write answers no request for the
+//! length of a lease after the machine has started again.
+//!
+//! Every other write is synced first. A window that went back would repeat timestamps, and a
+//! schema version that went back would hide changes from new observers (H71).
 
 use bigtable::{
     ConditionalMutation, Mutation, Probe, RowKey, Selection, Syncing, Table, TimeRange, Timestamp,
@@ -30,19 +33,19 @@ use crate::{Error, Result};
 
 const ROW: &str = "oracle";
 const QUALIFIER: &str = "window";
-/// The record's only version. A store finds one exact version without a look at what was written
-/// there before; a range of versions would have it step over each earlier renewal.
+/// The record's only version. A store finds one exact version without reading earlier writes.
+/// For a range of versions it would step over each earlier renewal.
 const VERSION: Timestamp = Timestamp::ZERO;
 const ONE_CELL: TimeRange = TimeRange { from: VERSION, to: VERSION };
 
-/// Longest address that a record holds, in bytes.
+/// The longest address that a record can hold, in bytes.
 pub(super) const ADDRESS_BYTES_MAX: usize = 255;
 
-/// The record.
+/// The oracle's record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) epoch: u64,
-    /// Everything below it may have been handed out.
+    /// Every timestamp below the limit may have been issued.
     pub(super) limit: u64,
     pub(super) schema_version: u64,
     pub(super) holder: Incarnation,
@@ -50,30 +53,30 @@ pub(super) struct Record {
     pub(super) lead: Option<Lead>,
 }
 
-/// What an oracle that leads adds to its record.
+/// The part of the record that only a leading oracle writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lead {
     /// Differs in each attempt to write the record.
     pub(super) attempt: u64,
     /// Whether the holder has stopped serving.
     pub(super) resigned: bool,
-    /// Where the holder can be reached; may be empty.
+    /// The address at which clients reach the holder. May be empty.
     pub(super) address: String,
 }
 
 impl Record {
-    /// Whether its holder has said that it serves no more.
+    /// Whether the holder has declared that it no longer serves.
     pub(super) fn resigned(&self) -> bool {
         self.lead.as_ref().is_some_and(|lead| lead.resigned)
     }
 
-    /// Where its holder can be reached, if it says so.
+    /// The holder's address, if it serves and has given one.
     pub(super) fn address(&self) -> Option<String> {
         let lead = self.lead.as_ref().filter(|lead| !lead.resigned && !lead.address.is_empty());
         lead.map(|lead| lead.address.clone())
     }
 
-    /// Whether a write of it over `old` does no more than to renew a lease.
+    /// Whether replacing `old` by this record only renews a lease.
     fn only_renews(&self, old: &Record) -> bool {
         let without_attempt = |record: &Record| {
             let lead = record.lead.as_ref().map(|lead| Lead { attempt: 0, ..lead.clone() });
@@ -118,15 +121,16 @@ impl Record {
     }
 }
 
-/// The stored record.
+/// Reads the stored record.
 pub(super) async fn read(table: &dyn Table) -> Result<Option<Record>> {
     let select = Selection::default().column(SYSTEM, QUALIFIER, ONE_CELL, 1);
     let row = table.read_row(&RowKey::from(ROW), &select).await?;
     row.newest(&SYSTEM, QUALIFIER.as_bytes()).map(|cell| Record::decode(&cell.value)).transpose()
 }
 
-/// Replaces the stored record `old` by `new`; `false` when another one is stored. A lost reply is
-/// settled by reading: the record names its holder, so a write of one's own is recognised (H43).
+/// Replaces the stored record `old` by `new`. Returns `false` if another record is stored.
+/// After a lost reply the record is read: it names its holder, so an own write is recognised
+/// (H43).
 pub(super) async fn replace(table: &dyn Table, old: Option<&Record>, new: &Record) -> Result<bool> {
     let probe = Probe::new(SYSTEM, QUALIFIER, ONE_CELL);
     let write = vec![Mutation::set(SYSTEM, QUALIFIER, VERSION, new.encode())];

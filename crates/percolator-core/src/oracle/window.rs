@@ -1,22 +1,27 @@
-//! An oracle that reserves timestamps by the window (paper section 2.3).
+//! Issues timestamps from windows that it reserves in the store (paper section 2.3).
 //!
 //! ```text
-//!   stored record:  epoch | limit | schema version | holder ...
-//!                           ^ everything below may have been handed out
-//!   memory:         next <= limit;  next rises by compare-and-swap, limit rises after a write
+//! stored record:  epoch | limit | schema version | holder ...
+//!                         ^ every timestamp below may have been issued
+//! memory:         next <= limit;  next rises by compare-and-swap, limit rises after a write
 //! ```
 //!
-//! Invariants: a window is in stable storage, synced, *before* a timestamp of it is served (H40);
-//! the record is extended by a conditional write on the record last seen, so two oracles cannot
-//! both win (H41); in one life neither `next` nor `limit` ever goes back, but for the `limit` of an
-//! oracle that was superseded, which ends at zero; so "below the limit, then swap" needs no lock
-//! (H44); after a restart service begins at the stored limit.
+//! Invariants:
 //!
-//! A window alone does not make fail-over safe: an oracle that was paused may wake inside its
-//! window and serve timestamps below those of its successor. Where several processes may serve one
-//! store, each therefore *leads* under a lease ([`WindowOracle::lead`]): it answers only what
-//! arrived before a moment at which its lease still held on its own clock, and its successor waits
-//! until that lease has run out (H41). [`OracleNode`](crate::OracleNode) says when to succeed.
+//! * A window is in stable storage, synced, *before* any of its timestamps is issued. After a
+//!   restart the oracle begins at the stored limit, so no timestamp is issued twice (H40).
+//! * The record is extended by a conditional write on the record that was last seen, so two
+//!   oracles cannot both succeed (H41).
+//! * Within one process neither `next` nor `limit` goes back, so "below the limit, then swap"
+//!   needs no lock (H44). The exception is the `limit` of an oracle that was superseded: it
+//!   becomes zero.
+//!
+//! A window alone does not make fail-over safe. An oracle that was paused may wake inside its
+//! window, and issue timestamps below those of its successor. So where several processes may
+//! serve one store, each of them *leads* under a lease ([`WindowOracle::lead`]). It answers
+//! only requests that arrived before a moment at which its lease still held on its own clock.
+//! Its successor waits until that lease has expired (H41). [`OracleNode`](crate::OracleNode)
+//! decides when to take over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,15 +47,15 @@ pub const TIMESTAMPS_MAX: u32 = 65_536;
 /// How often one change of the record is tried.
 const WRITES_MAX: u32 = 4;
 
-/// How long an oracle that leads may serve after it asked for the record and found it its own. All
-/// oracles of a store must agree on it, so it is no option.
+/// How long a leading oracle may serve after it began a successful write of the record. All
+/// oracles of a store must agree on this length, so it is not an option.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// How long a successor waits on its own clock: the lease, and a fifth for clocks that run
+/// How long a successor waits on its own clock: the lease, plus a fifth for clocks that run
 /// unevenly.
 const LEASE_WAIT: Duration = Duration::from_millis(2400);
 
-// A store that may have lost the renewal of a lease is silent until the lease is over (H71).
+// A restarted store that may have lost a renewal is silent for at least this long (H71).
 const _: () = assert!(LEASE_WAIT.as_millis() <= Syncing::SILENCE.as_millis());
 
 /// How long a successor waits on its own clock.
@@ -77,7 +82,7 @@ pub(super) fn lease_wait() -> Duration {
 #[derive(Debug)]
 pub struct WindowOracle {
     table: Arc<dyn Table>,
-    /// The next timestamp to hand out.
+    /// The next timestamp to issue.
     next: AtomicU64,
     /// The first timestamp that is not reserved.
     limit: AtomicU64,
@@ -90,26 +95,28 @@ pub struct WindowOracle {
     record: Mutex<Option<Record>>,
 }
 
-/// Until when an oracle may serve without asking for the record again.
+/// Until when an oracle may serve without writing the record again.
 #[derive(Debug)]
 pub(super) struct Lease {
     runtime: Arc<dyn Runtime>,
-    /// Where this oracle can be reached.
+    /// The address at which clients reach this oracle.
     address: String,
-    /// On the runtime's monotonic clock, in nanoseconds.
+    /// The end of the lease on the runtime's monotonic clock, in nanoseconds.
     until: AtomicU64,
-    /// How often the record was to be written.
+    /// How many writes of the record were attempted.
     attempts: AtomicU64,
 }
 
 impl WindowOracle {
     /// Takes over the store's oracle record under a new epoch. `holder` must be fresh.
     ///
-    /// Only for a store that no two processes have open at a time: an oracle that was opened so
-    /// before must not serve any more. Use [`lead`](WindowOracle::lead) for any other.
+    /// Use this only for a store that no two processes have open at the same time. An oracle
+    /// that was opened earlier in this way must no longer serve. For any other store use
+    /// [`lead`](WindowOracle::lead).
     ///
     /// # Errors
-    /// [`Error::Oracle`] when another oracle takes over at the same moment; those of the store.
+    /// [`Error::Oracle`] if another oracle takes over at the same moment, and errors of the
+    /// store.
     pub async fn open(store: &dyn bigtable::Store, holder: Incarnation) -> Result<Self> {
         let table = open_table(store).await?;
         let stored = read(&*table).await?;
@@ -117,10 +124,11 @@ impl WindowOracle {
         oracle.ok_or_else(superseded)
     }
 
-    /// Raises the store's oracle record, so that every timestamp that is handed out from now on is
-    /// above `to`. For a store that was repaired or restored, and may hold cells with timestamps
-    /// that its record knows nothing of. No oracle may serve the store meanwhile; `holder` must be
-    /// fresh.
+    /// Raises the store's oracle record, so that every timestamp issued from now on is above
+    /// `to`.
+    ///
+    /// Use it after a store was repaired or restored, when it may hold cells with timestamps
+    /// above its record. No oracle may serve the store meanwhile, and `holder` must be fresh.
     ///
     /// ```
     /// # use percolator_core::face as percolator;
@@ -150,15 +158,14 @@ impl WindowOracle {
         oracle.write(&mut held, raised).await.map(drop)
     }
 
-    /// Takes over the store's oracle record from whoever serves it, and waits until the lease of
-    /// that oracle has run out, on `runtime`'s clock; safe with any number of oracles that lead.
-    /// Reserves `window` timestamps at a time. `holder` must be fresh.
+    /// Takes over the store's oracle record from the oracle that serves it, and waits until
+    /// that oracle's lease has expired on `runtime`'s clock. Safe with any number of oracles
+    /// that lead. Reserves `window` timestamps at a time. `holder` must be fresh.
     ///
     /// Clocks may run up to 9 percent too fast or too slow, and must go on while the machine
     /// sleeps.
     ///
-    /// # Errors
-    /// As [`open`](WindowOracle::open); [`Error::Invalid`] for an empty window.
+    /// As [`open`](WindowOracle::open), and [`Error::Invalid`] for an empty window.
     pub async fn lead(
         store: &dyn bigtable::Store,
         holder: Incarnation,
@@ -177,13 +184,13 @@ impl WindowOracle {
         let oracle = WindowOracle::replacing(table, stored, holder, window, Some(lease)).await?;
         let oracle = oracle.ok_or_else(superseded)?;
         if succeeds && !off(mutants::NO_WAIT_FOR_LEASE) {
-            // The record is this oracle's now, so the other cannot renew its lease any more.
+            // This oracle now owns the record, so the other one can no longer renew its lease.
             runtime.sleep(lease_wait()).await;
         }
         Ok(oracle)
     }
 
-    /// Makes the record this oracle's own, if it is `stored` still.
+    /// Makes this oracle the holder of the record, if `stored` is still the stored record.
     pub(super) async fn replacing(
         table: Arc<dyn Table>,
         stored: Option<Record>,
@@ -210,11 +217,12 @@ impl WindowOracle {
         }))
     }
 
-    /// Consecutive timestamps, at most [`TIMESTAMPS_MAX`], each higher than every one whose reply
-    /// was sent before this request was made.
+    /// Issues consecutive timestamps, at most [`TIMESTAMPS_MAX`]. Each is higher than every
+    /// one whose reply was sent before this request was made.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for none or too many; [`Error::Oracle`] when none can be had.
+    /// [`Error::Invalid`] if `count` is zero or too large; [`Error::Oracle`] if no timestamps
+    /// can be issued.
     pub async fn timestamps(&self, count: u32) -> Result<StampRange> {
         if count == 0 || count > TIMESTAMPS_MAX {
             let what = format!("{count} timestamps at once: ask for 1 to {TIMESTAMPS_MAX}");
@@ -232,23 +240,25 @@ impl WindowOracle {
     fn take_stamped(&self, count: u32) -> Option<StampRange> {
         let early = off(mutants::VERSION_BEFORE_TIMESTAMP).then(|| {
             let version = self.schema_version.load(Ordering::SeqCst);
-            // Long enough for a raise in between, on any machine.
+            // Spins for long enough that another thread can raise the version meanwhile.
             (0..2000).for_each(|_| std::hint::spin_loop());
             version
         });
         let first = self.take(u64::from(count))?;
-        // After the timestamps, never before: whoever sees an old version here holds timestamps
-        // below that of the sweep which follows the raise (H59).
+        // Read the version after taking the timestamps. A client that sees an old version here
+        // then holds timestamps below that of the sweep. The sweep follows the raise, and
+        // finds the client's writes (H59).
         let schema_version = early.unwrap_or_else(|| self.schema_version.load(Ordering::SeqCst));
         Some(StampRange { first, count, schema_version })
     }
 
-    /// Extends the lease, and fills up the window, so that no request need wait for either.
+    /// Extends the lease and fills up the window, so that requests wait for neither.
     pub(super) async fn renew(&self) -> Result<()> {
         let mut held = self.record.lock().await;
         let filled = |old: Record| {
             let full = self.next.load(Ordering::SeqCst).saturating_add(self.window);
-            // Who asks for the last ones will be told.
+            // `extend` reports the error when timestamps run out; here the limit is only
+            // capped.
             let limit = old.limit.max(full.min(Timestamp::MAX.as_u64() - 1));
             Ok(Record { limit, ..old })
         };
@@ -257,17 +267,18 @@ impl WindowOracle {
         Ok(())
     }
 
-    /// Serves no more, and says so in the record: a successor need not wait.
+    /// Stops serving, and records that, so that a successor need not wait.
     pub(super) async fn resign(&self) -> Result<()> {
         let mut held = self.record.lock().await;
         let last = held.take();
-        // Before the record says so.
+        // Close before the record is written: a successor may serve as soon as it reads the
+        // record.
         if !off(mutants::RESIGNED_BEFORE_CLOSED) {
             self.close();
         }
         let (Some(last), Some(lease)) = (last, &self.lease) else { return Ok(()) };
         let resigned = Record { lead: Some(lease.sign(true)), ..last.clone() };
-        // If another has taken over meanwhile, so much the better.
+        // If another oracle has taken over meanwhile, there is nothing left to do.
         let replaced = replace(&*self.table, Some(&last), &resigned).await;
         if off(mutants::RESIGNED_BEFORE_CLOSED) {
             self.close();
@@ -275,7 +286,7 @@ impl WindowOracle {
         replaced.map(drop)
     }
 
-    /// From now on nothing is served, whatever lease is left.
+    /// Stops serving at once, even if the lease still holds.
     fn close(&self) {
         self.limit.store(0, Ordering::SeqCst);
         if let Some(lease) = &self.lease {
@@ -283,15 +294,15 @@ impl WindowOracle {
         }
     }
 
-    /// Whether another oracle is known to have taken over, or this one resigned.
+    /// Whether this oracle has resigned, or knows that another one has taken over.
     pub(super) fn is_over(&self) -> bool {
         self.limit.load(Ordering::SeqCst) == 0
     }
 
-    /// Makes sure that this oracle has led at a moment after the call: by its lease, or else by
-    /// asking the store. A successor serves nothing before that moment, so whatever this oracle
-    /// answers, after however long a pause, was asked for before the successor's first answer
-    /// (H41).
+    /// Ensures that this oracle led at some moment after the call: by its lease, or otherwise
+    /// by writing to the store. A successor serves nothing before that moment. So every answer
+    /// of this oracle, after however long a pause, belongs to a request from before the
+    /// successor's first answer (H41).
     async fn lead_now(&self) -> Result<()> {
         let Some(lease) = &self.lease else { return Ok(()) };
         if lease.holds() || off(mutants::NO_LEASE) {
@@ -304,7 +315,8 @@ impl WindowOracle {
         Ok(())
     }
 
-    /// Takes the next timestamps out of the window and returns the first, or finds it used up.
+    /// Takes the next timestamps out of the window and returns the first. `None` if the window
+    /// has too few.
     fn take(&self, count: u64) -> Option<Timestamp> {
         let mut next = self.next.load(Ordering::SeqCst);
         while next + count <= self.limit.load(Ordering::SeqCst) {
@@ -339,7 +351,7 @@ impl WindowOracle {
         Ok(())
     }
 
-    /// Replaces the stored record by what `change` makes of it.
+    /// Replaces the stored record by the one that `change` returns, and extends the lease.
     async fn write(
         &self,
         held: &mut Option<Record>,
@@ -357,15 +369,15 @@ impl WindowOracle {
                 }
                 return Ok(new);
             }
-            // A request of this oracle's own may have arrived late, after its reply was given up:
-            // only it has this holder's name (H43).
+            // A request of this oracle may have been applied late, after its reply was given
+            // up. Only such a request carries this holder's name (H43).
             let own = |stored: &Record| {
                 stored.holder == old.holder && !off(mutants::OWN_RECORD_IS_FOREIGN)
             };
             *held = read(&*self.table).await?.filter(own);
             if held.is_none() && !off(mutants::SUPERSEDED_SERVES) {
-                // Another oracle has taken over: nothing of this one's memory may be served any
-                // more (H42).
+                // Another oracle has taken over, so no timestamp of this oracle's window may
+                // be issued any more (H42).
                 self.limit.store(0, Ordering::SeqCst);
             }
         }
@@ -378,8 +390,8 @@ impl Lease {
         Lease { runtime, address, until: AtomicU64::new(0), attempts: AtomicU64::new(0) }
     }
 
-    /// For the next attempt to write the record: no two are alike, so that whoever sees it
-    /// unchanged knows that no lease began meanwhile.
+    /// Signs the next attempt to write the record. No two signatures are equal, so a standby
+    /// that sees the record unchanged knows that no lease began meanwhile.
     fn sign(&self, resigned: bool) -> Lead {
         let attempt = self.attempts.fetch_add(1, Ordering::SeqCst) + 1;
         Lead { attempt, resigned, address: self.address.clone() }
@@ -437,7 +449,7 @@ impl Oracle for WindowOracle {
     }
 }
 
-/// Percolator's own table.
+/// Opens Percolator's own table.
 pub(super) async fn open_table(store: &dyn bigtable::Store) -> Result<Arc<dyn Table>> {
     Ok(store.open_table(SYSTEM_TABLE, &system_schema()).await?)
 }

@@ -1,4 +1,4 @@
-//! A store of layout 1, made from one of the present layout, is upgraded.
+//! Tests the upgrade of a store of layout 1, which is made from one of the present layout.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ async fn open(db: &Percolator, search: &Path) -> WebIndex {
     WebIndex::open(db, search, WorkerOptions::default()).await.unwrap()
 }
 
-/// Loads a site with redirects; returns the URLs of the pages and what was made.
+/// Loads a site with redirects. Returns the URLs of the pages and the counts of the site.
 async fn load(db: &Percolator, search: &Path) -> (Vec<String>, Made) {
     let site = tempfile::tempdir().unwrap();
     let made = Site { pages: 120, seed: 1 }.write(site.path()).unwrap();
@@ -78,8 +78,8 @@ async fn place_at(db: &Percolator, tables: &Tables, shown: &str, hidden: &[Strin
     }
 }
 
-/// Makes layout 1 of everything: all redirects and their targets are one cluster, and a redirect is
-/// shown.
+/// Turns the whole store into layout 1. All redirects and their targets are one cluster, and a
+/// redirect is shown.
 async fn downgrade(db: &Percolator, search: &Path) -> usize {
     let tables = Tables::open(db).await.unwrap();
     let mut by_key = Vec::new();
@@ -157,7 +157,7 @@ async fn a_store_of_layout_1_is_upgraded_when_it_is_opened() {
     let report = index.verify().await.unwrap();
     assert!(report.is_ok(), "{:#?}", report.named);
     assert_eq!(index.stats().await.unwrap().searchable, made.texts);
-    // Nothing of layout 1 is left, and opening it again finds nothing to do.
+    // No record of layout 1 is left, and opening the store again finds nothing to do.
     for name in BY_KEY {
         let table = db.table(name).await.unwrap();
         assert_eq!(db.snapshot().await.unwrap().scan(&table).collect().await.unwrap(), []);

@@ -1,4 +1,5 @@
-//! The batch that a verification compares with: what the stored documents say.
+//! Computes, from the stored documents alone, the clusters and shown pages that a verification
+//! compares with.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +9,7 @@ use crate::observers::parse;
 use crate::records::{Fetch, Keys, Links, Member, Page, decode, decode_content, decode_rank};
 use crate::tables::{CONTENT, FETCH, KEYS, LINKED, LINKS, MEMBER, PAGE, RANK};
 
-/// The documents, as the batch sees them.
+/// The indexed pages, as computed from their documents.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) pages: BTreeMap<String, Seen>,
@@ -16,22 +17,22 @@ pub(super) struct Batch {
     pub(super) recorded: BTreeMap<String, String>,
 }
 
-/// The page to be shown for every indexed page.
+/// The page that should be shown for each indexed page.
 pub(super) type Canonicals<'a> = BTreeMap<&'a str, &'a str>;
 
 /// An indexed page.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// The address that it redirects to, or else declares.
+    /// The address to which the page redirects, or else the one that it declares.
     pub(super) target: Option<String>,
     /// A digest of title and text, and whether there is any text.
     pub(super) text: ([u8; 32], bool),
     pub(super) rank: f64,
-    /// What the observers recorded.
+    /// The record that the observers made of the page.
     pub(super) member: Option<Member>,
 }
 
-/// What joins pages to a cluster.
+/// A property that joins pages to a cluster.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Joint<'a> {
     Address(&'a str),
@@ -96,7 +97,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Finds the page to be shown for every indexed page, by union-find.
+    /// Finds the page that should be shown for each indexed page, by union-find.
     pub(super) fn canonicals(&self, report: &mut VerifyReport) -> Canonicals<'_> {
         let pages: Vec<(&String, &Seen)> = self.pages.iter().collect();
         let mut parent: Vec<usize> = (0..pages.len()).collect();
@@ -115,8 +116,8 @@ impl Batch {
                 parent[a] = b;
             }
         }
-        // A page of its own text before one that stands for another, the higher rank, the first
-        // address.
+        // Prefer a page with its own text to one that stands for another, then the higher
+        // rank, then the first address.
         let better = |a: usize, b: usize| {
             let ((a_url, a), (b_url, b)) = (pages[a], pages[b]);
             let by_kind = a.target.is_some().cmp(&b.target.is_some());
@@ -145,8 +146,8 @@ impl Batch {
         canonicals
     }
 
-    /// Checks that every page that neither redirects nor declares another is found: itself, or a
-    /// page with equal title and text that is shown for it.
+    /// Checks every page that neither redirects nor declares another. The page must be in the
+    /// search index, or a page with equal title and text must be shown for it.
     pub(super) fn every_text_is_shown(&self, held: &Held, report: &mut VerifyReport) {
         for (url, page) in self.pages.iter().filter(|(_, page)| page.target.is_none()) {
             let shown = self.recorded.get(url).filter(|shown| held.contains_key(*shown));
@@ -159,15 +160,15 @@ impl Batch {
         }
     }
 
-    /// Where the in-links of a page are placed besides at home: at its cluster, if another page is
-    /// shown.
+    /// Returns where the in-links of a page are placed in addition to home: at its cluster, if
+    /// another page is shown for it.
     pub(super) fn holder(&self, target: &str, canonicals: &Canonicals<'_>) -> Option<String> {
         canonicals.get(target).filter(|canonical| **canonical != target)?;
         Some(self.pages.get(target)?.member.as_ref()?.cluster()?.holder())
     }
 }
 
-/// A digest of title and text; equal ones have equal digests, and others do not.
+/// A digest of title and text. Only equal pages have equal digests.
 fn digest(title: &str, text: &str) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(title.len() as u64).to_le_bytes());

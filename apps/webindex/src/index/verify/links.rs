@@ -1,29 +1,29 @@
-//! The links that a verification expects, in little memory: 17 bytes for each.
+//! Stores the links that a verification expects in little memory: 17 bytes for each.
 //!
-//! A link is its row of in-links, its source and its anchors. The set keeps a fingerprint of the
-//! three, not the link: it can say whether a link is expected, and whether an expected link was not
-//! found. The caller names the links that were not found by going through all of them a second
-//! time.
+//! A link consists of its row of in-links, its source and its anchors. The set keeps a
+//! fingerprint of the three, not the link. So it can decide whether a link is expected, and
+//! whether an expected link was not found. To name the links that were not found, the caller
+//! goes through all links a second time.
 //!
-//! A fingerprint is half a BLAKE3 hash. Of a thousand million links the odds that any two are taken
-//! for each other are below one to 10^20.
+//! A fingerprint is half a BLAKE3 hash. Among a thousand million links, the odds that any two
+//! have the same fingerprint are below one to 10^20.
 
 use crate::tables::LinkRow;
 
-/// A set of links: first all expected ones are added, then those found are taken.
+/// A set of links. First all expected links are added, then those found are taken.
 #[derive(Debug, Default)]
 pub(super) struct ExpectedLinks {
-    /// Sorted once all are there.
+    /// Sorted once all links are added.
     prints: Vec<u128>,
-    /// Whether the link with the fingerprint at this place was found.
+    /// Whether the link with the fingerprint at this index was found.
     found: Vec<bool>,
 }
 
-/// What became of a link that was found.
+/// The outcome of looking up a link that was found in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taken {
     Expected,
-    /// It should not be there, or it has other anchors.
+    /// The link should not exist, or has other anchors.
     Unexpected,
 }
 
@@ -32,7 +32,7 @@ impl ExpectedLinks {
         self.prints.push(print(row, source, anchors));
     }
 
-    /// Ends the adding.
+    /// Ends the adding of links.
     pub(super) fn seal(&mut self) {
         self.prints.sort_unstable();
         self.prints.shrink_to_fit();
@@ -62,7 +62,8 @@ impl ExpectedLinks {
     }
 }
 
-/// The fingerprint of a link. Each part comes with its length, so that no two links look the same.
+/// The fingerprint of a link. Each part is hashed with its length, so that no two links have
+/// the same bytes.
 fn print(row: &LinkRow, source: &str, anchors: &[String]) -> u128 {
     let mut hasher = blake3::Hasher::new();
     let mut part = |bytes: &[u8]| {

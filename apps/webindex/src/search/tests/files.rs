@@ -1,4 +1,4 @@
-//! What is in the index's directory: its format, its locks, and what is left of an interruption.
+//! Tests of the index's directory: its format, its locks, and the traces of an interruption.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn a_lock_file_left_behind_is_no_obstacle_but_a_writer_is() {
     let error = other.apply(vec![delete("a", 2)]).unwrap_err();
     assert!(matches!(error, Error::IndexInUse { .. }), "{error}");
     drop(index);
-    // What a killed process leaves: the file, without anyone who has it locked.
+    // A killed process leaves the file, but no lock on it.
     let lock = fs::read_dir(dir.path()).unwrap().flatten().map(|e| e.path());
     let locks: Vec<_> = lock.filter(|p| p.to_string_lossy().ends_with(".lock")).collect();
     for lock in locks {
@@ -173,7 +173,7 @@ fn emptying_that_was_interrupted_is_finished() {
     fs::write(dir.path().join("FORMAT"), "webindex search index 1\n").unwrap();
     fs::remove_file(dir.path().join("meta.json")).unwrap();
     assert!(SearchIndex::open(dir.path()).unwrap().is_incomplete());
-    // Behind the new format's file, before the index is made.
+    // The new format's file is written, but the index is not created yet.
     let index = SearchIndex::open(dir.path()).unwrap();
     index.set_complete().unwrap();
     drop(index);

@@ -1,4 +1,4 @@
-//! What is found, in which order, and what is shown of it.
+//! Tests of searches: which pages are found, in which order, and which snippets are shown.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn pages_are_found_by_title_text_and_anchors() {
     assert_eq!(index.search("eel", usize::MAX).unwrap().len(), 3);
 }
 
-/// Makes an index of texts, with their names as titles and as URLs of one site.
+/// Makes an index of texts. Each text's name is its title and its URL on one site.
 fn texts(texts: &[(&str, &str)]) -> (tempfile::TempDir, SearchIndex) {
     let (dir, index) = open();
     let batch = texts.iter().map(|(name, text)| update(name, 1, page("", text)));
@@ -148,7 +148,7 @@ fn alternatives_phrases_and_exclusions_select_pages() {
     assert!(urls(&index, "\"cod fresh\"").is_empty());
     assert_eq!(urls(&index, "pg_dump"), ["tool"]);
     assert!(urls(&index, "dump_pg").is_empty());
-    // Nothing of tantivy's own language is left.
+    // The syntax of tantivy's own query language has no effect.
     assert!(urls(&index, "text:[a TO z]").is_empty() && urls(&index, "text:cod").is_empty());
     assert!(urls(&index, "deleted:false").is_empty());
     assert!(matches!(index.search("*", 10), Err(Error::Query { .. })));
