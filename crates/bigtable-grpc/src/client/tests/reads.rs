@@ -211,7 +211,7 @@ async fn a_caller_that_gives_up_keeps_nobody_from_its_answer() {
 async fn to_other_servers_reads_by_the_same_filter_go_together() {
     let script = Script::default();
     let table = delayed(&script).await;
-    // One transaction reads three rows, another reads one. Each of its answers fills the page.
+    // One transaction reads three rows. Another reads one, and its page is full with the first row.
     let [one, other] = [up_to(1), up_to(2)];
     let of = |key: &'static str, select| {
         let table = table.clone();
