@@ -7,9 +7,9 @@
 //!   to delete.
 //!
 //! HBase gives all parts of one request the same sequence number, and among equal numbers a
-//! deletion hides a cell. So an effect must name each deleted version in two cases: if it sets a
-//! version that it also deletes, or deletes a range that does not begin at zero. The caller first
-//! reads those versions.
+//! deletion hides a cell. So some effects must name each deleted version, which the caller reads
+//! first. One kind sets a version that it also deletes. The other deletes a range that does not
+//! begin at zero.
 
 use std::collections::BTreeMap;
 

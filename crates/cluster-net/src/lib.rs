@@ -8,8 +8,8 @@
 //!   moment.rs     a clock that runs while the machine sleeps
 //! ```
 //!
-//! This is a crate of its own because two crates share it that do not depend on each other: one
-//! for Bigtable's API, one for the oracle.
+//! This is a crate of its own because two crates share it: one for Bigtable's API, one for the
+//! oracle. They do not depend on each other.
 
 mod arrival;
 mod error;
