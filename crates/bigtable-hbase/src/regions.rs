@@ -3,7 +3,6 @@
 //! A region that enters the cache replaces all older ones that it overlaps, so splits and
 //! merges need no further handling. The client removes a region when its server reports that it
 //! has moved.
-//! elsewhere.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};

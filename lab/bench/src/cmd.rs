@@ -1,4 +1,4 @@
-//! The commands, one for each benchmark and for what benchmarks start.
+//! Lists the commands: one for each benchmark, and one for each process that benchmarks start.
 
 use clap::Subcommand;
 use percolator_cli::cmd::serve::ServeRole;

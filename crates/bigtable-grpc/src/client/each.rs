@@ -8,7 +8,6 @@
 //!
 //! Invariant: each caller gets its answer as soon as that answer arrives, whatever happens to
 //! the other reads.
-//! others.
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,6 @@
 //! beginning of a larger one. It divides the rest by looking up the rows next to evenly spaced
 //! keys, and guesses the sizes; the API promises no more. Keys at which a client asked to split
 //! the table are always among the samples.
-//! API promises no more. Keys at which a client asked to split the table are always among them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -3,7 +3,6 @@
 //! The server keeps and shows garbage collection rules, and never executes them: every version
 //! stays until a client deletes it. The parts that the service lacks answer UNIMPLEMENTED:
 //! backups, snapshots, authorized views, and access policies.
-//! access policies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
