@@ -2,7 +2,7 @@
 //! (paper section 3.2).
 //!
 //! ```text
-//! rounds   the highest throughput in documents a second, of ours and of each batch program in turns
+//! rounds   the highest throughput in documents a second: ours and each batch program, in turns
 //! sweep    delays at rising crawl rates, until ours no longer keeps up; each rate begins with a
 //!          copy of the same repository; batch programs run cycle after cycle
 //! fourth   a key added to the running repository, against one more pass
