@@ -3,7 +3,7 @@
 //! ```text
 //!   embedded_1   store, clients and market in one process, on one core
 //!   embedded_2   the same process on two cores
-//!   small_2      an eighth of the customers, on two cores: what size costs
+//!   small_2      an eighth of the customers, on two cores: the effect of size
 //!   rpc_2        store and oracle in processes of their own, over gRPC, all on the same two cores
 //!   postgres_2   PostgreSQL over a unix socket, each transaction one function in PL/pgSQL, all on
 //!                the same two cores

@@ -169,7 +169,7 @@ fn print(out: Out, settings: &Webindex, full: &Run, half: &Run) -> std::io::Resu
     ))
 }
 
-/// The error for a directory without pages: the store is new, so it holds only what was loaded.
+/// The error for a directory without pages: the store is new, so it holds only the loaded pages.
 fn nothing_to_index(settings: &Webindex, load: &LoadReport) -> anyhow::Error {
     let mut what = format!("{}: no pages to index in this directory", settings.dir.display());
     if let Some(Skipped { path, reason }) = load.skipped.first() {

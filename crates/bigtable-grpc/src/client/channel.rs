@@ -224,7 +224,7 @@ fn features() -> Result<MetadataValue<Ascii>> {
     text.parse().map_err(|_| Error::invalid(format!("{text:?} is no header")))
 }
 
-/// Sends PingAndWarm, on which Google's servers load what they need to know about the instance.
+/// Sends PingAndWarm, on which Google's servers load their data about the instance.
 fn warm_up(
     instance: &str,
     app_profile: &str,

@@ -169,7 +169,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tonic::Status;
 
-    /// A source that counts its tokens, and fails if told to.
+    /// A source that counts its tokens, and fails if the flag is set.
     #[derive(Default)]
     struct Counter {
         given: AtomicUsize,

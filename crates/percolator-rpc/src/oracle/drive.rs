@@ -16,7 +16,7 @@ use crate::oracle::queue::{Flight, Queue};
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// Time for which the client ignores a hint that a process leads which has just failed.
+/// Time after a failure of a process during which the client ignores hints that it leads.
 const AVOIDED: Duration = Duration::from_secs(1);
 
 /// The state of the sending task.

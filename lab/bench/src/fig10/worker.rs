@@ -4,9 +4,9 @@
 //!
 //! ```text
 //! {"pace": "free"}      as fast as it goes
-//! {"pace": RATE}        so many transactions a second: the capacity of this process
+//! {"pace": RATE}        RATE transactions a second: the capacity of this process
 //! {"pace": "halt"}      none
-//! {"end": true}         finishes what it is at; answered with what it did
+//! {"end": true}         finishes the current transactions; the answer is a report
 //! ```
 
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Opens the stores in this process, each with its set of optimisations.
 //!
 //! ```text
-//!   paper_faithful     as the paper has it: all versions of a column together, nothing remembered
-//!   with_newest_apart  newest versions lie apart
-//!   main               everything on; beside the raw tables. So are `ten`, `two_phases` and
-//!                      `with_memory`, whose clients differ
-//!   sync               the same, and what is acknowledged survives a power cut
+//!   paper_faithful     the paper's form: all versions of a column together, nothing cached
+//!   with_newest_apart  the newest versions apart from older ones
+//!   main               all optimisations, in one store with the raw tables. `ten`, `two_phases`
+//!                      and `with_memory` have the same, and differ in their clients
+//!   sync               the same, and acknowledged changes survive a power cut
 //!   sync-alone         the same, and every change is synced by itself
 //! ```
 

@@ -4,7 +4,7 @@
 //! ```text
 //! {"closed": SECONDS, "name": ARM}   clients in a closed loop, counted under a name
 //! {"open": RATE, "seconds": SECONDS} requests at a rate
-//! {"end": true}                      checks, and what was counted under each name
+//! {"end": true}                      checks, and the counts under each name
 //! ```
 //!
 //! Processor time is that of this process and of every process that it started.

@@ -1,11 +1,11 @@
 //! Measures the timestamp oracle: the gain from batching, and its cost in time.
 //!
 //! ```text
-//!   echo       one message to and fro over loopback, and nothing else: what a round trip takes
+//!   echo       one message to and fro over loopback, and nothing else: the cost of a round trip
 //!   unbatched  one caller, one request for each timestamp
-//!   batched    many callers, as fast as it goes; one request in flight
-//!   half_load  callers that come at half that rate, whether or not they are served
-//!   half_echo  the same load, with a peer that sends back what it gets in place of the oracle
+//!   batched    many callers at full speed; one request in flight
+//!   half_load  callers that arrive at half that rate, whether or not they are served
+//!   half_echo  the same load on a peer that sends each message back, in place of the oracle
 //! ```
 //!
 //! The server is a process of its own; the clients are this one. The arms take turns. Every

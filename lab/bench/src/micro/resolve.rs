@@ -7,8 +7,8 @@
 //!   first_lock         the same of a cell that a dead client's transaction has locked: it is
 //!                      rolled back
 //!   further_lock       the same of a cell of a dead transaction that is known to be rolled back
-//!   resume             the same where the client lives and has forgotten its transaction: the lock
-//!                      has to outlive its lifetime first
+//!   resume             the same, where the client is alive but has forgotten its transaction: the
+//!                      reader waits until the lock's lifetime is over
 //!   live               a commit that stops for a while between its phases, among readers of its
 //!                      cell
 //! ```

@@ -66,8 +66,8 @@ async fn both_stores_answer_alike() {
             assert_eq!(answer, comparable(there.attempt(&request).await.unwrap()), "{request:?}");
         }
     }
-    // Eight types without branches, four frames of Trade-Lookup, three of Trade-Update, and all maintained
-    // tables.
+    // Eight types without branches, four frames of Trade-Lookup, three of Trade-Update, and all
+    // maintained tables.
     assert_eq!(seen.len(), 7 + 1 + 4 + 3 + Maintained::ALL.len(), "{seen:?}");
     let (here, there) = (here.books().await.unwrap(), there.books().await.unwrap());
     assert_eq!(check::all(&here, &floor.ledger, SCALE), []);

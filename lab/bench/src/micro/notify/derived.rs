@@ -1,13 +1,13 @@
 //! Derives data from the rows of many writers: by the writers themselves, or by an observer.
 //!
 //! ```text
-//!   hot         each writer counts in a row of its own, and the hot row is to hold the sum. With
-//!               a weak notification writers never conflict; with a write of the observed cell any
-//!               two that overlap do
+//!   hot         each writer counts in a row of its own, and the hot row must hold the sum. With
+//!               a weak notification writers never conflict. With a write of the observed cell,
+//!               any two that overlap do
 //!   commission  the broker's commission (paper section 3.3): the one write of TPC-E that
-//!               conflicts with all others of its kind, and which the paper left out. Each trade
-//!               adds its commission to its broker's row itself; or each caller adds up what it
-//!               has traded in a row of its own and notifies the broker's, and an observer adds
+//!               conflicts with all others of its kind. The paper left it out. Either each trade
+//!               adds its commission to its broker's row itself. Or each caller adds up its own
+//!               trades in a row of its own and notifies the broker's row, and an observer adds
 //!               the rows up
 //! ```
 

@@ -155,7 +155,7 @@ async fn half_load(
     Ok(done)
 }
 
-/// Runs the same load against a peer that sends back what it gets.
+/// Runs the same load against a peer that sends each message back.
 async fn half_load_echo(rate: f64, length: Duration, others: Others<'_>) -> anyhow::Result<Done> {
     let batches = Arc::new(Batches::start()?);
     let ask = move |count| {
