@@ -1,8 +1,8 @@
 //! Caches which server holds which rows: the regions that `hbase:meta` lists.
 //!
-//! A region that enters the cache replaces all older ones that it overlaps, so splits and
-//! merges need no further handling. The client removes a region when its server reports that it
-//! has moved.
+//! A region that enters the cache replaces all older ones that it overlaps, so splits and merges
+//! need no further handling. The client removes a region when its server reports that it has
+//! moved, or when an answer is lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};

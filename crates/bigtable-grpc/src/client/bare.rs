@@ -9,8 +9,8 @@ use super::status::{of_mutation, of_read};
 use super::wire::GrpcTable;
 use crate::proto::data::{CheckAndMutateRowRequest, ReadRowsRequest};
 
-/// A table's requests without the table's work, for measurements (`percolator-bench micro
-/// rpc`). Sending one checks, translates, combines and repeats nothing.
+/// A table's requests without the table's work, for measurements
+/// (`percolator-bench micro rpc`). Sending one checks, translates, combines and repeats nothing.
 ///
 /// ```no_run
 /// # async fn example(store: bigtable_grpc::GrpcStore) -> bigtable::Result<()> {

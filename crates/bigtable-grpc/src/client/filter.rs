@@ -138,8 +138,8 @@ struct Alike<'a> {
     columns: Vec<(&'a Family, Option<&'a Bytes>)>,
 }
 
-/// Combines the probes that differ only in their columns into one chain. The names take the
-/// most room, so that each chain names its time and value only once.
+/// Combines the probes that differ only in their columns into one chain. So a time and a value
+/// prefix appear once for many names, which take the most room.
 fn grouped<'a>(
     probes: &'a [Probe],
     qualifier: impl Fn(&'a Probe) -> Option<&'a Bytes>,

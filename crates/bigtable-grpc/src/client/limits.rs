@@ -3,9 +3,9 @@
 /// How much the server takes in one request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Limits {
-    /// Most conditional mutations in one request; `None` without the extension.
+    /// Most conditional mutations in one request; `None` if it takes only one.
     pub(crate) entries_max: Option<usize>,
-    /// Most reads of single rows, each with its filter, in one request; `None` without the
-    /// extension.
+    /// Most reads of single rows, each with its filter, in one request; `None` if it takes only
+    /// one.
     pub(crate) reads_max: Option<usize>,
 }

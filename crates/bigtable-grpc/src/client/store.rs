@@ -35,7 +35,7 @@ use crate::proto::admin::{
 const PAGES_MAX: usize = 1000;
 /// Most attempts to find a table complete, while others create it too.
 const LOOKS_MAX: usize = 4;
-/// Most waiting reads, if the server has no extension for combining them.
+/// Number of waiting reads at which they are sent, if the server cannot combine all of them.
 const READS_MAX: usize = 1000;
 
 /// A store behind google.bigtable.v2: Cloud Bigtable, the server of this crate, or Google's
@@ -43,9 +43,9 @@ const READS_MAX: usize = 1000;
 ///
 /// Its futures run in the tokio runtime that opened it. The client warms up each connection
 /// before use, and replaces it before it is an hour old. For Cloud Bigtable it finds
-/// credentials as Google's own clients do. They are the file that
-/// `GOOGLE_APPLICATION_CREDENTIALS` names, those of the user (`gcloud auth application-default
-/// login`), those of the machine.
+/// credentials as Google's own clients do. It tries the file that
+/// `GOOGLE_APPLICATION_CREDENTIALS` names, then the user's credentials
+/// (`gcloud auth application-default login`), then those of the machine.
 ///
 /// It differs from stores in this process in four ways:
 ///
