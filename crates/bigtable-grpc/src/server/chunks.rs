@@ -1,11 +1,10 @@
 //! Packs rows for a stream: it cuts cells into chunks, and packs chunks into messages.
 //!
 //! A message ends between two rows if possible, otherwise between two cells. Each message
-//! begins with the row's key, unless it continues a cell. The API does not demand the key.
-//! Google's data client for Python does: after its first row, it takes a message without a key
-//! for another row. Without the key, that client cannot read a row behind another whose cells
-//! exceed a message.
-//! row.
+//! begins with the row's key, unless it continues a cell. The API does not demand the key, but
+//! Google's data client for Python does. Once it has seen a row, it takes a message without a key
+//! for a part of another row. So it cannot read a cell larger than a message if another row comes
+//! first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -31,7 +31,7 @@ struct Reader {
     select: Selection,
     /// The ranges that are still to be read, in key order.
     ranges: VecDeque<RowRange>,
-    /// Most rows that may still be sent.
+    /// Number of rows that may still be sent.
     rows_left: usize,
     reversed: bool,
     /// True if the client understands `last_scanned_row_key`.
