@@ -8,7 +8,7 @@ use percolator_cli::exit::Exit;
 use crate::micro::{self, large_txn};
 use crate::{all, check, fig7, fig8, fig9, fig10, flags, profile, webindex};
 
-/// A benchmark, or what a benchmark starts.
+/// A benchmark, or a process that a benchmark starts.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     All(all::All),
