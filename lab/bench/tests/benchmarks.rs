@@ -168,8 +168,8 @@ fn fig8_measures_every_arm_and_checks_every_copy() {
         let names = ["reads", "writes", "conditions", "cells_changed"];
         names.map(|name| step["per_transaction"][name].as_f64().unwrap()).into()
     };
-    // A prewrite checks for a lock, a tomb and a newer write, and leaves a lock and a value. A
-    // commit checks the lock, and replaces it by the write record.
+    // A prewrite checks for a lock, a rollback record and a newer write, and leaves a lock and a
+    // value. A commit checks the lock, and replaces it by the write record.
     for (at, arm, each) in [
         (0, "paper_faithful", [0.0, 2.0, 4.0, 4.0]),
         (3, "two_phases", [0.0, 2.0, 4.0, 3.0]),
